@@ -24,7 +24,7 @@ pub(crate) fn list(services: &[String], files: &[FileDescriptorProto]) -> String
     let mut text = Text::default();
     for name in services {
         text.line(name);
-        if let Some(Found { what: What::Service(service), .. }) = find(files, name) {
+        if let Some(Declaration { what: What::Service(service), .. }) = find(files, name) {
             text.indented(|text| service.method.iter().for_each(|method| text.line(&signature(method))));
         }
     }
@@ -60,7 +60,7 @@ pub(crate) fn name(files: &[FileDescriptorProto], name: &str) -> Option<String> 
 }
 
 /// Something that is declared, and where.
-struct Found<'a> {
+struct Declaration<'a> {
     file: &'a FileDescriptorProto,
     full_name: String,
     what: What<'a>,
@@ -74,11 +74,11 @@ enum What<'a> {
     Extension(&'a FieldDescriptorProto),
 }
 
-fn find<'a>(files: &'a [FileDescriptorProto], full_name: &str) -> Option<Found<'a>> {
+fn find<'a>(files: &'a [FileDescriptorProto], full_name: &str) -> Option<Declaration<'a>> {
     files.iter().find_map(|file| {
         let within = within(full_name, file.package())?;
         let what = in_file(file, within)?;
-        Some(Found { file, full_name: full_name.to_owned(), what })
+        Some(Declaration { file, full_name: full_name.to_owned(), what })
     })
 }
 

@@ -7,10 +7,10 @@ use polyrpc::{Client, Code, Error, Protocol};
 use protox::prost::Message;
 use protox::prost_reflect::prost_types::{FileDescriptorProto, FileDescriptorSet};
 
-use crate::call::{Beside, Headers};
+use crate::call::{CommonOptions, Headers};
 use crate::describe;
 use crate::failure::Failure;
-use crate::message::{Described, Files};
+use crate::message::{Files, SchemaSource};
 use crate::reflection::Reflection;
 use crate::terminal;
 
@@ -24,7 +24,7 @@ pub(crate) struct Options {
     #[command(flatten)]
     files: Files,
     #[command(flatten)]
-    beside: Beside,
+    beside: CommonOptions,
     #[command(flatten)]
     headers: Headers,
 }
@@ -38,7 +38,7 @@ pub(crate) fn run(options: Options) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn by_files(described: &Described, name: Option<&str>) -> Result<String, Failure> {
+fn by_files(described: &SchemaSource, name: Option<&str>) -> Result<String, Failure> {
     let set = FileDescriptorSet::decode(described.encoded());
     let files = set.map_err(|error| Failure::new(format!("{}: {error}", described.source())))?.file;
     let services = describe::services(&files);

@@ -19,7 +19,7 @@ use tokio::task::JoinSet;
 use crate::failure::Failure;
 use crate::kcp::Kcp;
 use crate::limits::{LimitOptions, Span};
-use crate::tls::Proof;
+use crate::tls::ServerTlsOptions;
 use crate::{services, terminal, vectors};
 
 #[derive(Debug, Args)]
@@ -55,9 +55,9 @@ pub(crate) struct Options {
     #[arg(long, value_name = "TIME")]
     lame_duck: Option<Span>,
     #[command(flatten)]
-    registering: Registering,
+    registering: RegistryOptions,
     #[command(flatten)]
-    proof: Proof,
+    proof: ServerTlsOptions,
     #[command(flatten)]
     kcp: Kcp,
     // Last, since its heading stands above all options that follow.
@@ -67,7 +67,7 @@ pub(crate) struct Options {
 
 /// Where the server makes itself known.
 #[derive(Debug, Args)]
-pub(crate) struct Registering {
+pub(crate) struct RegistryOptions {
     /// Make the services known in this registry, for example etcd://127.0.0.1:2379/base; may be repeated
     #[arg(long, value_name = "URL")]
     register: Vec<String>,
@@ -79,7 +79,7 @@ pub(crate) struct Registering {
     attributes: Attributes,
 }
 
-impl Registering {
+impl RegistryOptions {
     /// Has the server make itself known once it runs; what goes wrong with that is told.
     pub(crate) fn add_to(&self, mut server: Server) -> Result<Server, Failure> {
         for url in &self.register {

@@ -37,11 +37,11 @@ pub(crate) fn is_coloured(stream: &impl IsTerminal) -> bool {
 
 /// Colours what it is given, if standard output is a terminal and `NO_COLOR` is not set (no-color.org).
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Paint {
+pub(crate) struct Painter {
     on: bool,
 }
 
-impl Paint {
+impl Painter {
     pub(crate) fn for_stdout() -> Self {
         Self { on: is_coloured(&io::stdout()) }
     }
@@ -72,9 +72,9 @@ impl Paint {
 }
 
 /// A duration as people read it: `870 ns`, `12.3 µs`, `4.56 ms`, `1.20 s`.
-pub(crate) struct Short(pub(crate) Duration);
+pub(crate) struct ShortDuration(pub(crate) Duration);
 
-impl Display for Short {
+impl Display for ShortDuration {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let nanos = self.0.as_nanos();
         let text = match nanos {
@@ -140,10 +140,10 @@ mod tests {
     fn durations_are_read_and_shown_with_their_unit() {
         for (text, shown) in [("870us", "870 µs"), ("1.5s", "1.50 s"), ("20ms", "20.0 ms"), ("2m", "120 s")]
         {
-            assert_eq!(Short(duration(text).unwrap()).to_string(), shown, "{text}");
+            assert_eq!(ShortDuration(duration(text).unwrap()).to_string(), shown, "{text}");
         }
-        assert_eq!(Short(Duration::from_nanos(999)).to_string(), "999 ns");
-        assert_eq!(Short(Duration::from_nanos(9_996)).to_string(), "10.0 µs");
+        assert_eq!(ShortDuration(Duration::from_nanos(999)).to_string(), "999 ns");
+        assert_eq!(ShortDuration(Duration::from_nanos(9_996)).to_string(), "10.0 µs");
         assert_eq!(duration("5"), duration("5s"));
         assert_eq!(duration("0.5"), duration("500ms"));
         for wrong in ["", "s", "-1", "five", "5 5", "-1s", "1h", "1e300s"] {

@@ -11,7 +11,7 @@ use crate::terminal;
 /// How a server with TLS is called.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "With TLS (grpcs://, https://, rpcx+tls://…)")]
-pub(crate) struct Trust {
+pub(crate) struct ClientTlsOptions {
     /// Trust the authorities in this PEM file instead of the system's
     #[arg(long, value_name = "FILE")]
     cacert: Option<PathBuf>,
@@ -29,7 +29,7 @@ pub(crate) struct Trust {
     insecure: bool,
 }
 
-impl Trust {
+impl ClientTlsOptions {
     /// What was said of TLS, if anything was.
     pub(crate) fn client(&self) -> Option<tls::Client> {
         let said = self.cacert.is_some() || self.cert.is_some() || self.servername.is_some() || self.insecure;
@@ -55,7 +55,7 @@ impl Trust {
 
 /// How a server speaks TLS.
 #[derive(Debug, Args)]
-pub(crate) struct Proof {
+pub(crate) struct ServerTlsOptions {
     /// Speak TLS too, with the certificate in this PEM file; it is read anew when the file changes
     #[arg(long, value_name = "FILE")]
     tls_cert: Option<PathBuf>,
@@ -70,7 +70,7 @@ pub(crate) struct Proof {
     tls_required: bool,
 }
 
-impl Proof {
+impl ServerTlsOptions {
     pub(crate) fn server(&self) -> Result<Option<tls::Server>, Failure> {
         let Some(certificate) = &self.tls_cert else { return Ok(None) };
         let mut tls = tls::Server::builder(identity(certificate, self.tls_key.as_ref()))

@@ -29,6 +29,6 @@ pub use carrier::{Carrier, Misfit};
 pub use format::{Compression, Format, Json};
 pub use metadata::Metadata;
 pub use outbox::Outbox;
-pub use protocol::{Guess, Protocol};
+pub use protocol::{Detected, Protocol};
 pub use session::{Limits, Violation};
 pub use status::{Code, Detail, Fault, Retry, Scope, Status};

@@ -53,7 +53,7 @@ impl Metadata {
 
     /// Makes each key unique: what `unite` makes of all the values of one stands where its first stood. Sorted first where
     /// there are many entries, so that it takes no square of their number.
-    pub fn unite(&mut self, mut unite: impl FnMut(&str, &[Bytes]) -> Bytes) {
+    pub fn merge_duplicates(&mut self, mut unite: impl FnMut(&str, &[Bytes]) -> Bytes) {
         const FEW: usize = 16;
         let entries = &self.entries;
         let repeats = |at: usize| entries.iter().take(at).any(|(known, _)| *known == entries[at].0);
@@ -99,9 +99,9 @@ impl Metadata {
 
     /// Makes each key unique as [`insert`](Self::insert) does: its last value holds.
     #[inline]
-    pub fn keep_last(&mut self) {
+    pub fn dedup_keep_last(&mut self) {
         if self.entries.len() > 1 {
-            self.unite(|_, values| values.last().cloned().unwrap_or_default());
+            self.merge_duplicates(|_, values| values.last().cloned().unwrap_or_default());
         }
     }
 
@@ -154,7 +154,7 @@ impl<K: Into<Cow<'static, str>>, V: Into<Bytes>> FromIterator<(K, V)> for Metada
     fn from_iter<I: IntoIterator<Item = (K, V)>>(pairs: I) -> Self {
         let mut metadata = Self::new();
         pairs.into_iter().for_each(|(key, value)| metadata.append(key, value));
-        metadata.keep_last();
+        metadata.dedup_keep_last();
         metadata
     }
 }

@@ -37,7 +37,7 @@ impl Outbox {
 
     /// Lends a buffer to append into, so that an idle connection needs none of its own.
     /// Nothing happens while there is one.
-    pub fn lend(&mut self, buffer: Vec<u8>) {
+    pub fn lend_buffer(&mut self, buffer: Vec<u8>) {
         if self.tail.capacity() == 0 {
             self.tail = buffer;
             self.tail.clear();
@@ -55,14 +55,14 @@ impl Outbox {
     }
 
     /// Appends a copy.
-    pub fn copy(&mut self, bytes: &[u8]) {
+    pub fn extend_from_slice(&mut self, bytes: &[u8]) {
         append(&mut self.tail, bytes);
     }
 
     /// Appends a body: copied if small, shared if large.
     pub fn body(&mut self, body: Bytes) {
         if body.len() < Self::SHARE {
-            self.copy(&body);
+            self.extend_from_slice(&body);
         } else {
             self.close_tail();
             self.shared += body.len();
@@ -93,7 +93,7 @@ impl Outbox {
     }
 
     /// The bytes that leave next when they are one piece, which spares the vectored write.
-    pub fn single(&self) -> Option<&[u8]> {
+    pub fn as_single_slice(&self) -> Option<&[u8]> {
         match self.chunks.front() {
             None => Some(&self.tail[self.sent..]),
             Some(chunk) if self.chunks.len() == 1 && self.tail.is_empty() => Some(chunk),
@@ -135,14 +135,14 @@ impl Outbox {
     }
 
     /// Moves everything behind what is in `other`: small bytes are copied, large ones change hands.
-    pub fn pour(&mut self, other: &mut Self) {
+    pub fn append_to(&mut self, other: &mut Self) {
         self.chunks.drain(..).for_each(|chunk| other.body(chunk));
         self.shared = 0;
         if self.len() >= Self::SHARE {
             self.close_tail();
-            return self.pour(other);
+            return self.append_to(other);
         }
-        other.copy(&self.tail[self.sent..]);
+        other.extend_from_slice(&self.tail[self.sent..]);
         self.tail.clear();
         self.sent = 0;
     }
@@ -173,9 +173,9 @@ mod tests {
     #[test]
     fn small_bodies_are_copied_together() {
         let mut out = Outbox::new();
-        out.copy(b"head");
+        out.extend_from_slice(b"head");
         out.body(Bytes::from_static(b"body"));
-        assert_eq!(out.single(), Some(&b"headbody"[..]));
+        assert_eq!(out.as_single_slice(), Some(&b"headbody"[..]));
     }
 
     #[test]
@@ -183,9 +183,9 @@ mod tests {
         for step in [1, 3, 1000, 1 << 20] {
             let mut out = Outbox::new();
             let large = Bytes::from(vec![7; Outbox::SHARE]);
-            out.copy(b"one");
+            out.extend_from_slice(b"one");
             out.body(large.clone());
-            out.copy(b"two");
+            out.extend_from_slice(b"two");
             let want = [b"one", &large[..], b"two"].concat();
             let mut got = Vec::new();
             while !out.is_empty() {
@@ -204,11 +204,11 @@ mod tests {
     fn what_is_poured_leaves_behind_what_was_there() {
         for length in [0, 3, Outbox::SHARE, 3 * Outbox::SHARE] {
             let (mut from, mut to) = (Outbox::new(), Outbox::new());
-            to.copy(b"first");
+            to.extend_from_slice(b"first");
             from.body(Bytes::from(vec![1; length]));
-            from.copy(&vec![2; length]);
+            from.extend_from_slice(&vec![2; length]);
             let want = [&b"first"[..], &vec![1; length], &vec![2; length]].concat();
-            from.pour(&mut to);
+            from.append_to(&mut to);
             assert!(from.is_empty());
             assert_eq!(to.take(), want);
         }
@@ -217,7 +217,7 @@ mod tests {
     #[test]
     fn what_was_sent_of_the_tail_is_not_sent_again_when_the_tail_is_closed() {
         let mut out = Outbox::new();
-        out.copy(b"abc");
+        out.extend_from_slice(b"abc");
         out.advance(2);
         out.body(Bytes::from(vec![0; Outbox::SHARE]));
         assert_eq!(out.len(), 1 + Outbox::SHARE);

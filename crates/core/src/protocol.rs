@@ -41,7 +41,7 @@ impl Protocol {
 
 /// What the first bytes say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Guess {
+pub enum Detected {
     /// It is this one.
     Is(Protocol),
     /// It may still be one of several.
@@ -51,11 +51,11 @@ pub enum Guess {
 }
 
 /// Recognises a protocol by the fixed bytes it begins with.
-pub fn by_magic(protocol: Protocol, magic: &[u8], start: &[u8]) -> Guess {
+pub fn by_magic(protocol: Protocol, magic: &[u8], start: &[u8]) -> Detected {
     let n = start.len().min(magic.len());
     match start[..n] == magic[..n] {
-        false => Guess::Unknown,
-        true if n == magic.len() => Guess::Is(protocol),
-        true => Guess::NeedMore,
+        false => Detected::Unknown,
+        true if n == magic.len() => Detected::Is(protocol),
+        true => Detected::NeedMore,
     }
 }

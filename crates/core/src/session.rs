@@ -59,19 +59,19 @@ pub trait Server {
         &mut self,
         inbox: &mut BytesMut,
         out: &mut Outbox,
-    ) -> Result<Option<Event<'_, Self::Ticket>>, Violation>;
+    ) -> Result<Option<ServerEvent<'_, Self::Ticket>>, Violation>;
 
     /// Answers a call. Calls may be answered in any order; a protocol that must keep the order keeps it here.
     fn reply(&mut self, ticket: Self::Ticket, reply: Reply, out: &mut Outbox);
 
     /// The failure of a call whose message its method cannot read, in the protocol's own words where it has some.
-    fn unreadable(status: Status) -> Status {
+    fn decode_failure(status: Status) -> Status {
         status
     }
 
     /// The same where one connection carries calls of several kinds, of which the ticket tells one.
-    fn unreadable_to(_ticket: &Self::Ticket) -> fn(Status) -> Status {
-        Self::unreadable
+    fn decode_failure_of(_ticket: &Self::Ticket) -> fn(Status) -> Status {
+        Self::decode_failure
     }
 
     /// Whether a call without a message calls with the default one, also where its format writes none as no bytes.
@@ -84,16 +84,16 @@ pub trait Server {
     /// # Errors
     ///
     /// A [`Violation`] where such a message ends the connection instead.
-    fn corrupt(_ticket: &Self::Ticket, status: Status) -> Result<Status, Violation> {
-        Ok(Self::unreadable(status))
+    fn decompression_failure(_ticket: &Self::Ticket, status: Status) -> Result<Status, Violation> {
+        Ok(Self::decode_failure(status))
     }
 
     /// The failure of a call to something that does not exist, in the protocol's own words and numbers.
-    fn unknown(call: &Call<'_>, missing: Missing) -> Status;
+    fn not_found_failure(call: &Call<'_>, missing: NotFound) -> Status;
 
     /// The same where one connection carries calls of several kinds, of which the ticket tells one.
-    fn unknown_to(_ticket: &Self::Ticket, call: &Call<'_>, missing: Missing) -> Status {
-        Self::unknown(call, missing)
+    fn not_found_failure_of(_ticket: &Self::Ticket, call: &Call<'_>, missing: NotFound) -> Status {
+        Self::not_found_failure(call, missing)
     }
 
     /// How the answer to this call carries metadata and trailers: the driver makes a failure of one that
@@ -115,7 +115,7 @@ pub trait Server {
 
     /// Answers a call whose credential was refused, in the form the protocol has for it.
     /// Returns whether the connection must be closed once `out` is written.
-    fn refuse(&mut self, ticket: Self::Ticket, status: Status, out: &mut Outbox) -> bool;
+    fn reject(&mut self, ticket: Self::Ticket, status: Status, out: &mut Outbox) -> bool;
 
     /// The name under which later events speak of this call; `None` in a protocol that never does.
     fn stream(_ticket: &Self::Ticket) -> Option<StreamId> {
@@ -129,19 +129,19 @@ pub trait Server {
     }
 
     /// The streams that the caller offers beside the call.
-    fn offered(_ticket: &Self::Ticket) -> Option<Offered> {
+    fn offered_streams(_ticket: &Self::Ticket) -> Option<OfferedStreams> {
         None
     }
 
     /// Accepts what the caller offers, with a reply that must follow at once. Each stream has a ticket of its own, by
     /// which it is [finished](Self::finish).
-    fn accept(&mut self, _ticket: &mut Self::Ticket, _options: &StreamOptions) -> Vec<Self::Ticket> {
+    fn accept_streams(&mut self, _ticket: &mut Self::Ticket, _options: &StreamOptions) -> Vec<Self::Ticket> {
         Vec::new()
     }
 
     /// Begins an answer of several messages: what travels before the first, and how each is written and
     /// compressed. Without it the first message begins the answer with an empty head.
-    fn begin(&mut self, _stream: StreamId, _head: Head, _out: &mut Outbox) {}
+    fn start_response(&mut self, _stream: StreamId, _head: Head, _out: &mut Outbox) {}
 
     /// Sends one message of an answer, encoded and not compressed yet.
     ///
@@ -159,7 +159,7 @@ pub trait Server {
     }
 
     /// Whether the peer takes more of this answer now. If not, [`Event::Room`] says when it does.
-    fn room(&self, _stream: StreamId) -> bool {
+    fn has_room(&self, _stream: StreamId) -> bool {
         true
     }
 
@@ -171,13 +171,13 @@ pub trait Server {
 
     /// Whether answers that were given to the session still wait here for room: a connection that is to be closed
     /// goes on reading until there is some.
-    fn owes(&self) -> bool {
+    fn has_pending_output(&self) -> bool {
         false
     }
 
     /// Whether what lies in the inbox is not looked at until an answer is given: there is no use in reading much
     /// more.
-    fn holds_back(&self) -> bool {
+    fn blocks_input(&self) -> bool {
         false
     }
 
@@ -192,13 +192,13 @@ pub trait Server {
     }
 
     /// Whether a time-out runs in the session, so that it must be [told the time](Self::tick) though nothing arrives.
-    fn wants_ticks(&self) -> bool {
+    fn needs_ticks(&self) -> bool {
         false
     }
 
     /// Decides about the request whose head was given out by [`Event::Head`]: whether its body is read. Any other verdict
     /// answers the request. Returns whether the connection must be closed once `out` is written.
-    fn judge(&mut self, _stream: StreamId, _verdict: Verdict, _out: &mut Outbox) -> bool {
+    fn apply_verdict(&mut self, _stream: StreamId, _verdict: Verdict, _out: &mut Outbox) -> bool {
         false
     }
 
@@ -242,16 +242,16 @@ pub trait Server {
     /// How many bytes the inbox must hold in all before the next event can come; 0 when unknown.
     /// A hint for sizing reads: a frame's length is known here long before its last byte arrives, and it
     /// has been checked against [`Limits::message`].
-    fn wanted(&self) -> usize;
+    fn bytes_needed(&self) -> usize;
 
     /// Whether an event, once begun, is still incomplete: its header is here, its end is not.
     /// Lets the driver tell a slow peer from an idle one.
-    fn mid_message(&self, inbox: &BytesMut) -> bool {
+    fn is_mid_message(&self, inbox: &BytesMut) -> bool {
         !inbox.is_empty()
     }
 
     /// Whether what is incomplete is a head of unknown length (HTTP/1), which must end within a time of its own.
-    fn in_head(&self) -> bool {
+    fn is_in_head(&self) -> bool {
         false
     }
 
@@ -263,13 +263,13 @@ pub trait Server {
     /// What was refused here without an event since this was asked last; `None`: nothing.
     ///
     /// The driver asks when the session needs more bytes, and counts it: whoever runs the server learns of it only so.
-    fn refused(&mut self) -> Option<Refusals> {
+    fn take_refusals(&mut self) -> Option<Refusals> {
         None
     }
 
     /// The server will go away soon, and takes calls until then: answers tell the peer to make its next calls on another
     /// connection where the protocol can say so of an answer (`Connection: close`).
-    fn retire(&mut self) {}
+    fn go_away(&mut self) {}
 
     /// The server is going away: calls that arrive from now on are refused in the protocol's own words,
     /// and answers tell the peer not to come again where the protocol can say so.
@@ -354,7 +354,7 @@ pub trait Client {
     }
 
     /// Whether the peer takes more of this call now. If not, [`Answer::Room`] says when it does.
-    fn room(&self, _id: CallId) -> bool {
+    fn has_room(&self, _id: CallId) -> bool {
         true
     }
 
@@ -368,7 +368,7 @@ pub trait Client {
 
     /// Whether what lies in the inbox is not looked at until messages were [taken](Self::consumed), in a protocol that
     /// cannot tell the peer to wait: there is no use in reading more.
-    fn holds_back(&self) -> bool {
+    fn blocks_input(&self) -> bool {
         false
     }
 
@@ -377,18 +377,22 @@ pub trait Client {
     /// # Errors
     ///
     /// A [`Violation`] ends the connection and fails every call on it.
-    fn next_event(&mut self, inbox: &mut BytesMut, out: &mut Outbox) -> Result<Option<Answer>, Violation>;
+    fn next_event(
+        &mut self,
+        inbox: &mut BytesMut,
+        out: &mut Outbox,
+    ) -> Result<Option<ClientEvent>, Violation>;
 
     /// The caller no longer waits for this call. A later reply to it is dropped by whoever keeps the ids;
     /// a protocol with a word for it says it here.
     fn cancel(&mut self, _id: CallId, _out: &mut Outbox) {}
 
     /// How many bytes the inbox must hold in all before the next event can come; 0 when unknown.
-    fn wanted(&self) -> usize;
+    fn bytes_needed(&self) -> usize;
 
     /// Whether calls that were given to the session still wait here, for a handshake: a connection that is to be closed
     /// stays open until they have left.
-    fn owes(&self) -> bool {
+    fn has_pending_output(&self) -> bool {
         false
     }
 
@@ -403,13 +407,13 @@ pub trait Client {
     }
 
     /// The peer closed its half: a reply that is delimited by the end of the connection is complete now.
-    fn end_of_stream(&mut self, _inbox: &mut BytesMut) -> Option<Answer> {
+    fn end_of_stream(&mut self, _inbox: &mut BytesMut) -> Option<ClientEvent> {
         None
     }
 
     /// What else may be wrong, where the server closes the connection or breaks the protocol before it has understood
     /// anything: a protocol that has dialects names the others.
-    fn hint(&self) -> Option<String> {
+    fn failure_hint(&self) -> Option<String> {
         None
     }
 
@@ -423,7 +427,7 @@ pub trait Client {
 
 /// What a server finds in its inbox.
 #[derive(Debug)]
-pub enum Event<'s, T> {
+pub enum ServerEvent<'s, T> {
     /// The head of a request whose body has not arrived. The session reads on only when [`Server::judge`] was called
     /// for it.
     Head(RequestHead<'s>, StreamId),
@@ -501,7 +505,7 @@ pub enum Verdict {
     /// It cannot be served now.
     Refused(Status),
     /// It names something that does not exist.
-    Missing(Missing),
+    Missing(NotFound),
 }
 
 /// How often a session has refused something by itself, by cause: no call came of it, or its call was given up.
@@ -517,7 +521,7 @@ pub struct Refusals {
 
 /// Why a session refuses something by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refused {
+pub enum RefusalCause {
     /// See [`Refusals::too_large`].
     TooLarge,
     /// See [`Refusals::unknown`].
@@ -528,17 +532,17 @@ pub enum Refused {
 
 /// What a session has refused and not told of yet. It takes one word where that is nothing.
 #[derive(Debug, Default)]
-pub struct Untold(Option<Box<Refusals>>);
+pub struct UnreportedRefusals(Option<Box<Refusals>>);
 
-impl Untold {
+impl UnreportedRefusals {
     /// Counts one more.
     #[cold]
-    pub fn note(&mut self, refused: Refused) {
+    pub fn record(&mut self, refused: RefusalCause) {
         let refusals = self.0.get_or_insert_default();
         match refused {
-            Refused::TooLarge => refusals.too_large += 1,
-            Refused::Unknown => refusals.unknown += 1,
-            Refused::Unsupported => refusals.unsupported += 1,
+            RefusalCause::TooLarge => refusals.too_large += 1,
+            RefusalCause::Unknown => refusals.unknown += 1,
+            RefusalCause::Unsupported => refusals.unsupported += 1,
         }
     }
 
@@ -550,7 +554,7 @@ impl Untold {
 
 /// Streams that a caller offers beside a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Offered {
+pub struct OfferedStreams {
     /// The name that the first will have; those of the others follow it.
     pub first: StreamId,
     /// How many there are; none if the connection has no place for them.
@@ -584,7 +588,7 @@ impl Default for StreamOptions {
 
 /// What a call names that does not exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Missing {
+pub enum NotFound {
     /// There is no such service.
     Service,
     /// The service has no such method.
@@ -593,7 +597,7 @@ pub enum Missing {
 
 /// What a client finds in its inbox.
 #[derive(Debug)]
-pub enum Answer {
+pub enum ClientEvent {
     /// A call was answered, or an opened one has ended: with an empty message, or why it failed.
     Reply(CallId, Reply),
     /// The answer to an opened call has begun: what travels before its messages.
@@ -623,12 +627,12 @@ pub struct Limits {
     /// Bytes of a message's header part where it has no length of its own (an HTTP head). 64 KiB.
     pub header: usize,
     /// How long a message may take, where a session has several incomplete ones at a time (HTTP/2).
-    pub pace: Pace,
+    pub pace: SlowPeerGuard,
 }
 
 /// How long an incomplete message may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Pace {
+pub struct SlowPeerGuard {
     /// How often it is judged whether enough bytes came. 10 s.
     pub interval: Duration,
     /// Bytes a second that must come, as the mean over an interval. 1 KiB.
@@ -637,13 +641,13 @@ pub struct Pace {
     pub whole: Duration,
 }
 
-impl Pace {
+impl SlowPeerGuard {
     /// The usual one.
     pub const DEFAULT: Self =
         Self { interval: Duration::from_secs(10), rate: 1 << 10, whole: Duration::from_secs(120) };
 }
 
-impl Default for Pace {
+impl Default for SlowPeerGuard {
     fn default() -> Self {
         Self::DEFAULT
     }
@@ -651,7 +655,7 @@ impl Default for Pace {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { message: 64 << 20, decompressed: 64 << 20, header: 64 << 10, pace: Pace::default() }
+        Self { message: 64 << 20, decompressed: 64 << 20, header: 64 << 10, pace: SlowPeerGuard::default() }
     }
 }
 

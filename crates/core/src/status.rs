@@ -35,12 +35,12 @@ struct Inner {
     fault: Fault,
     retry: Retry,
     /// What is known of the failure on this side only.
-    local: Option<Box<Local>>,
+    local: Option<Box<LocalDetails>>,
 }
 
 /// What never travels with a failure.
 #[derive(Clone, Default)]
-struct Local {
+struct LocalDetails {
     source: Option<Arc<dyn Error + Send + Sync>>,
     /// The code and the text say nothing of the source, since it may name what the peer must not know.
     hides: bool,
@@ -58,8 +58,8 @@ impl Status {
             number: None,
             details: Bytes::new(),
             scope: Scope::Call,
-            fault: code.usual_fault(),
-            retry: code.usual_retry(),
+            fault: code.default_fault(),
+            retry: code.default_retry(),
             local: None,
         }))
     }
@@ -101,16 +101,16 @@ impl Status {
     #[cold]
     #[must_use]
     pub fn exposed(mut self) -> Self {
-        let Some(source) = self.source().filter(|_| self.hides()) else { return self };
+        let Some(source) = self.source().filter(|_| self.hides_source()) else { return self };
         let text = with_sources(source);
         (self.0.code, self.0.message) = (Code::Unknown, text.into());
-        (self.0.fault, self.0.retry) = (Code::Unknown.usual_fault(), Code::Unknown.usual_retry());
+        (self.0.fault, self.0.retry) = (Code::Unknown.default_fault(), Code::Unknown.default_retry());
         self.local().hides = false;
         self
     }
 
     /// Whether the peer is told nothing of what [caused](Error::source) the failure.
-    pub fn hides(&self) -> bool {
+    pub fn hides_source(&self) -> bool {
         self.0.local.as_ref().is_some_and(|local| local.hides)
     }
 
@@ -141,7 +141,7 @@ impl Status {
         self.0.local.as_ref().map_or(&NOTHING, |local| &local.trailers)
     }
 
-    fn local(&mut self) -> &mut Local {
+    fn local(&mut self) -> &mut LocalDetails {
         self.0.local.get_or_insert_default()
     }
 
@@ -193,7 +193,7 @@ impl Status {
     }
 
     /// The words for a peer to which an empty text would be no failure: the code's name where there are none.
-    pub fn words(&self) -> &str {
+    pub fn message_or_code(&self) -> &str {
         match self.message() {
             "" => self.code().as_str(),
             message => message,
@@ -417,7 +417,7 @@ impl Code {
         }
     }
 
-    fn usual_fault(self) -> Fault {
+    fn default_fault(self) -> Fault {
         match self {
             Self::Cancelled
             | Self::InvalidArgument
@@ -432,7 +432,7 @@ impl Code {
         }
     }
 
-    fn usual_retry(self) -> Retry {
+    fn default_retry(self) -> Retry {
         match self {
             Self::Unavailable | Self::ResourceExhausted => Retry::Elsewhere,
             Self::Aborted => Retry::IfIdempotent,
@@ -492,13 +492,13 @@ mod tests {
         let inner = std::io::Error::other("postgres://admin:hunter2@db");
         let status = Status::hiding(inner);
         assert_eq!(
-            (status.code(), status.message(), status.hides()),
+            (status.code(), status.message(), status.hides_source()),
             (Code::Internal, "internal error", true)
         );
         assert_eq!(status.source().unwrap().to_string(), "postgres://admin:hunter2@db");
         let exposed = status.exposed();
         assert_eq!((exposed.code(), exposed.message()), (Code::Unknown, "postgres://admin:hunter2@db"));
-        assert!(!exposed.hides() && exposed.source().is_some());
+        assert!(!exposed.hides_source() && exposed.source().is_some());
         assert_eq!(Status::hiding(Status::not_found("x")), Status::not_found("x"));
         assert_eq!(Status::from_error(Status::not_found("x")), Status::not_found("x"));
         assert_eq!(Status::not_found("x").exposed(), Status::not_found("x"));

@@ -20,13 +20,13 @@ pub mod zookeeper;
 // What several registries stand on, of which not each needs everything.
 #[cfg(feature = "http")]
 #[cfg_attr(not(all(feature = "consul", feature = "kubernetes", feature = "nacos")), allow(dead_code))]
+mod lenient_list;
+#[cfg(feature = "http")]
+#[cfg_attr(not(all(feature = "consul", feature = "kubernetes", feature = "nacos")), allow(dead_code))]
 mod metadata;
 #[cfg(feature = "asked")]
 #[cfg_attr(not(all(feature = "consul", feature = "kubernetes", feature = "nacos")), allow(dead_code))]
-mod place;
-#[cfg(feature = "http")]
-#[cfg_attr(not(all(feature = "consul", feature = "kubernetes", feature = "nacos")), allow(dead_code))]
-mod readable;
+mod registry_url;
 #[cfg(any(feature = "etcd", feature = "redis", feature = "zookeeper"))]
 mod tree;
 #[cfg(feature = "asked")]

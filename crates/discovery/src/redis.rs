@@ -26,9 +26,9 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::Mutex;
 use tokio::time::timeout;
 
-use crate::place::Place;
-use crate::tree::{BASE_VALUE, Found, Tree, attributes, split};
-use crate::watch::{self, Ask};
+use crate::registry_url::RegistryUrl;
+use crate::tree::{BASE_VALUE, FoundInstances, Tree, attributes, split};
+use crate::watch::{self, WatchSource};
 
 /// A server of Redis, and how it is asked.
 #[derive(Clone)]
@@ -80,19 +80,19 @@ impl fmt::Debug for Redis {
 
 /// Opens what stands behind `redis://`, to find a service.
 pub(crate) fn discover(place: &str) -> Result<Box<dyn Discover>, Status> {
-    let place = Place::parse(place)?;
+    let place = RegistryUrl::parse(place)?;
     let (base, service) = split(&place)?;
     Ok(Box::new(open(&place)?.service(&base, &service)))
 }
 
 /// Opens what stands behind `redis://`, to make servers known.
 pub(crate) fn register(place: &str) -> Result<Box<dyn Register>, Status> {
-    let place = Place::parse(place)?;
+    let place = RegistryUrl::parse(place)?;
     let slash = if place.settings.value("slash") == Some("false") { "" } else { "/" };
     Ok(Box::new(open(&place)?.register(&format!("{slash}{}", place.path.join("/")))))
 }
 
-fn open(place: &Place) -> Result<Redis, Status> {
+fn open(place: &RegistryUrl) -> Result<Redis, Status> {
     place.only(&["db", "slash"])?;
     let db = place.settings.value("db").unwrap_or("0");
     Redis::new(&format!("redis://{}/{db}", place.hosts)).map_err(polyrpc::Error::into_status)
@@ -106,7 +106,7 @@ fn key(path: &str) -> String {
 /// What the store keeps under a key.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "PascalCase")]
-struct Kept {
+struct StoredEntry {
     key: String,
     /// In base64.
     value: String,
@@ -114,7 +114,7 @@ struct Kept {
     last_index: u64,
 }
 
-impl Kept {
+impl StoredEntry {
     fn json(path: &str, value: &str) -> Result<String, Status> {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let last_index = since.subsec_nanos().into();
@@ -140,23 +140,23 @@ pub struct RedisService {
 
 impl Discover for RedisService {
     fn watch(&self) -> Sets {
-        watch::sets(Asking { of: self.clone(), watching: None, complaint: None })
+        watch::sets(RedisWatchSource { of: self.clone(), watching: None, complaint: None })
     }
 }
 
-struct Asking {
+struct RedisWatchSource {
     of: RedisService,
-    watching: Option<Watching>,
+    watching: Option<RedisWatch>,
     complaint: Option<Status>,
 }
 
 /// A connection by which Redis is asked, and one on which changes are told.
-struct Watching {
+struct RedisWatch {
     connection: MultiplexedConnection,
     changes: PubSub,
 }
 
-impl Ask for Asking {
+impl WatchSource for RedisWatchSource {
     async fn next(&mut self) -> Result<Vec<Instance>, Status> {
         // Whatever goes wrong, the next question is asked on connections of its own.
         let mut watching = match self.watching.take() {
@@ -177,7 +177,7 @@ impl Ask for Asking {
 }
 
 impl RedisService {
-    async fn begin(&self) -> Result<Watching, Status> {
+    async fn begin(&self) -> Result<RedisWatch, Status> {
         let mut connection = self.redis.connect().await?;
         // Where this is forbidden, it is looked for changes now and then.
         let notify = ["SET", "notify-keyspace-events", "KEA"];
@@ -186,11 +186,11 @@ impl RedisService {
         for prefix in &self.prefixes {
             within(changes.psubscribe(format!("__keyspace@*__:{}*", literal(prefix)))).await?;
         }
-        Ok(Watching { connection, changes })
+        Ok(RedisWatch { connection, changes })
     }
 
-    async fn list(&self, connection: &mut MultiplexedConnection) -> Result<Found, Status> {
-        let mut found = Found::default();
+    async fn list(&self, connection: &mut MultiplexedConnection) -> Result<FoundInstances, Status> {
+        let mut found = FoundInstances::default();
         for prefix in &self.prefixes {
             let keys = scan(connection, prefix).await?;
             if keys.is_empty() {
@@ -201,7 +201,7 @@ impl RedisService {
                 let name = key.get(prefix.len()..).unwrap_or_default();
                 // It may have expired since it was listed.
                 let Some(value) = value else { continue };
-                found.note(name, &Kept::read(&value).unwrap_or_else(unreadable));
+                found.note(name, &StoredEntry::read(&value).unwrap_or_else(unreadable));
             }
         }
         Ok(found)
@@ -244,7 +244,7 @@ fn literal(text: &str) -> String {
     literal
 }
 
-impl Watching {
+impl RedisWatch {
     /// Waits for a change, or until it is time to look without being told: keys expire late, and Redis may be set up to
     /// tell of nothing. What else has been told is taken with it: one list answers all of it.
     async fn changed(&mut self) -> Result<(), Status> {
@@ -295,7 +295,7 @@ impl Register for RedisRegister {
             let mut get = pipe();
             get.get(key(&path));
             let (found,): (Option<Vec<u8>>,) = self.ask(&get).await?;
-            Ok(found.and_then(|json| Kept::read(&json)).map(|value| attributes(&value)))
+            Ok(found.and_then(|json| StoredEntry::read(&json)).map(|value| attributes(&value)))
         }
         .boxed()
     }
@@ -307,11 +307,11 @@ impl RedisRegister {
         let mut write = pipe();
         // Not over what is there: rpcx's clients would be told of a change.
         if !self.tree.base().is_empty() {
-            write.set_nx(key(self.tree.base()), Kept::json(self.tree.base(), BASE_VALUE)?).ignore();
+            write.set_nx(key(self.tree.base()), StoredEntry::json(self.tree.base(), BASE_VALUE)?).ignore();
         }
-        write.set_nx(key(&directory), Kept::json(&directory, &entry.service)?).ignore();
+        write.set_nx(key(&directory), StoredEntry::json(&directory, &entry.service)?).ignore();
         let path = self.tree.instance(entry);
-        let kept = Kept::json(&path, &entry.instance.attributes.to_string())?;
+        let kept = StoredEntry::json(&path, &entry.instance.attributes.to_string())?;
         let millis = u64::try_from(entry.ttl.as_millis()).unwrap_or(u64::MAX).clamp(1, LONGEST_EXPIRY);
         write.pset_ex(key(&path), kept, millis).ignore();
         self.ask(&write).await
@@ -364,11 +364,11 @@ mod tests {
 
     #[test]
     fn values_are_those_of_the_store_in_go() {
-        let json = Kept::json("/rpcx_test", "rpcx_path").unwrap();
+        let json = StoredEntry::json("/rpcx_test", "rpcx_path").unwrap();
         assert!(json.starts_with(r#"{"Key":"/rpcx_test","Value":"cnBjeF9wYXRo","LastIndex":"#), "{json}");
-        assert_eq!(Kept::read(json.as_bytes()).unwrap(), b"rpcx_path");
+        assert_eq!(StoredEntry::read(json.as_bytes()).unwrap(), b"rpcx_path");
         for wrong in [&b""[..], b"{}", b"weight=1", br#"{"Key":"a","Value":"%","LastIndex":1}"#] {
-            assert!(Kept::read(wrong).is_none());
+            assert!(StoredEntry::read(wrong).is_none());
         }
     }
 

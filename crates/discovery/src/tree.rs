@@ -4,7 +4,7 @@
 use polyrpc::Status;
 use polyrpc::discovery::{Attributes, Entry, Instance};
 
-use crate::place::Place;
+use crate::registry_url::RegistryUrl;
 
 /// What rpcx writes at the base path.
 pub(crate) const BASE_VALUE: &str = "rpcx_path";
@@ -57,12 +57,12 @@ pub(crate) fn instance(name: &str, value: &str) -> Result<Instance, Status> {
 
 /// What was found under a service, and the first of it that is no instance.
 #[derive(Debug, Default)]
-pub(crate) struct Found {
+pub(crate) struct FoundInstances {
     instances: Vec<Instance>,
     wrong: Option<Status>,
 }
 
-impl Found {
+impl FoundInstances {
     /// Notes what lies under a name. What is not an instance's must not hide those that are.
     pub(crate) fn note(&mut self, name: &[u8], value: &[u8]) {
         let no_text = |what| Status::invalid_argument(format!("{what} `{}` is no text", name.escape_ascii()));
@@ -93,7 +93,7 @@ impl Found {
 }
 
 /// The base path and the service that a URL's path names: `/rpcx_test/Arith`.
-pub(crate) fn split(place: &Place) -> Result<(String, String), Status> {
+pub(crate) fn split(place: &RegistryUrl) -> Result<(String, String), Status> {
     match place.path.split_last() {
         Some((service, base)) => Ok((base.join("/"), service.clone())),
         None => Err(Status::invalid_argument("which service? want host:port/base/Service")),
@@ -131,7 +131,7 @@ mod tests {
 
     #[test]
     fn what_is_no_instance_hides_none() {
-        let mut found = Found::default();
+        let mut found = FoundInstances::default();
         found.note(b"tcp@h:1", b"weight=3");
         found.note(b"nonsense", b"");
         found.note(b"tcp@h:2", b"\xff");
@@ -141,9 +141,9 @@ mod tests {
         assert_eq!((instances.len(), instances[0].attributes.weight()), (1, 3));
         assert!(complaint.take().unwrap().message().contains("nonsense"));
 
-        let mut found = Found::default();
+        let mut found = FoundInstances::default();
         found.note(b"nonsense", b"");
         assert!(found.end(&mut complaint).unwrap_err().message().contains("nonsense"));
-        assert!(Found::default().end(&mut complaint).unwrap().is_empty() && complaint.is_none());
+        assert!(FoundInstances::default().end(&mut complaint).unwrap().is_empty() && complaint.is_none());
     }
 }

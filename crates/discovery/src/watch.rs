@@ -13,7 +13,7 @@ use polyrpc::discovery::{Instance, Sets};
 use tokio::time::{Instant, sleep_until};
 
 /// One watch of a registry.
-pub(crate) trait Ask: Send + 'static {
+pub(crate) trait WatchSource: Send + 'static {
     /// The instances as they are now. After the first time it waits until they may have changed. After a failure it
     /// begins anew.
     fn next(&mut self) -> impl Future<Output = Result<Vec<Instance>, Status>> + Send;
@@ -25,8 +25,8 @@ pub(crate) trait Ask: Send + 'static {
 }
 
 /// The sets that a watch finds.
-pub(crate) fn sets(ask: impl Ask) -> Sets {
-    let watch = Watch { ask, known: None, complaint: Complaint::None, pause: None, not_before: None };
+pub(crate) fn sets(ask: impl WatchSource) -> Sets {
+    let watch = Watch { ask, known: None, complaint: UnreadableEntry::None, pause: None, not_before: None };
     stream::unfold(watch, |mut watch| async move {
         let item = watch.next().await;
         Some((item, watch))
@@ -38,25 +38,25 @@ struct Watch<A> {
     ask: A,
     /// What was given last, unless it was a failure.
     known: Option<Vec<Instance>>,
-    complaint: Complaint,
+    complaint: UnreadableEntry,
     /// How long it waited after the last failure, if nothing has succeeded since.
     pause: Option<Duration>,
     not_before: Option<Instant>,
 }
 
 /// What could not be read of the last set: it is told behind the set, and once.
-enum Complaint {
+enum UnreadableEntry {
     None,
     Due(Status),
     Told(Status),
 }
 
-impl<A: Ask> Watch<A> {
+impl<A: WatchSource> Watch<A> {
     async fn next(&mut self) -> Result<Vec<Instance>> {
         loop {
-            if let Complaint::Due(status) = &self.complaint {
+            if let UnreadableEntry::Due(status) = &self.complaint {
                 let status = status.clone();
-                self.complaint = Complaint::Told(status.clone());
+                self.complaint = UnreadableEntry::Told(status.clone());
                 return Err(status.into());
             }
             if let Some(not_before) = self.not_before {
@@ -84,9 +84,11 @@ impl<A: Ask> Watch<A> {
 
     fn note_complaint(&mut self) {
         self.complaint = match (self.ask.complaint(), &self.complaint) {
-            (None, _) => Complaint::None,
-            (Some(now), Complaint::Told(told)) if now.message() == told.message() => Complaint::Told(now),
-            (Some(now), _) => Complaint::Due(now),
+            (None, _) => UnreadableEntry::None,
+            (Some(now), UnreadableEntry::Told(told)) if now.message() == told.message() => {
+                UnreadableEntry::Told(now)
+            }
+            (Some(now), _) => UnreadableEntry::Due(now),
         };
     }
 
@@ -139,7 +141,7 @@ mod tests {
     /// What comes with a set is complained of.
     struct Complaining(VecDeque<(&'static str, Option<&'static str>)>, Option<Status>);
 
-    impl Ask for Complaining {
+    impl WatchSource for Complaining {
         async fn next(&mut self) -> Result<Vec<Instance>, Status> {
             let Some((found, complaint)) = self.0.pop_front() else {
                 return std::future::pending().await;
@@ -153,7 +155,7 @@ mod tests {
         }
     }
 
-    impl Ask for Script {
+    impl WatchSource for Script {
         async fn next(&mut self) -> Result<Vec<Instance>, Status> {
             match self.0.pop_front() {
                 Some(found) => Ok(found?.into_iter().map(|text| text.parse().unwrap()).collect()),

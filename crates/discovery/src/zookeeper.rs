@@ -19,9 +19,9 @@ use zookeeper_client::{
     Acls, AddWatchMode, Client, CreateMode, Error, EventType, PersistentWatcher, SessionState,
 };
 
-use crate::place::Place;
-use crate::tree::{BASE_VALUE, Found, Tree, attributes, split};
-use crate::watch::{self, Ask};
+use crate::registry_url::RegistryUrl;
+use crate::tree::{BASE_VALUE, FoundInstances, Tree, attributes, split};
+use crate::watch::{self, WatchSource};
 
 /// An ensemble of ZooKeeper.
 #[derive(Debug, Clone)]
@@ -62,18 +62,18 @@ fn rooted(base: &str) -> Tree {
 
 /// Opens what stands behind `zookeeper://`, to find a service.
 pub(crate) fn discover(place: &str) -> Result<Box<dyn Discover>, Status> {
-    let place = Place::parse(place)?;
+    let place = RegistryUrl::parse(place)?;
     let (base, service) = split(&place)?;
     Ok(Box::new(open(&place)?.service(&base, &service)))
 }
 
 /// Opens what stands behind `zookeeper://`, to make servers known.
 pub(crate) fn register(place: &str) -> Result<Box<dyn Register>, Status> {
-    let place = Place::parse(place)?;
+    let place = RegistryUrl::parse(place)?;
     Ok(Box::new(open(&place)?.register(&place.path.join("/"))))
 }
 
-fn open(place: &Place) -> Result<ZooKeeper, Status> {
+fn open(place: &RegistryUrl) -> Result<ZooKeeper, Status> {
     place.only(&[])?;
     match place.hosts.is_empty() {
         true => Err(Status::invalid_argument("where is ZooKeeper? want zookeeper://host:port")),
@@ -92,25 +92,25 @@ pub struct ZooKeeperService {
 
 impl Discover for ZooKeeperService {
     fn watch(&self) -> Sets {
-        watch::sets(Asking { of: self.clone(), watching: None, complaint: None })
+        watch::sets(ZooKeeperWatchSource { of: self.clone(), watching: None, complaint: None })
     }
 }
 
-struct Asking {
+struct ZooKeeperWatchSource {
     of: ZooKeeperService,
-    watching: Option<Watching>,
+    watching: Option<ZooKeeperWatch>,
     complaint: Option<Status>,
 }
 
 /// A session that is told of every change below the service, of what is said about an instance too.
-struct Watching {
+struct ZooKeeperWatch {
     client: Client,
     changes: PersistentWatcher,
     /// What lies in the nodes, by their names.
     nodes: BTreeMap<String, Vec<u8>>,
 }
 
-impl Ask for Asking {
+impl WatchSource for ZooKeeperWatchSource {
     async fn next(&mut self) -> Result<Vec<Instance>, Status> {
         // Whatever goes wrong, the next question is asked in a session of its own.
         let watching = match self.watching.take() {
@@ -121,7 +121,7 @@ impl Ask for Asking {
             }
         };
         let watching = self.watching.insert(watching);
-        let mut found = Found::default();
+        let mut found = FoundInstances::default();
         watching.nodes.iter().for_each(|(name, data)| found.note(name.as_bytes(), data));
         found.end(&mut self.complaint)
     }
@@ -132,17 +132,17 @@ impl Ask for Asking {
 }
 
 impl ZooKeeperService {
-    async fn begin(&self) -> Result<Watching, Status> {
+    async fn begin(&self) -> Result<ZooKeeperWatch, Status> {
         let client = self.ensemble.connect(SESSION).await?;
         // The watch comes first: what changes while the nodes are read is told afterwards.
         let changes = within(client.watch(&self.path, AddWatchMode::PersistentRecursive)).await?;
-        let mut watching = Watching { client, changes, nodes: BTreeMap::new() };
+        let mut watching = ZooKeeperWatch { client, changes, nodes: BTreeMap::new() };
         watching.read_all(&self.path).await?;
         Ok(watching)
     }
 }
 
-impl Watching {
+impl ZooKeeperWatch {
     async fn read_all(&mut self, path: &str) -> Result<(), Status> {
         let names = match within(self.client.list_children(path)).await {
             Ok(names) => names,

@@ -21,7 +21,7 @@ use super::tea::{tea, xtea};
 #[derive(Clone)]
 pub struct Cipher {
     algorithm: Algorithm,
-    keyed: Arc<Keyed>,
+    keyed: Arc<KeyedCipher>,
 }
 
 /// The ciphers that `kcp-go` offers. They hide what is said from those who have not got the key; a message that was
@@ -66,7 +66,7 @@ pub fn derive_key(password: &[u8], salt: &[u8], rounds: u32) -> [u8; 32] {
     key
 }
 
-enum Keyed {
+enum KeyedCipher {
     None,
     Xor(Box<[u8]>),
     Salsa20([u8; 32]),
@@ -89,7 +89,7 @@ impl Cipher {
     ///
     /// When the key is too long or too short.
     pub fn new(algorithm: Algorithm, key: &[u8]) -> Result<Self, WrongKey> {
-        let keyed = Keyed::new(algorithm, key).ok_or(WrongKey { algorithm, length: key.len() })?;
+        let keyed = KeyedCipher::new(algorithm, key).ok_or(WrongKey { algorithm, length: key.len() })?;
         Ok(Self { algorithm, keyed: Arc::new(keyed) })
     }
 
@@ -105,23 +105,33 @@ impl Cipher {
 
     fn apply(&self, direction: Direction, datagram: &mut [u8]) {
         match &*self.keyed {
-            Keyed::None => {}
-            Keyed::Xor(pad) => mask(datagram, pad),
-            Keyed::Salsa20(key) => salsa20(key, datagram),
-            Keyed::Aes128(cipher) => feed_back::<16>(direction, datagram, |b| cipher.encrypt_block(b.into())),
-            Keyed::Aes192(cipher) => feed_back::<16>(direction, datagram, |b| cipher.encrypt_block(b.into())),
-            Keyed::Aes256(cipher) => feed_back::<16>(direction, datagram, |b| cipher.encrypt_block(b.into())),
-            Keyed::Sm4(cipher) => feed_back::<16>(direction, datagram, |b| cipher.encrypt_block(b.into())),
-            Keyed::Twofish(cipher) => {
+            KeyedCipher::None => {}
+            KeyedCipher::Xor(pad) => mask(datagram, pad),
+            KeyedCipher::Salsa20(key) => salsa20(key, datagram),
+            KeyedCipher::Aes128(cipher) => {
                 feed_back::<16>(direction, datagram, |b| cipher.encrypt_block(b.into()))
             }
-            Keyed::Tea(key) => feed_back::<8>(direction, datagram, |b| tea(key, b)),
-            Keyed::Xtea(key) => feed_back::<8>(direction, datagram, |b| xtea(key, b)),
-            Keyed::Blowfish(cipher) => {
+            KeyedCipher::Aes192(cipher) => {
+                feed_back::<16>(direction, datagram, |b| cipher.encrypt_block(b.into()))
+            }
+            KeyedCipher::Aes256(cipher) => {
+                feed_back::<16>(direction, datagram, |b| cipher.encrypt_block(b.into()))
+            }
+            KeyedCipher::Sm4(cipher) => {
+                feed_back::<16>(direction, datagram, |b| cipher.encrypt_block(b.into()))
+            }
+            KeyedCipher::Twofish(cipher) => {
+                feed_back::<16>(direction, datagram, |b| cipher.encrypt_block(b.into()))
+            }
+            KeyedCipher::Tea(key) => feed_back::<8>(direction, datagram, |b| tea(key, b)),
+            KeyedCipher::Xtea(key) => feed_back::<8>(direction, datagram, |b| xtea(key, b)),
+            KeyedCipher::Blowfish(cipher) => {
                 feed_back::<8>(direction, datagram, |b| cipher.encrypt_block(b.into()))
             }
-            Keyed::Cast5(cipher) => feed_back::<8>(direction, datagram, |b| cipher.encrypt_block(b.into())),
-            Keyed::TripleDes(cipher) => {
+            KeyedCipher::Cast5(cipher) => {
+                feed_back::<8>(direction, datagram, |b| cipher.encrypt_block(b.into()))
+            }
+            KeyedCipher::TripleDes(cipher) => {
                 feed_back::<8>(direction, datagram, |b| cipher.encrypt_block(b.into()))
             }
         }
@@ -165,7 +175,7 @@ fn mask(bytes: &mut [u8], with: &[u8]) {
 /// `crypt.go: initialVector`
 const BEGINNING: [u8; 16] = [167, 115, 79, 156, 18, 172, 27, 1, 164, 21, 242, 193, 252, 120, 230, 107];
 
-impl Keyed {
+impl KeyedCipher {
     fn new(algorithm: Algorithm, key: &[u8]) -> Option<Self> {
         Some(match (algorithm, key.len()) {
             (Algorithm::None, _) => Self::None,

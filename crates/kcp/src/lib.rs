@@ -24,7 +24,7 @@ mod tests;
 pub use crate::config::{Config, Shards, Tuning};
 pub use crate::crypt::{Algorithm, Cipher, UnknownAlgorithm, WrongKey, derive_key};
 pub use crate::session::{Ended, Session};
-pub use crate::settings::{Opened, Settings, Unusable};
+pub use crate::settings::{OpenedDatagram, Settings, Unusable};
 pub use crate::time::Millis;
 
 /// No datagram is longer (`sess.go: mtuLimit`).

@@ -73,13 +73,13 @@ impl Nonces {
 
 /// Datagrams that are to be sent, one behind the other in one buffer.
 #[derive(Debug, Default)]
-pub(super) struct Outgoing {
+pub(super) struct OutgoingDatagrams {
     bytes: Vec<u8>,
     begin: usize,
     lengths: VecDeque<usize>,
 }
 
-impl Outgoing {
+impl OutgoingDatagrams {
     pub(super) fn bytes(&mut self) -> &mut Vec<u8> {
         &mut self.bytes
     }

@@ -36,17 +36,17 @@ pub(super) enum Command {
 
 /// Bytes that are no segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Malformed;
+pub(super) struct MalformedSegment;
 
 impl<'a> Segment<'a> {
     /// Takes the next segment off the front. `None` at the end: fewer bytes than a header are none.
-    pub(super) fn cut(bytes: &mut &'a [u8]) -> Option<Result<Self, Malformed>> {
+    pub(super) fn cut(bytes: &mut &'a [u8]) -> Option<Result<Self, MalformedSegment>> {
         let (header, rest) = bytes.split_first_chunk::<OVERHEAD>()?;
         let word =
             |at: usize| u32::from_le_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
         let data = usize::try_from(word(20)).ok().and_then(|len| rest.split_at_checked(len));
         let (Some((data, rest)), Some(command)) = (data, Command::of(header[4])) else {
-            return Some(Err(Malformed));
+            return Some(Err(MalformedSegment));
         };
         *bytes = rest;
         Some(Ok(Self {

@@ -5,11 +5,11 @@ use bytes::BytesMut;
 
 use super::arq::{Arq, Origin, Sink};
 use super::fec::{self, Decoder, Encoder, Shard};
-use super::packet::{Nonces, Outgoing};
+use super::packet::{Nonces, OutgoingDatagrams};
 use super::segment::{Command, Segment};
-use super::settings::{Opened, Settings};
+use super::settings::{OpenedDatagram, Settings};
 use super::time::Millis;
-use super::validation::Validation;
+use super::validation::AddressValidation;
 
 /// One side of a conversation: datagrams in and out, a stream of bytes in and out.
 ///
@@ -34,10 +34,10 @@ pub struct Session {
     encoder: Option<Encoder>,
     decoder: Option<Decoder>,
     nonces: Nonces,
-    out: Outgoing,
-    life: Life,
+    out: OutgoingDatagrams,
+    life: PeerLiveness,
     /// `None`: the peer is where its datagrams say it is.
-    validation: Option<Box<Validation>>,
+    validation: Option<Box<AddressValidation>>,
     closed: Option<Millis>,
     ended: Option<Ended>,
 }
@@ -66,8 +66,8 @@ impl Session {
             encoder,
             decoder,
             nonces: Nonces::new(seed),
-            out: Outgoing::default(),
-            life: Life::new(settings.config.idle.as_millis().try_into().unwrap_or(u32::MAX), now),
+            out: OutgoingDatagrams::default(),
+            life: PeerLiveness::new(settings.config.idle.as_millis().try_into().unwrap_or(u32::MAX), now),
             validation: None,
             closed: None,
             ended: None,
@@ -87,7 +87,7 @@ impl Session {
     }
 
     /// Takes a datagram. What is wrong with it is ignored: anybody can send one.
-    pub fn handle(&mut self, now: Millis, datagram: Opened<'_>) {
+    pub fn handle(&mut self, now: Millis, datagram: OpenedDatagram<'_>) {
         if let Some(validation) = &mut self.validation {
             validation.received(datagram.length);
         }
@@ -291,8 +291,8 @@ struct Packer<'s> {
     settings: &'s Settings,
     encoder: Option<&'s mut Encoder>,
     nonces: &'s mut Nonces,
-    out: &'s mut Outgoing,
-    validation: Option<&'s mut Validation>,
+    out: &'s mut OutgoingDatagrams,
+    validation: Option<&'s mut AddressValidation>,
     /// Where the datagram begins that is not full yet.
     begin: Option<usize>,
 }
@@ -361,7 +361,7 @@ impl Packer<'_> {
 /// Anybody can begin a conversation under any address. Until the peer has shown that it gets what we send, it is given
 /// up sooner, and soonest where it was the one to begin.
 #[derive(Debug)]
-struct Life {
+struct PeerLiveness {
     idle: u32,
     /// The peer has begun it, and is borne with once it is proven.
     is_accepted: bool,
@@ -372,7 +372,7 @@ struct Life {
     probe: Millis,
 }
 
-impl Life {
+impl PeerLiveness {
     fn new(idle: u32, now: Millis) -> Self {
         let idle = idle.clamp(LEAST_IDLE, i32::MAX as u32);
         let mut life =

@@ -34,10 +34,10 @@ impl Settings {
     }
 
     /// Takes the wrapping off a datagram. `None`: it is of somebody who has not got the key, or was damaged.
-    pub fn open<'a>(&self, datagram: &'a mut [u8]) -> Option<Opened<'a>> {
+    pub fn open<'a>(&self, datagram: &'a mut [u8]) -> Option<OpenedDatagram<'a>> {
         let length = datagram.len();
         let payload = self.envelope.open(datagram)?;
-        Shard::parse(payload).map(|shard| Opened { shard, length })
+        Shard::parse(payload).map(|shard| OpenedDatagram { shard, length })
     }
 
     /// How many conversations a listening socket holds at most.
@@ -72,13 +72,13 @@ impl Settings {
 
 /// A datagram without its wrapping.
 #[derive(Debug, Clone, Copy)]
-pub struct Opened<'a> {
+pub struct OpenedDatagram<'a> {
     pub(super) shard: Shard<'a>,
     /// Bytes of the datagram, wrapping included.
     pub(super) length: usize,
 }
 
-impl Opened<'_> {
+impl OpenedDatagram<'_> {
     /// The conversation that it is of; parity is of whichever there is.
     pub fn conv(&self) -> Option<u32> {
         self.first().map(|segment| segment.conv)

@@ -12,7 +12,7 @@ use super::time::Millis;
 /// each conversation, so that they cannot be guessed by a peer that does not receive them. `una` and window updates
 /// prove nothing: their values can be guessed.
 #[derive(Debug, Default)]
-pub(super) struct Validation {
+pub(super) struct AddressValidation {
     received: u64,
     sent: u64,
     /// Number and time, as on the wire, of the segments that were sent last.
@@ -21,7 +21,7 @@ pub(super) struct Validation {
     wrong: u32,
 }
 
-impl Validation {
+impl AddressValidation {
     /// A datagram of so many bytes came from the peer's address.
     pub(super) fn received(&mut self, bytes: usize) {
         self.received += bytes as u64;

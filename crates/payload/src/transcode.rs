@@ -98,12 +98,12 @@ pub enum Error {
     /// The bytes are not of their format, or do not fit the message. What is not JSON is told in brpc's words.
     Invalid(Box<str>),
     /// A value does not fit its field.
-    Value(Box<Misfit>),
+    Value(Box<FieldMismatch>),
 }
 
 /// A value that does not fit its field.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Misfit {
+pub struct FieldMismatch {
     /// Where it is, by the names of the `.proto`: `user.tags[2]`, `scores["ann"]`; empty for the message itself.
     pub path: String,
     /// Why it does not fit: `expected int64, found string`.
@@ -119,7 +119,7 @@ impl Error {
     /// A value that does not fit, where it is.
     #[cold]
     fn unfit(reason: impl Into<String>) -> Self {
-        Self::Value(Box::new(Misfit { path: String::new(), reason: reason.into() }))
+        Self::Value(Box::new(FieldMismatch { path: String::new(), reason: reason.into() }))
     }
 
     /// Puts a step before the path to the value that does not fit.

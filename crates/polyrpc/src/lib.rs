@@ -8,8 +8,8 @@ extern crate self as polyrpc;
 mod details;
 mod error;
 
-mod budget;
 pub mod cores;
+mod memory_budget;
 mod rate_limited;
 mod runtime;
 pub mod signal;

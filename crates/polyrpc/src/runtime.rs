@@ -30,7 +30,7 @@ impl Wake for Unpark {
 }
 
 /// Passes on the panic of a task, if it did not end because its runtime did.
-pub(crate) fn pass_on(error: JoinError) {
+pub(crate) fn resume_panic(error: JoinError) {
     if let Ok(panic) = error.try_into_panic() {
         resume_unwind(panic);
     }
@@ -39,22 +39,22 @@ pub(crate) fn pass_on(error: JoinError) {
 /// A task that ends when its owner is dropped. One on a thread for blocking work that has begun cannot
 /// be ended; one that has not will not begin.
 #[derive(Debug)]
-pub(crate) struct Owned<T>(JoinHandle<T>);
+pub(crate) struct AbortOnDrop<T>(JoinHandle<T>);
 
-impl<T> From<JoinHandle<T>> for Owned<T> {
+impl<T> From<JoinHandle<T>> for AbortOnDrop<T> {
     fn from(task: JoinHandle<T>) -> Self {
         Self(task)
     }
 }
 
-impl<T> Owned<T> {
+impl<T> AbortOnDrop<T> {
     /// Whether it has come to its end.
     pub(crate) fn is_finished(&self) -> bool {
         self.0.is_finished()
     }
 }
 
-impl<T> Future for Owned<T> {
+impl<T> Future for AbortOnDrop<T> {
     type Output = Result<T, JoinError>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
@@ -62,7 +62,7 @@ impl<T> Future for Owned<T> {
     }
 }
 
-impl<T> Drop for Owned<T> {
+impl<T> Drop for AbortOnDrop<T> {
     fn drop(&mut self) {
         self.0.abort();
     }

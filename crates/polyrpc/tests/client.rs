@@ -17,7 +17,7 @@ use polyrpc::client::{Backoff, Hook, Kind, Request, Signature};
 use polyrpc::codec::Serde;
 use polyrpc::server::Limits;
 use polyrpc::{Address, Client, Code, Context, Cores, Protocol, Push, Result, Retry, Server, Status};
-use polyrpc_core::session::Answer;
+use polyrpc_core::session::ClientEvent;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
@@ -721,10 +721,10 @@ async fn what_a_handler_pushes_leaves_before_its_answer() {
     wire.send(1, &json_call("Pushes", "Push", "2")).await;
     for n in 0_u32..2 {
         let answer = wire.answer().await;
-        let Some(Answer::Push(push)) = answer else { panic!("{answer:?}") };
+        let Some(ClientEvent::Push(push)) = answer else { panic!("{answer:?}") };
         assert_eq!(push.body[..4], n.to_be_bytes());
     }
-    assert!(matches!(wire.answer().await, Some(Answer::Reply(..))));
+    assert!(matches!(wire.answer().await, Some(ClientEvent::Reply(..))));
 }
 
 #[tokio::test]
@@ -739,7 +739,7 @@ async fn what_is_pushed_to_a_client_that_does_not_read_has_an_end_and_none_is_lo
     let mut next = 0;
     while next < pushed {
         match wire.answer().await.expect("the connection goes on") {
-            Answer::Push(push) => {
+            ClientEvent::Push(push) => {
                 assert_eq!(push.body[..4], next.to_be_bytes());
                 next += 1;
             }

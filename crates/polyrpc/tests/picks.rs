@@ -69,9 +69,9 @@ fn a_pick_among_a_thousand_allocates_nothing_and_is_quick() {
         let call = |turn: u64| {
             let asked = asked(&candidates, turn.wrapping_mul(0x9e37_79b9) & u64::from(u32::MAX));
             let place = pick.pick(&asked).unwrap();
-            candidates[place].load().enter();
+            candidates[place].load().record_start();
             pick.began(place, asked.now);
-            candidates[place].load().leave();
+            candidates[place].load().record_end();
             let latency = Duration::from_micros(100 + turn % 100);
             let now = asked.now + latency;
             pick.ended(place, &Outcome { latency, now, failure: None, timeout: None, attempts: (0, 1) });

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use polyrpc_core::session::{Answer, Client};
+use polyrpc_core::session::{Client, ClientEvent};
 use polyrpc_core::{Call, CallId, Compression, Credential, Format, Json, Message, Outbox, Violation};
 use polyrpc_wire::{baidu_std, fb_rpc, grpc_web, http, net_rpc, rest_rpc, rpcx};
 
@@ -157,12 +157,12 @@ impl<C: Client> Connection<C> {
                 Ok(Some(answer)) => {
                     self.hear(&answer);
                     match answer {
-                        Answer::Reply(..) if self.session.reusable() => self.call(),
-                        Answer::Message(id, message) => self.echo(id, message),
+                        ClientEvent::Reply(..) if self.session.reusable() => self.call(),
+                        ClientEvent::Message(id, message) => self.echo(id, message),
                         _ => {}
                     }
                 }
-                Ok(None) => return assert_modest(self.session.wanted(), self.inbox.len()),
+                Ok(None) => return assert_modest(self.session.bytes_needed(), self.inbox.len()),
                 Err(violation) => return self.heard.violation = Some(violation),
             }
             assert_bounded(self.out.len(), self.fed);
@@ -171,12 +171,12 @@ impl<C: Client> Connection<C> {
 
     fn echo(&mut self, id: CallId, message: Message) {
         self.session.consumed(id, message.body.len(), &mut self.out);
-        if self.session.room(id) && self.session.writable(id) {
+        if self.session.has_room(id) && self.session.writable(id) {
             self.session.message(id, message.body, &mut self.out);
         }
     }
 
-    fn hear(&mut self, answer: &Answer) {
+    fn hear(&mut self, answer: &ClientEvent) {
         self.heard.answers.push(format!("{answer:?}"));
     }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use polyrpc_core::session::Client as _;
 use polyrpc_core::session::Server as _;
-use polyrpc_core::session::{Answer, Event, Verdict};
+use polyrpc_core::session::{ClientEvent, ServerEvent, Verdict};
 use polyrpc_core::testing::tell;
 use polyrpc_core::{
     Call, CallId, Compression, Credential, Format, Head, Message, Metadata, Outbox, Reply, Status, StreamId,
@@ -167,7 +167,7 @@ impl Serving {
         self.tick(Duration::from_secs(200));
         self.tick(Duration::from_secs(400));
         let is_held_up = self.manner.has(IDLES) || self.heard.violation.is_some();
-        assert!(is_held_up || !self.session.wants_ticks(), "every clock has run out");
+        assert!(is_held_up || !self.session.needs_ticks(), "every clock has run out");
         self.answer_all();
         self.heard.out.extend(self.out.take());
         self.reset_all();
@@ -192,8 +192,8 @@ impl Serving {
                     break;
                 }
                 // Whether a head comes alone is a matter of how the bytes were cut.
-                Ok(Some(Event::Head(_, stream))) => {
-                    self.session.judge(stream, Verdict::Accepted, &mut self.out);
+                Ok(Some(ServerEvent::Head(_, stream))) => {
+                    self.session.apply_verdict(stream, Verdict::Accepted, &mut self.out);
                 }
                 Ok(Some(event)) => {
                     let found = Found::of(event);
@@ -241,7 +241,7 @@ impl Serving {
             Found::Cancelled(stream) => self.cancelled(stream),
             Found::Pause => {}
             Found::Room(stream) => {
-                assert!(self.session.room(stream), "{stream:?} was said to have room");
+                assert!(self.session.has_room(stream), "{stream:?} was said to have room");
                 self.hear(format!("{stream:?} has room"));
             }
         }
@@ -255,11 +255,11 @@ impl Serving {
             self.session.drain(&mut self.out);
         }
         if self.calls == 1 && self.manner.has(REFUSES) {
-            self.session.refuse(ticket, Status::unauthenticated("not you"), &mut self.out);
+            self.session.reject(ticket, Status::unauthenticated("not you"), &mut self.out);
             return;
         }
         if self.manner.has(STREAMS) {
-            self.session.begin(stream, self.answer_head(&head), &mut self.out);
+            self.session.start_response(stream, self.answer_head(&head), &mut self.out);
         }
         let before = self.owed.insert(stream, Owed { ticket, message: Bytes::new(), ended: false });
         assert!(before.is_none(), "{stream:?} was opened twice");
@@ -339,7 +339,7 @@ impl Serving {
         // A header block may not be whole, or too much was reset.
         if self.heard.violation.is_none() {
             assert_eq!(self.session.ids(), [0; 0]);
-            assert!(!self.session.owes(), "nobody is left to whom anything is owed");
+            assert!(!self.session.has_pending_output(), "nobody is left to whom anything is owed");
         }
         self.heard = told;
     }
@@ -361,25 +361,28 @@ enum Found {
 }
 
 impl Found {
-    fn of(event: Event<'_, Ticket>) -> Self {
+    fn of(event: ServerEvent<'_, Ticket>) -> Self {
         match event {
-            Event::Open(call, ticket, _) => Self::Open(tell_head(&call), call.head, ticket),
-            Event::Call(call, ticket) => {
+            ServerEvent::Open(call, ticket, _) => Self::Open(tell_head(&call), call.head, ticket),
+            ServerEvent::Call(call, ticket) => {
                 let told = tell_head(&call);
                 let message = Message { body: call.body, compression: call.head.compression };
                 Self::Call(told, call.head, ticket, call.spoiled.map_or(Ok(message), Err))
             }
-            Event::Message(stream, message) => Self::Message(stream, message),
-            Event::End(stream) => Self::End(stream),
-            Event::Room(stream) => Self::Room(stream),
-            Event::Cancelled(stream) => Self::Cancelled(stream),
-            Event::Pause => Self::Pause,
-            Event::Foreign | Event::Connect | Event::Upgrade(_) | Event::WebSocket => {
+            ServerEvent::Message(stream, message) => Self::Message(stream, message),
+            ServerEvent::End(stream) => Self::End(stream),
+            ServerEvent::Room(stream) => Self::Room(stream),
+            ServerEvent::Cancelled(stream) => Self::Cancelled(stream),
+            ServerEvent::Pause => Self::Pause,
+            ServerEvent::Foreign
+            | ServerEvent::Connect
+            | ServerEvent::Upgrade(_)
+            | ServerEvent::WebSocket => {
                 panic!("what begins as HTTP/2 stays it")
             }
-            Event::Head(..) => panic!("a head was judged"),
-            Event::Alive => panic!("nobody asked"),
-            Event::Subscribe(_) => panic!("gRPC has no topics"),
+            ServerEvent::Head(..) => panic!("a head was judged"),
+            ServerEvent::Alive => panic!("nobody asked"),
+            ServerEvent::Subscribe(_) => panic!("gRPC has no topics"),
         }
     }
 }
@@ -459,19 +462,19 @@ impl Asking {
         self.session.assert_sound();
     }
 
-    fn handle(&mut self, answer: Answer) {
+    fn handle(&mut self, answer: ClientEvent) {
         self.heard.events.push(format!("{answer:?}"));
         match answer {
-            Answer::Reply(id, _) => {
+            ClientEvent::Reply(id, _) => {
                 assert!(self.waiting.remove(&id), "{id:?} was answered and nobody waits for it");
                 self.call();
             }
-            Answer::Head(id, _) => {
+            ClientEvent::Head(id, _) => {
                 self.assert_waits(id);
                 self.session.message(id, self.body(), &mut self.out);
                 self.session.end(id, &mut self.out);
             }
-            Answer::Message(id, message) => {
+            ClientEvent::Message(id, message) => {
                 self.assert_waits(id);
                 if !self.manner.has(IDLES) {
                     self.session.consumed(id, message.body.len(), &mut self.out);
@@ -481,12 +484,12 @@ impl Asking {
                     self.waiting.remove(&id);
                 }
             }
-            Answer::Room(id) => {
+            ClientEvent::Room(id) => {
                 self.assert_waits(id);
-                assert!(self.session.room(id), "{id:?} was said to have room");
+                assert!(self.session.has_room(id), "{id:?} was said to have room");
             }
-            Answer::Push(_) => panic!("gRPC pushes nothing"),
-            Answer::Alive | Answer::TooManyHeartbeats | Answer::GoAway => {}
+            ClientEvent::Push(_) => panic!("gRPC pushes nothing"),
+            ClientEvent::Alive | ClientEvent::TooManyHeartbeats | ClientEvent::GoAway => {}
         }
     }
 

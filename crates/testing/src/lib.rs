@@ -81,8 +81,12 @@ pub const TARGETS: [(&str, Target); 32] = [
 ];
 
 /// What a fuzzed connection accepts: so little that the inputs of a fuzzer reach it.
-const LIMITS: Limits =
-    Limits { message: 2048, decompressed: 4096, header: 512, pace: polyrpc_core::session::Pace::DEFAULT };
+const LIMITS: Limits = Limits {
+    message: 2048,
+    decompressed: 4096,
+    header: 512,
+    pace: polyrpc_core::session::SlowPeerGuard::DEFAULT,
+};
 
 /// What the streams of a fuzzed connection may take up.
 const STREAMS: baidu_std::StreamLimits =

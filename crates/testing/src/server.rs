@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use bytes::BytesMut;
-use polyrpc_core::session::{Event, Server, Verdict};
+use polyrpc_core::session::{Server, ServerEvent, Verdict};
 use polyrpc_core::testing::{Heard, tell, tell_part};
-use polyrpc_core::{Call, Guess, Message, Metadata, Outbox, Protocol, Push, Reply, Status, StreamId};
+use polyrpc_core::{Call, Detected, Message, Metadata, Outbox, Protocol, Push, Reply, Status, StreamId};
 use polyrpc_wire::rest_rpc::Generation;
 use polyrpc_wire::{baidu_std, fb_rpc, http, http_server, net_rpc, rest_rpc, rpcx, sniff};
 
@@ -117,7 +117,11 @@ fn serve<S: Server>(new: impl Fn() -> S, own: Option<Protocol>, input: &[u8]) {
     let cut = Connection::new(new(), manner).feed(&manner.cut(bytes));
     assert_eq!(cut, whole);
     if let (true, Some(own), Some(rest)) = (whole.0.foreign, own, bytes.get(whole.1..)) {
-        assert_ne!(sniff::sniff(rest, &[own]), Guess::Is(own), "it would be given to the same session again");
+        assert_ne!(
+            sniff::sniff(rest, &[own]),
+            Detected::Is(own),
+            "it would be given to the same session again"
+        );
     }
 }
 
@@ -174,24 +178,27 @@ impl<S: Server> Connection<S> {
     fn pull(&mut self) {
         while !self.is_over() {
             match self.session.next_event(&mut self.inbox, &mut self.out) {
-                Ok(Some(Event::Call(call, ticket))) => {
+                Ok(Some(ServerEvent::Call(call, ticket))) => {
                     let call = Call { authenticated: false, ..call };
                     self.heard.calls.push(tell(&call));
                     let reply = reply(&call, self.manner);
                     self.handle(ticket, reply);
                 }
-                Ok(Some(Event::Foreign | Event::Connect | Event::Upgrade(_) | Event::WebSocket)) => {
-                    self.heard.foreign = true
-                }
+                Ok(Some(
+                    ServerEvent::Foreign
+                    | ServerEvent::Connect
+                    | ServerEvent::Upgrade(_)
+                    | ServerEvent::WebSocket,
+                )) => self.heard.foreign = true,
                 // Whether a head comes before its body depends on how the bytes were cut.
-                Ok(Some(Event::Head(_, stream))) => {
-                    self.refused |= self.session.judge(stream, Verdict::Accepted, &mut self.out);
+                Ok(Some(ServerEvent::Head(_, stream))) => {
+                    self.refused |= self.session.apply_verdict(stream, Verdict::Accepted, &mut self.out);
                 }
                 Ok(Some(event)) => {
                     self.heard.calls.push(tell_part(&event));
                     match event {
-                        Event::Message(stream, message) => self.echo(stream, message),
-                        Event::End(stream) => self.end(stream),
+                        ServerEvent::Message(stream, message) => self.echo(stream, message),
+                        ServerEvent::End(stream) => self.end(stream),
                         _ => {}
                     }
                 }
@@ -199,7 +206,7 @@ impl<S: Server> Connection<S> {
                 Ok(None) => {
                     // Who holds answers back may hold the session back too.
                     if self.owed.is_empty() {
-                        assert_modest(self.session.wanted(), self.inbox.len());
+                        assert_modest(self.session.bytes_needed(), self.inbox.len());
                     }
                     break;
                 }
@@ -212,8 +219,8 @@ impl<S: Server> Connection<S> {
     fn handle(&mut self, ticket: S::Ticket, reply: Reply) {
         let number = self.heard.calls.len();
         if number == 1 && self.manner.has(REFUSES) {
-            self.refused = self.session.refuse(ticket, Status::unauthenticated("not you"), &mut self.out);
-        } else if self.manner.has(ACCEPTS) && S::offered(&ticket).is_some() {
+            self.refused = self.session.reject(ticket, Status::unauthenticated("not you"), &mut self.out);
+        } else if self.manner.has(ACCEPTS) && S::offered_streams(&ticket).is_some() {
             self.accept(ticket, reply);
         } else {
             self.owed.push((ticket, reply));
@@ -229,13 +236,13 @@ impl<S: Server> Connection<S> {
     }
 
     fn accept(&mut self, mut ticket: S::Ticket, reply: Reply) {
-        self.streams.extend(self.session.accept(&mut ticket, &Default::default()));
+        self.streams.extend(self.session.accept_streams(&mut ticket, &Default::default()));
         self.session.reply(ticket, reply, &mut self.out);
     }
 
     fn echo(&mut self, stream: StreamId, message: Message) {
         self.session.consumed(stream, message.body.len(), &mut self.out);
-        if self.session.room(stream) {
+        if self.session.has_room(stream) {
             self.session.message(stream, message.body, &mut self.out);
         }
     }

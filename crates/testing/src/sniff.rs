@@ -1,8 +1,8 @@
 //! Telling the protocol.
 
 use bytes::BytesMut;
-use polyrpc_core::session::{Event, Server};
-use polyrpc_core::{Guess, Outbox, Protocol};
+use polyrpc_core::session::{Server, ServerEvent};
+use polyrpc_core::{Detected, Outbox, Protocol};
 use polyrpc_wire::rest_rpc::generation;
 use polyrpc_wire::sniff::sniff as guess;
 
@@ -16,19 +16,19 @@ pub fn sniff(input: &[u8]) {
         .filter(|(at, _)| choice & 1 << at != 0)
         .map(|(_, protocol)| protocol)
         .collect();
-    let mut before = Guess::NeedMore;
+    let mut before = Detected::NeedMore;
     for end in 0..=start.len().min(ENOUGH) {
         let (seen, _) = start.split_at(end);
         let now = guess(seen, &allowed);
-        assert!(before == Guess::NeedMore || now == before, "{before:?} became {now:?}");
-        if let Guess::Is(protocol) = now {
+        assert!(before == Detected::NeedMore || now == before, "{before:?} became {now:?}");
+        if let Detected::Is(protocol) = now {
             assert!(allowed.contains(&protocol));
             assert_eq!(guess(seen, &[protocol]), now, "whatever else is allowed");
             assert_is_not_foreign(protocol, seen);
         }
         before = now;
     }
-    assert!(before != Guess::NeedMore || start.len() < ENOUGH, "{ENOUGH} bytes are enough");
+    assert!(before != Detected::NeedMore || start.len() < ENOUGH, "{ENOUGH} bytes are enough");
 }
 
 /// As many bytes as the longest beginning of a protocol: the header of rest_rpc v0.21.
@@ -50,5 +50,6 @@ fn assert_is_not_foreign(protocol: Protocol, start: &[u8]) {
 
 fn disowns(mut session: impl Server, start: &[u8]) -> bool {
     let (mut inbox, mut out) = (BytesMut::from(start), Outbox::new());
-    matches!(session.next_event(&mut inbox, &mut out), Ok(Some(Event::Foreign))) && inbox.len() == start.len()
+    matches!(session.next_event(&mut inbox, &mut out), Ok(Some(ServerEvent::Foreign)))
+        && inbox.len() == start.len()
 }

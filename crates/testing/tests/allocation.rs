@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::{env, fs};
 
 use bytes::{Bytes, BytesMut};
-use polyrpc_core::session::{Client, Event, Server};
+use polyrpc_core::session::{Client, Server, ServerEvent};
 use polyrpc_core::testing::hex;
 use polyrpc_core::{Call, CallId, Compression, Format, Json, Limits, Outbox};
 use polyrpc_payload::compress::{compress, decompress};
@@ -312,7 +312,7 @@ fn server<S: Server>(times: usize, new: impl Fn(Limits) -> S, bytes: &[u8]) {
     for limits in [Limits::default(), NO_LIMITS] {
         let prepare = || (new(limits.clone()), BytesMut::from(bytes), Outbox::new());
         assert_frugal(&shown(bytes), times, prepare, |(session, inbox, out)| {
-            while let Ok(Some(Event::Call(..))) = session.next_event(inbox, out) {}
+            while let Ok(Some(ServerEvent::Call(..))) = session.next_event(inbox, out) {}
         });
     }
 }
@@ -364,7 +364,7 @@ const NO_LIMITS: Limits = Limits {
     message: usize::MAX,
     decompressed: usize::MAX,
     header: usize::MAX,
-    pace: polyrpc_core::session::Pace::DEFAULT,
+    pace: polyrpc_core::session::SlowPeerGuard::DEFAULT,
 };
 
 fn shown(bytes: &[u8]) -> String {

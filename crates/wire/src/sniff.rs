@@ -1,24 +1,24 @@
 //! Which protocol a connection speaks, told from its first bytes.
 
-use polyrpc_core::{Guess, Protocol};
+use polyrpc_core::{Detected, Protocol};
 
 use crate::http::{h1, h2};
 use crate::{baidu_std, fb_rpc, net_rpc, rest_rpc, rpcx};
 
 /// Tells the protocol of a connection that begins with `start`, among those `allowed`.
-pub fn sniff(start: &[u8], allowed: &[Protocol]) -> Guess {
+pub fn sniff(start: &[u8], allowed: &[Protocol]) -> Detected {
     let mut undecided = start.is_empty();
     for protocol in allowed {
         match recognise(*protocol, start) {
-            Guess::Unknown => {}
-            Guess::NeedMore => undecided = true,
-            is @ Guess::Is(_) => return is,
+            Detected::Unknown => {}
+            Detected::NeedMore => undecided = true,
+            is @ Detected::Is(_) => return is,
         }
     }
-    if undecided { Guess::NeedMore } else { Guess::Unknown }
+    if undecided { Detected::NeedMore } else { Detected::Unknown }
 }
 
-fn recognise(protocol: Protocol, start: &[u8]) -> Guess {
+fn recognise(protocol: Protocol, start: &[u8]) -> Detected {
     match protocol {
         Protocol::BaiduStd => baidu_std::recognise(start),
         Protocol::Rpcx => rpcx::recognise(start),
@@ -34,35 +34,35 @@ fn recognise(protocol: Protocol, start: &[u8]) -> Guess {
 mod tests {
     use super::*;
 
-    fn all(start: &[u8]) -> Guess {
+    fn all(start: &[u8]) -> Detected {
         sniff(start, &Protocol::ALL)
     }
 
     #[test]
     fn each_protocol_is_told_by_its_first_bytes() {
-        assert_eq!(all(b"PRPC\0\0\0\0"), Guess::Is(Protocol::BaiduStd));
-        assert_eq!(all(&[8, 0, 0, 0x30]), Guess::Is(Protocol::Rpcx));
-        assert_eq!(all(b"FRPC\0\0\0\x34"), Guess::Is(Protocol::FbRpc));
-        assert_eq!(all(b"BRPC\0\0\0\x34"), Guess::Is(Protocol::FbRpc));
-        assert_eq!(all(b"POST /EchoService/Echo HTTP/1.1\r\n"), Guess::Is(Protocol::Http));
-        assert_eq!(all(b"GET / HTTP/1.1\r\n"), Guess::Is(Protocol::Http));
-        assert_eq!(all(&[0x2e, 0x7f, 3, 1, 1, 7]), Guess::Is(Protocol::NetRpc));
-        assert_eq!(all(br#"{"method":"Arith.Mul""#), Guess::Is(Protocol::NetRpc));
-        assert_eq!(all(b"\x82\xa3Seq"), Guess::Is(Protocol::NetRpc));
+        assert_eq!(all(b"PRPC\0\0\0\0"), Detected::Is(Protocol::BaiduStd));
+        assert_eq!(all(&[8, 0, 0, 0x30]), Detected::Is(Protocol::Rpcx));
+        assert_eq!(all(b"FRPC\0\0\0\x34"), Detected::Is(Protocol::FbRpc));
+        assert_eq!(all(b"BRPC\0\0\0\x34"), Detected::Is(Protocol::FbRpc));
+        assert_eq!(all(b"POST /EchoService/Echo HTTP/1.1\r\n"), Detected::Is(Protocol::Http));
+        assert_eq!(all(b"GET / HTTP/1.1\r\n"), Detected::Is(Protocol::Http));
+        assert_eq!(all(&[0x2e, 0x7f, 3, 1, 1, 7]), Detected::Is(Protocol::NetRpc));
+        assert_eq!(all(br#"{"method":"Arith.Mul""#), Detected::Is(Protocol::NetRpc));
+        assert_eq!(all(b"\x82\xa3Seq"), Detected::Is(Protocol::NetRpc));
     }
 
     #[test]
     fn a_prefix_of_several_waits_and_junk_does_not() {
-        assert_eq!(all(b""), Guess::NeedMore);
-        assert_eq!(all(b"P"), Guess::NeedMore);
-        assert_eq!(all(b"PR"), Guess::NeedMore);
-        assert_eq!(all(b"PRPX"), Guess::Unknown);
-        assert_eq!(all(&[0, 1, 2, 3]), Guess::Unknown);
+        assert_eq!(all(b""), Detected::NeedMore);
+        assert_eq!(all(b"P"), Detected::NeedMore);
+        assert_eq!(all(b"PR"), Detected::NeedMore);
+        assert_eq!(all(b"PRPX"), Detected::Unknown);
+        assert_eq!(all(&[0, 1, 2, 3]), Detected::Unknown);
     }
 
     #[test]
     fn what_is_not_allowed_is_unknown() {
-        assert_eq!(sniff(b"PRPC", &[Protocol::Http]), Guess::Unknown);
-        assert_eq!(sniff(b"PO", &[Protocol::BaiduStd]), Guess::Unknown);
+        assert_eq!(sniff(b"PRPC", &[Protocol::Http]), Detected::Unknown);
+        assert_eq!(sniff(b"PO", &[Protocol::BaiduStd]), Detected::Unknown);
     }
 }

@@ -263,7 +263,7 @@ struct Window {
 }
 
 /// What a caller does after a call.
-enum Next {
+enum NextStep {
     Call,
     /// Without a connection the next call would fail at once too: a pause, lest failures be all that is seen.
     Breathe,
@@ -277,12 +277,12 @@ impl Caller {
             let called =
                 client.call_raw(&self.target, self.request.clone(), client::Options::default()).await;
             match self.ended(called.as_ref().err().map(polyrpc::Error::status)) {
-                Next::Call => {}
-                Next::Breathe => {
+                NextStep::Call => {}
+                NextStep::Breathe => {
                     tokio::time::sleep(BREATH).await;
                     self.last = Instant::now();
                 }
-                Next::Stop => return self.tally,
+                NextStep::Stop => return self.tally,
             }
         }
     }
@@ -292,21 +292,21 @@ impl Caller {
         loop {
             let called = client.call_raw(&self.target, self.request.clone(), client::Options::default());
             match self.ended(called.as_ref().err().map(polyrpc::Error::status)) {
-                Next::Call => {}
-                Next::Breathe => {
+                NextStep::Call => {}
+                NextStep::Breathe => {
                     thread::sleep(BREATH);
                     self.last = Instant::now();
                 }
-                Next::Stop => return self.tally,
+                NextStep::Stop => return self.tally,
             }
         }
     }
 
     /// A call has ended: one reading of the clock is its end and the beginning of the next.
-    fn ended(&mut self, failed: Option<&Status>) -> Next {
+    fn ended(&mut self, failed: Option<&Status>) -> NextStep {
         let now = Instant::now();
         if self.window.closes.is_some_and(|closes| now >= closes) {
-            return Next::Stop;
+            return NextStep::Stop;
         }
         if now >= self.window.opens {
             self.tally.note(now - self.last, failed);
@@ -314,13 +314,13 @@ impl Caller {
             self.ended += 1;
             self.counter.0.store(self.ended, Ordering::Relaxed);
             if self.ended == self.share {
-                return Next::Stop;
+                return NextStep::Stop;
             }
         }
         self.last = now;
         match failed {
-            Some(status) if status.scope() == Scope::Connection => Next::Breathe,
-            _ => Next::Call,
+            Some(status) if status.scope() == Scope::Connection => NextStep::Breathe,
+            _ => NextStep::Call,
         }
     }
 }

@@ -20,7 +20,7 @@ use polyrpc::{Client, Code, Protocol, Scope};
 
 use self::load::{Clients, Extent, Load};
 use self::report::{Report, Setting};
-use crate::call::{self, Beside};
+use crate::call::{self, CommonOptions};
 use crate::failure::Failure;
 use crate::message::{self, Translator};
 use crate::terminal;
@@ -41,7 +41,7 @@ pub(crate) struct Options {
     #[command(flatten)]
     message: message::Options,
     #[command(flatten)]
-    beside: Beside,
+    beside: CommonOptions,
     /// How many calls are in flight at a time [default: one for each connection]
     #[arg(short, long, value_name = "N", value_parser = positive)]
     callers: Option<usize>,

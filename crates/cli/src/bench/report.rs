@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::load::{Figures, Tally};
 use super::machine::Machine;
-use crate::terminal::{Paint, Short, grouped};
+use crate::terminal::{Painter, ShortDuration, grouped};
 
 /// What was called, and how.
 #[derive(Debug, Serialize)]
@@ -127,12 +127,12 @@ fn micros(nanos: u64) -> f64 {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let paint = Paint::for_stdout();
+        let paint = Painter::for_stdout();
         let setting = &self.setting;
         let sizes = format!("{}, {} B → {} B", setting.format, setting.request_bytes, setting.reply_bytes);
         writeln!(f, "{}", paint.bold(format_args!("{} {}", setting.url, setting.target)))?;
-        let duration = Short(Duration::from_secs_f64(self.duration_s));
-        let warmup = Short(Duration::from_secs_f64(setting.warmup_s));
+        let duration = ShortDuration(Duration::from_secs_f64(self.duration_s));
+        let warmup = ShortDuration(Duration::from_secs_f64(setting.warmup_s));
         writeln!(f, "{sizes} · {} · {duration} after {warmup}", setting.clients)?;
         writeln!(f)?;
         let mut line =
@@ -151,7 +151,7 @@ impl fmt::Display for Report {
 }
 
 impl Report {
-    fn errors_told(&self, paint: Paint) -> String {
+    fn errors_told(&self, paint: Painter) -> String {
         if self.errors.is_empty() {
             return "none".to_owned();
         }
@@ -161,7 +161,7 @@ impl Report {
     }
 
     /// A line for each step of 1, 2, 5, 10, …
-    fn draw(&self, f: &mut fmt::Formatter<'_>, paint: Paint) -> fmt::Result {
+    fn draw(&self, f: &mut fmt::Formatter<'_>, paint: Painter) -> fmt::Result {
         if self.calls == 0 {
             return Ok(());
         }
@@ -171,7 +171,7 @@ impl Report {
         for (below, count) in steps {
             let share = count as f64 / self.calls as f64 * 100.0;
             let bar = bar(count as f64 / most as f64);
-            let below = Short(Duration::from_nanos(below)).to_string();
+            let below = ShortDuration(Duration::from_nanos(below)).to_string();
             writeln!(f, "  < {below:>7}  {}  {share:>6.2} %", paint.cyan(format_args!("{bar:<BAR$}")))?;
         }
         Ok(())
@@ -196,7 +196,7 @@ impl Report {
             ("99", p99),
             ("99.9", p99_9),
         ] {
-            writeln!(f, "  {share:>4} % in {}", Short(Duration::from_secs_f64(micros / 1e6)))?;
+            writeln!(f, "  {share:>4} % in {}", ShortDuration(Duration::from_secs_f64(micros / 1e6)))?;
         }
         Ok(())
     }
@@ -248,7 +248,7 @@ const BAR: usize = 40;
 
 impl fmt::Display for Latency {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let short = |micros: f64| Short(Duration::from_secs_f64(micros / 1e6));
+        let short = |micros: f64| ShortDuration(Duration::from_secs_f64(micros / 1e6));
         let Self { min, mean, p50, p90, p99, p99_9, max, .. } = *self;
         write!(f, "p50 {}  p90 {}  p99 {}  p99.9 {}", short(p50), short(p90), short(p99), short(p99_9))?;
         write!(f, "  fastest {}  mean {}  slowest {}", short(min), short(mean), short(max))

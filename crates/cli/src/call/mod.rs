@@ -16,13 +16,13 @@ use polyrpc::codec::Body;
 use polyrpc::{Client, Code, Compression, Error, Format, Metadata, Protocol, Push};
 
 use self::input::Input;
-use self::several::Several;
+use self::several::MultiServerOptions;
 use crate::failure::Failure;
 use crate::kcp::Kcp;
-use crate::message::{self, Described, Translator, readable};
+use crate::message::{self, SchemaSource, Translator, readable};
 use crate::reflection::Reflection;
 use crate::terminal;
-use crate::tls::Trust;
+use crate::tls::ClientTlsOptions;
 
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
@@ -43,7 +43,7 @@ pub(crate) struct Options {
     #[command(flatten)]
     message: message::Options,
     #[command(flatten)]
-    beside: Beside,
+    beside: CommonOptions,
     /// Compress the message
     #[arg(long, value_enum)]
     compress: Option<Compress>,
@@ -62,7 +62,7 @@ pub(crate) struct Options {
 
 /// What every call of a server says, and `bench` too.
 #[derive(Debug, Clone, Args)]
-pub(crate) struct Beside {
+pub(crate) struct CommonOptions {
     /// What proves who calls
     #[arg(long, value_name = "TOKEN")]
     auth: Option<String>,
@@ -70,9 +70,9 @@ pub(crate) struct Beside {
     #[arg(long, value_name = "TIME", value_parser = terminal::duration)]
     timeout: Option<Duration>,
     #[command(flatten)]
-    several: Several,
+    several: MultiServerOptions,
     #[command(flatten)]
-    trust: Trust,
+    trust: ClientTlsOptions,
     #[command(flatten)]
     kcp: Kcp,
 }
@@ -91,7 +91,7 @@ impl Headers {
     }
 }
 
-impl Beside {
+impl CommonOptions {
     /// What is said when the server is asked what it offers.
     pub(crate) fn asking(&self, headers: &Headers) -> client::Options {
         client::Options {
@@ -169,7 +169,7 @@ async fn translator(client: &Client, options: &Options) -> Result<Translator, Fa
     }
     match reflected(client, options).await {
         Ok(Some(set)) => {
-            let types = Described::new(&set, "the server's own description")?.types(target)?;
+            let types = SchemaSource::new(&set, "the server's own description")?.types(target)?;
             Ok(Translator::described(client, target, &options.message, types))
         }
         // The method may do without a description: what it thinks of the message, it will say.

@@ -4,7 +4,7 @@ use polyrpc::client::{self, FailMode};
 
 /// Which of several servers is called, and what is done when it fails.
 #[derive(Debug, Clone, Args)]
-pub(crate) struct Several {
+pub(crate) struct MultiServerOptions {
     /// How to choose among servers: random, rr, wrr, wr, least, p2c, la, c_murmurhash, ConsistentHash and so on, with
     /// parameters as in p2c:choices=3
     #[arg(long, value_name = "NAME")]
@@ -36,7 +36,7 @@ enum Mode {
     Failbackup,
 }
 
-impl Several {
+impl MultiServerOptions {
     pub(super) fn apply(&self, mut builder: client::Builder) -> client::Builder {
         if let Some(policy) = &self.balance {
             builder = builder.balance(policy.0.clone());

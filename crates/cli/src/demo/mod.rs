@@ -11,8 +11,8 @@ use polyrpc::server::Running;
 
 use self::calls::{CALLS, Outcome};
 use crate::failure::Failure;
-use crate::serve::Registering;
-use crate::terminal::Paint;
+use crate::serve::RegistryOptions;
+use crate::terminal::Painter;
 use crate::{serve, services, terminal};
 
 #[derive(Debug, Args)]
@@ -24,7 +24,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:0")]
     listen: String,
     #[command(flatten)]
-    registering: Registering,
+    registering: RegistryOptions,
 }
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
@@ -39,7 +39,7 @@ async fn demonstrate(options: &Options) -> Result<ExitCode, Failure> {
     let bound = server.bind(options.listen.as_str()).await;
     let running =
         bound.map_err(|error| Failure::system(format!("listen on {}", options.listen), &error))?.start();
-    let paint = Paint::for_stdout();
+    let paint = Painter::for_stdout();
     let failed = call_all(&running, paint).await?;
     if options.keep {
         terminal::print(try_it::text(running.address(), paint).trim_end_matches('\n'))?;
@@ -50,7 +50,7 @@ async fn demonstrate(options: &Options) -> Result<ExitCode, Failure> {
 }
 
 /// Makes every call and prints its row as soon as it is answered. Returns how many failed.
-async fn call_all(running: &Running, paint: Paint) -> Result<usize, Failure> {
+async fn call_all(running: &Running, paint: Painter) -> Result<usize, Failure> {
     let address = running.address();
     let title = paint.bold(format_args!("PolyRPC on {address}: every service, every protocol, one port"));
     terminal::print(&format!("{title}\n\n{}", table::head(paint)))?;

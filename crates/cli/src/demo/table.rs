@@ -1,26 +1,26 @@
 use super::calls::{Call, Outcome};
 use crate::message::Wire;
-use crate::terminal::{Paint, Short, cut};
+use crate::terminal::{Painter, ShortDuration, cut};
 
-pub(super) fn head(paint: Paint) -> String {
+pub(super) fn head(paint: Painter) -> String {
     let names = line("protocol", "payload", "method", "reply", "latency");
     let rule = line(&"─".repeat(18), &"─".repeat(11), &"─".repeat(27), &"─".repeat(25), &"─".repeat(8));
     format!("{}\n{}", paint.dim(names), paint.dim(rule))
 }
 
 /// A call and what came of it; a long reply is cut, a failure is told in full on a line of its own.
-pub(super) fn row(call: &Call, outcome: &Outcome, paint: Paint) -> String {
+pub(super) fn row(call: &Call, outcome: &Outcome, paint: Painter) -> String {
     let row = |reply: &str, latency: &str| {
         line(call.protocol, payload(call.format), call.target, &cut(reply, 25), latency)
     };
     match outcome {
-        Outcome::Answered { reply, latency } => row(reply, &Short(*latency).to_string()),
+        Outcome::Answered { reply, latency } => row(reply, &ShortDuration(*latency).to_string()),
         Outcome::Wrong { reply } => paint.red(format_args!("{}\n  wrong: {reply}", row(reply, "wrong"))),
         Outcome::Failed(failure) => paint.red(format_args!("{}\n  {failure}", row("", "failed"))),
     }
 }
 
-pub(super) fn verdict(calls: usize, failed: usize, paint: Paint) -> String {
+pub(super) fn verdict(calls: usize, failed: usize, paint: Painter) -> String {
     match failed {
         0 => paint.green(format_args!(
             "All {calls} calls were answered. Latencies are medians of calls one after another."

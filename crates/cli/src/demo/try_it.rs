@@ -1,10 +1,10 @@
 use polyrpc::Address;
 
 use super::calls::url;
-use crate::terminal::Paint;
+use crate::terminal::Painter;
 
 /// Calls to paste into another terminal or program.
-pub(super) fn text(address: &Address, paint: Paint) -> String {
+pub(super) fn text(address: &Address, paint: Painter) -> String {
     let mut text =
         format!("\n{}\n", paint.bold(format_args!("Still serving on {address}. Ctrl-C stops it. Try:")));
     let mut add = |title: &str, lines: &str| {

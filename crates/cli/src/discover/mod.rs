@@ -10,10 +10,10 @@ use futures_util::StreamExt;
 use polyrpc::discovery::{Instance, Sets};
 use tokio::time::timeout;
 
-use self::table::Known;
+use self::table::KnownInstance;
 use crate::failure::Failure;
 use crate::terminal;
-use crate::terminal::Paint;
+use crate::terminal::Painter;
 
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
@@ -69,9 +69,9 @@ async fn watch(sets: &mut Sets, options: &Options) -> Result<ExitCode, Failure> 
                 continue;
             }
         };
-        let now = Known::of(&instances);
+        let now = KnownInstance::of(&instances);
         let text = match known.replace(now.clone()) {
-            Some(before) if !options.json => table::changes(&before, &now, Paint::for_stdout()),
+            Some(before) if !options.json => table::changes(&before, &now, Painter::for_stdout()),
             _ => text(&instances, options.json),
         };
         if !text.is_empty() && !terminal::print(&text)? {
@@ -81,7 +81,7 @@ async fn watch(sets: &mut Sets, options: &Options) -> Result<ExitCode, Failure> 
 }
 
 fn text(instances: &[Instance], json: bool) -> String {
-    if json { table::json(instances).to_string() } else { table::table(instances, Paint::for_stdout()) }
+    if json { table::json(instances).to_string() } else { table::table(instances, Painter::for_stdout()) }
 }
 
 const EXAMPLES: &str = "\

@@ -3,10 +3,10 @@ use std::collections::BTreeMap;
 use polyrpc::discovery::{Attributes, Instance};
 use serde_json::{Value, json};
 
-use crate::terminal::Paint;
+use crate::terminal::Painter;
 
 /// All instances, one in a row.
-pub(super) fn table(instances: &[Instance], paint: Paint) -> String {
+pub(super) fn table(instances: &[Instance], paint: Painter) -> String {
     if instances.is_empty() {
         return "no instances".to_owned();
     }
@@ -73,9 +73,9 @@ fn object(instance: &Instance) -> Value {
 
 /// What is said of each instance.
 #[derive(Debug, Clone)]
-pub(super) struct Known(BTreeMap<String, String>);
+pub(super) struct KnownInstance(BTreeMap<String, String>);
 
-impl Known {
+impl KnownInstance {
     pub(super) fn of(instances: &[Instance]) -> Self {
         let said = instances.iter().map(|one| (harmless(&one.to_string()), one.attributes.to_string()));
         Self(said.collect())
@@ -83,7 +83,7 @@ impl Known {
 }
 
 /// What has come, has gone, or is said anew, a line each.
-pub(super) fn changes(before: &Known, now: &Known, paint: Paint) -> String {
+pub(super) fn changes(before: &KnownInstance, now: &KnownInstance, paint: Painter) -> String {
     let mut lines = Vec::new();
     for (instance, said) in &now.0 {
         match before.0.get(instance) {
@@ -118,8 +118,8 @@ mod tests {
 INSTANCE           WEIGHT  STATE     GROUP  MORE
 tcp@10.0.0.1:8000  3       active    a,b    calls=1.50
 quic@[::1]:1       1       inactive";
-        assert_eq!(table(&all, Paint::for_stdout()), expected);
-        assert_eq!(table(&[], Paint::for_stdout()), "no instances");
+        assert_eq!(table(&all, Painter::for_stdout()), expected);
+        assert_eq!(table(&[], Painter::for_stdout()), "no instances");
         let first = &json(&all)[0];
         assert_eq!(first["attributes"], json!({"weight": ["3"], "group": ["a", "b"], "calls": ["1.50"]}));
     }
@@ -127,16 +127,16 @@ quic@[::1]:1       1       inactive";
     #[test]
     fn nothing_in_a_registry_reaches_the_terminal_as_a_command() {
         let all = instances(&[("a:1", "group=%1b[2J&state=%07")]);
-        let text = table(&all, Paint::for_stdout())
-            + &changes(&Known::of(&[]), &Known::of(&all), Paint::for_stdout());
+        let text = table(&all, Painter::for_stdout())
+            + &changes(&KnownInstance::of(&[]), &KnownInstance::of(&all), Painter::for_stdout());
         assert!(text.chars().all(|c| c == '\n' || !c.is_control()), "{text:?}");
     }
 
     #[test]
     fn changes_are_told_apart() {
-        let before = Known::of(&instances(&[("a:1", ""), ("b:1", "weight=1"), ("c:1", "")]));
-        let now = Known::of(&instances(&[("b:1", "weight=2"), ("c:1", ""), ("d:1", "x=y")]));
+        let before = KnownInstance::of(&instances(&[("a:1", ""), ("b:1", "weight=1"), ("c:1", "")]));
+        let now = KnownInstance::of(&instances(&[("b:1", "weight=2"), ("c:1", ""), ("d:1", "x=y")]));
         let expected = "~ tcp@b:1  weight=1 -> weight=2\n+ tcp@d:1  x=y\n- tcp@a:1";
-        assert_eq!(changes(&before, &now, Paint::for_stdout()), expected);
+        assert_eq!(changes(&before, &now, Painter::for_stdout()), expected);
     }
 }

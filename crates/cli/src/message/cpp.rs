@@ -24,7 +24,7 @@ pub(super) fn request(signature: Option<&Signature>, argument: &[u8]) -> Result<
             let bytes = signature.write(&Value::Array(arguments)).map_err(|error| unsendable(&error))?;
             Ok(Body { positional: true, ..Body::new(Format::RestRpc, bytes) })
         }
-        _ => codec::arguments(&Guessed(&arguments), Format::RestRpc)
+        _ => codec::arguments(&InferredArguments(&arguments), Format::RestRpc)
             .map_err(|status| unsendable(&status.message())),
     }
 }
@@ -60,22 +60,22 @@ fn text(bytes: &[u8]) -> String {
 
 /// Arguments whose types their JSON tells, as C++ would take them: `int` where a number fits, `double`, `std::string`,
 /// `bool`; a list is a `std::vector` of what its items are.
-struct Guessed<'a>(&'a [Value]);
+struct InferredArguments<'a>(&'a [Value]);
 
-impl Serialize for Guessed<'_> {
+impl Serialize for InferredArguments<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         if self.0.is_empty() {
             return serializer.serialize_unit();
         }
         let mut tuple = serializer.serialize_tuple(self.0.len())?;
-        self.0.iter().try_for_each(|value| tuple.serialize_element(&GuessedValue(value)))?;
+        self.0.iter().try_for_each(|value| tuple.serialize_element(&InferredValue(value)))?;
         tuple.end()
     }
 }
 
-struct GuessedValue<'a>(&'a Value);
+struct InferredValue<'a>(&'a Value);
 
-impl Serialize for GuessedValue<'_> {
+impl Serialize for InferredValue<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self.0 {
             Value::Null => serializer.serialize_none(),
@@ -89,7 +89,7 @@ impl Serialize for GuessedValue<'_> {
                 (None, Some(number), _) => serializer.serialize_u64(number),
                 (None, None, number) => serializer.serialize_f64(number.unwrap_or(f64::NAN)),
             },
-            Value::Array(items) => serializer.collect_seq(items.iter().map(GuessedValue)),
+            Value::Array(items) => serializer.collect_seq(items.iter().map(InferredValue)),
             Value::Object(_) => Err(S::Error::custom("JSON does not tell the order of a struct's members")),
         }
     }

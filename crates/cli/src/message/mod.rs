@@ -23,7 +23,7 @@ use polyrpc::{Client, Protocol, Status};
 use crate::failure::Failure;
 
 pub(crate) use raw::readable;
-pub(crate) use schema::{Described, Types};
+pub(crate) use schema::{SchemaSource, Types};
 
 use struct_pack::Signature;
 
@@ -88,7 +88,7 @@ impl Options {
 
 impl Files {
     /// What the files say, if any are named.
-    pub(crate) fn described(&self) -> Result<Option<Described>, Failure> {
+    pub(crate) fn described(&self) -> Result<Option<SchemaSource>, Failure> {
         match self.proto.is_empty() {
             true => Ok(None),
             false => schema::read(&self.proto, &self.include).map(Some),

@@ -20,14 +20,14 @@ pub(crate) struct Types {
 
 /// What `.proto` files describe.
 #[derive(Debug)]
-pub(crate) struct Described {
+pub(crate) struct SchemaSource {
     pool: Pool,
     /// Where that is from.
     source: String,
 }
 
 /// Reads `.proto` files. Without directories to look in, what a file imports is looked for beside it and here.
-pub(crate) fn read(files: &[PathBuf], includes: &[PathBuf]) -> Result<Described, Failure> {
+pub(crate) fn read(files: &[PathBuf], includes: &[PathBuf]) -> Result<SchemaSource, Failure> {
     let includes = match includes {
         [] => beside(files),
         includes => includes.to_vec(),
@@ -43,7 +43,7 @@ pub(crate) fn read(files: &[PathBuf], includes: &[PathBuf]) -> Result<Described,
         compiler.open_file(file).map_err(wrong)?;
     }
     let files: Vec<_> = files.iter().map(|file| file.display().to_string()).collect();
-    Described::new(&compiler.encode_file_descriptor_set(), files.join(", "))
+    SchemaSource::new(&compiler.encode_file_descriptor_set(), files.join(", "))
 }
 
 fn beside(files: &[PathBuf]) -> Vec<PathBuf> {
@@ -62,7 +62,7 @@ fn beside(files: &[PathBuf]) -> Vec<PathBuf> {
     directories
 }
 
-impl Described {
+impl SchemaSource {
     /// What a serialized `FileDescriptorSet` describes, which has all that its files import.
     pub(crate) fn new(set: &[u8], source: impl Into<String>) -> Result<Self, Failure> {
         let source = source.into();

@@ -3,7 +3,7 @@
 use bytes::BytesMut;
 
 use crate::Outbox;
-use crate::session::{Client, Event, Server};
+use crate::session::{Client, Server, ServerEvent};
 
 /// Feeds a server session `bytes` with every single bit flipped, every truncation, and every aligned and
 /// unaligned 32-bit field set to a lying length. It must neither panic nor ask for memory on the word of
@@ -12,8 +12,12 @@ pub fn assert_survives_damage<S: Server>(new: impl Fn() -> S, bytes: &[u8], limi
     let check = |damaged: &[u8]| {
         let mut session = new();
         let (mut inbox, mut out) = (BytesMut::from(damaged), Outbox::new());
-        while let Ok(Some(Event::Call(..))) = session.next_event(&mut inbox, &mut out) {}
-        assert!(session.wanted() <= limit, "wants {} bytes of a limit of {limit}", session.wanted());
+        while let Ok(Some(ServerEvent::Call(..))) = session.next_event(&mut inbox, &mut out) {}
+        assert!(
+            session.bytes_needed() <= limit,
+            "wants {} bytes of a limit of {limit}",
+            session.bytes_needed()
+        );
     };
     damage(bytes, check);
 }
@@ -24,7 +28,11 @@ pub fn assert_client_survives_damage<C: Client>(new: impl Fn() -> C, bytes: &[u8
         let mut session = new();
         let (mut inbox, mut out) = (BytesMut::from(damaged), Outbox::new());
         while let Ok(Some(_)) = session.next_event(&mut inbox, &mut out) {}
-        assert!(session.wanted() <= limit, "wants {} bytes of a limit of {limit}", session.wanted());
+        assert!(
+            session.bytes_needed() <= limit,
+            "wants {} bytes of a limit of {limit}",
+            session.bytes_needed()
+        );
     };
     damage(bytes, check);
 }

@@ -2,7 +2,7 @@
 
 use bytes::BytesMut;
 
-use crate::session::{Answer, Client, Event, Server};
+use crate::session::{Client, ClientEvent, Server, ServerEvent};
 use crate::{Call, CallId, Outbox, Reply};
 
 use crate::testing::tell_part;
@@ -43,18 +43,23 @@ impl<C: Client, S: Server> Pair<C, S> {
         id: CallId,
         call: &Call<'_>,
         mut handler: impl FnMut(&Call<'_>) -> Reply,
-    ) -> Vec<Answer> {
+    ) -> Vec<ClientEvent> {
         self.client.send(id, call.clone(), &mut self.client_out).expect("the protocol can express the call");
         self.to_server.extend_from_slice(&self.client_out.take());
         loop {
             let event = self.server.next_event(&mut self.to_server, &mut self.server_out);
             match event.expect("the server understands the client") {
-                Some(Event::Call(call, ticket)) => {
+                Some(ServerEvent::Call(call, ticket)) => {
                     let reply = handler(&call);
                     drop(call);
                     self.server.reply(ticket, reply, &mut self.server_out);
                 }
-                Some(Event::Foreign | Event::Connect | Event::Upgrade(_) | Event::WebSocket) => {
+                Some(
+                    ServerEvent::Foreign
+                    | ServerEvent::Connect
+                    | ServerEvent::Upgrade(_)
+                    | ServerEvent::WebSocket,
+                ) => {
                     panic!("the server takes the client for another protocol")
                 }
                 Some(_) => panic!("a unary call arrives as one"),
@@ -94,7 +99,7 @@ impl<C: Client, S: Server> Pair<C, S> {
     /// # Panics
     ///
     /// When it cannot understand the server.
-    pub fn answers(&mut self) -> Vec<Answer> {
+    pub fn answers(&mut self) -> Vec<ClientEvent> {
         let mut answers = Vec::new();
         while let Some(answer) = self
             .client
@@ -112,9 +117,9 @@ impl<C: Client, S: Server> Pair<C, S> {
 /// # Panics
 ///
 /// When there is not exactly one.
-pub fn sole_reply(answers: Vec<Answer>) -> (CallId, Reply) {
-    match <[Answer; 1]>::try_from(answers) {
-        Ok([Answer::Reply(id, reply)]) => (id, reply),
+pub fn sole_reply(answers: Vec<ClientEvent>) -> (CallId, Reply) {
+    match <[ClientEvent; 1]>::try_from(answers) {
+        Ok([ClientEvent::Reply(id, reply)]) => (id, reply),
         other => panic!("want one reply, got {other:?}"),
     }
 }

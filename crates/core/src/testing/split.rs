@@ -2,7 +2,7 @@
 
 use bytes::BytesMut;
 
-use crate::session::{Event, Server, Verdict};
+use crate::session::{Server, ServerEvent, Verdict};
 use crate::{Call, Outbox, Violation};
 
 /// What a server session made of some bytes, in a form that can be compared.
@@ -28,17 +28,22 @@ pub fn hear<S: Server>(mut session: S, chunks: &[&[u8]]) -> Heard {
             match session.next_event(&mut inbox, &mut out) {
                 Ok(None) => break,
                 // Whether a head is given out before its call depends on how the bytes are cut.
-                Ok(Some(Event::Head(_, stream))) => {
-                    session.judge(stream, Verdict::Accepted, &mut out);
+                Ok(Some(ServerEvent::Head(_, stream))) => {
+                    session.apply_verdict(stream, Verdict::Accepted, &mut out);
                 }
-                Ok(Some(Event::Call(call, _))) => {
+                Ok(Some(ServerEvent::Call(call, _))) => {
                     heard.calls.push(tell(&Call { authenticated: false, ..call }));
                 }
-                Ok(Some(Event::Open(call, ticket, stream))) => {
+                Ok(Some(ServerEvent::Open(call, ticket, stream))) => {
                     let call = Call { authenticated: false, ..call };
-                    heard.calls.push(tell_part(&Event::Open(call, ticket, stream)));
+                    heard.calls.push(tell_part(&ServerEvent::Open(call, ticket, stream)));
                 }
-                Ok(Some(Event::Foreign | Event::Connect | Event::Upgrade(_) | Event::WebSocket)) => {
+                Ok(Some(
+                    ServerEvent::Foreign
+                    | ServerEvent::Connect
+                    | ServerEvent::Upgrade(_)
+                    | ServerEvent::WebSocket,
+                )) => {
                     heard.foreign = true;
                     break 'all;
                 }
@@ -61,24 +66,24 @@ pub fn tell(call: &Call<'_>) -> String {
 }
 
 /// What an event says of a call that comes in parts, as text.
-pub fn tell_part<T>(event: &Event<'_, T>) -> String {
+pub fn tell_part<T>(event: &ServerEvent<'_, T>) -> String {
     match event {
-        Event::Call(call, _) => tell(call),
-        Event::Open(call, _, stream) => format!("{stream:?} opened: {}", tell(call)),
-        Event::Message(stream, message) => format!("{stream:?}: {message:?}"),
-        Event::End(stream) => format!("{stream:?} ended"),
-        Event::Room(stream) => format!("{stream:?} has room"),
-        Event::Cancelled(stream) => format!("{stream:?} cancelled"),
-        Event::Head(head, stream) => {
+        ServerEvent::Call(call, _) => tell(call),
+        ServerEvent::Open(call, _, stream) => format!("{stream:?} opened: {}", tell(call)),
+        ServerEvent::Message(stream, message) => format!("{stream:?}: {message:?}"),
+        ServerEvent::End(stream) => format!("{stream:?} ended"),
+        ServerEvent::Room(stream) => format!("{stream:?} has room"),
+        ServerEvent::Cancelled(stream) => format!("{stream:?} cancelled"),
+        ServerEvent::Head(head, stream) => {
             format!("{stream:?} announced: {head:?} {:?}", head.credential.bytes())
         }
-        Event::Alive => "alive".to_owned(),
-        Event::Pause => "others have their turn".to_owned(),
-        Event::Subscribe(topic) => format!("subscribed to {topic:?}"),
-        Event::Foreign => "another protocol".to_owned(),
-        Event::Connect => "what CONNECT was for".to_owned(),
-        Event::Upgrade(upgrade) => format!("HTTP/2 from here on: {upgrade:?}"),
-        Event::WebSocket => "a WebSocket from here on".to_owned(),
+        ServerEvent::Alive => "alive".to_owned(),
+        ServerEvent::Pause => "others have their turn".to_owned(),
+        ServerEvent::Subscribe(topic) => format!("subscribed to {topic:?}"),
+        ServerEvent::Foreign => "another protocol".to_owned(),
+        ServerEvent::Connect => "what CONNECT was for".to_owned(),
+        ServerEvent::Upgrade(upgrade) => format!("HTTP/2 from here on: {upgrade:?}"),
+        ServerEvent::WebSocket => "a WebSocket from here on".to_owned(),
     }
 }
 

@@ -14,10 +14,10 @@ use serde::{Deserialize, Serialize};
 
 use super::{Consul, Index};
 use crate::http::ANSWER;
-use crate::place::path;
-use crate::readable::{self, Readable};
+use crate::lenient_list::{self, LenientList};
+use crate::registry_url::path;
 use crate::tree::attributes;
-use crate::watch::{self, Ask};
+use crate::watch::{self, WatchSource};
 
 /// rpcx's keys under one path: `base/Service/network@host:port`, each with the instance's attributes as its value
 /// (rpcx-consul `serverplugin/consul.go`).
@@ -120,7 +120,7 @@ impl Keys {
         if answer.status == StatusCode::NOT_FOUND {
             return Ok(None);
         }
-        let pairs: Readable<Pair> = answer.json(&format!("to read Consul's key {key}"))?;
+        let pairs: LenientList<Pair> = answer.json(&format!("to read Consul's key {key}"))?;
         Ok(pairs.items.into_iter().next())
     }
 
@@ -206,7 +206,7 @@ struct KeysWatch {
     complaint: Option<Status>,
 }
 
-impl Ask for KeysWatch {
+impl WatchSource for KeysWatch {
     async fn next(&mut self) -> Result<Vec<Instance>, Status> {
         let found = self.ask().await;
         if found.is_err() {
@@ -225,9 +225,9 @@ impl KeysWatch {
         let KeysOf { consul, prefix } = &self.of;
         let query = Attributes::new().with("recurse", "");
         let answer = consul.watch(&format!("/kv/{}", path(prefix)), query, &mut self.index, WAIT).await?;
-        let pairs: Readable<Pair> = match answer.status {
+        let pairs: LenientList<Pair> = match answer.status {
             // There is no such key, which is no failure: no server is registered yet.
-            StatusCode::NOT_FOUND => Readable::default(),
+            StatusCode::NOT_FOUND => LenientList::default(),
             _ => answer.json(&format!("to list Consul's keys under {prefix}"))?,
         };
         self.index.advance(&answer)?;
@@ -235,7 +235,8 @@ impl KeysWatch {
         if all > 0 && found.is_empty() {
             return Err(Status::data_loss(format!("no key under {prefix} in Consul names an instance")));
         }
-        self.complaint = readable::complaint(all, found.len(), format_args!("keys under {prefix} in Consul"));
+        self.complaint =
+            lenient_list::complaint(all, found.len(), format_args!("keys under {prefix} in Consul"));
         Ok(found)
     }
 }

@@ -33,8 +33,8 @@ use polyrpc::discovery::{Attributes, Discover, Register};
 pub use self::keys::{Keys, KeysOf};
 pub use self::services::{Services, ServicesOf};
 
-use crate::http::{ANSWER, Answer, Http};
-use crate::place::Place;
+use crate::http::{ANSWER, Http, HttpResponse};
+use crate::registry_url::RegistryUrl;
 
 /// Consul's HTTP API, of an agent or a server.
 ///
@@ -120,7 +120,7 @@ impl Consul {
         }
     }
 
-    async fn get(&self, path: &str, query: Attributes, within: Duration) -> Result<Answer, Status> {
+    async fn get(&self, path: &str, query: Attributes, within: Duration) -> Result<HttpResponse, Status> {
         self.call(Method::GET, path, query, Bytes::new(), within).await
     }
 
@@ -134,7 +134,7 @@ impl Consul {
         query: Attributes,
         index: &mut Index,
         wait: Duration,
-    ) -> Result<Answer, Status> {
+    ) -> Result<HttpResponse, Status> {
         if index.0 != 0 {
             let query =
                 query.clone().with("index", index.0.to_string()).with("wait", format!("{}s", wait.as_secs()));
@@ -148,11 +148,16 @@ impl Consul {
         self.get(path, query, ANSWER).await
     }
 
-    async fn put(&self, path: &str, query: Attributes, body: impl Into<Bytes>) -> Result<Answer, Status> {
+    async fn put(
+        &self,
+        path: &str,
+        query: Attributes,
+        body: impl Into<Bytes>,
+    ) -> Result<HttpResponse, Status> {
         self.call(Method::PUT, path, query, body.into(), ANSWER).await
     }
 
-    async fn delete(&self, path: &str) -> Result<Answer, Status> {
+    async fn delete(&self, path: &str) -> Result<HttpResponse, Status> {
         self.call(Method::DELETE, path, Attributes::new(), Bytes::new(), ANSWER).await
     }
 
@@ -163,7 +168,7 @@ impl Consul {
         query: Attributes,
         body: Bytes,
         within: Duration,
-    ) -> Result<Answer, Status> {
+    ) -> Result<HttpResponse, Status> {
         self.http.call(self.request(method, path, query, body)?, within).await
     }
 
@@ -195,7 +200,7 @@ impl fmt::Debug for Consul {
 
 /// Opens what stands behind `consul://`, to find a service.
 pub(crate) fn discover(place: &str) -> Result<Box<dyn Discover>, Status> {
-    let place = Place::parse(place)?;
+    let place = RegistryUrl::parse(place)?;
     place.only(&SETTINGS)?;
     let (service, base) = match place.path.split_last() {
         Some((service, base)) => (service.clone(), base.join("/")),
@@ -219,7 +224,7 @@ pub(crate) fn discover(place: &str) -> Result<Box<dyn Discover>, Status> {
 
 /// Opens what stands behind `consul://`, to make servers known.
 pub(crate) fn register(place: &str) -> Result<Box<dyn Register>, Status> {
-    let place = Place::parse(place)?;
+    let place = RegistryUrl::parse(place)?;
     place.only(&SETTINGS)?;
     let consul = open(&place)?;
     let base = place.path.join("/");
@@ -232,12 +237,12 @@ pub(crate) fn register(place: &str) -> Result<Box<dyn Register>, Status> {
     }
 }
 
-fn open(place: &Place) -> Result<Consul, Status> {
+fn open(place: &RegistryUrl) -> Result<Consul, Status> {
     let consul = Consul::new(&place.origins()).and_then(Consul::with_token_of_the_environment);
     settle(consul.map_err(polyrpc::Error::into_status)?, place)
 }
 
-fn settle(mut consul: Consul, place: &Place) -> Result<Consul, Status> {
+fn settle(mut consul: Consul, place: &RegistryUrl) -> Result<Consul, Status> {
     if let Some(token) = place.settings.value("token") {
         consul = consul.token(token).map_err(polyrpc::Error::into_status)?;
     }
@@ -247,7 +252,7 @@ fn settle(mut consul: Consul, place: &Place) -> Result<Consul, Status> {
     Ok(consul)
 }
 
-fn healthy(consul: &Consul, service: &str, place: &Place) -> Box<dyn Discover> {
+fn healthy(consul: &Consul, service: &str, place: &RegistryUrl) -> Box<dyn Discover> {
     let found = consul.services().service(service);
     Box::new(match place.settings.value("tag") {
         Some(tag) => found.tag(tag),
@@ -271,7 +276,7 @@ struct Index(u64);
 impl Index {
     /// Notes where the answer stands. One that has gone back began anew, as the rules for clients have it
     /// (developer.hashicorp.com/consul/api-docs/features/blocking).
-    fn advance(&mut self, answer: &Answer) -> Result<(), Status> {
+    fn advance(&mut self, answer: &HttpResponse) -> Result<(), Status> {
         let index = answer.headers.get(INDEX).and_then(|value| value.to_str().ok());
         let Some(index) = index.and_then(|index| index.parse::<u64>().ok()) else {
             return Err(Status::unavailable("an answer has no X-Consul-Index: is this Consul?"));

@@ -12,10 +12,10 @@ use serde::{Deserialize, Serialize};
 
 use super::{Consul, Index};
 use crate::http::ANSWER;
+use crate::lenient_list::{self, LenientList};
 use crate::metadata::{changed, from_map, to_map};
-use crate::place::segment;
-use crate::readable::{self, Readable};
-use crate::watch::{self, Ask};
+use crate::registry_url::segment;
+use crate::watch::{self, WatchSource};
 
 /// Consul's catalogue of services. A server is entered with the agent that is asked, with a check that it must pass
 /// again and again; one that has failed it for a minute is taken out by Consul.
@@ -217,7 +217,7 @@ struct ServicesWatch {
     complaint: Option<Status>,
 }
 
-impl Ask for ServicesWatch {
+impl WatchSource for ServicesWatch {
     async fn next(&mut self) -> Result<Vec<Instance>, Status> {
         let found = self.ask().await;
         if found.is_err() {
@@ -241,7 +241,7 @@ impl ServicesWatch {
         }
         let path = format!("/health/service/{}", segment(name));
         let answer = consul.watch(&path, query, &mut self.index, WAIT).await?;
-        let healthy: Readable<Healthy> =
+        let healthy: LenientList<Healthy> =
             answer.json(&format!("to list the healthy instances of {name} in Consul"))?;
         self.index.advance(&answer)?;
         let (all, healthy) = (healthy.all, healthy.items.into_iter());
@@ -249,7 +249,8 @@ impl ServicesWatch {
         if all > 0 && found.is_empty() {
             return Err(Status::data_loss(format!("no instance of {name} in Consul has an address")));
         }
-        self.complaint = readable::complaint(all, found.len(), format_args!("instances of {name} in Consul"));
+        self.complaint =
+            lenient_list::complaint(all, found.len(), format_args!("instances of {name} in Consul"));
         Ok(found)
     }
 }

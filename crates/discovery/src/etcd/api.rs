@@ -79,7 +79,7 @@ impl Api {
     }
 
     /// A lease that lasts so long each time.
-    pub(super) async fn grant(&mut self, seconds: i64) -> Result<Kept, Status> {
+    pub(super) async fn grant(&mut self, seconds: i64) -> Result<KeepAlive, Status> {
         let lease = LeaseClient::new(self.client.clone());
         let granted =
             self.ask(LeaseGrantRequest { TTL: seconds }, |request| lease.lease_grant_with(request)).await?;
@@ -90,7 +90,7 @@ impl Api {
             Ok(lease.lease_keep_alive_with(self.signed(requests)).await?.message)
         })
         .await?;
-        let mut kept = Kept { id: granted.ID, renewals, answers };
+        let mut kept = KeepAlive { id: granted.ID, renewals, answers };
         match within(kept.is_renewed()).await? {
             true => Ok(kept),
             false => Err(failed("the lease has ended at once")),
@@ -140,13 +140,13 @@ impl Api {
 }
 
 /// A lease, and the stream on which it is renewed.
-pub(super) struct Kept {
+pub(super) struct KeepAlive {
     pub(super) id: i64,
     renewals: Sender<LeaseKeepAliveRequest>,
     answers: Streaming<LeaseKeepAliveResponse>,
 }
 
-impl Kept {
+impl KeepAlive {
     /// Whether it is still there.
     pub(super) async fn renew(&mut self) -> Result<bool, Status> {
         within(async {

@@ -20,12 +20,12 @@ use polyrpc::discovery::{Attributes, Discover, Entry, Instance, Register, Sets};
 use polyrpc::{Status, Streaming};
 use tokio::sync::Mutex;
 
-use self::api::{Api, Kept, failed};
+use self::api::{Api, KeepAlive, failed};
 use self::proto::etcdserverpb::compare::{CompareResult, CompareTarget, TargetUnion};
 use self::proto::etcdserverpb::{Compare, PutRequest, RequestOp, TxnRequest, WatchResponse};
-use crate::place::Place;
-use crate::tree::{BASE_VALUE, Found, Tree, attributes, split};
-use crate::watch::{self, Ask};
+use crate::registry_url::RegistryUrl;
+use crate::tree::{BASE_VALUE, FoundInstances, Tree, attributes, split};
+use crate::watch::{self, WatchSource};
 
 /// A cluster of etcd, and how it is asked.
 #[derive(Clone)]
@@ -72,20 +72,20 @@ impl fmt::Debug for Etcd {
 
 /// Opens what stands behind `etcd://`, to find a service.
 pub(crate) fn discover(place: &str) -> Result<Box<dyn Discover>, Status> {
-    let place = Place::parse(place)?;
+    let place = RegistryUrl::parse(place)?;
     let (base, service) = split(&place)?;
     Ok(Box::new(open(&place)?.service(&base, &service)))
 }
 
 /// Opens what stands behind `etcd://`, to make servers known.
 pub(crate) fn register(place: &str) -> Result<Box<dyn Register>, Status> {
-    let place = Place::parse(place)?;
+    let place = RegistryUrl::parse(place)?;
     let base = place.path.join("/");
     let slash = if place.settings.value("slash") == Some("false") { "" } else { "/" };
     Ok(Box::new(open(&place)?.register(&format!("{slash}{base}"))))
 }
 
-fn open(place: &Place) -> Result<Etcd, Status> {
+fn open(place: &RegistryUrl) -> Result<Etcd, Status> {
     place.only(&["password", "slash", "user"])?;
     let (user, hosts) = place.user()?;
     if hosts.is_empty() {
@@ -112,23 +112,23 @@ pub struct EtcdService {
 
 impl Discover for EtcdService {
     fn watch(&self) -> Sets {
-        watch::sets(Asking { of: self.clone(), watching: None, complaint: None })
+        watch::sets(EtcdWatchSource { of: self.clone(), watching: None, complaint: None })
     }
 }
 
-struct Asking {
+struct EtcdWatchSource {
     of: EtcdService,
-    watching: Option<Watching>,
+    watching: Option<EtcdWatch>,
     complaint: Option<Status>,
 }
 
 /// A connection on which changes are told.
-struct Watching {
+struct EtcdWatch {
     api: Api,
     changes: Streaming<WatchResponse>,
 }
 
-impl Ask for Asking {
+impl WatchSource for EtcdWatchSource {
     async fn next(&mut self) -> Result<Vec<Instance>, Status> {
         // Whatever goes wrong, the next question is asked on a connection of its own.
         let (watching, found) = match self.watching.take() {
@@ -150,16 +150,16 @@ impl Ask for Asking {
 
 impl EtcdService {
     /// Lists, and watches from then on.
-    async fn begin(&self) -> Result<(Watching, Found), Status> {
+    async fn begin(&self) -> Result<(EtcdWatch, FoundInstances), Status> {
         let mut api = self.etcd.connect().await?;
         let (found, revision) = self.list(&mut api).await?;
         let changes = api.watch(&self.prefixes, revision + 1).await?;
-        Ok((Watching { api, changes }, found))
+        Ok((EtcdWatch { api, changes }, found))
     }
 
     /// What there is now, and at which revision that is.
-    async fn list(&self, api: &mut Api) -> Result<(Found, i64), Status> {
-        let (mut found, mut revision) = (Found::default(), None);
+    async fn list(&self, api: &mut Api) -> Result<(FoundInstances, i64), Status> {
+        let (mut found, mut revision) = (FoundInstances::default(), None);
         for prefix in &self.prefixes {
             let answer = api.list(prefix).await?;
             // A change between the two lists must not be missed: the older revision counts.
@@ -197,13 +197,13 @@ fn is_change(told: Result<Option<WatchResponse>>) -> Result<bool, Status> {
 pub struct EtcdRegister {
     etcd: Etcd,
     tree: Tree,
-    held: Mutex<Option<Held>>,
+    held: Mutex<Option<LeaseConnection>>,
 }
 
 /// A connection and the lease that is kept alive by it.
-struct Held {
+struct LeaseConnection {
     api: Api,
-    lease: Kept,
+    lease: KeepAlive,
 }
 
 impl Register for EtcdRegister {
@@ -227,9 +227,9 @@ impl EtcdRegister {
         let mut held = match place.take() {
             Some(mut held) => match held.lease.renew().await? {
                 true => held,
-                false => Held::new(held.api, entry.ttl).await?,
+                false => LeaseConnection::new(held.api, entry.ttl).await?,
             },
-            None => Held::new(self.etcd.connect().await?, entry.ttl).await?,
+            None => LeaseConnection::new(self.etcd.connect().await?, entry.ttl).await?,
         };
         held.put(&self.tree, entry).await?;
         *place = Some(held);
@@ -259,7 +259,7 @@ impl EtcdRegister {
     }
 }
 
-impl Held {
+impl LeaseConnection {
     async fn new(mut api: Api, ttl: Duration) -> Result<Self, Status> {
         let seconds = i64::try_from(ttl.as_secs()).unwrap_or(i64::MAX).clamp(1, LONGEST_LEASE);
         let lease = api.grant(seconds).await?;
@@ -300,7 +300,7 @@ fn put(key: &str, value: &str, lease: i64) -> RequestOp {
     RequestOp { request: put.into() }
 }
 
-impl fmt::Debug for Held {
+impl fmt::Debug for LeaseConnection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Held").field("lease", &self.lease.id).finish_non_exhaustive()
     }

@@ -3,7 +3,7 @@ use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use polyrpc::{Scope, Status};
 
-use super::line::Line;
+use super::connection::HttpConnection;
 
 /// The lines of an answer that goes on, as they come.
 #[derive(Debug)]
@@ -13,11 +13,11 @@ pub(crate) struct Lines {
     rest: BytesMut,
     searched: usize,
     /// The connection lives as long as its answer.
-    _line: Line,
+    _line: HttpConnection,
 }
 
 impl Lines {
-    pub(super) fn new(body: Incoming, line: Line) -> Self {
+    pub(super) fn new(body: Incoming, line: HttpConnection) -> Self {
         Self { body, rest: BytesMut::new(), searched: 0, _line: line }
     }
 

@@ -1,10 +1,10 @@
 //! The client by which registries that speak HTTP/1.1 are asked: connections are kept and used again, the next server
 //! is tried where one does not answer, and every wait and every length has an end.
 
-mod answer;
-mod line;
+mod connection;
 mod lines;
 mod origin;
+mod response;
 
 #[cfg(feature = "tls")]
 mod secure;
@@ -20,11 +20,11 @@ use http_body_util::{BodyExt, Limited};
 use hyper::body::Incoming;
 use polyrpc::{Scope, Status};
 
-pub(crate) use self::answer::Answer;
 pub(crate) use self::lines::Lines;
 pub(crate) use self::origin::Origin;
+pub(crate) use self::response::HttpResponse;
 
-use self::line::Line;
+use self::connection::HttpConnection;
 
 /// The servers of one registry, any of which may be asked.
 #[derive(Debug)]
@@ -32,7 +32,7 @@ pub(crate) struct Http {
     origins: Vec<Origin>,
     /// The place of the one that is asked first, counted on without end.
     first: AtomicUsize,
-    idle: Mutex<Vec<Line>>,
+    idle: Mutex<Vec<HttpConnection>>,
     #[cfg(feature = "tls")]
     tls: polyrpc::tls::Client,
 }
@@ -68,7 +68,11 @@ impl Http {
     }
 
     /// Asks and waits for the whole answer.
-    pub(crate) async fn call(&self, request: Request<Bytes>, within: Duration) -> Result<Answer, Status> {
+    pub(crate) async fn call(
+        &self,
+        request: Request<Bytes>,
+        within: Duration,
+    ) -> Result<HttpResponse, Status> {
         let result = match tokio::time::timeout(within, self.exchange(&request)).await {
             Ok(result) => result,
             Err(_) => {
@@ -82,7 +86,7 @@ impl Http {
     }
 
     /// The same on the connection of the last answer; `None` if that is no more, or does not last until this one.
-    pub(crate) async fn call_on(&self, request: &Request<Bytes>, within: Duration) -> Option<Answer> {
+    pub(crate) async fn call_on(&self, request: &Request<Bytes>, within: Duration) -> Option<HttpResponse> {
         let place = self.first.load(Ordering::Relaxed) % self.origins.len().max(1);
         let request = addressed(request, self.origins.get(place)?).ok()?;
         let mut line = self.kept(place)?;
@@ -94,7 +98,11 @@ impl Http {
     }
 
     /// Asks, and gives the answer's lines as they come. `within` is for its head.
-    pub(crate) async fn open(&self, request: Request<Bytes>, within: Duration) -> Result<Opened, Status> {
+    pub(crate) async fn open(
+        &self,
+        request: Request<Bytes>,
+        within: Duration,
+    ) -> Result<LinesResponse, Status> {
         let (response, line) = match tokio::time::timeout(within, self.send(&request)).await {
             Ok(sent) => sent?,
             Err(_) => {
@@ -104,31 +112,31 @@ impl Http {
             }
         };
         if response.status().is_success() {
-            return Ok(Opened::Lines(Lines::new(response.into_body(), line)));
+            return Ok(LinesResponse::Lines(Lines::new(response.into_body(), line)));
         }
         match tokio::time::timeout(within, self.read(response, line)).await {
-            Ok(answer) => Ok(Opened::Refused(answer?)),
+            Ok(answer) => Ok(LinesResponse::Refused(answer?)),
             Err(_) => Err(Status::deadline_exceeded(format!("{} has not said why not", self.name()))),
         }
     }
 
-    async fn exchange(&self, request: &Request<Bytes>) -> Result<Answer, Status> {
+    async fn exchange(&self, request: &Request<Bytes>) -> Result<HttpResponse, Status> {
         let (response, line) = self.send(request).await?;
         self.read(response, line).await
     }
 
-    async fn read(&self, response: Response<Incoming>, line: Line) -> Result<Answer, Status> {
+    async fn read(&self, response: Response<Incoming>, line: HttpConnection) -> Result<HttpResponse, Status> {
         let (head, body) = response.into_parts();
         let body = Limited::new(body, BODY).collect().await.map_err(|error| {
             Status::unavailable(format!("the answer of {} broke off: {error}", self.name()))
                 .with_scope(Scope::Connection)
         })?;
         self.keep(line);
-        Ok(Answer { status: head.status, headers: head.headers, body: body.to_bytes() })
+        Ok(HttpResponse { status: head.status, headers: head.headers, body: body.to_bytes() })
     }
 
     /// Asks one server after another until one answers.
-    async fn send(&self, request: &Request<Bytes>) -> Result<(Response<Incoming>, Line), Status> {
+    async fn send(&self, request: &Request<Bytes>) -> Result<(Response<Incoming>, HttpConnection), Status> {
         let first = self.first.load(Ordering::Relaxed);
         let mut failure = None;
         for place in first..first.saturating_add(self.origins.len()) {
@@ -147,7 +155,7 @@ impl Http {
         &self,
         place: usize,
         request: &Request<Bytes>,
-    ) -> Result<(Response<Incoming>, Line), Status> {
+    ) -> Result<(Response<Incoming>, HttpConnection), Status> {
         let Some(origin) = self.origins.get(place) else {
             return Err(Status::internal("there is no such server"));
         };
@@ -165,25 +173,25 @@ impl Http {
         }
     }
 
-    async fn connect(&self, place: usize, origin: &Origin) -> Result<Line, Status> {
+    async fn connect(&self, place: usize, origin: &Origin) -> Result<HttpConnection, Status> {
         #[cfg(feature = "tls")]
-        let connecting = Line::connect(place, origin, &self.tls);
+        let connecting = HttpConnection::connect(place, origin, &self.tls);
         #[cfg(not(feature = "tls"))]
-        let connecting = Line::connect(place, origin);
+        let connecting = HttpConnection::connect(place, origin);
         match tokio::time::timeout(CONNECT, connecting).await {
             Ok(connected) => connected.map_err(|error| unreachable(origin, &error)),
             Err(_) => Err(unreachable(origin, &std::io::ErrorKind::TimedOut)),
         }
     }
 
-    fn kept(&self, place: usize) -> Option<Line> {
+    fn kept(&self, place: usize) -> Option<HttpConnection> {
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        idle.retain(Line::is_open);
+        idle.retain(HttpConnection::is_open);
         let at = idle.iter().position(|line| line.place == place)?;
         Some(idle.swap_remove(at))
     }
 
-    fn keep(&self, line: Line) {
+    fn keep(&self, line: HttpConnection) {
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         if idle.len() < IDLE {
             idle.push(line);
@@ -199,11 +207,11 @@ impl Http {
 
 /// What comes of asking for lines.
 #[derive(Debug)]
-pub(crate) enum Opened {
+pub(crate) enum LinesResponse {
     /// They will come.
     Lines(Lines),
     /// They will not, and this is why.
-    Refused(Answer),
+    Refused(HttpResponse),
 }
 
 /// The request as this server wants it.

@@ -8,8 +8,8 @@
 //! A pod may be called while it is ready; if none is, those that still serve while they end, as kube-proxy has it. The
 //! zone and the node of each are told as the attributes `zone` and `node`.
 
+mod slice_watch;
 mod slices;
-mod watched;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -23,9 +23,9 @@ use polyrpc::Status;
 use polyrpc::client::Result;
 use polyrpc::discovery::{Attributes, Discover, Network, Sets};
 
-use self::watched::Watched;
-use crate::http::{Http, Opened};
-use crate::place::{Place, segment};
+use self::slice_watch::SliceWatch;
+use crate::http::{Http, LinesResponse};
+use crate::registry_url::{RegistryUrl, segment};
 use crate::watch;
 
 /// The API of a cluster.
@@ -188,7 +188,7 @@ impl PodsOf {
     }
 
     /// Asks for what is there; in parts if it is much.
-    async fn list(&self, go_on: &str) -> Result<crate::http::Answer, Status> {
+    async fn list(&self, go_on: &str) -> Result<crate::http::HttpResponse, Status> {
         let mut query = self.query().with("limit", "500");
         if !go_on.is_empty() {
             query.set("continue", go_on);
@@ -198,7 +198,7 @@ impl PodsOf {
     }
 
     /// Asks for what changes from this version on.
-    async fn watch_from(&self, version: &str) -> Result<Opened, Status> {
+    async fn watch_from(&self, version: &str) -> Result<LinesResponse, Status> {
         let query = self
             .query()
             .with("watch", "true")
@@ -212,7 +212,7 @@ impl PodsOf {
 
 impl Discover for PodsOf {
     fn watch(&self) -> Sets {
-        watch::sets(Watched::new(self.clone()))
+        watch::sets(SliceWatch::new(self.clone()))
     }
 }
 
@@ -224,7 +224,7 @@ impl fmt::Display for PodsOf {
 
 /// Opens what stands behind `kubernetes://`, to find a service.
 pub(crate) fn discover(place: &str) -> Result<Box<dyn Discover>, Status> {
-    let place = Place::parse(place)?;
+    let place = RegistryUrl::parse(place)?;
     place.only(&SETTINGS)?;
     let [service] = place.path.as_slice() else {
         return Err(Status::invalid_argument(

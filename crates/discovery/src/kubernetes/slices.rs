@@ -5,7 +5,7 @@ use polyrpc::discovery::{Attributes, Instance, Network};
 use serde::Deserialize;
 
 use super::PodsOf;
-use crate::readable::Readable;
+use crate::lenient_list::LenientList;
 
 /// What is read of an `EndpointSlice` (kubernetes.io/docs/reference/kubernetes-api/service-resources/endpoint-slice-v1).
 #[derive(Debug, Deserialize)]
@@ -15,9 +15,9 @@ pub(super) struct Slice {
     #[serde(default)]
     address_type: String,
     #[serde(default)]
-    endpoints: Readable<Endpoint>,
+    endpoints: LenientList<Endpoint>,
     #[serde(default)]
-    ports: Readable<Port>,
+    ports: LenientList<Port>,
 }
 
 #[derive(Debug, Default, Deserialize)]

@@ -11,8 +11,8 @@ use polyrpc::discovery::Attributes;
 use serde::Deserialize;
 
 use super::host::Host;
-use crate::http::{ANSWER, Answer, Http};
-use crate::readable::Readable;
+use crate::http::{ANSWER, Http, HttpResponse};
+use crate::lenient_list::LenientList;
 
 /// Nacos' HTTP API in its two generations. Nacos 3.2 has the older one only as a plugin; rpcx's and brpc's users have
 /// servers that do not know the newer one.
@@ -114,7 +114,7 @@ impl Api {
         if is_missing(&answer) {
             answer = self.log_in(login, !newer).await?;
         }
-        let given: Given = answer.json("to log in to Nacos")?;
+        let given: ServiceList = answer.json("to log in to Nacos")?;
         let ttl = Duration::from_secs(given.token_ttl);
         // A tenth is left for clocks that differ and for the way.
         let until = Instant::now().checked_add(ttl - ttl / 10).unwrap_or_else(Instant::now);
@@ -123,7 +123,7 @@ impl Api {
         Ok(given.access_token)
     }
 
-    async fn log_in(&self, login: &Login, newer: bool) -> Result<Answer, Status> {
+    async fn log_in(&self, login: &Login, newer: bool) -> Result<HttpResponse, Status> {
         let path = if newer { "/nacos/v3/auth/user/login" } else { "/nacos/v1/auth/login" };
         let form = Attributes::new().with("username", &login.username).with("password", &login.password);
         let request = Request::builder()
@@ -160,7 +160,7 @@ impl Verb {
 /// What Nacos says to it.
 #[derive(Debug)]
 pub(super) struct Reply {
-    answer: Answer,
+    answer: HttpResponse,
     newer: bool,
 }
 
@@ -201,13 +201,13 @@ impl Reply {
 }
 
 /// Whether nothing is there that would answer such a question: what Nacos itself says of an instance has a number.
-fn is_missing(answer: &Answer) -> bool {
+fn is_missing(answer: &HttpResponse) -> bool {
     let gone = [StatusCode::NOT_FOUND, StatusCode::GONE, StatusCode::NOT_IMPLEMENTED];
     gone.contains(&answer.status) && code(answer).is_none()
 }
 
-fn code(answer: &Answer) -> Option<i64> {
-    serde_json::from_slice::<Coded>(&answer.body).ok().map(|coded| coded.code)
+fn code(answer: &HttpResponse) -> Option<i64> {
+    serde_json::from_slice::<CodedReply>(&answer.body).ok().map(|coded| coded.code)
 }
 
 #[cold]
@@ -216,21 +216,21 @@ fn wrong(error: &::http::Error) -> Status {
 }
 
 #[derive(Debug, Deserialize)]
-struct Coded {
+struct CodedReply {
     code: i64,
 }
 
 #[derive(Debug, Deserialize)]
 struct Wrapped {
     #[serde(default)]
-    data: Readable<Host>,
+    data: LenientList<Host>,
 }
 
 /// What a service has.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct List {
-    pub(super) hosts: Readable<Host>,
+    pub(super) hosts: LenientList<Host>,
     cache_millis: Option<u64>,
 }
 
@@ -244,7 +244,7 @@ impl List {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Given {
+struct ServiceList {
     access_token: String,
     #[serde(default)]
     token_ttl: u64,

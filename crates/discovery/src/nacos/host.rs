@@ -91,7 +91,7 @@ impl Host {
 
 /// An entry, as Nacos wants it.
 #[derive(Debug)]
-pub(super) struct Enterable<'a> {
+pub(super) struct HostRegistration<'a> {
     ip: &'a str,
     port: u16,
     weight: f64,
@@ -101,7 +101,7 @@ pub(super) struct Enterable<'a> {
 
 /// What is entered of an entry: rpcx's metadata and the network (rpcx-nacos `serverplugin/nacos.go`), and how long it
 /// may be believed.
-pub(super) fn enterable(entry: &Entry) -> Result<Enterable<'_>, Status> {
+pub(super) fn enterable(entry: &Entry) -> Result<HostRegistration<'_>, Status> {
     let Instance { network, address, attributes } = &entry.instance;
     let place = address.rsplit_once(':').and_then(|(host, port)| Some((host, port.parse().ok()?)));
     let Some((host, port)) = place.filter(|_| *network != Network::Unix) else {
@@ -118,7 +118,7 @@ pub(super) fn enterable(entry: &Entry) -> Result<Enterable<'_>, Status> {
     {
         metadata.insert(format!("{PRESERVED}{name}"), millis.to_string());
     }
-    Ok(Enterable {
+    Ok(HostRegistration {
         ip: host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host),
         port,
         weight: f64::from(attributes.weight()).min(HEAVIEST),
@@ -127,7 +127,7 @@ pub(super) fn enterable(entry: &Entry) -> Result<Enterable<'_>, Status> {
     })
 }
 
-impl Enterable<'_> {
+impl HostRegistration<'_> {
     /// As Nacos tells it.
     fn host(self) -> Host {
         let metadata = self.metadata.into_iter().map(|(name, value)| (name, Some(value))).collect();

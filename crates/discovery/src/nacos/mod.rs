@@ -22,9 +22,9 @@ use polyrpc::discovery::{Attributes, Discover, Entry, Instance, Register, Sets};
 
 use self::api::{Api, Reply, Verb};
 use self::host::{enterable, instances, said};
-use crate::place::Place;
-use crate::readable;
-use crate::watch::{self, Ask};
+use crate::lenient_list;
+use crate::registry_url::RegistryUrl;
+use crate::watch::{self, WatchSource};
 
 /// A namespace of a Nacos, with the group and the cluster that instances are entered into.
 ///
@@ -204,18 +204,18 @@ pub struct ServiceOf {
 
 impl Discover for ServiceOf {
     fn watch(&self) -> Sets {
-        watch::sets(Polled { of: self.clone(), pause: None, complaint: None })
+        watch::sets(NacosWatch { of: self.clone(), pause: None, complaint: None })
     }
 }
 
-struct Polled {
+struct NacosWatch {
     of: ServiceOf,
     /// How long the last answer may be believed.
     pause: Option<Duration>,
     complaint: Option<Status>,
 }
 
-impl Ask for Polled {
+impl WatchSource for NacosWatch {
     async fn next(&mut self) -> Result<Vec<Instance>, Status> {
         if let Some(pause) = self.pause.take() {
             tokio::time::sleep(pause).await;
@@ -231,7 +231,7 @@ impl Ask for Polled {
         let found = instances(list.hosts.items);
         let nowhere = found.iter().filter(|found| found.is_none()).count();
         let what = format_args!("instances of {name} in Nacos");
-        self.complaint = readable::complaint(all, read - nowhere, what);
+        self.complaint = lenient_list::complaint(all, read - nowhere, what);
         Ok(found.into_iter().flatten().collect())
     }
 
@@ -271,12 +271,12 @@ pub(crate) fn register(place: &str) -> Result<Box<dyn Register>, Status> {
     }
 }
 
-fn open(text: &str) -> Result<(Nacos, Place), Status> {
+fn open(text: &str) -> Result<(Nacos, RegistryUrl), Status> {
     let is_brpcs = text.split(['/', '?']).next().is_some_and(|start| start.contains('='));
     let place = match is_brpcs {
         // brpc's way to say it: the query and nothing else (`nacos_naming_service.cpp`).
-        true => Place::parse(&format!("127.0.0.1?{text}"))?,
-        false => Place::parse(text)?,
+        true => RegistryUrl::parse(&format!("127.0.0.1?{text}"))?,
+        false => RegistryUrl::parse(text)?,
     };
     place.only(&SETTINGS)?;
     let mut nacos = Nacos::new(&place.origins()).map_err(polyrpc::Error::into_status)?;

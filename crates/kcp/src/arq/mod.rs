@@ -10,18 +10,18 @@ mod rtt;
 
 use bytes::BytesMut;
 
-use self::receiving::Receiving;
-use self::sending::Sending;
+use self::receiving::ReceiveWindow;
+use self::sending::SendWindow;
 use super::config::Tuning;
-use super::segment::{Command, Malformed, OVERHEAD, Segment};
+use super::segment::{Command, MalformedSegment, OVERHEAD, Segment};
 use super::time::{Millis, distance};
 
 /// One side of a conversation, without what is wrapped around its segments.
 #[derive(Debug)]
 pub(super) struct Arq {
     conv: u32,
-    sending: Sending,
-    receiving: Receiving,
+    sending: SendWindow,
+    receiving: ReceiveWindow,
     interval: u32,
     /// What the times in our segments are ahead of ours: acknowledgements repeat them, and cannot be forged by a peer
     /// that does not know it.
@@ -66,9 +66,9 @@ impl Arq {
     pub(super) fn new(conv: u32, tuning: Tuning, mss: usize) -> Self {
         Self {
             conv,
-            receiving: Receiving::new(tuning.receive_window),
+            receiving: ReceiveWindow::new(tuning.receive_window),
             interval: tuning.interval,
-            sending: Sending::new(tuning, mss),
+            sending: SendWindow::new(tuning, mss),
             clock: 0,
             ask: false,
             tell: false,
@@ -103,12 +103,12 @@ impl Arq {
         now: Millis,
         mut datagram: &[u8],
         origin: Origin,
-    ) -> Result<bool, Malformed> {
+    ) -> Result<bool, MalformedSegment> {
         let (mut moved, mut answered, mut latest) = (false, false, None);
         let mut outcome = Ok(());
         while let Some(segment) = Segment::cut(&mut datagram) {
             let Some(segment) = segment.ok().filter(|segment| self.is_possible(segment)) else {
-                outcome = Err(Malformed);
+                outcome = Err(MalformedSegment);
                 break;
             };
             if origin == Origin::Received {

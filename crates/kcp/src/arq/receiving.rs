@@ -6,7 +6,7 @@ use crate::time::{Millis, distance};
 
 /// What comes: segments in any order, any number of times, which leave in theirs, once.
 #[derive(Debug)]
-pub(super) struct Receiving {
+pub(super) struct ReceiveWindow {
     /// The first segment that has not become ready (`rcv_nxt`).
     next: u32,
     window: u16,
@@ -26,7 +26,7 @@ pub(super) struct Ack {
     pub(super) ts: Millis,
 }
 
-impl Receiving {
+impl ReceiveWindow {
     pub(super) fn new(window: u16) -> Self {
         Self { next: 0, window, early: VecDeque::new(), ready: VecDeque::new(), read: 0, acks: Vec::new() }
     }

@@ -9,7 +9,7 @@ use crate::time::{Millis, distance};
 
 /// What leaves: segments that wait for a place in the window, and those that wait for their acknowledgement.
 #[derive(Debug)]
-pub(super) struct Sending {
+pub(super) struct SendWindow {
     tuning: Tuning,
     mss: usize,
     waiting: VecDeque<Vec<u8>>,
@@ -39,7 +39,7 @@ struct InFlight {
     skips: u32,
 }
 
-impl Sending {
+impl SendWindow {
     pub(super) fn new(tuning: Tuning, mss: usize) -> Self {
         Self {
             mss,
@@ -154,16 +154,16 @@ impl Sending {
         for (segment, sn) in self.in_flight.iter_mut().zip(Numbers(self.first)) {
             let Some(data) = &segment.data else { continue };
             let why = segment.why(now, &self.tuning, fresh);
-            if why != Why::NotYet && sink.room() < OVERHEAD + data.len() {
+            if why != SendReason::NotYet && sink.room() < OVERHEAD + data.len() {
                 // It has no time: it leaves when the peer has sent more, or is validated.
                 self.held_back = true;
                 continue;
             }
-            if why != Why::NotYet {
+            if why != SendReason::NotYet {
                 sink.put(&Segment { sn, data, ..*header });
                 segment.again(now, why, timeout, &self.tuning);
-                skipped |= why == Why::Skipped;
-                timed_out |= why == Why::TimedOut;
+                skipped |= why == SendReason::Skipped;
+                timed_out |= why == SendReason::TimedOut;
                 self.dead |= segment.times >= DEAD_LINK;
             }
             next = Some(next.map_or(segment.resend, |next| next.earlier(segment.resend)));
@@ -246,7 +246,7 @@ impl Iterator for Numbers {
 
 /// Why a segment is sent now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Why {
+enum SendReason {
     NotYet,
     First,
     Skipped,
@@ -259,25 +259,25 @@ impl InFlight {
         Self { data: Some(data), sent: never, resend: never, timeout: 0, times: 0, skips: 0 }
     }
 
-    fn why(&self, now: Millis, tuning: &Tuning, fresh: bool) -> Why {
+    fn why(&self, now: Millis, tuning: &Tuning, fresh: bool) -> SendReason {
         let enough = tuning.fast_resend > 0 && self.skips >= tuning.fast_resend;
         // With nothing new to be sent there will be no more skips to count (`kcp.go: flush`, early retransmit).
         let early = tuning.fast_resend > 0 && self.skips > 0 && !fresh;
         if self.times == 0 {
-            Why::First
+            SendReason::First
         } else if enough || early {
-            Why::Skipped
+            SendReason::Skipped
         } else if self.resend.reached(now) {
-            Why::TimedOut
+            SendReason::TimedOut
         } else {
-            Why::NotYet
+            SendReason::NotYet
         }
     }
 
-    fn again(&mut self, now: Millis, why: Why, timeout: u32, tuning: &Tuning) {
+    fn again(&mut self, now: Millis, why: SendReason, timeout: u32, tuning: &Tuning) {
         self.timeout = match why {
-            Why::TimedOut if tuning.nodelay => self.timeout.saturating_add(timeout / 2),
-            Why::TimedOut => self.timeout.saturating_add(timeout),
+            SendReason::TimedOut if tuning.nodelay => self.timeout.saturating_add(timeout / 2),
+            SendReason::TimedOut => self.timeout.saturating_add(timeout),
             _ => timeout,
         };
         self.timeout = self.timeout.min(MOST);

@@ -14,7 +14,7 @@ use serde::de::{
 use super::number::Cursor;
 use super::time::Time;
 use super::types::{Fields, Kind, Opaque, Table};
-use super::walk::{LONGEST_NAME, singleton};
+use super::value_walk::{LONGEST_NAME, singleton};
 use super::zero::Zero;
 use super::{Error, Limits};
 
@@ -27,7 +27,7 @@ pub(super) fn value<T: DeserializeOwned>(
 ) -> Result<T, Error> {
     let mut decoder = Decoder::new(definitions, table, content);
     decoder.top(of)?;
-    T::deserialize(Sent { decoder: &mut decoder, of, top: true })
+    T::deserialize(SentValue { decoder: &mut decoder, of, top: true })
 }
 
 /// Reads a value that has a member for each of so many arguments.
@@ -43,7 +43,7 @@ pub(super) fn arguments<T: DeserializeOwned>(
     };
     match found {
         Some(found) if found != count => Err(Error::wrong_count(count, found)),
-        _ => T::deserialize(Sent { decoder: &mut decoder, of, top: true }),
+        _ => T::deserialize(SentValue { decoder: &mut decoder, of, top: true }),
     }
 }
 
@@ -187,14 +187,14 @@ impl<'t, 'de> Decoder<'t, 'de> {
 }
 
 /// A value that was sent, of this type.
-struct Sent<'a, 't, 'de> {
+struct SentValue<'a, 't, 'de> {
     decoder: &'a mut Decoder<'t, 'de>,
     of: i32,
     /// It is not within another, or the sole content of an interface.
     top: bool,
 }
 
-impl<'a, 't, 'de> Sent<'a, 't, 'de> {
+impl<'a, 't, 'de> SentValue<'a, 't, 'de> {
     fn kind(&self) -> Result<Kind, Error> {
         self.decoder.table.kind(self.of)
     }
@@ -279,14 +279,14 @@ impl<'a, 't, 'de> Sent<'a, 't, 'de> {
             }
         }
         self.decoder.deeper(|decoder| {
-            let mut named = Named {
+            let mut named = NamedFields {
                 decoder,
                 fields,
                 last: -1,
                 of: 0,
                 wanted,
                 next: 0,
-                seen: Seen::default(),
+                seen: SentFields::default(),
                 ended: false,
             };
             let value = visitor.visit_map(&mut named)?;
@@ -298,7 +298,7 @@ impl<'a, 't, 'de> Sent<'a, 't, 'de> {
     /// A struct as a list of its fields, for receivers that know no names.
     fn positions<V: Visitor<'de>>(self, fields: Fields, visitor: V) -> Result<V::Value, Error> {
         self.decoder.deeper(|decoder| {
-            let mut positions = Positions { decoder, fields, next: 0, sent: Some(-1) };
+            let mut positions = PositionalFields { decoder, fields, next: 0, sent: Some(-1) };
             positions.advance()?;
             let value = visitor.visit_seq(&mut positions)?;
             positions.finish()?;
@@ -319,7 +319,7 @@ macro_rules! number {
     )+};
 }
 
-impl<'de> Deserializer<'de> for Sent<'_, '_, 'de> {
+impl<'de> Deserializer<'de> for SentValue<'_, '_, 'de> {
     type Error = Error;
 
     number! {
@@ -520,7 +520,7 @@ impl<'de> Deserializer<'de> for Sent<'_, '_, 'de> {
                 if held == "string" && !variants.contains(&"string") {
                     return visitor.visit_enum(decoder.cursor.text()?.into_deserializer());
                 }
-                decoder.deeper(|decoder| visitor.visit_enum(Held { decoder, name: held, of }))
+                decoder.deeper(|decoder| visitor.visit_enum(InterfaceValue { decoder, name: held, of }))
             }
             kind => Err(decoder.mismatch(kind, name)),
         }
@@ -575,7 +575,7 @@ impl<'de> SeqAccess<'de> for &mut Elements<'_, '_, 'de> {
         if self.decoder.cursor.is_empty() {
             return Err(Error::new("length exceeds input size"));
         }
-        seed.deserialize(Sent { decoder: self.decoder, of: self.elem, top: false }).map(Some)
+        seed.deserialize(SentValue { decoder: self.decoder, of: self.elem, top: false }).map(Some)
     }
 
     fn size_hint(&self) -> Option<usize> {
@@ -603,11 +603,11 @@ impl<'de> MapAccess<'de> for &mut Pairs<'_, '_, 'de> {
     fn next_key_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<Option<S::Value>, Error> {
         let Some(left) = self.left.checked_sub(1) else { return Ok(None) };
         self.left = left;
-        seed.deserialize(Sent { decoder: self.decoder, of: self.key, top: false }).map(Some)
+        seed.deserialize(SentValue { decoder: self.decoder, of: self.key, top: false }).map(Some)
     }
 
     fn next_value_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<S::Value, Error> {
-        seed.deserialize(Sent { decoder: self.decoder, of: self.elem, top: false })
+        seed.deserialize(SentValue { decoder: self.decoder, of: self.elem, top: false })
     }
 
     fn size_hint(&self) -> Option<usize> {
@@ -616,7 +616,7 @@ impl<'de> MapAccess<'de> for &mut Pairs<'_, '_, 'de> {
 }
 
 /// A struct's fields: those that were sent, then those of the receiver that were not, as zeros.
-struct Named<'a, 't, 'de> {
+struct NamedFields<'a, 't, 'de> {
     decoder: &'a mut Decoder<'t, 'de>,
     fields: Fields,
     last: i64,
@@ -625,11 +625,11 @@ struct Named<'a, 't, 'de> {
     wanted: &'static [&'static str],
     /// Where the next name is looked for first, and later the next zero.
     next: usize,
-    seen: Seen,
+    seen: SentFields,
     ended: bool,
 }
 
-impl<'t> Named<'_, 't, '_> {
+impl<'t> NamedFields<'_, 't, '_> {
     /// The next field that was sent and is wanted.
     fn sent(&mut self) -> Result<Option<&'t str>, Error> {
         while let Some(place) = self.decoder.next_field(self.fields, self.last)? {
@@ -687,7 +687,7 @@ impl<'t> Named<'_, 't, '_> {
     }
 }
 
-impl<'de> MapAccess<'de> for &mut Named<'_, '_, 'de> {
+impl<'de> MapAccess<'de> for &mut NamedFields<'_, '_, 'de> {
     type Error = Error;
 
     fn next_key_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<Option<S::Value>, Error> {
@@ -705,7 +705,7 @@ impl<'de> MapAccess<'de> for &mut Named<'_, '_, 'de> {
 
     fn next_value_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<S::Value, Error> {
         if !self.ended {
-            return seed.deserialize(Sent { decoder: self.decoder, of: self.of, top: false });
+            return seed.deserialize(SentValue { decoder: self.decoder, of: self.of, top: false });
         }
         let zero = match self.of {
             0 => Zero::any(),
@@ -720,12 +720,12 @@ impl<'de> MapAccess<'de> for &mut Named<'_, '_, 'de> {
 
 /// Which of the receiver's fields were sent.
 #[derive(Default)]
-struct Seen {
+struct SentFields {
     first: u64,
     others: Vec<bool>,
 }
 
-impl Seen {
+impl SentFields {
     fn insert(&mut self, place: usize) {
         match place.checked_sub(64) {
             None => self.first |= 1 << place,
@@ -749,7 +749,7 @@ impl Seen {
 }
 
 /// A struct's fields without their names.
-struct Positions<'a, 't, 'de> {
+struct PositionalFields<'a, 't, 'de> {
     decoder: &'a mut Decoder<'t, 'de>,
     fields: Fields,
     next: i64,
@@ -757,7 +757,7 @@ struct Positions<'a, 't, 'de> {
     sent: Option<i64>,
 }
 
-impl Positions<'_, '_, '_> {
+impl PositionalFields<'_, '_, '_> {
     fn advance(&mut self) -> Result<(), Error> {
         if let Some(last) = self.sent {
             self.sent = self.decoder.next_field(self.fields, last)?;
@@ -775,7 +775,7 @@ impl Positions<'_, '_, '_> {
     }
 }
 
-impl<'de> SeqAccess<'de> for &mut Positions<'_, '_, 'de> {
+impl<'de> SeqAccess<'de> for &mut PositionalFields<'_, '_, 'de> {
     type Error = Error;
 
     fn next_element_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<Option<S::Value>, Error> {
@@ -788,30 +788,30 @@ impl<'de> SeqAccess<'de> for &mut Positions<'_, '_, 'de> {
         if !is_here {
             return seed.deserialize(Zero::of(self.decoder.table.kind(of)?)).map(Some);
         }
-        let value = seed.deserialize(Sent { decoder: self.decoder, of, top: false })?;
+        let value = seed.deserialize(SentValue { decoder: self.decoder, of, top: false })?;
         self.advance()?;
         Ok(Some(value))
     }
 }
 
 /// What an interface holds, under the name of its type.
-struct Held<'a, 't, 'de> {
+struct InterfaceValue<'a, 't, 'de> {
     decoder: &'a mut Decoder<'t, 'de>,
     name: String,
     of: i32,
 }
 
-impl<'a, 't, 'de> EnumAccess<'de> for Held<'a, 't, 'de> {
+impl<'a, 't, 'de> EnumAccess<'de> for InterfaceValue<'a, 't, 'de> {
     type Error = Error;
-    type Variant = Sent<'a, 't, 'de>;
+    type Variant = SentValue<'a, 't, 'de>;
 
     fn variant_seed<S: DeserializeSeed<'de>>(self, seed: S) -> Result<(S::Value, Self::Variant), Error> {
         let variant = seed.deserialize(StrDeserializer::<Error>::new(&self.name))?;
-        Ok((variant, Sent { decoder: self.decoder, of: self.of, top: true }))
+        Ok((variant, SentValue { decoder: self.decoder, of: self.of, top: true }))
     }
 }
 
-impl<'de> VariantAccess<'de> for Sent<'_, '_, 'de> {
+impl<'de> VariantAccess<'de> for SentValue<'_, '_, 'de> {
     type Error = Error;
 
     fn unit_variant(self) -> Result<(), Error> {

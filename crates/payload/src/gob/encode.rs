@@ -10,10 +10,10 @@ use serde::ser::{
 };
 
 use super::Error;
-use super::describe::{Description, Field, Kind, Type, Variant};
 use super::number::{begin, end, put_bytes, put_float, put_int, put_uint, recount};
 use super::own;
 use super::time::Time;
+use super::type_description::{Description, Field, Kind, Type, Variant};
 use super::types::id;
 
 /// Appends the message that is the value, whose type the peer knows by the number `of`. If it fails, nothing was
@@ -30,7 +30,7 @@ pub(super) fn message<T: Serialize + ?Sized>(
     if !description.is_struct(top) {
         out.push(0);
     }
-    match value.serialize(Put { description, out, of: top, delta: 0 }) {
+    match value.serialize(Destination { description, out, of: top, delta: 0 }) {
         Ok(_) => {
             end(out, mark);
             Ok(())
@@ -43,7 +43,7 @@ pub(super) fn message<T: Serialize + ?Sized>(
 }
 
 /// Where a value is to be put.
-struct Put<'d, 'o> {
+struct Destination<'d, 'o> {
     description: &'d Description,
     out: &'o mut Vec<u8>,
     of: Type,
@@ -52,12 +52,12 @@ struct Put<'d, 'o> {
 }
 
 /// Whether a value was written, or left out.
-type Written = bool;
+type WasWritten = bool;
 
-impl<'d, 'o> Put<'d, 'o> {
+impl<'d, 'o> Destination<'d, 'o> {
     /// Writes a value of a basic type, or leaves it out.
     #[inline]
-    fn basic(mut self, of: Type, is_zero: bool, put: impl FnOnce(&mut Vec<u8>)) -> Result<Written, Error> {
+    fn basic(mut self, of: Type, is_zero: bool, put: impl FnOnce(&mut Vec<u8>)) -> Result<WasWritten, Error> {
         if self.of != of {
             return self.other(of, put);
         }
@@ -78,7 +78,7 @@ impl<'d, 'o> Put<'d, 'o> {
 
     /// An interface takes a basic type under its name.
     #[cold]
-    fn other(mut self, of: Type, put: impl FnOnce(&mut Vec<u8>)) -> Result<Written, Error> {
+    fn other(mut self, of: Type, put: impl FnOnce(&mut Vec<u8>)) -> Result<WasWritten, Error> {
         if self.of != Type::Any {
             return Err(self.mismatch(&format!("{of:?}")));
         }
@@ -105,7 +105,7 @@ impl<'d, 'o> Put<'d, 'o> {
         self,
         name: &'static str,
         value: &T,
-    ) -> Result<Written, Error> {
+    ) -> Result<WasWritten, Error> {
         match own::marked(name) {
             Some((name, _)) => Err(Error::new(format!(
                 "{name} encodes itself: in an interface{{}} it must be a variant of an enum, by the name that Go registers it by"
@@ -127,7 +127,7 @@ impl<'d, 'o> Put<'d, 'o> {
         }
     }
 
-    fn empty(mut self) -> Result<Written, Error> {
+    fn empty(mut self) -> Result<WasWritten, Error> {
         match self.kind() {
             Some(Kind::Struct { fields, .. }) if fields.is_empty() => {
                 self.announce();
@@ -139,7 +139,7 @@ impl<'d, 'o> Put<'d, 'o> {
     }
 
     /// No value: nothing in a field, an empty interface elsewhere.
-    fn nothing(self) -> Result<Written, Error> {
+    fn nothing(self) -> Result<WasWritten, Error> {
         if self.delta > 0 {
             return Ok(false);
         }
@@ -233,8 +233,8 @@ fn hold(out: &mut Vec<u8>, name: &str, id: i32) -> usize {
     begin(out)
 }
 
-impl<'d, 'o> Serializer for Put<'d, 'o> {
-    type Ok = Written;
+impl<'d, 'o> Serializer for Destination<'d, 'o> {
+    type Ok = WasWritten;
     type Error = Error;
     type SerializeSeq = List<'d, 'o>;
     type SerializeTuple = List<'d, 'o>;
@@ -244,28 +244,28 @@ impl<'d, 'o> Serializer for Put<'d, 'o> {
     type SerializeStruct = Members<'d, 'o>;
     type SerializeStructVariant = Variety<Members<'d, 'o>>;
 
-    fn serialize_bool(self, value: bool) -> Result<Written, Error> {
+    fn serialize_bool(self, value: bool) -> Result<WasWritten, Error> {
         self.basic(Type::Bool, !value, |out| out.push(value.into()))
     }
 
-    fn serialize_i8(self, value: i8) -> Result<Written, Error> {
+    fn serialize_i8(self, value: i8) -> Result<WasWritten, Error> {
         self.serialize_i64(value.into())
     }
 
-    fn serialize_i16(self, value: i16) -> Result<Written, Error> {
+    fn serialize_i16(self, value: i16) -> Result<WasWritten, Error> {
         self.serialize_i64(value.into())
     }
 
-    fn serialize_i32(self, value: i32) -> Result<Written, Error> {
+    fn serialize_i32(self, value: i32) -> Result<WasWritten, Error> {
         self.serialize_i64(value.into())
     }
 
     #[inline]
-    fn serialize_i64(self, value: i64) -> Result<Written, Error> {
+    fn serialize_i64(self, value: i64) -> Result<WasWritten, Error> {
         self.basic(Type::Int, value == 0, |out| put_int(out, value))
     }
 
-    fn serialize_u8(self, value: u8) -> Result<Written, Error> {
+    fn serialize_u8(self, value: u8) -> Result<WasWritten, Error> {
         if self.of == Type::Byte {
             self.out.push(value);
             return Ok(true);
@@ -273,16 +273,16 @@ impl<'d, 'o> Serializer for Put<'d, 'o> {
         self.serialize_u64(value.into())
     }
 
-    fn serialize_u16(self, value: u16) -> Result<Written, Error> {
+    fn serialize_u16(self, value: u16) -> Result<WasWritten, Error> {
         self.serialize_u64(value.into())
     }
 
-    fn serialize_u32(self, value: u32) -> Result<Written, Error> {
+    fn serialize_u32(self, value: u32) -> Result<WasWritten, Error> {
         self.serialize_u64(value.into())
     }
 
     #[inline]
-    fn serialize_u64(self, value: u64) -> Result<Written, Error> {
+    fn serialize_u64(self, value: u64) -> Result<WasWritten, Error> {
         // serde_json passes every number that is not negative as u64. Go code asserts `int` on an `interface{}`.
         if self.of == Type::Any
             && let Ok(value) = i64::try_from(value)
@@ -292,19 +292,19 @@ impl<'d, 'o> Serializer for Put<'d, 'o> {
         self.basic(Type::Uint, value == 0, |out| put_uint(out, value))
     }
 
-    fn serialize_f32(self, value: f32) -> Result<Written, Error> {
+    fn serialize_f32(self, value: f32) -> Result<WasWritten, Error> {
         self.serialize_f64(value.into())
     }
 
-    fn serialize_f64(self, value: f64) -> Result<Written, Error> {
+    fn serialize_f64(self, value: f64) -> Result<WasWritten, Error> {
         self.basic(Type::Float, value == 0.0, |out| put_float(out, value))
     }
 
-    fn serialize_char(self, value: char) -> Result<Written, Error> {
+    fn serialize_char(self, value: char) -> Result<WasWritten, Error> {
         self.serialize_i64(u32::from(value).into())
     }
 
-    fn serialize_str(mut self, value: &str) -> Result<Written, Error> {
+    fn serialize_str(mut self, value: &str) -> Result<WasWritten, Error> {
         if let Some(Kind::Time) = self.kind() {
             let time: Time = value.parse()?;
             if time.is_zero() && self.delta > 0 {
@@ -317,7 +317,7 @@ impl<'d, 'o> Serializer for Put<'d, 'o> {
         self.basic(Type::String, value.is_empty(), |out| put_bytes(out, value.as_bytes()))
     }
 
-    fn serialize_bytes(mut self, value: &[u8]) -> Result<Written, Error> {
+    fn serialize_bytes(mut self, value: &[u8]) -> Result<WasWritten, Error> {
         if let Some(Kind::Own(..)) = self.kind() {
             if value.is_empty() && self.delta > 0 {
                 return Ok(false);
@@ -329,19 +329,19 @@ impl<'d, 'o> Serializer for Put<'d, 'o> {
         self.basic(Type::Bytes, value.is_empty(), |out| put_bytes(out, value))
     }
 
-    fn serialize_none(self) -> Result<Written, Error> {
+    fn serialize_none(self) -> Result<WasWritten, Error> {
         self.nothing()
     }
 
-    fn serialize_some<T: Serialize + ?Sized>(self, value: &T) -> Result<Written, Error> {
+    fn serialize_some<T: Serialize + ?Sized>(self, value: &T) -> Result<WasWritten, Error> {
         value.serialize(self)
     }
 
-    fn serialize_unit(self) -> Result<Written, Error> {
+    fn serialize_unit(self) -> Result<WasWritten, Error> {
         self.empty()
     }
 
-    fn serialize_unit_struct(self, _: &'static str) -> Result<Written, Error> {
+    fn serialize_unit_struct(self, _: &'static str) -> Result<WasWritten, Error> {
         self.empty()
     }
 
@@ -350,7 +350,7 @@ impl<'d, 'o> Serializer for Put<'d, 'o> {
         _: &'static str,
         _: u32,
         variant: &'static str,
-    ) -> Result<Written, Error> {
+    ) -> Result<WasWritten, Error> {
         if !matches!(self.kind(), Some(Kind::Choice(_))) {
             return self.serialize_str(variant);
         }
@@ -364,7 +364,7 @@ impl<'d, 'o> Serializer for Put<'d, 'o> {
         self,
         name: &'static str,
         value: &T,
-    ) -> Result<Written, Error> {
+    ) -> Result<WasWritten, Error> {
         match self.of {
             Type::Any => self.newtype_in_interface(name, value),
             _ => value.serialize(self),
@@ -377,10 +377,10 @@ impl<'d, 'o> Serializer for Put<'d, 'o> {
         _: u32,
         variant: &'static str,
         value: &T,
-    ) -> Result<Written, Error> {
+    ) -> Result<WasWritten, Error> {
         let (put, mark) = self.variant(variant)?;
-        let Put { description, out, of, delta } = put;
-        value.serialize(Put { description, out: &mut *out, of, delta })?;
+        let Destination { description, out, of, delta } = put;
+        value.serialize(Destination { description, out: &mut *out, of, delta })?;
         end(out, mark);
         Ok(true)
     }
@@ -430,7 +430,7 @@ impl<'d, 'o> Serializer for Put<'d, 'o> {
 
 /// The elements of a list, which are written under a count, or as the fields of a struct.
 struct List<'d, 'o> {
-    put: Put<'d, 'o>,
+    put: Destination<'d, 'o>,
     form: Form<'d>,
     /// Where it begins.
     start: usize,
@@ -469,8 +469,8 @@ impl List<'_, '_> {
                 (field.of, self.count - self.last)
             }
         };
-        let Put { description, out, .. } = &mut self.put;
-        if value.serialize(Put { description, out, of, delta })? {
+        let Destination { description, out, .. } = &mut self.put;
+        if value.serialize(Destination { description, out, of, delta })? {
             self.last = self.count;
         }
         Ok(())
@@ -479,13 +479,13 @@ impl List<'_, '_> {
 
 /// A value of parts, all of which were written.
 trait Parts {
-    fn finish(&mut self) -> Result<Written, Error>;
+    fn finish(&mut self) -> Result<WasWritten, Error>;
 
     fn out(&mut self) -> &mut Vec<u8>;
 }
 
 impl Parts for List<'_, '_> {
-    fn finish(&mut self) -> Result<Written, Error> {
+    fn finish(&mut self) -> Result<WasWritten, Error> {
         let out = &mut *self.put.out;
         match self.form {
             Form::Fields(_) => out.push(0),
@@ -518,7 +518,7 @@ impl Parts for List<'_, '_> {
 
 /// Keys and values, under their count.
 struct Pairs<'d, 'o> {
-    put: Put<'d, 'o>,
+    put: Destination<'d, 'o>,
     key: Type,
     elem: Type,
     counted: usize,
@@ -530,13 +530,13 @@ struct Pairs<'d, 'o> {
 
 impl Pairs<'_, '_> {
     fn part<T: Serialize + ?Sized>(&mut self, of: Type, value: &T) -> Result<(), Error> {
-        let Put { description, out, .. } = &mut self.put;
-        value.serialize(Put { description, out, of, delta: 0 }).map(drop)
+        let Destination { description, out, .. } = &mut self.put;
+        value.serialize(Destination { description, out, of, delta: 0 }).map(drop)
     }
 }
 
 impl Parts for Pairs<'_, '_> {
-    fn finish(&mut self) -> Result<Written, Error> {
+    fn finish(&mut self) -> Result<WasWritten, Error> {
         let out = &mut *self.put.out;
         if self.count != self.announced {
             recount(out, self.counted, self.width, self.count);
@@ -555,7 +555,7 @@ impl Parts for Pairs<'_, '_> {
 /// A struct, which in an interface is a map.
 enum Members<'d, 'o> {
     Fields {
-        put: Put<'d, 'o>,
+        put: Destination<'d, 'o>,
         fields: &'d [Field],
         /// Where the next name is looked for first.
         next: usize,
@@ -585,8 +585,8 @@ impl Members<'_, '_> {
                         "field {name} comes in another order than it is read in"
                     )));
                 }
-                let Put { description, out, .. } = put;
-                if value.serialize(Put { description, out, of: field.of, delta: delta as u64 })? {
+                let Destination { description, out, .. } = put;
+                if value.serialize(Destination { description, out, of: field.of, delta: delta as u64 })? {
                     *last = place as i64;
                 }
                 Ok(())
@@ -599,7 +599,7 @@ impl Members<'_, '_> {
 #[cold]
 fn undescribed<T: Serialize + ?Sized>(name: &str, value: &T) -> Result<(), Error> {
     let description = Description::default();
-    let unit = Put { description: &description, out: &mut Vec::new(), of: Type::Any, delta: 1 };
+    let unit = Destination { description: &description, out: &mut Vec::new(), of: Type::Any, delta: 1 };
     match value.serialize(unit) {
         Ok(false) => Ok(()),
         _ => Err(Error::new(format!("field {name} is written and not read"))),
@@ -607,7 +607,7 @@ fn undescribed<T: Serialize + ?Sized>(name: &str, value: &T) -> Result<(), Error
 }
 
 impl Parts for Members<'_, '_> {
-    fn finish(&mut self) -> Result<Written, Error> {
+    fn finish(&mut self) -> Result<WasWritten, Error> {
         match self {
             Self::Pairs(pairs) => pairs.finish(),
             Self::Fields { put, .. } => {
@@ -633,7 +633,7 @@ struct Variety<P> {
 }
 
 impl<P: Parts> Variety<P> {
-    fn finish(&mut self) -> Result<Written, Error> {
+    fn finish(&mut self) -> Result<WasWritten, Error> {
         self.inner.finish()?;
         end(self.inner.out(), self.mark);
         Ok(true)
@@ -643,14 +643,14 @@ impl<P: Parts> Variety<P> {
 macro_rules! list {
     ($($trait:ident $method:ident),+) => {$(
         impl $trait for List<'_, '_> {
-            type Ok = Written;
+            type Ok = WasWritten;
             type Error = Error;
 
             fn $method<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), Error> {
                 self.element(value)
             }
 
-            fn end(mut self) -> Result<Written, Error> {
+            fn end(mut self) -> Result<WasWritten, Error> {
                 self.finish()
             }
         }
@@ -660,20 +660,20 @@ macro_rules! list {
 list! { SerializeSeq serialize_element, SerializeTuple serialize_element, SerializeTupleStruct serialize_field }
 
 impl SerializeTupleVariant for Variety<List<'_, '_>> {
-    type Ok = Written;
+    type Ok = WasWritten;
     type Error = Error;
 
     fn serialize_field<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), Error> {
         self.inner.element(value)
     }
 
-    fn end(mut self) -> Result<Written, Error> {
+    fn end(mut self) -> Result<WasWritten, Error> {
         self.finish()
     }
 }
 
 impl SerializeMap for Pairs<'_, '_> {
-    type Ok = Written;
+    type Ok = WasWritten;
     type Error = Error;
 
     fn serialize_key<T: Serialize + ?Sized>(&mut self, key: &T) -> Result<(), Error> {
@@ -685,33 +685,33 @@ impl SerializeMap for Pairs<'_, '_> {
         self.part(self.elem, value)
     }
 
-    fn end(mut self) -> Result<Written, Error> {
+    fn end(mut self) -> Result<WasWritten, Error> {
         self.finish()
     }
 }
 
 impl SerializeStruct for Members<'_, '_> {
-    type Ok = Written;
+    type Ok = WasWritten;
     type Error = Error;
 
     fn serialize_field<T: Serialize + ?Sized>(&mut self, name: &'static str, value: &T) -> Result<(), Error> {
         self.member(name, value)
     }
 
-    fn end(mut self) -> Result<Written, Error> {
+    fn end(mut self) -> Result<WasWritten, Error> {
         self.finish()
     }
 }
 
 impl SerializeStructVariant for Variety<Members<'_, '_>> {
-    type Ok = Written;
+    type Ok = WasWritten;
     type Error = Error;
 
     fn serialize_field<T: Serialize + ?Sized>(&mut self, name: &'static str, value: &T) -> Result<(), Error> {
         self.inner.member(name, value)
     }
 
-    fn end(mut self) -> Result<Written, Error> {
+    fn end(mut self) -> Result<WasWritten, Error> {
         self.finish()
     }
 }

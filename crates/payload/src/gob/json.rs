@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::number::{Cursor, begin, end, put_bytes, put_float, put_int, put_uint};
 use super::time::Time;
 use super::types::{Fields, Kind, Opaque, Shape, define, id};
-use super::walk::singleton;
+use super::value_walk::singleton;
 use super::{Error, Limits, Split, sole};
 
 /// Writes the value of a stream as JSON, as Go's `encoding/json` writes it: bytes in base64, times as texts. A
@@ -223,7 +223,7 @@ impl Printer<'_> {
 pub fn from_json(json: &[u8]) -> Result<Vec<u8>, Error> {
     let value: Value = serde_json::from_slice(json).map_err(|error| Error::new(error.to_string()))?;
     let mut shapes = Shapes::default();
-    let shape = Seen::of(&value).ok_or_else(|| Error::new("null has no type"))?;
+    let shape = ObservedType::of(&value).ok_or_else(|| Error::new("null has no type"))?;
     let mut out = Vec::new();
     let of = shapes.number(&shape);
     shapes.define(of, &mut out);
@@ -233,7 +233,7 @@ pub fn from_json(json: &[u8]) -> Result<Vec<u8>, Error> {
     }
     let mark = begin(&mut out);
     put_int(&mut out, of.into());
-    if !matches!(shape, Seen::Object(_)) {
+    if !matches!(shape, ObservedType::Object(_)) {
         out.push(0);
     }
     shapes.put(&value, &shape, &mut out)?;
@@ -243,7 +243,7 @@ pub fn from_json(json: &[u8]) -> Result<Vec<u8>, Error> {
 
 /// What was seen of a type.
 #[derive(Clone, Debug, PartialEq)]
-enum Seen {
+enum ObservedType {
     Bool,
     Int,
     Uint,
@@ -256,7 +256,7 @@ enum Seen {
     Any,
 }
 
-impl Seen {
+impl ObservedType {
     /// `None` of what says nothing: null, and lists of nothing.
     fn of(value: &Value) -> Option<Self> {
         Some(match value {
@@ -308,20 +308,20 @@ impl Seen {
 /// The types of a value, by their numbers.
 #[derive(Default)]
 struct Shapes {
-    known: Vec<(Seen, i32)>,
+    known: Vec<(ObservedType, i32)>,
     next: i32,
     any: bool,
 }
 
 impl Shapes {
-    fn number(&mut self, shape: &Seen) -> i32 {
+    fn number(&mut self, shape: &ObservedType) -> i32 {
         match shape {
-            Seen::Bool => id::BOOL,
-            Seen::Int => id::INT,
-            Seen::Uint => id::UINT,
-            Seen::Float => id::FLOAT,
-            Seen::Text => id::STRING,
-            Seen::Any => {
+            ObservedType::Bool => id::BOOL,
+            ObservedType::Int => id::INT,
+            ObservedType::Uint => id::UINT,
+            ObservedType::Float => id::FLOAT,
+            ObservedType::Text => id::STRING,
+            ObservedType::Any => {
                 self.any = true;
                 id::INTERFACE
             }
@@ -332,12 +332,12 @@ impl Shapes {
         }
     }
 
-    fn add(&mut self, shape: &Seen) -> i32 {
+    fn add(&mut self, shape: &ObservedType) -> i32 {
         match shape {
-            Seen::List(elem) => {
+            ObservedType::List(elem) => {
                 self.number(elem);
             }
-            Seen::Object(members) => {
+            ObservedType::Object(members) => {
                 for (_, seen) in members {
                     self.number(seen);
                 }
@@ -353,8 +353,10 @@ impl Shapes {
         // Outer ones first.
         for (shape, number) in self.known.clone().iter().rev().filter(|(_, number)| *number <= of) {
             match shape {
-                Seen::List(elem) => define(out, *number, "", &Shape::Slice { elem: self.number(elem) }),
-                Seen::Object(members) => {
+                ObservedType::List(elem) => {
+                    define(out, *number, "", &Shape::Slice { elem: self.number(elem) })
+                }
+                ObservedType::Object(members) => {
                     let mut fields = Vec::new();
                     for (name, seen) in members {
                         fields.push((&**name, self.number(seen)));
@@ -367,21 +369,23 @@ impl Shapes {
         self.next = self.next.max(id::FIRST);
     }
 
-    fn put(&self, value: &Value, shape: &Seen, out: &mut Vec<u8>) -> Result<(), Error> {
+    fn put(&self, value: &Value, shape: &ObservedType, out: &mut Vec<u8>) -> Result<(), Error> {
         match (shape, value) {
-            (Seen::Bool, Value::Bool(value)) => put_uint(out, (*value).into()),
-            (Seen::Int, Value::Number(number)) => put_int(out, number.as_i64().unwrap_or_default()),
-            (Seen::Uint, Value::Number(number)) => put_uint(out, number.as_u64().unwrap_or_default()),
-            (Seen::Float, Value::Number(number)) => put_float(out, number.as_f64().unwrap_or_default()),
-            (Seen::Text, Value::String(text)) => put_bytes(out, text.as_bytes()),
-            (Seen::List(elem), Value::Array(list)) => {
+            (ObservedType::Bool, Value::Bool(value)) => put_uint(out, (*value).into()),
+            (ObservedType::Int, Value::Number(number)) => put_int(out, number.as_i64().unwrap_or_default()),
+            (ObservedType::Uint, Value::Number(number)) => put_uint(out, number.as_u64().unwrap_or_default()),
+            (ObservedType::Float, Value::Number(number)) => {
+                put_float(out, number.as_f64().unwrap_or_default())
+            }
+            (ObservedType::Text, Value::String(text)) => put_bytes(out, text.as_bytes()),
+            (ObservedType::List(elem), Value::Array(list)) => {
                 put_uint(out, list.len() as u64);
                 for value in list {
                     self.put(value, elem, out)?;
                 }
             }
-            (Seen::Object(members), Value::Object(object)) => self.members(object, members, out)?,
-            (Seen::Any, value) => self.any(value, out)?,
+            (ObservedType::Object(members), Value::Object(object)) => self.members(object, members, out)?,
+            (ObservedType::Any, value) => self.any(value, out)?,
             _ => return Err(Error::new("a list lacks one of its elements")),
         }
         Ok(())
@@ -390,7 +394,7 @@ impl Shapes {
     fn members(
         &self,
         object: &serde_json::Map<String, Value>,
-        members: &[(String, Seen)],
+        members: &[(String, ObservedType)],
         out: &mut Vec<u8>,
     ) -> Result<(), Error> {
         let mut last = -1;
@@ -407,17 +411,17 @@ impl Shapes {
 
     /// In an interface; lists and objects are of the types that Go reads JSON into.
     fn any(&self, value: &Value, out: &mut Vec<u8>) -> Result<(), Error> {
-        let (name, of) = match Seen::of(value) {
+        let (name, of) = match ObservedType::of(value) {
             None if value.is_null() => {
                 out.push(0);
                 return Ok(());
             }
-            Some(Seen::Bool) => ("bool", id::BOOL),
-            Some(Seen::Int) => ("int", id::INT),
-            Some(Seen::Uint) => ("uint64", id::UINT),
-            Some(Seen::Float) => ("float64", id::FLOAT),
-            Some(Seen::Text) => ("string", id::STRING),
-            Some(Seen::Object(_)) => ("map[string]interface {}", self.next + 1),
+            Some(ObservedType::Bool) => ("bool", id::BOOL),
+            Some(ObservedType::Int) => ("int", id::INT),
+            Some(ObservedType::Uint) => ("uint64", id::UINT),
+            Some(ObservedType::Float) => ("float64", id::FLOAT),
+            Some(ObservedType::Text) => ("string", id::STRING),
+            Some(ObservedType::Object(_)) => ("map[string]interface {}", self.next + 1),
             _ => ("[]interface {}", self.next),
         };
         put_bytes(out, name.as_bytes());
@@ -436,7 +440,7 @@ impl Shapes {
                     self.any(value, out)?;
                 }
             }
-            value => self.put(value, &Seen::of(value).unwrap_or(Seen::Bool), out)?,
+            value => self.put(value, &ObservedType::of(value).unwrap_or(ObservedType::Bool), out)?,
         }
         end(out, mark);
         Ok(())

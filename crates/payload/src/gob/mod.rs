@@ -27,20 +27,20 @@
 //! ```
 
 pub(super) mod decode;
-mod describe;
 mod dictionary;
 mod encode;
 mod error;
 mod json;
-mod learn;
 pub(super) mod number;
 mod own;
 mod reader;
+mod schema_of_type;
+mod schema_of_value;
 mod special;
 mod time;
-mod trace;
+mod type_description;
 pub(super) mod types;
-mod walk;
+mod value_walk;
 mod writer;
 mod zero;
 
@@ -103,7 +103,7 @@ pub fn to_vec<T>(value: &T) -> Result<Vec<u8>, Error>
 where
     T: Serialize + DeserializeOwned + 'static,
 {
-    let description = describe::of::<T>()?;
+    let description = type_description::of::<T>()?;
     let mut out = Vec::with_capacity(description.prelude().len() + 64);
     out.extend_from_slice(description.prelude());
     encode::message(value, &description, description.id(), &mut out)?;
@@ -126,7 +126,9 @@ where
 /// ```
 pub fn check<T: DeserializeOwned + 'static>() -> Result<(), Error> {
     // Reading runs code of the type's author, which may panic: that is for whoever reads such a value.
-    match catch_unwind(describe::of::<T>).unwrap_or_else(|_| Err(Error::new("it panics when it is read"))) {
+    match catch_unwind(type_description::of::<T>)
+        .unwrap_or_else(|_| Err(Error::new("it panics when it is read")))
+    {
         Err(error) if error.is_of_type() => Err(error),
         _ => Ok(()),
     }
@@ -139,7 +141,7 @@ pub fn check<T: DeserializeOwned + 'static>() -> Result<(), Error> {
 ///
 /// As [`to_vec`].
 pub fn to_vec_plain<T: Serialize + ?Sized>(value: &T) -> Result<Vec<u8>, Error> {
-    let description = learn::learn(value)?;
+    let description = schema_of_value::learn(value)?;
     let mut out = description.prelude().to_vec();
     encode::message(value, &description, description.id(), &mut out)?;
     Ok(out)

@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 use super::dictionary::Dictionary;
 use super::number::{Cursor, begin, end, put_int, uint};
 use super::types::{Table, id};
-use super::walk::{Same, Walk};
+use super::value_walk::{UnchangedNames, ValueWalk};
 use super::{Error, Limits, Split, decode};
 
 /// The memory of one direction of a gob stream: which types the peer has defined.
@@ -34,13 +34,13 @@ pub struct Reader {
     owes_value: bool,
     /// A value that began in earlier messages.
     open: Option<Box<Open>>,
-    preludes: Preludes,
+    preludes: TypeDefinitionsCache,
 }
 
 #[derive(Debug)]
 struct Open {
     of: i32,
-    walk: Walk,
+    walk: ValueWalk,
     taken: usize,
 }
 
@@ -53,7 +53,7 @@ impl Reader {
             wanted: 0,
             owes_value: false,
             open: None,
-            preludes: Preludes::default(),
+            preludes: TypeDefinitionsCache::default(),
         }
     }
 
@@ -130,8 +130,8 @@ impl Reader {
         if let Some(prelude) = self.preludes.plain(of, &self.dictionary) {
             return Ok(Some(Value { prelude, message: message.clone() }));
         }
-        let mut walk = Walk::new();
-        let whole = walk.begin(of, &mut cursor, &mut self.dictionary, &Same, &self.limits);
+        let mut walk = ValueWalk::new();
+        let whole = walk.begin(of, &mut cursor, &mut self.dictionary, &UnchangedNames, &self.limits);
         match whole {
             Ok(true) => Ok(Some(self.end(of, walk))),
             Ok(false) => {
@@ -151,7 +151,7 @@ impl Reader {
         if open.taken > self.limits.message {
             return Err(Error::new(format!("a value of {} bytes", open.taken)));
         }
-        if open.walk.go_on(cursor, &mut self.dictionary, &Same, &self.limits)? {
+        if open.walk.go_on(cursor, &mut self.dictionary, &UnchangedNames, &self.limits)? {
             return Ok(Some(self.end(open.of, open.walk)));
         }
         self.open = Some(open);
@@ -159,7 +159,7 @@ impl Reader {
     }
 
     /// A value in one piece, behind all its definitions.
-    fn end(&mut self, of: i32, walk: Walk) -> Value {
+    fn end(&mut self, of: i32, walk: ValueWalk) -> Value {
         let (content, mut types) = walk.finish();
         types.push(of);
         let mut message = Vec::with_capacity(content.len() + 8);
@@ -179,7 +179,7 @@ const PER_PRELUDE: usize = 8;
 /// A value by itself: the definitions of its types, and its bytes. A clone shares both.
 #[derive(Clone, Debug)]
 pub struct Value {
-    prelude: Arc<Prelude>,
+    prelude: Arc<TypeDefinitions>,
     /// With the length in front.
     message: Bytes,
 }
@@ -208,12 +208,12 @@ impl Value {
 
 /// The definitions that a value needs.
 #[derive(Debug, Default)]
-struct Prelude {
+struct TypeDefinitions {
     bytes: Vec<u8>,
     table: Table,
 }
 
-impl Prelude {
+impl TypeDefinitions {
     /// And whether no definition is missing.
     fn of(dictionary: &Dictionary, types: &[i32]) -> (Arc<Self>, bool) {
         let (bytes, complete) = dictionary.closure(types);
@@ -226,24 +226,24 @@ impl Prelude {
 
 /// The definitions of the types whose values were seen: of one, or of one and those that its interfaces held.
 #[derive(Debug, Default)]
-struct Preludes {
+struct TypeDefinitionsCache {
     /// By the types' numbers, in order.
     known: HashMap<Box<[i32]>, Known>,
     /// For types that need none.
-    none: Arc<Prelude>,
+    none: Arc<TypeDefinitions>,
     bytes: usize,
 }
 
 #[derive(Debug)]
 struct Known {
-    prelude: Arc<Prelude>,
+    prelude: Arc<TypeDefinitions>,
     /// How many types there were when one was missing, which may have come since; `None` if none was.
     missing: Option<usize>,
 }
 
-impl Preludes {
+impl TypeDefinitionsCache {
     /// Those of a type to which no interface can add more.
-    fn plain(&mut self, of: i32, dictionary: &Dictionary) -> Option<Arc<Prelude>> {
+    fn plain(&mut self, of: i32, dictionary: &Dictionary) -> Option<Arc<TypeDefinitions>> {
         if (0..id::INTERFACE).contains(&of) {
             return Some(self.none.clone());
         }
@@ -252,14 +252,14 @@ impl Preludes {
         (!prelude.table.is_dynamic()).then_some(prelude)
     }
 
-    fn of(&mut self, types: &[i32], dictionary: &Dictionary) -> Arc<Prelude> {
+    fn of(&mut self, types: &[i32], dictionary: &Dictionary) -> Arc<TypeDefinitions> {
         let there_are = dictionary.table().len();
         if let Some(known) = self.known.get(types)
             && known.missing.is_none_or(|there_were| there_were == there_are)
         {
             return known.prelude.clone();
         }
-        let (prelude, complete) = Prelude::of(dictionary, types);
+        let (prelude, complete) = TypeDefinitions::of(dictionary, types);
         // Many types that are made of each other would multiply what the stream's limit allows.
         if self.bytes + prelude.bytes.len() > 4 * dictionary.bytes().len().max(4 << 10) {
             self.known.clear();

@@ -10,8 +10,8 @@ use serde::de::DeserializeOwned;
 use super::dictionary::Dictionary;
 use super::number::{Cursor, begin, end, put_int};
 use super::types::{Definition, Kind, Shape, Table, define, id};
-use super::walk::{Names, Walk};
-use super::{Error, Limits, Split, describe, encode, sole, to_vec};
+use super::value_walk::{Names, ValueWalk};
+use super::{Error, Limits, Split, encode, sole, to_vec, type_description};
 
 /// The memory of what was sent in one direction of a gob stream: which types the peer knows.
 ///
@@ -87,7 +87,7 @@ impl Writer {
     where
         T: Serialize + DeserializeOwned + 'static,
     {
-        let description: Rc<_> = describe::of::<T>()?;
+        let description: Rc<_> = type_description::of::<T>()?;
         match self.types.get(&TypeId::of::<T>()) {
             Some(&of) => encode::message(value, &description, of, out),
             None if description.is_dynamic() => self.value(&to_vec(value)?, out),
@@ -125,12 +125,18 @@ impl Writer {
         while !definitions.is_empty() {
             check.define(&mut Cursor::new(definitions.bytes()?), &limits)?;
         }
-        let same = Walk::new().begin(of, &mut content.ahead(), &mut check, &super::walk::Same, &limits)?;
+        let same = ValueWalk::new().begin(
+            of,
+            &mut content.ahead(),
+            &mut check,
+            &super::value_walk::UnchangedNames,
+            &limits,
+        )?;
         if !same {
             return Err(Error::truncated());
         }
         let renaming = self.adopt(split.prelude, &split.table, out)?;
-        let mut walk = Walk::new();
+        let mut walk = ValueWalk::new();
         walk.begin(of, &mut content, &mut check, &*renaming, &limits)?;
         let mark = begin(out);
         put_int(out, renaming.name(of)?.into());

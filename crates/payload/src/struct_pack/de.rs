@@ -7,8 +7,8 @@ use serde_core::de::{
 };
 use serde_core::forward_to_deserialize_any;
 
+use super::encode_plan::{Id, Member, Node, Plan};
 use super::input::Input;
-use super::plan::{Id, Member, Node, Plan};
 use super::types::{Character, Scalar};
 use super::{Error, fast};
 
@@ -114,7 +114,8 @@ impl<'p, 'i, 'de> Decoder<'p, 'i, 'de> {
     fn chosen<V: Visitor<'de>>(self, index: u32, id: Id, visitor: V) -> Result<V::Value, Error> {
         let Self { plan, input, .. } = self;
         input.enter()?;
-        let value = visitor.visit_enum(Chosen { index, inner: Decoder { plan, id, input: &mut *input } })?;
+        let value = visitor
+            .visit_enum(ChosenAlternative { index, inner: Decoder { plan, id, input: &mut *input } })?;
         input.leave();
         Ok(value)
     }
@@ -306,12 +307,12 @@ impl<'de> SeqAccess<'de> for Members<'_, '_, 'de> {
 }
 
 /// An alternative of a variant, or of what was expected.
-struct Chosen<'p, 'i, 'de> {
+struct ChosenAlternative<'p, 'i, 'de> {
     index: u32,
     inner: Decoder<'p, 'i, 'de>,
 }
 
-impl<'p, 'i, 'de> EnumAccess<'de> for Chosen<'p, 'i, 'de> {
+impl<'p, 'i, 'de> EnumAccess<'de> for ChosenAlternative<'p, 'i, 'de> {
     type Error = Error;
     type Variant = Decoder<'p, 'i, 'de>;
 

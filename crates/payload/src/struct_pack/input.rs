@@ -1,6 +1,6 @@
+use super::encode_plan::Plan;
 use super::error::Mismatch;
 use super::head::{self, Width};
-use super::plan::Plan;
 use super::types::Scalar;
 use super::{Error, MAX_DEPTH};
 

@@ -10,24 +10,24 @@ use serde_core::de::{
 use serde_core::ser::{Error as _, Serialize, SerializeMap, SerializeTuple, Serializer};
 use serde_json::{Map, Number, Value, json};
 
+use super::encode_plan::{Id, Node, Plan};
 use super::input::Input;
 use super::output::{Output, Stop};
-use super::plan::{Id, Node, Plan};
 use super::types::Scalar;
 use super::{Error, de::Decoder, ser::Encoder};
 
 pub(super) fn read(plan: &Plan, input: &mut Input<'_>) -> Result<Value, Error> {
-    Reading.deserialize(Decoder::new(plan, input))
+    JsonBuilder.deserialize(Decoder::new(plan, input))
 }
 
 pub(super) fn write(plan: &Plan, value: &Value, out: &mut Output) -> Result<(), Stop> {
-    Told { plan, id: Id::ROOT, value }.serialize(Encoder::new(plan, out))
+    JsonValue { plan, id: Id::ROOT, value }.serialize(Encoder::new(plan, out))
 }
 
 /// Makes JSON of whatever is read.
-struct Reading;
+struct JsonBuilder;
 
-impl<'de> DeserializeSeed<'de> for Reading {
+impl<'de> DeserializeSeed<'de> for JsonBuilder {
     type Value = Value;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
@@ -35,7 +35,7 @@ impl<'de> DeserializeSeed<'de> for Reading {
     }
 }
 
-impl<'de> Visitor<'de> for Reading {
+impl<'de> Visitor<'de> for JsonBuilder {
     type Value = Value;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -134,13 +134,13 @@ const VALUE: &str = "value";
 
 /// JSON, told to serde as the plan has it.
 #[derive(Clone, Copy)]
-struct Told<'a> {
+struct JsonValue<'a> {
     plan: &'a Plan,
     id: Id,
     value: &'a Value,
 }
 
-impl Serialize for Told<'_> {
+impl Serialize for JsonValue<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match (self.plan.node(self.id), self.value) {
             (Node::Unit { .. }, Value::Null) => serializer.serialize_unit(),
@@ -194,12 +194,12 @@ impl Serialize for Told<'_> {
     }
 }
 
-impl<'a> Told<'a> {
-    fn part<'v>(&self, id: Id, value: &'v Value) -> Told<'v>
+impl<'a> JsonValue<'a> {
+    fn part<'v>(&self, id: Id, value: &'v Value) -> JsonValue<'v>
     where
         'a: 'v,
     {
-        Told { plan: self.plan, id, value }
+        JsonValue { plan: self.plan, id, value }
     }
 
     fn alternative(&self, index: u32) -> Option<Id> {

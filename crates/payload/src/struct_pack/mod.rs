@@ -11,10 +11,10 @@ mod literal;
 mod name;
 
 mod cpp;
-mod infer;
-mod trace;
+mod schema_of_type;
+mod schema_of_value;
 
-mod plan;
+mod encode_plan;
 
 mod fast;
 mod head;
@@ -31,9 +31,9 @@ mod error;
 mod tests;
 
 pub use self::cpp::{Char, Char16, U16String, U32String, VarI32, VarI64, VarU32, VarU64};
+pub use self::encode_plan::Plan;
 pub use self::error::{Error, Mismatch};
 pub use self::output::Form;
-pub use self::plan::Plan;
 pub use self::types::{Character, Image, Scalar, Struct, Type};
 
 /// Values nested deeper are not read.

@@ -20,7 +20,7 @@ impl fmt::Display for Type {
             Self::Map(key, value) => write!(f, "map<{key}, {value}>"),
             Self::Optional(value) => write!(f, "optional<{value}>"),
             Self::Expected(value, error) => write!(f, "expected<{value}, {error}>"),
-            Self::Variant(alternatives) => write!(f, "variant<{}>", Listed(alternatives)),
+            Self::Variant(alternatives) => write!(f, "variant<{}>", TypeList(alternatives)),
             Self::Struct(this) => this.fmt(f),
             Self::Recursive(levels) => write!(f, "^{levels}"),
         }
@@ -34,15 +34,15 @@ impl fmt::Display for Struct {
             Image::Natural => f.write_str("struct<")?,
             Image::Packed { pack, align } => write!(f, "packed<{pack}, {align}, ")?,
         }
-        write!(f, "{}>", Listed(&self.members))?;
+        write!(f, "{}>", TypeList(&self.members))?;
         self.id.map_or(Ok(()), |id| write!(f, "#{id}"))
     }
 }
 
 /// Types with commas between them.
-struct Listed<'a>(&'a [Type]);
+struct TypeList<'a>(&'a [Type]);
 
-impl fmt::Display for Listed<'_> {
+impl fmt::Display for TypeList<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.iter().enumerate().try_for_each(|(at, ty)| match at {
             0 => write!(f, "{ty}"),

@@ -5,8 +5,8 @@ use polyrpc_core::protobuf::put_varint;
 use serde_core::ser;
 
 use super::Error;
+use super::encode_plan::Plan;
 use super::head::{self, Width};
-use super::plan::Plan;
 use super::types::Scalar;
 
 /// What stands before a value besides the code of its type.

@@ -5,9 +5,9 @@ use serde_core::ser::{
     SerializeTupleStruct, SerializeTupleVariant, Serializer,
 };
 
+use super::encode_plan::{Id, Member, Node, Plan};
 use super::fast;
 use super::output::{Output, Stop};
-use super::plan::{Id, Member, Node, Plan};
 use super::types::{Character, Scalar};
 
 /// Writes one value.

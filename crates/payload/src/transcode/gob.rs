@@ -30,13 +30,13 @@ pub(super) fn print(message: &Message, bytes: &[u8]) -> Result<Vec<u8>, Error> {
 struct Types<'p> {
     pool: &'p Pool,
     /// The numbers of messages, of lists of something, and of maps by their entries.
-    known: HashMap<Of, i32>,
+    known: HashMap<TypeOf, i32>,
     next: i32,
     out: Vec<u8>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-enum Of {
+enum TypeOf {
     Message(MessageId),
     List(i32),
     Map(MessageId),
@@ -44,10 +44,10 @@ enum Of {
 
 impl Types<'_> {
     fn message(&mut self, message: MessageId) -> i32 {
-        if let Some(known) = self.known.get(&Of::Message(message)) {
+        if let Some(known) = self.known.get(&TypeOf::Message(message)) {
             return *known;
         }
-        let number = self.number(Of::Message(message));
+        let number = self.number(TypeOf::Message(message));
         let of = self.pool.message_type(message);
         let fields: Vec<_> =
             of.fields().iter().map(|field| (go_name(field.name()), self.field(field))).collect();
@@ -68,19 +68,19 @@ impl Types<'_> {
     }
 
     fn list(&mut self, elem: i32) -> i32 {
-        if let Some(known) = self.known.get(&Of::List(elem)) {
+        if let Some(known) = self.known.get(&TypeOf::List(elem)) {
             return *known;
         }
-        let number = self.number(Of::List(elem));
+        let number = self.number(TypeOf::List(elem));
         define(&mut self.out, number, "", &Shape::Slice { elem });
         number
     }
 
     fn map(&mut self, entry: MessageId) -> i32 {
-        if let Some(known) = self.known.get(&Of::Map(entry)) {
+        if let Some(known) = self.known.get(&TypeOf::Map(entry)) {
             return *known;
         }
-        let number = self.number(Of::Map(entry));
+        let number = self.number(TypeOf::Map(entry));
         let of = |types: &mut Self, at: u32| {
             let field = types.pool.message_type(entry).field(at);
             field.map_or(id::STRING, |field| types.kind(field.kind()))
@@ -103,7 +103,7 @@ impl Types<'_> {
         }
     }
 
-    fn number(&mut self, of: Of) -> i32 {
+    fn number(&mut self, of: TypeOf) -> i32 {
         let number = self.next;
         self.next += 1;
         self.known.insert(of, number);

@@ -4,7 +4,7 @@ use polyrpc_core::Json;
 
 use crate::schema::Message;
 
-use super::parse::{self, Habits};
+use super::parse::{self, JsonDialect};
 use super::{Error, Parsed, print};
 
 mod sink;
@@ -14,10 +14,10 @@ pub(super) mod well_known;
 
 pub(super) fn parse(message: &Message, dialect: Json, bytes: &[u8]) -> Result<Parsed, Error> {
     let habits = match dialect {
-        Json::BrpcLenient => Habits::Lenient,
-        Json::Brpc => Habits::Brpc,
-        Json::Proto3 => Habits::Proto3,
-        Json::Go => Habits::Go,
+        Json::BrpcLenient => JsonDialect::Lenient,
+        Json::Brpc => JsonDialect::Brpc,
+        Json::Proto3 => JsonDialect::Proto3,
+        Json::Go => JsonDialect::Go,
     };
     let source = source::Source::new(bytes, message.name())?;
     parse::parse(message, source, habits, bytes.len())

@@ -2,7 +2,7 @@
 //!
 //! Integers are written in their shortest form and read in any.
 
-use super::parse::{self, Habits, Left, Token};
+use super::parse::{self, JsonDialect, RemainingItems, Token};
 use super::print::{self, MapKey};
 use super::{Error, Format, Parsed};
 use crate::msgpack;
@@ -10,7 +10,7 @@ use crate::msgpack::{Reader, Writer};
 use crate::schema::{EnumType, Field, Message};
 
 pub(super) fn parse(message: &Message, bytes: &[u8]) -> Result<Parsed, Error> {
-    parse::parse(message, Source { reader: Reader::new(bytes) }, Habits::Go, bytes.len())
+    parse::parse(message, Source { reader: Reader::new(bytes) }, JsonDialect::Go, bytes.len())
 }
 
 pub(super) fn print(message: &Message, bytes: &[u8]) -> Result<Vec<u8>, Error> {
@@ -39,8 +39,8 @@ impl<'a> From<msgpack::Token<'a>> for Token<'a> {
                 std::str::from_utf8(bytes).map_or(Self::Bytes(bytes), |text| Self::Text(text.into()))
             }
             msgpack::Token::Bin(bytes) => Self::Bytes(bytes),
-            msgpack::Token::Array(count) => Self::List(Left(count as usize)),
-            msgpack::Token::Map(count) => Self::Object(Left(count as usize)),
+            msgpack::Token::Array(count) => Self::List(RemainingItems(count as usize)),
+            msgpack::Token::Map(count) => Self::Object(RemainingItems(count as usize)),
             msgpack::Token::Ext(..) => Self::Opaque,
         }
     }
@@ -53,13 +53,13 @@ impl<'a> parse::Source<'a> for Source<'a> {
         self.reader.next().map(Token::from).map_err(|_| broken())
     }
 
-    fn item(&mut self, left: &mut Left) -> Result<bool, Error> {
+    fn item(&mut self, left: &mut RemainingItems) -> Result<bool, Error> {
         let more = left.0.checked_sub(1);
         left.0 = more.unwrap_or(0);
         Ok(more.is_some())
     }
 
-    fn key(&mut self, left: &mut Left) -> Result<Option<Token<'a>>, Error> {
+    fn key(&mut self, left: &mut RemainingItems) -> Result<Option<Token<'a>>, Error> {
         if self.item(left)? { self.value().map(Some) } else { Ok(None) }
     }
 

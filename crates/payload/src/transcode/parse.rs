@@ -20,9 +20,9 @@ pub(super) trait Source<'a>: Clone {
     /// The next value: all of it if it is a scalar, its beginning if it is a list or an object.
     fn value(&mut self) -> Result<Token<'a>, Error>;
     /// Whether there is another item in a list; its value follows.
-    fn item(&mut self, left: &mut Left) -> Result<bool, Error>;
+    fn item(&mut self, left: &mut RemainingItems) -> Result<bool, Error>;
     /// The next key in an object, if there is another; its value follows.
-    fn key(&mut self, left: &mut Left) -> Result<Option<Token<'a>>, Error>;
+    fn key(&mut self, left: &mut RemainingItems) -> Result<Option<Token<'a>>, Error>;
     /// Nothing may follow the message.
     fn end(&mut self) -> Result<(), Error>;
     /// Reads text as a number, in the source's own notation.
@@ -43,18 +43,18 @@ pub(super) enum Token<'a> {
     Bytes(&'a [u8]),
     /// What no field can take.
     Opaque,
-    List(Left),
-    Object(Left),
+    List(RemainingItems),
+    Object(RemainingItems),
 }
 
 /// How much is left of a list or an object: for a source that announces the length, the number of items; for
 /// another, whether it has just begun.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Left(pub(super) usize);
+pub(super) struct RemainingItems(pub(super) usize);
 
 /// Whose habits the message is written by, beyond the tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Habits {
+pub(super) enum JsonDialect {
     /// brpc's JSON as brpc reads it (brpc `json2pb/json_to_pb.cpp`): what does not fit is as if it were not there.
     Lenient,
     /// brpc's JSON, of which nothing is dropped.
@@ -65,7 +65,7 @@ pub(super) enum Habits {
     Go,
 }
 
-impl Habits {
+impl JsonDialect {
     /// Where a name is looked for first.
     fn spelling(self) -> Spelling {
         match self {
@@ -94,7 +94,7 @@ impl Habits {
 pub(super) fn parse<'a, S: Source<'a>>(
     message: &Message,
     source: S,
-    habits: Habits,
+    habits: JsonDialect,
     size: usize,
 ) -> Result<Parsed, Error> {
     let mut parser =
@@ -108,14 +108,14 @@ pub(super) fn parse<'a, S: Source<'a>>(
 pub(super) struct Parser<'p, S> {
     pub(super) pool: &'p Pool,
     pub(super) source: S,
-    pub(super) habits: Habits,
+    pub(super) habits: JsonDialect,
     /// Values that no field was there for.
     unknown: u64,
     pub(super) out: Vec<u8>,
 }
 
 /// Whether a value became one of its field.
-pub(super) enum Fit<'a> {
+pub(super) enum FieldFit<'a> {
     /// It did.
     Written,
     /// It is to be treated as if it were not there.
@@ -126,7 +126,7 @@ pub(super) enum Fit<'a> {
 
 /// What is known of a message while its fields are read.
 #[derive(Default)]
-struct Seen {
+struct SeenFields {
     fields: FieldSet,
     /// Those that have a value.
     set: FieldSet,
@@ -142,7 +142,7 @@ impl<'p, 'a, S: Source<'a>> Parser<'p, S> {
         depth: usize,
     ) -> Result<(), Error> {
         let depth = depth.checked_sub(1).ok_or_else(Error::too_deep)?;
-        if self.habits != Habits::Lenient
+        if self.habits != JsonDialect::Lenient
             && let Some(kind) = message.well_known()
             && well_known::has_own_form(kind)
             && !self.is_declared_form(kind, message, &token)
@@ -152,8 +152,8 @@ impl<'p, 'a, S: Source<'a>> Parser<'p, S> {
         match token {
             Token::Object(left) => self.members(message, left, depth, &[]),
             // Go leaves a struct as it is.
-            Token::Null if self.habits == Habits::Go => Ok(()),
-            _ if self.habits == Habits::Lenient => Err(not_an_object(message)),
+            Token::Null if self.habits == JsonDialect::Go => Ok(()),
+            _ if self.habits == JsonDialect::Lenient => Err(not_an_object(message)),
             token => Err(Error::wrong_type("object", &token)),
         }
     }
@@ -165,23 +165,23 @@ impl<'p, 'a, S: Source<'a>> Parser<'p, S> {
     fn is_declared_form(&self, kind: WellKnown, message: &MessageType, token: &Token<'a>) -> bool {
         let Token::Object(left) = token else {
             // Go writes nothing for a message that is not there.
-            return self.habits == Habits::Go && *token == Token::Null && kind != WellKnown::Value;
+            return self.habits == JsonDialect::Go && *token == Token::Null && kind != WellKnown::Value;
         };
         match kind {
             WellKnown::Timestamp | WellKnown::Duration | WellKnown::FieldMask | WellKnown::Wrapper => true,
             WellKnown::ListValue => {
-                self.habits != Habits::Proto3 || self.has_only_fields(message, left.clone())
+                self.habits != JsonDialect::Proto3 || self.has_only_fields(message, left.clone())
             }
             WellKnown::Any => self.has_only_fields(message, left.clone()),
             WellKnown::Struct | WellKnown::Value => {
-                self.habits != Habits::Proto3 && self.has_only_fields(message, left.clone())
+                self.habits != JsonDialect::Proto3 && self.has_only_fields(message, left.clone())
             }
             WellKnown::Empty => false,
         }
     }
 
     /// Whether an object that begins here has members, and each of them is the name of a field.
-    fn has_only_fields(&self, message: &MessageType, mut left: Left) -> bool {
+    fn has_only_fields(&self, message: &MessageType, mut left: RemainingItems) -> bool {
         let mut ahead = Self { source: self.source.clone(), out: Vec::new(), ..*self };
         let mut any = false;
         while let Ok(Some(key)) = ahead.source.key(&mut left) {
@@ -206,11 +206,11 @@ impl<'p, 'a, S: Source<'a>> Parser<'p, S> {
     pub(super) fn members(
         &mut self,
         message: &'p MessageType,
-        mut left: Left,
+        mut left: RemainingItems,
         depth: usize,
         besides: &[&str],
     ) -> Result<(), Error> {
-        let mut seen = Seen::default();
+        let mut seen = SeenFields::default();
         let mut hint = 0;
         while let Some(key) = self.source.key(&mut left)? {
             let index = match &key {
@@ -245,20 +245,20 @@ impl<'p, 'a, S: Source<'a>> Parser<'p, S> {
         index: u32,
         field: &'p Field,
         token: Token<'a>,
-        seen: &mut Seen,
+        seen: &mut SeenFields,
         depth: usize,
     ) -> Result<(), Error> {
         if !seen.fields.insert(index) {
             match self.habits {
-                Habits::Lenient => return self.skip(token, depth),
-                Habits::Brpc | Habits::Proto3 => return Err(Error::unfit("the field comes twice")),
-                Habits::Go => {}
+                JsonDialect::Lenient => return self.skip(token, depth),
+                JsonDialect::Brpc | JsonDialect::Proto3 => return Err(Error::unfit("the field comes twice")),
+                JsonDialect::Go => {}
             }
         }
         if token == Token::Null && !self.takes_null(field) {
             return Ok(());
         }
-        if field.is_extension() && self.habits == Habits::Go {
+        if field.is_extension() && self.habits == JsonDialect::Go {
             return self.skip(token, depth);
         }
         let start = self.out.len();
@@ -277,14 +277,16 @@ impl<'p, 'a, S: Source<'a>> Parser<'p, S> {
         index: u32,
         oneof: usize,
         start: usize,
-        seen: &mut Seen,
+        seen: &mut SeenFields,
     ) -> Result<(), Error> {
         let was_set = self.out.len() > start;
         match self.habits {
-            Habits::Brpc | Habits::Proto3 | Habits::Go if was_set && !seen.oneofs.insert(oneof as u32) => {
+            JsonDialect::Brpc | JsonDialect::Proto3 | JsonDialect::Go
+                if was_set && !seen.oneofs.insert(oneof as u32) =>
+            {
                 return Err(Error::unfit("another member of its oneof is set too"));
             }
-            Habits::Lenient if was_set => {
+            JsonDialect::Lenient if was_set => {
                 let later = (0..).zip(message.fields()).skip(index as usize + 1);
                 if later.into_iter().any(|(at, other)| other.oneof() == Some(oneof) && seen.set.contains(at))
                 {
@@ -321,34 +323,34 @@ impl<'p, 'a, S: Source<'a>> Parser<'p, S> {
             Token::List(left) if field.is_repeated() && (!field.is_map() || self.is_map_as_list()) => {
                 self.list(message, field, left, depth)
             }
-            _ if field.is_repeated() && self.habits == Habits::Lenient => {
+            _ if field.is_repeated() && self.habits == JsonDialect::Lenient => {
                 Err(Error::new(format!("Invalid value for repeated field: {}", field.full_name())))
             }
             Token::Object(_) if field.is_map() => Err(self.keyed_by_no_text(field)),
             token if field.is_map() => Err(Error::wrong_type("object", &token)),
             token if field.is_repeated() => Err(Error::wrong_type("array", &token)),
             token => match self.single(message, field, token, depth)? {
-                Fit::Mismatch(token) if self.habits == Habits::Lenient && !field.is_required() => {
+                FieldFit::Mismatch(token) if self.habits == JsonDialect::Lenient && !field.is_required() => {
                     self.skip(token, depth)
                 }
-                Fit::Mismatch(token) => Err(self.mismatch(field, &token)),
-                Fit::Written | Fit::Ignored => Ok(()),
+                FieldFit::Mismatch(token) => Err(self.mismatch(field, &token)),
+                FieldFit::Written | FieldFit::Ignored => Ok(()),
             },
         }
     }
 
     fn is_map(&self, field: &Field) -> bool {
         match self.habits {
-            Habits::Lenient => field.is_map_like(),
+            JsonDialect::Lenient => field.is_map_like(),
             // What proto3 reads it reads too: maps whose keys are numbers or truth values.
-            Habits::Brpc => field.is_map() || field.is_map_like(),
-            Habits::Proto3 | Habits::Go => field.is_map(),
+            JsonDialect::Brpc => field.is_map() || field.is_map_like(),
+            JsonDialect::Proto3 | JsonDialect::Go => field.is_map(),
         }
     }
 
     /// Whether the entries of a map may come as a list of messages.
     fn is_map_as_list(&self) -> bool {
-        matches!(self.habits, Habits::Lenient | Habits::Brpc)
+        matches!(self.habits, JsonDialect::Lenient | JsonDialect::Brpc)
     }
 
     /// The failure of an object for a map whose keys are no texts, which brpc takes as a list only.
@@ -362,7 +364,7 @@ impl<'p, 'a, S: Source<'a>> Parser<'p, S> {
     #[cold]
     fn mismatch(&self, field: &Field, token: &Token<'_>) -> Error {
         match (self.habits, field.kind()) {
-            (Habits::Lenient, _) => mismatch_in_brpc(field, token),
+            (JsonDialect::Lenient, _) => mismatch_in_brpc(field, token),
             (_, Kind::Enum(id)) => Error::wrong_enum(self.pool.enum_type(id).full_name(), token),
             (_, kind) => Error::wrong_scalar(kind, S::BASE64, token),
         }
@@ -375,12 +377,12 @@ impl<'p, 'a, S: Source<'a>> Parser<'p, S> {
         field: &'p Field,
         token: Token<'a>,
         depth: usize,
-    ) -> Result<Fit<'a>, Error> {
+    ) -> Result<FieldFit<'a>, Error> {
         if let Some(id) = field.kind().message() {
             let nested = open_message(&mut self.out, field.number(), field.kind());
             self.message(self.pool.message_type(id), token, depth)?;
             close_message(&mut self.out, nested);
-            return Ok(Fit::Written);
+            return Ok(FieldFit::Written);
         }
         let start = self.out.len();
         put_tag(&mut self.out, field.number(), field.kind().wire_type());
@@ -390,7 +392,7 @@ impl<'p, 'a, S: Source<'a>> Parser<'p, S> {
         let optional = !field.has_presence() && !field.is_repeated() && !message.is_map_entry();
         let spared =
             || optional && self.out.get(value..).is_some_and(|value| value.iter().all(|&byte| byte == 0));
-        if !matches!(fit, Fit::Written) || spared() {
+        if !matches!(fit, FieldFit::Written) || spared() {
             self.out.truncate(start);
         }
         Ok(fit)
@@ -400,7 +402,7 @@ impl<'p, 'a, S: Source<'a>> Parser<'p, S> {
         &mut self,
         message: &'p MessageType,
         field: &'p Field,
-        mut left: Left,
+        mut left: RemainingItems,
         depth: usize,
     ) -> Result<(), Error> {
         let start = self.out.len();
@@ -435,18 +437,22 @@ impl<'p, 'a, S: Source<'a>> Parser<'p, S> {
     ) -> Result<(), Error> {
         let is_message = field.kind().message().is_some();
         let fit = match token {
-            Token::Null if self.habits == Habits::Go => self.zero_item(field, packed),
-            Token::Null if !self.is_null_item(field) => Fit::Mismatch(Token::Null),
+            Token::Null if self.habits == JsonDialect::Go => self.zero_item(field, packed),
+            Token::Null if !self.is_null_item(field) => FieldFit::Mismatch(Token::Null),
             // An object is what such a field takes, and brpc says so in other words than elsewhere.
-            token if is_message && self.habits == Habits::Lenient && !matches!(token, Token::Object(_)) => {
-                Fit::Mismatch(token)
+            token
+                if is_message
+                    && self.habits == JsonDialect::Lenient
+                    && !matches!(token, Token::Object(_)) =>
+            {
+                FieldFit::Mismatch(token)
             }
             token if packed => self.scalar(message, field, token)?,
             token => self.single(message, field, token, depth)?,
         };
         match fit {
-            Fit::Mismatch(token) => Err(self.mismatch(field, &token)),
-            Fit::Written | Fit::Ignored => Ok(()),
+            FieldFit::Mismatch(token) => Err(self.mismatch(field, &token)),
+            FieldFit::Written | FieldFit::Ignored => Ok(()),
         }
     }
 
@@ -460,7 +466,7 @@ impl<'p, 'a, S: Source<'a>> Parser<'p, S> {
     }
 
     /// Go reads null in a list as the zero value.
-    fn zero_item(&mut self, field: &Field, packed: bool) -> Fit<'a> {
+    fn zero_item(&mut self, field: &Field, packed: bool) -> FieldFit<'a> {
         let nested = match packed {
             true => None,
             false if field.kind().message().is_some() => {
@@ -477,10 +483,10 @@ impl<'p, 'a, S: Source<'a>> Parser<'p, S> {
             (None, WireType::Fixed64) => self.out.extend_from_slice(&[0; 8]),
             (None, _) => self.out.push(0),
         }
-        Fit::Written
+        FieldFit::Written
     }
 
-    fn map(&mut self, field: &'p Field, mut left: Left, depth: usize) -> Result<(), Error> {
+    fn map(&mut self, field: &'p Field, mut left: RemainingItems, depth: usize) -> Result<(), Error> {
         let entry = field.kind().message().map(|id| self.pool.message_type(id));
         let fields = entry.and_then(|entry| match (entry.is_map_entry(), entry.fields()) {
             (true, _) => Some((entry, entry.field(1)?, entry.field(2)?)),
@@ -504,7 +510,7 @@ impl<'p, 'a, S: Source<'a>> Parser<'p, S> {
                 return Err(error.within_entry(&name));
             }
             // Canonical JSON drops an entry whose enum value has an unknown name.
-            if self.habits == Habits::Proto3 && self.out.len() == before_value {
+            if self.habits == JsonDialect::Proto3 && self.out.len() == before_value {
                 self.out.truncate(start);
             } else {
                 close_message(&mut self.out, nested);
@@ -533,13 +539,18 @@ impl<'p, 'a, S: Source<'a>> Parser<'p, S> {
             _ => None,
         };
         put.ok_or_else(|| match self.habits {
-            Habits::Lenient => mismatch_in_brpc(key, token),
+            JsonDialect::Lenient => mismatch_in_brpc(key, token),
             _ => Error::unfit(format!("the key is no {}", key.kind().declared())),
         })
     }
 
     /// Reads a scalar and writes it without its tag.
-    fn scalar(&mut self, message: &MessageType, field: &Field, token: Token<'a>) -> Result<Fit<'a>, Error> {
+    fn scalar(
+        &mut self,
+        message: &MessageType,
+        field: &Field,
+        token: Token<'a>,
+    ) -> Result<FieldFit<'a>, Error> {
         let written = match field.kind() {
             Kind::Bool => match token {
                 Token::Bool(value) => put(&mut self.out, &[value.into()]),
@@ -554,7 +565,7 @@ impl<'p, 'a, S: Source<'a>> Parser<'p, S> {
             },
             Kind::Bytes => match &token {
                 Token::Text(text) if S::BASE64 => {
-                    return self.base64(message, text).map(|()| Fit::Written);
+                    return self.base64(message, text).map(|()| FieldFit::Written);
                 }
                 Token::Text(text) => put_delimited(&mut self.out, text.as_bytes()),
                 Token::Bytes(bytes) => put_delimited(&mut self.out, bytes),
@@ -565,7 +576,7 @@ impl<'p, 'a, S: Source<'a>> Parser<'p, S> {
             Kind::Enum(_) => return Ok(self.enumeration(field, token)),
             kind => self.integer(&token, kind).and_then(|value| put_integer(&mut self.out, kind, value)),
         };
-        Ok(written.map_or(Fit::Mismatch(token), |()| Fit::Written))
+        Ok(written.map_or(FieldFit::Mismatch(token), |()| FieldFit::Written))
     }
 
     fn integer(&self, token: &Token<'_>, kind: Kind) -> Option<i128> {
@@ -575,11 +586,13 @@ impl<'p, 'a, S: Source<'a>> Parser<'p, S> {
             Token::Float(_, "-0") => Some(0),
             Token::Float(value, text) if self.habits.is_canonical() || text.is_empty() => integral(value),
             Token::Text(ref text) => match self.habits {
-                Habits::Brpc | Habits::Proto3 => match S::number(text)? {
+                JsonDialect::Brpc | JsonDialect::Proto3 => match S::number(text)? {
                     Token::Text(_) => None,
                     number => self.integer(&number, kind),
                 },
-                Habits::Lenient if is_64_bit(kind) => text.parse().ok().filter(|_| is_plain_decimal(text)),
+                JsonDialect::Lenient if is_64_bit(kind) => {
+                    text.parse().ok().filter(|_| is_plain_decimal(text))
+                }
                 _ => None,
             },
             _ => None,
@@ -599,7 +612,7 @@ impl<'p, 'a, S: Source<'a>> Parser<'p, S> {
             },
             _ => return None,
         };
-        let too_large = value.is_infinite() && self.habits != Habits::Lenient && !is_infinite(token);
+        let too_large = value.is_infinite() && self.habits != JsonDialect::Lenient && !is_infinite(token);
         if too_large { None } else { put(&mut self.out, &value.to_le_bytes()) }
     }
 
@@ -622,8 +635,8 @@ impl<'p, 'a, S: Source<'a>> Parser<'p, S> {
     /// for a message of a `.proto` is canonical JSON.
     fn special_float(&self, text: &str) -> Option<f64> {
         let is = |word: &str| match self.habits {
-            Habits::Lenient | Habits::Brpc => text.eq_ignore_ascii_case(word),
-            Habits::Proto3 | Habits::Go => text == word,
+            JsonDialect::Lenient | JsonDialect::Brpc => text.eq_ignore_ascii_case(word),
+            JsonDialect::Proto3 | JsonDialect::Go => text == word,
         };
         match text {
             _ if is("NaN") => Some(f64::NAN),
@@ -633,47 +646,47 @@ impl<'p, 'a, S: Source<'a>> Parser<'p, S> {
         }
     }
 
-    fn enumeration(&mut self, field: &Field, token: Token<'a>) -> Fit<'a> {
-        let Kind::Enum(id) = field.kind() else { return Fit::Mismatch(token) };
+    fn enumeration(&mut self, field: &Field, token: Token<'a>) -> FieldFit<'a> {
+        let Kind::Enum(id) = field.kind() else { return FieldFit::Mismatch(token) };
         let of = self.pool.enum_type(id);
         let number = match &token {
             Token::Text(name) => match of.number(name) {
                 // As protobuf's parser does when it is told to ignore unknown fields (its conformance test
                 // `IgnoreUnknownEnumStringValue`).
-                None if self.habits == Habits::Proto3 => return self.unknown_enum(),
+                None if self.habits == JsonDialect::Proto3 => return self.unknown_enum(),
                 number => number.map(i128::from),
             },
             Token::Null if of.is_null() => Some(0),
             number => self.integer(number, field.kind()),
         };
         let Some(number) = number.and_then(|number| i32::try_from(number).ok()) else {
-            return Fit::Mismatch(token);
+            return FieldFit::Mismatch(token);
         };
         match of.name(number) {
             // An undeclared value is none of the field (brpc `json2pb/json_to_pb.cpp`, "SHOULD be enum").
-            None if self.habits == Habits::Lenient => return Fit::Mismatch(token),
-            None if of.is_closed() && self.habits == Habits::Brpc => return Fit::Mismatch(token),
+            None if self.habits == JsonDialect::Lenient => return FieldFit::Mismatch(token),
+            None if of.is_closed() && self.habits == JsonDialect::Brpc => return FieldFit::Mismatch(token),
             None if of.is_closed() => return self.unknown_enum(),
             _ => put_varint(&mut self.out, i64::from(number) as u64),
         }
-        Fit::Written
+        FieldFit::Written
     }
 
     /// A value that is not declared counts as an unknown field.
-    fn unknown_enum(&mut self) -> Fit<'a> {
+    fn unknown_enum(&mut self) -> FieldFit<'a> {
         self.unknown += 1;
-        Fit::Ignored
+        FieldFit::Ignored
     }
 
     fn base64(&mut self, message: &MessageType, text: &str) -> Result<(), Error> {
         let engine = match self.habits {
-            Habits::Brpc | Habits::Proto3 if text.contains(['-', '_']) => &LENIENT_URL_SAFE,
-            Habits::Brpc | Habits::Proto3 => &LENIENT,
-            Habits::Lenient | Habits::Go => &STRICT,
+            JsonDialect::Brpc | JsonDialect::Proto3 if text.contains(['-', '_']) => &LENIENT_URL_SAFE,
+            JsonDialect::Brpc | JsonDialect::Proto3 => &LENIENT,
+            JsonDialect::Lenient | JsonDialect::Go => &STRICT,
         };
         let mark = open(&mut self.out);
         engine.decode_vec(text, &mut self.out).map_err(|_| match self.habits {
-            Habits::Lenient => {
+            JsonDialect::Lenient => {
                 Error::new(format!("Fail to decode base64 string={text} [{}]", message.name()))
             }
             _ => Error::unfit("expected bytes in base64, found another string"),

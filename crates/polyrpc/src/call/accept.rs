@@ -1,7 +1,7 @@
 //! Streams beside a call (brpc's streaming_rpc): the caller offers them, the handler accepts.
 
 use super::Context;
-use super::offer::refused;
+use super::stream_offer::refused;
 use super::streaming::{Sender, StreamOptions, Streaming};
 use crate::Result;
 use crate::codec::Codec;

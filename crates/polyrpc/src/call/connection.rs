@@ -87,7 +87,7 @@ impl ConnectionFacts {
     }
 
     /// Notes this end's address.
-    pub(crate) fn at(self, local: Option<SocketAddr>) -> Self {
+    pub(crate) fn with_local_address(self, local: Option<SocketAddr>) -> Self {
         Self { local, ..self }
     }
 

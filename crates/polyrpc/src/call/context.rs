@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use polyrpc_core::{Checksum, Compression, Format, Head, Metadata, Protocol, Push, Status};
 
-use super::{Accepted, Asked, ConnectionFacts, MethodName, Offer, Peer, Site};
+use super::{Accepted, CallSite, ConnectionFacts, MethodName, Peer, RequestedMethod, StreamOffer};
 
 /// What a handler knows of the call it serves, and what it may say beside its answer.
 ///
@@ -17,10 +17,10 @@ use super::{Accepted, Asked, ConnectionFacts, MethodName, Offer, Peer, Site};
 /// It is one pointer wide: a call hands it on several times, and every copy of its content would cost more
 /// than the allocation.
 #[derive(Debug)]
-pub struct Context(Box<Facts>);
+pub struct Context(Box<CallFacts>);
 
 #[derive(Debug)]
-struct Facts {
+struct CallFacts {
     connection: Arc<ConnectionFacts>,
     /// What is called; nothing outside of any connection.
     called: Option<Arc<MethodName>>,
@@ -33,7 +33,7 @@ struct Facts {
     usual_format: Format,
     reply: ReplyOptions,
     /// The streams that the caller offers beside the call.
-    offer: Option<Box<Offer>>,
+    offer: Option<Box<StreamOffer>>,
     late: Option<Trailers>,
     /// What layers have left here.
     attached: Vec<Box<dyn Any + Send + Sync>>,
@@ -75,7 +75,7 @@ impl Context {
     ) -> Self {
         let reply = ReplyOptions::default();
         let (offer, late, abandoned) = (None, None, None);
-        Self(Box::new(Facts {
+        Self(Box::new(CallFacts {
             connection,
             called: None,
             arrived: None,
@@ -92,29 +92,29 @@ impl Context {
     }
 
     /// What is called, and when the request was here as a whole if that was noted.
-    pub(crate) fn of(mut self, called: Arc<MethodName>, arrived: Option<Instant>) -> Self {
+    pub(crate) fn with_route(mut self, called: Arc<MethodName>, arrived: Option<Instant>) -> Self {
         (self.0.called, self.0.arrived) = (Some(called), arrived);
         self
     }
 
     /// Notes what a call to a fallback has asked for.
     #[cold]
-    pub(crate) fn asking(mut self, asked: Asked) -> Self {
+    pub(crate) fn with_requested(mut self, asked: RequestedMethod) -> Self {
         self.attach(asked);
         self
     }
 
     /// The caller offers streams beside the call.
-    pub(crate) fn with_offer(mut self, offer: Option<Offer>) -> Self {
+    pub(crate) fn with_offer(mut self, offer: Option<StreamOffer>) -> Self {
         self.0.offer = offer.map(Box::new);
         self
     }
 
-    pub(super) fn offer(&self) -> Option<&Offer> {
+    pub(super) fn offer(&self) -> Option<&StreamOffer> {
         self.0.offer.as_deref()
     }
 
-    pub(super) fn offer_mut(&mut self) -> Option<&mut Offer> {
+    pub(super) fn offer_mut(&mut self) -> Option<&mut StreamOffer> {
         self.0.offer.as_deref_mut()
     }
 
@@ -139,7 +139,7 @@ impl Context {
     pub fn service(&self) -> &str {
         match &self.0.called {
             Some(called) if called.is_fallback() => {
-                self.attached::<Asked>().map_or("", |asked| &asked.service)
+                self.attached::<RequestedMethod>().map_or("", |asked| &asked.service)
             }
             called => called.as_ref().map_or("", |called| called.service()),
         }
@@ -149,7 +149,7 @@ impl Context {
     pub fn method(&self) -> &str {
         match &self.0.called {
             Some(called) if called.is_fallback() => {
-                self.attached::<Asked>().map_or("", |asked| &asked.method)
+                self.attached::<RequestedMethod>().map_or("", |asked| &asked.method)
             }
             called => called.as_ref().map_or("", |called| called.method()),
         }
@@ -157,17 +157,17 @@ impl Context {
 
     /// Whether the caller wants no answer, where a fallback takes the call, which alone uses it.
     pub(crate) fn oneway(&self) -> bool {
-        self.attached::<Asked>().is_some_and(|asked| asked.oneway)
+        self.attached::<RequestedMethod>().is_some_and(|asked| asked.oneway)
     }
 
     /// Where the method is in the server: the same for all its calls, and for those of no other.
-    pub(crate) fn place(&self) -> usize {
+    pub(crate) fn method_index(&self) -> usize {
         self.0.called.as_ref().map_or(0, |called| Arc::as_ptr(called).addr())
     }
 
     /// Where the call is handled.
-    pub(crate) fn site(&self) -> Site {
-        Site::new(self.0.connection.clone(), self.0.called.clone())
+    pub(crate) fn site(&self) -> CallSite {
+        CallSite::new(self.0.connection.clone(), self.0.called.clone())
     }
 
     /// When the request was here as a whole, if that was noted: it is where the server has a [hook](crate::server::Hook)
@@ -280,8 +280,8 @@ impl Context {
     }
 
     /// Lets [`is_cancelled`](Self::is_cancelled) be true from when the returned value is dropped.
-    pub(crate) fn abandon(&mut self) -> Abandon {
-        Abandon(self.0.abandoned.get_or_insert_default().clone())
+    pub(crate) fn cancel_on_drop(&mut self) -> CancelOnDrop {
+        CancelOnDrop(self.0.abandoned.get_or_insert_default().clone())
     }
 
     /// Takes out what was said beside the answer.
@@ -361,9 +361,9 @@ impl LateTrailers {
 
 /// Dropped when a call's answer is no longer awaited.
 #[derive(Debug)]
-pub(crate) struct Abandon(Arc<AtomicBool>);
+pub(crate) struct CancelOnDrop(Arc<AtomicBool>);
 
-impl Drop for Abandon {
+impl Drop for CancelOnDrop {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
     }

@@ -101,7 +101,7 @@ impl Calls {
     }
 
     /// What becomes of them when their connection closes: those under way have failed.
-    pub(crate) fn cut_off(self) -> Self {
+    pub(crate) fn with_in_flight_failed(self) -> Self {
         Self { failed: self.failed + self.in_flight(), ..self }
     }
 

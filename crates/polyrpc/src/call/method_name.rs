@@ -35,7 +35,7 @@ impl fmt::Debug for MethodName {
 
 /// What a call to a fallback has asked for; it stands in the call's context.
 #[derive(Debug)]
-pub(crate) struct Asked {
+pub(crate) struct RequestedMethod {
     pub(crate) service: Box<str>,
     pub(crate) method: Box<str>,
     pub(crate) oneway: bool,

@@ -15,10 +15,10 @@ mod facts;
 mod method_name;
 mod peer;
 
-mod ending;
-mod offer;
-mod site;
-mod way;
+mod call_kind;
+mod call_site;
+mod outcome;
+mod stream_offer;
 
 mod accept;
 mod context;
@@ -28,19 +28,19 @@ pub mod task;
 
 pub use self::cancel::Cancel;
 pub use self::context::{Context, Pusher, ReplyOptions, Trailers};
-pub use self::ending::{Accepted, Ending, Handling, Shape};
 pub use self::facts::{Calls, Connection, Facts, Used};
+pub use self::outcome::{Accepted, Ending, Handling, Shape};
 pub use self::outgoing::Outgoing;
 pub use self::peer::{Peer, Secured};
 pub use self::request::{Options, Request, Response, Signature};
 
+pub(crate) use self::call_kind::CallKind;
+pub(crate) use self::call_site::CallSite;
 pub(crate) use self::connection::{ConnectionFacts, PushQueue};
-pub(crate) use self::ending::AcceptedStream;
 pub(crate) use self::facts::{Countable, Totals};
-pub(crate) use self::method_name::{Asked, MethodName};
-pub(crate) use self::offer::Offer;
+pub(crate) use self::method_name::{MethodName, RequestedMethod};
+pub(crate) use self::outcome::AcceptedStream;
 pub(crate) use self::redacted::{RedactedMetadata, is_secret, redacted};
-pub(crate) use self::site::Site;
+pub(crate) use self::stream_offer::StreamOffer;
 #[cfg(feature = "otel")]
 pub(crate) use self::target::Target;
-pub(crate) use self::way::Way;

@@ -115,7 +115,7 @@ impl<'a> CallBuilder<'a> {
         self,
         arguments: &(impl Serialize + ?Sized),
     ) -> Result<Response<Resp>> {
-        Ok(self.exchange(arguments).await?.read_plain()?)
+        Ok(self.call_encoded(arguments).await?.read_plain()?)
     }
 
     /// Sends the call without waiting for a result.
@@ -129,15 +129,15 @@ impl<'a> CallBuilder<'a> {
     /// Dropping the future may leave the call unsent.
     pub async fn oneway(mut self, arguments: &(impl Serialize + ?Sized)) -> Result<()> {
         self.request = self.request.with_oneway();
-        self.exchange(arguments).await?;
+        self.call_encoded(arguments).await?;
         Ok(())
     }
 
-    async fn exchange(self, arguments: &(impl Serialize + ?Sized)) -> Result<Response<Body>, Status> {
+    async fn call_encoded(self, arguments: &(impl Serialize + ?Sized)) -> Result<Response<Body>, Status> {
         let Self { client, target, request: Request { options, .. } } = self;
         let body = client.defaults.encode_plain(arguments, &options)?;
         let (service, method) = split(target);
-        client.exchange(service, method, body, options).await
+        client.call_encoded(service, method, body, options).await
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use polyrpc_core::Status;
 
 use super::Builder;
-use super::connection::dial::Dialer;
+use super::connection::connector::Connector;
 use super::connection::{Backoff, ConnectGate, Keepalive};
 use super::pool::Pool;
 use super::url::Url;
@@ -68,8 +68,8 @@ impl Builder {
         url: Url,
         tls: Option<crate::transport::tls::Connector>,
     ) -> Result<Pool, Status> {
-        let backoff = self.backoff.clone().unwrap_or_else(Backoff::of_one_server);
-        let dialer = Dialer {
+        let backoff = self.backoff.clone().unwrap_or_else(Backoff::single_server);
+        let dialer = Connector {
             sessions: self.sessions(&url),
             dialing: self.dialing(&url)?,
             tls,

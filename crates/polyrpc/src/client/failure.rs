@@ -11,12 +11,12 @@ pub(super) fn failure(ended: &Result<Option<Reply>, Status>) -> Option<&Status> 
 }
 
 /// Whether it is known that no server had the call.
-pub(super) fn reached_nobody(status: &Status) -> bool {
+pub(super) fn is_unprocessed(status: &Status) -> bool {
     status.scope() == Scope::Connection && status.retry() == Retry::Elsewhere
 }
 
 /// Whether a call that failed so may be made again, being idempotent or not.
-pub(super) fn is_repeatable(status: &Status, idempotent: bool) -> bool {
+pub(super) fn is_retryable(status: &Status, idempotent: bool) -> bool {
     match status.retry() {
         Retry::Elsewhere => true,
         Retry::IfIdempotent => idempotent,

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use futures_util::future::{BoxFuture, join_all};
 use polyrpc_core::Status;
 
-use super::cluster::{Channel, EndpointFacts, Server};
-use super::combo::{Bounds, Combo, Ended, gather, keep_first};
-use super::exchange::{Defaults, deadline};
+use super::call_defaults::{CallDefaults, deadline};
+use super::cluster::{Channel, EndpointFacts, SingleEndpoint};
+use super::combo::{Combo, CompletionBounds, PartOutcome, gather, keep_first};
 use super::{Client, Transport};
 use crate::call::{Outgoing, Response};
 use crate::client::Result;
@@ -36,7 +36,7 @@ impl Client {
     /// ```
     #[must_use]
     pub fn broadcast(&self) -> Self {
-        self.to_all(Bounds { fail: Some(1), success: None })
+        self.to_all(CompletionBounds { fail: Some(1), success: None })
     }
 
     /// The same client, whose every call goes to all servers until one succeeds: rpcx's `Fork`. Stubs call it as any
@@ -46,7 +46,7 @@ impl Client {
     /// Otherwise it is as [`broadcast`](Self::broadcast).
     #[must_use]
     pub fn fork(&self) -> Self {
-        self.to_all(Bounds { fail: None, success: Some(1) })
+        self.to_all(CompletionBounds { fail: None, success: Some(1) })
     }
 
     /// Makes calls to each server and waits for all of them: rpcx's `Inform`. There is a receipt for each server, in the
@@ -83,7 +83,7 @@ impl Client {
             return Ok(vec![Receipt { instance: None, reply: call(self.clone()).await }]);
         };
         let deadline = deadline(self.defaults.timeout)?;
-        let servers = channel.each(deadline, false).await?;
+        let servers = channel.single_endpoints(deadline, false).await?;
         let receipts = servers.into_iter().map(|server| {
             let instance = Some(server.instance().clone());
             let reply = call(Self { transport: Transport::Server(server), ..self.clone() });
@@ -92,14 +92,14 @@ impl Client {
         Ok(join_all(receipts).await)
     }
 
-    fn to_all(&self, bounds: Bounds) -> Self {
+    fn to_all(&self, bounds: CompletionBounds) -> Self {
         let Transport::Channel(channel) = &self.transport else { return self.clone() };
-        let all = All { channel: channel.clone(), defaults: self.defaults.clone(), bounds };
+        let all = Broadcast { channel: channel.clone(), defaults: self.defaults.clone(), bounds };
         Self { transport: Transport::Combo(Arc::new(all)), ..self.clone() }
     }
 
     /// The same client of this server alone; layers are around it already.
-    fn at(server: Arc<Server>, defaults: Arc<Defaults>) -> Self {
+    fn at(server: Arc<SingleEndpoint>, defaults: Arc<CallDefaults>) -> Self {
         Self { transport: Transport::Server(server), defaults, layers: Default::default() }
     }
 }
@@ -115,16 +115,16 @@ pub struct Receipt<T> {
 }
 
 /// All servers of a channel.
-struct All {
+struct Broadcast {
     channel: Arc<Channel>,
-    defaults: Arc<Defaults>,
-    bounds: Bounds,
+    defaults: Arc<CallDefaults>,
+    bounds: CompletionBounds,
 }
 
-impl All {
-    async fn exchange(&self, mut call: Outgoing<'_>) -> Result<Response<Body>, Status> {
+impl Broadcast {
+    async fn call(&self, mut call: Outgoing<'_>) -> Result<Response<Body>, Status> {
         let deadline = deadline(call.options.timeout)?;
-        let servers = self.channel.each(deadline, call.options.wait_for_ready).await?;
+        let servers = self.channel.single_endpoints(deadline, call.options.wait_for_ready).await?;
         // The servers may have been waited for.
         call.end_by(deadline);
         let parts = servers.into_iter().map(|server| {
@@ -132,16 +132,16 @@ impl All {
             async move {
                 let result = client.send(call).await;
                 let left = result.as_ref().is_err_and(|status| server.has_left(status));
-                Ended { of: server, result: (!left).then_some(result) }
+                PartOutcome { of: server, result: (!left).then_some(result) }
             }
         });
         gather(parts, self.bounds, keep_first, |server| server.instance().to_string()).await
     }
 }
 
-impl Combo for All {
+impl Combo for Broadcast {
     fn call<'a>(&'a self, call: Outgoing<'a>) -> BoxFuture<'a, Result<Response<Body>, Status>> {
-        Box::pin(self.exchange(call))
+        Box::pin(self.call(call))
     }
 
     fn endpoints(&self) -> Vec<EndpointFacts> {
@@ -149,7 +149,7 @@ impl Combo for All {
     }
 }
 
-impl fmt::Debug for All {
+impl fmt::Debug for Broadcast {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("All").field("channel", &self.channel).field("bounds", &self.bounds).finish()
     }

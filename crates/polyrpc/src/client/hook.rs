@@ -143,11 +143,11 @@ impl Hooks {
     }
 
     /// An attempt begins with this request.
-    fn begin<'h>(&'h self, attempt: Attempt<'h>, call: &mut Call<'_>) -> Result<Attempting<'h>, Status> {
+    fn start<'h>(&'h self, attempt: Attempt<'h>, call: &mut Call<'_>) -> Result<AttemptGuard<'h>, Status> {
         self.iter().try_for_each(|hook| hook.attempting(&attempt))?;
         let mut request = Sending { metadata: &mut call.head.metadata, body: &mut call.body };
         self.iter().for_each(|hook| hook.sending(&attempt, &mut request));
-        Ok(Attempting { hooks: self, attempt, ended: false })
+        Ok(AttemptGuard { hooks: self, attempt, ended: false })
     }
 
     fn iter(&self) -> impl Iterator<Item = &Arc<dyn Hook>> {
@@ -157,14 +157,14 @@ impl Hooks {
 
 /// A connection whose life hooks want to know.
 #[derive(Debug, Clone)]
-pub(super) struct Watched {
+pub(super) struct HookedConnection {
     hooks: Hooks,
     server: Address,
 }
 
-impl Watched {
+impl HookedConnection {
     /// A connection to this server, unless nobody wants to know.
-    pub(super) fn by(hooks: &Hooks, server: &Address) -> Option<Self> {
+    pub(super) fn new(hooks: &Hooks, server: &Address) -> Option<Self> {
         (!hooks.is_empty()).then(|| Self { hooks: hooks.clone(), server: server.clone() })
     }
 
@@ -181,13 +181,13 @@ impl Watched {
     /// # Errors
     ///
     /// Why it is not to be sent. There is no call any more then.
-    pub(super) fn begin<'w, 'c: 'w>(
+    pub(super) fn start<'w, 'c: 'w>(
         &'w self,
         call: &mut Option<Call<'c>>,
-    ) -> Result<Option<Attempting<'w>>, Status> {
+    ) -> Result<Option<AttemptGuard<'w>>, Status> {
         let Some(asked) = call else { return Ok(None) };
         let attempt = Attempt { service: asked.service, method: asked.method, server: &self.server };
-        let begun = self.hooks.begin(attempt, asked);
+        let begun = self.hooks.start(attempt, asked);
         if begun.is_err() {
             *call = None;
         }
@@ -196,20 +196,20 @@ impl Watched {
 }
 
 /// An attempt that has begun. One whose end nobody tells was given up.
-pub(super) struct Attempting<'h> {
+pub(super) struct AttemptGuard<'h> {
     hooks: &'h Hooks,
     attempt: Attempt<'h>,
     ended: bool,
 }
 
-impl Attempting<'_> {
+impl AttemptGuard<'_> {
     /// It has ended so; a one-way call without a reply.
-    pub(super) fn end(mut self, ended: &mut Result<Option<Reply>, Status>) {
+    pub(super) fn finish(mut self, ended: &mut Result<Option<Reply>, Status>) {
         if let Ok(Some(reply)) = ended {
             let mut received = Received { metadata: &mut reply.head.metadata, result: &mut reply.result };
             self.hooks.iter().for_each(|hook| hook.received(&self.attempt, &mut received));
         }
-        self.tell(match ended {
+        self.notify(match ended {
             Ok(Some(reply)) => reply.result.as_ref().err(),
             Ok(None) => None,
             Err(status) => Some(status),
@@ -217,20 +217,20 @@ impl Attempting<'_> {
     }
 
     /// Its end is not told.
-    pub(super) fn leave(mut self) {
+    pub(super) fn forget(mut self) {
         self.ended = true;
     }
 
-    fn tell(&mut self, failure: Option<&Status>) {
+    fn notify(&mut self, failure: Option<&Status>) {
         self.ended = true;
         self.hooks.iter().for_each(|hook| hook.attempted(&self.attempt, failure));
     }
 }
 
-impl Drop for Attempting<'_> {
+impl Drop for AttemptGuard<'_> {
     fn drop(&mut self) {
         if !self.ended {
-            self.tell(Some(&Status::cancelled("the attempt was given up")));
+            self.notify(Some(&Status::cancelled("the attempt was given up")));
         }
     }
 }

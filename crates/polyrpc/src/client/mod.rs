@@ -11,16 +11,16 @@ mod target;
 mod url;
 
 mod hook;
-mod within_layers;
+mod layered_call;
 
 mod call_builder;
-mod exchange;
+mod call_defaults;
+mod data_connector;
 mod mock;
-mod near;
-mod unsaid;
+mod unsupported_warnings;
 
 mod failure;
-mod traced;
+mod trace_span;
 
 mod cluster;
 
@@ -66,17 +66,17 @@ pub use self::pool::Kind;
 pub use self::streams::{RawCall, RawReceiver, RawSender};
 
 use self::balance::Balance;
-use self::cluster::{Channel, Plan, Server, Terms};
+use self::call_defaults::CallDefaults;
+use self::cluster::{Channel, ChannelConfig, RoutingOptions, SingleEndpoint};
 use self::combo::Combo;
-use self::connection::dial::Sessions;
-use self::connection::{Ears, PushHandler};
-use self::exchange::Defaults;
+use self::connection::connector::SessionFactory;
+use self::connection::{ConnectionListeners, PushHandler};
+pub(crate) use self::data_connector::DataConnector;
 use self::factory::Factory;
 use self::hook::Hooks;
 use self::mock::Mock;
-pub(crate) use self::near::Near;
-use self::pool::{Bounds, Pool};
-use self::unsaid::Unsaid;
+use self::pool::{Pool, PoolLimits};
+use self::unsupported_warnings::UnsupportedWarnings;
 use self::url::Url;
 #[cfg(feature = "otel")]
 use crate::call::Target;
@@ -85,7 +85,7 @@ use crate::codec::{self, Body};
 use crate::cores::Cores;
 use crate::discovery::{self, Discover, List};
 use crate::layer::{Layer, Layers, Side};
-use crate::transport::{Address, Dialing, Stream, tls};
+use crate::transport::{Address, Stream, TransportConnector, tls};
 
 /// Calls a server, by whatever protocol its URL names.
 ///
@@ -104,7 +104,7 @@ use crate::transport::{Address, Dialing, Stream, tls};
 #[derive(Clone, Debug)]
 pub struct Client {
     transport: Transport,
-    defaults: Arc<Defaults>,
+    defaults: Arc<CallDefaults>,
     layers: Layers,
 }
 
@@ -113,7 +113,7 @@ enum Transport {
     Network(Arc<Pool>),
     Channel(Arc<Channel>),
     /// One of a channel's.
-    Server(Arc<Server>),
+    Server(Arc<SingleEndpoint>),
     /// Other clients.
     Combo(Arc<dyn Combo>),
     Mock(Mock),
@@ -167,10 +167,10 @@ impl Client {
     }
 
     /// A client over a connected socket.
-    pub(crate) fn over(stream: Stream, protocol: Protocol, codec: Codec) -> Self {
+    pub(crate) fn over_stream(stream: Stream, protocol: Protocol, codec: Codec) -> Self {
         let builder = Builder::new("");
         let url = Url::in_process(protocol, codec);
-        let link = builder.sessions(&url).start(stream, None, Ears::default());
+        let link = builder.sessions(&url).start(stream, None, ConnectionListeners::default());
         Self {
             transport: Transport::Network(Arc::new(Pool::fixed(link))),
             defaults: Arc::new(builder.defaults(&url)),
@@ -183,7 +183,7 @@ impl Client {
     #[must_use]
     pub fn layered(&self, layer: impl Layer) -> Self {
         let layer = Layers::one_for(Side::Client, layer).0;
-        Self { layers: self.layers.around(&layer), ..self.clone() }
+        Self { layers: self.layers.compose(&layer), ..self.clone() }
     }
 
     pub(crate) fn layers(&self) -> &Layers {
@@ -191,15 +191,16 @@ impl Client {
     }
 
     /// The same client for one of its servers, to which there is a connection.
-    pub(crate) async fn of_one(&self) -> Result<Self, Status> {
+    pub(crate) async fn pinned(&self) -> Result<Self, Status> {
         let Transport::Channel(channel) = &self.transport else { return Ok(self.clone()) };
         let call = Call { timeout: self.defaults.timeout, ..Call::new("", "", Format::Raw, Bytes::new()) };
-        let lease = cluster::Attempt::through(channel, call, Terms::default()).lease().await?;
-        let Some(visit) = lease.visit() else { return Ok(self.clone()) };
+        let lease =
+            cluster::CallAttempt::over_channel(channel, call, RoutingOptions::default()).connect().await?;
+        let Some(visit) = lease.guard() else { return Ok(self.clone()) };
         let pool = visit.endpoint().pool().clone();
         let mut defaults = (*self.defaults).clone();
         if let Some(address) = pool.address() {
-            defaults.near = Near::new(address, defaults.near.connect_timeout);
+            defaults.near = DataConnector::new(address, defaults.near.connect_timeout);
         }
         Ok(Self {
             transport: Transport::Network(pool),
@@ -215,7 +216,7 @@ impl Client {
     }
 
     /// How it makes data connections.
-    pub(crate) fn near(&self) -> &Near {
+    pub(crate) fn data_connector(&self) -> &DataConnector {
         &self.defaults.near
     }
 
@@ -241,7 +242,7 @@ impl Client {
 
     /// The one format in which it carries messages, where protocol and URL leave no choice (net/rpc).
     pub fn only_format(&self) -> Option<Format> {
-        self.defaults.only
+        self.defaults.only_format
     }
 
     /// Calls a function or a method with plain types: `add`, `Arith/Mul`.
@@ -263,7 +264,7 @@ impl Client {
         let options = Options::default();
         let body = self.defaults.encode_plain(arguments, &options)?;
         let (service, method) = split(target);
-        let response = self.exchange(service, method, body, options).await?;
+        let response = self.call_encoded(service, method, body, options).await?;
         Ok(response.decode_plain()?)
     }
 
@@ -299,7 +300,7 @@ impl Client {
     /// As [`call`](Self::call).
     pub async fn call_raw(&self, target: &str, body: Body, options: Options) -> Result<Response<Body>> {
         let (service, method) = split(target);
-        Ok(self.exchange(service, method, body, options).await?)
+        Ok(self.call_encoded(service, method, body, options).await?)
     }
 
     /// Calls a method as a typed stub does.
@@ -321,12 +322,13 @@ impl Client {
     {
         let Request { message, options } = request.into();
         let body = self.defaults.encode::<C, Req>(message, signature.input.as_ref(), &options)?;
-        let response =
-            self.exchange(signature.service, signature.called(self.defaults.protocol), body, options).await?;
+        let response = self
+            .call_encoded(signature.service, signature.called(self.defaults.protocol), body, options)
+            .await?;
         Ok(response.decode::<C, Resp>(signature.output.as_ref())?)
     }
 
-    async fn exchange(
+    async fn call_encoded(
         &self,
         service: &str,
         method: &str,
@@ -335,12 +337,12 @@ impl Client {
     ) -> Result<Response<Body>, Status> {
         if let Some(cancel) = options.cancel.take() {
             // Boxed, so that calls without a handle do not pay for its size.
-            return Box::pin(cancel.guard(self.exchange_to_end(service, method, body, options))).await;
+            return Box::pin(cancel.guard(self.call_to_end(service, method, body, options))).await;
         }
-        self.exchange_to_end(service, method, body, options).await
+        self.call_to_end(service, method, body, options).await
     }
 
-    async fn exchange_to_end(
+    async fn call_to_end(
         &self,
         service: &str,
         method: &str,
@@ -348,9 +350,9 @@ impl Client {
         options: Options,
     ) -> Result<Response<Body>, Status> {
         let call = Outgoing { service, method, body, options, protocol: self.defaults.protocol };
-        if traced::is_wanted() {
+        if trace_span::is_enabled() {
             let protocol = self.defaults.protocol;
-            return Box::pin(traced::call(service, method, protocol, self.pass_layers(call))).await;
+            return Box::pin(trace_span::call(service, method, protocol, self.pass_layers(call))).await;
         }
         self.pass_layers(call).await
     }
@@ -370,13 +372,14 @@ impl Client {
             return combo.call(call).await;
         }
         let Outgoing { service, method, body, options, .. } = call;
-        let terms = self.defaults.terms(&options);
+        let terms = self.defaults.routing_options(&options);
         let (format, ended) = match &self.transport {
             Transport::Network(pool) => {
                 let call = self.defaults.call(service, method, body, options)?;
                 let format = call.head.format;
-                let mut attempt = cluster::Attempt::new(pool, call, terms.wait_for_ready, self.defaults.keep);
-                (format, attempt.exchange().await)
+                let mut attempt =
+                    cluster::CallAttempt::new(pool, call, terms.wait_for_ready, self.defaults.retains_calls);
+                (format, attempt.call().await)
             }
             Transport::Channel(channel) => {
                 let call = self.defaults.call(service, method, body, options)?;
@@ -384,14 +387,14 @@ impl Client {
                 let ended = match channel.has_backups() && !call.oneway {
                     // Boxed, so that a client without them does not pay for its size.
                     true => Box::pin(channel.exchange_with_backup(call, terms)).await,
-                    false => cluster::Attempt::through(channel, call, terms).exchange().await,
+                    false => cluster::CallAttempt::over_channel(channel, call, terms).call().await,
                 };
                 (format, ended)
             }
             Transport::Server(server) => {
                 let call = self.defaults.call(service, method, body, options)?;
                 // Boxed for the same reason.
-                (call.head.format, Box::pin(server.exchange(call, terms)).await)
+                (call.head.format, Box::pin(server.call(call, terms)).await)
             }
             Transport::Combo(_) => return Err(Status::internal("a combination makes its calls itself")),
             Transport::Mock(mock) => return mock.call(service, method, body),
@@ -401,7 +404,7 @@ impl Client {
 
     /// Whether calls are kept, to be sent again.
     fn keeps(&self) -> bool {
-        self.defaults.keep || matches!(self.transport, Transport::Channel(_))
+        self.defaults.retains_calls || matches!(self.transport, Transport::Channel(_))
     }
 }
 
@@ -441,13 +444,13 @@ pub struct Builder {
     compressors: Compressors,
     credential: Option<Bytes>,
     limits: Limits,
-    bounds: Bounds,
+    bounds: PoolLimits,
     cores: Option<Cores>,
     keepalive: Option<Duration>,
     on_push: Option<PushHandler>,
     idempotent: bool,
     /// What was said that takes a channel.
-    plan: Option<Box<Plan>>,
+    plan: Option<Box<ChannelConfig>>,
     layers: Layers,
     /// Why a layer cannot stand here.
     misplaced: Option<Status>,
@@ -471,7 +474,7 @@ impl Builder {
             compression: Compression::None,
             credential: None,
             limits: Limits::default(),
-            bounds: Bounds { idle: 100, shared: 8 },
+            bounds: PoolLimits { idle: 100, shared: 8 },
             cores: None,
             keepalive: None,
             compressors: Compressors::default(),
@@ -588,7 +591,7 @@ impl Builder {
     /// Stands around every call, inside of the layers that were added before.
     pub fn layer(mut self, layer: impl Layer) -> Self {
         let (layer, fits) = Layers::one_for(Side::Client, layer);
-        self.layers = self.layers.around(&layer);
+        self.layers = self.layers.compose(&layer);
         self.misplaced = self.misplaced.take().or_else(|| fits.err());
         self
     }
@@ -730,7 +733,7 @@ impl Builder {
     ///
     /// When the URL is none, or what TLS needs cannot be read.
     pub fn build(mut self) -> Result<Client> {
-        let (url, discover) = self.way()?;
+        let (url, discover) = self.resolve_url()?;
         self.build_by(url, discover)
     }
 
@@ -739,7 +742,7 @@ impl Builder {
         if let Some(status) = self.misplaced.take() {
             return Err(status.into());
         }
-        let defaults = Defaults {
+        let defaults = CallDefaults {
             #[cfg(feature = "otel")]
             target: discover.as_ref().map_or_else(|| Target::of(&url), |_| Target::found_by(&self.url)),
             ..self.defaults(&url)
@@ -752,13 +755,19 @@ impl Builder {
             }
             (plan, discover) => {
                 let discover = discover.unwrap_or_else(|| Box::new(List::new([url.instance()])));
-                let plan = plan.map_or_else(Plan::default, |plan| *plan);
+                let plan = plan.map_or_else(ChannelConfig::default, |plan| *plan);
                 let backoff = self.backoff.get_or_insert_default();
                 if let Some(health) = &plan.health {
                     backoff.max = backoff.max.min(health.every);
                 }
                 let (name, factory) = (discovery::redacted(&self.url), Factory::new(self, url));
-                Transport::Channel(Arc::new(Channel::new(name, plan, discover, factory, defaults.keep)))
+                Transport::Channel(Arc::new(Channel::new(
+                    name,
+                    plan,
+                    discover,
+                    factory,
+                    defaults.retains_calls,
+                )))
             }
         };
         Ok(Client { transport, defaults: Arc::new(defaults), layers })
@@ -773,24 +782,24 @@ impl Builder {
         blocking::Client::from_builder(self)
     }
 
-    fn plan(&mut self) -> &mut Plan {
+    fn plan(&mut self) -> &mut ChannelConfig {
         self.plan.get_or_insert_default()
     }
 
     /// How servers are called, and who finds them unless the URL names one.
-    fn way(&mut self) -> Result<(Url, Option<Box<dyn Discover>>)> {
+    fn resolve_url(&mut self) -> Result<(Url, Option<Box<dyn Discover>>)> {
         let (scheme, rest) = self.url.split_once("://").unwrap_or((&self.url, ""));
         if let Some(discover) = self.plan.as_mut().and_then(|plan| plan.discover.take()) {
-            return Ok((Url::parse(&self.url).or_else(|_| Url::way(scheme))?, Some(discover)));
+            return Ok((Url::parse(&self.url).or_else(|_| Url::from_scheme(scheme))?, Some(discover)));
         }
         // A word that is known to the protocol names no registry (`net-rpc+http`).
-        if Url::way(scheme).is_err() {
+        if Url::from_scheme(scheme).is_err() {
             let words: Vec<_> = scheme.split('+').collect();
             for (place, word) in words.iter().enumerate().skip(1) {
                 if let Some(discover) = discovery::open(word, rest)? {
                     let others = words.iter().enumerate().filter(|(other, _)| *other != place);
                     let others: Vec<_> = others.map(|(_, word)| *word).collect();
-                    return Ok((Url::way(&others.join("+"))?, Some(discover)));
+                    return Ok((Url::from_scheme(&others.join("+"))?, Some(discover)));
                 }
             }
         }
@@ -798,40 +807,41 @@ impl Builder {
     }
 
     /// Whether it takes a channel.
-    fn is_of_several(&self) -> Result<bool> {
+    fn uses_channel(&self) -> Result<bool> {
         let scheme = self.url.split_once("://").map_or("", |(scheme, _)| scheme);
         let names_registry = |word: &str| matches!(discovery::open(word, ""), Ok(Some(_)) | Err(_));
-        Ok(self.plan.is_some() || Url::way(scheme).is_err() && scheme.split('+').skip(1).any(names_registry))
+        Ok(self.plan.is_some()
+            || Url::from_scheme(scheme).is_err() && scheme.split('+').skip(1).any(names_registry))
     }
 
-    fn defaults(&self, url: &Url) -> Defaults {
+    fn defaults(&self, url: &Url) -> CallDefaults {
         let protocol = url.protocol;
-        Defaults {
+        CallDefaults {
             protocol,
             generation: url.generation,
             timeout: self.timeout,
             format: self.format,
-            only: (protocol == Protocol::NetRpc).then(|| url.codec.format()),
+            only_format: (protocol == Protocol::NetRpc).then(|| url.codec.format()),
             compression: self.compression,
-            decompressed: self.limits.decompressed,
-            keep: exchange::refuses(protocol),
+            max_decompressed: self.limits.decompressed,
+            retains_calls: call_defaults::signals_unprocessed_calls(protocol),
             idempotent: self.idempotent,
-            unsaid: Unsaid::of(protocol),
-            near: Near::new(&url.address, self.connect_timeout),
+            unsupported: UnsupportedWarnings::of(protocol),
+            near: DataConnector::new(&url.address, self.connect_timeout),
             #[cfg(feature = "otel")]
             target: Target::of(url),
         }
     }
 
     /// What connections are made with.
-    fn dialing(&self, url: &Url) -> Result<Dialing, Status> {
+    fn dialing(&self, url: &Url) -> Result<TransportConnector, Status> {
         match url.address {
-            Address::Tcp(_) | Address::Unix(_) => Ok(Dialing::Socket),
+            Address::Tcp(_) | Address::Unix(_) => Ok(TransportConnector::Socket),
             #[cfg(feature = "kcp")]
             Address::Kcp(_) => {
                 let settings = polyrpc_kcp::Settings::new(self.kcp.clone().unwrap_or_default());
                 let settings = settings.map_err(|error| Status::invalid_argument(format!("KCP: {error}")))?;
-                Ok(Dialing::Kcp(Arc::new(settings)))
+                Ok(TransportConnector::Kcp(Arc::new(settings)))
             }
             #[cfg(not(feature = "kcp"))]
             Address::Kcp(_) => {
@@ -841,7 +851,7 @@ impl Builder {
             Address::Quic(_) => {
                 let config = self.quic.clone().unwrap_or_default();
                 crate::quic::Connector::new(&config, self.tls.as_ref(), url.begins_with(), url.host())
-                    .map(Dialing::Quic)
+                    .map(TransportConnector::Quic)
             }
             #[cfg(not(feature = "quic"))]
             Address::Quic(_) => {
@@ -865,8 +875,8 @@ impl Builder {
         }
     }
 
-    fn sessions(&self, url: &Url) -> Sessions {
-        Sessions::new(url, self.limits.clone(), self.credential.clone(), self.compressors)
+    fn sessions(&self, url: &Url) -> SessionFactory {
+        SessionFactory::new(url, self.limits.clone(), self.credential.clone(), self.compressors)
     }
 }
 

@@ -49,13 +49,13 @@ impl Url {
             Status::invalid_argument(format!("`{}` is no URL to call: {why}", discovery::redacted(text)))
         };
         let (scheme, rest) = text.split_once("://").ok_or_else(|| wrong("want protocol://host:port"))?;
-        let words = Words::parse(scheme).map_err(|why| wrong(&why))?;
+        let words = SchemeParts::parse(scheme).map_err(|why| wrong(&why))?;
         words.at(rest).map_err(|why| wrong(&why))
     }
 
     /// Protocol and variants alone, for servers that are found elsewhere: what stands before `://`.
-    pub(crate) fn way(scheme: &str) -> Result<Self, Status> {
-        let words = Words::parse(scheme)
+    pub(crate) fn from_scheme(scheme: &str) -> Result<Self, Status> {
+        let words = SchemeParts::parse(scheme)
             .map_err(|why| Status::invalid_argument(format!("`{scheme}` is no protocol: {why}")))?;
         let nowhere = words.carrier.unwrap_or(Address::Tcp);
         Ok(Self {
@@ -66,9 +66,9 @@ impl Url {
     }
 
     /// How long a connection is left alone once it is made.
-    pub(crate) fn settling(&self) -> Option<Duration> {
+    pub(crate) fn settle_time(&self) -> Option<Duration> {
         match (self.protocol, &self.websocket) {
-            (Protocol::RestRpc, None) => self.generation.settling(),
+            (Protocol::RestRpc, None) => self.generation.settle_time(),
             _ => None,
         }
     }
@@ -157,19 +157,19 @@ impl Url {
 
     /// The server's name, as HTTP asks for it. A Unix socket has none.
     pub(crate) fn authority(&self) -> String {
-        self.address.place().unwrap_or("localhost").to_owned()
+        self.address.host_and_port().unwrap_or("localhost").to_owned()
     }
 
     /// The host that a certificate must be for. A Unix socket is of this one.
     pub(crate) fn host(&self) -> &str {
-        let place = self.address.place().unwrap_or("localhost");
+        let place = self.address.host_and_port().unwrap_or("localhost");
         let host = place.rsplit_once(':').map_or(place, |(host, _)| host);
         host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host)
     }
 }
 
 /// What stands before `://`.
-struct Words {
+struct SchemeParts {
     protocol: Protocol,
     unix: bool,
     ws: bool,
@@ -183,7 +183,7 @@ struct Words {
     codec: Option<Codec>,
 }
 
-impl Words {
+impl SchemeParts {
     fn parse(scheme: &str) -> Result<Self, String> {
         let mut words = scheme.split('+');
         let name = words.next().unwrap_or_default();
@@ -210,11 +210,11 @@ impl Words {
             generation: Generation::default(),
             codec: None,
         };
-        words.try_for_each(|word| said.note(word))?;
+        words.try_for_each(|word| said.apply(word))?;
         Ok(said)
     }
 
-    fn note(&mut self, word: &str) -> Result<(), String> {
+    fn apply(&mut self, word: &str) -> Result<(), String> {
         let named = Codec::ALL.into_iter().find(|codec| codec.as_str() == word);
         match (word, self.protocol, named) {
             ("unix", _, _) => self.unix = true,

@@ -12,8 +12,8 @@ use polyrpc_payload::compress;
 use polyrpc_wire::grpc;
 use tokio::sync::Semaphore;
 
-use crate::budget;
-use crate::budget::Account;
+use crate::memory_budget;
+use crate::memory_budget::Account;
 
 /// How many bytes are made in place: less than a millisecond of work.
 const IN_PLACE: usize = 256 << 10;
@@ -59,7 +59,7 @@ pub(crate) fn decompress_in_place(
     if body.len() > IN_PLACE || compress::hint(compression, &body).is_some_and(is_long) {
         return Ok(InPlace::TooLong(body));
     }
-    match compress::decompress(compression, &body, IN_PLACE.min(account.free())) {
+    match compress::decompress(compression, &body, IN_PLACE.min(account.remaining())) {
         Ok(bytes) => {
             account.charge(bytes.len());
             Ok(InPlace::Done(bytes.into()))
@@ -104,7 +104,7 @@ pub(crate) fn uncompressed(compression: Compression, body: Bytes, limit: usize) 
 
 /// A message of a stream with its compression undone. Only gRPC compresses these.
 pub(crate) fn decompress_message(message: Message, limit: usize) -> Result<Bytes, Status> {
-    uncompressed(message.compression, message.body, limit).map_err(grpc::corrupt)
+    uncompressed(message.compression, message.body, limit).map_err(grpc::decompression_failed)
 }
 
 /// The same for a server: what is long is made aside.
@@ -117,7 +117,9 @@ pub(crate) async fn decompress_message_aside(
     limit: usize,
     account: Arc<Account>,
 ) -> Result<Bytes, Status> {
-    decompress_aside(message.compression, message.body, limit, account).await.map_err(grpc::corrupt)
+    decompress_aside(message.compression, message.body, limit, account)
+        .await
+        .map_err(grpc::decompression_failed)
 }
 
 /// Decompresses a body to at most `limit` bytes, and to no more than its connection's account, if there is one, has free.
@@ -127,7 +129,7 @@ fn decompress(
     limit: usize,
     account: Option<&Account>,
 ) -> Result<Bytes, Status> {
-    let free = account.map_or(usize::MAX, Account::free);
+    let free = account.map_or(usize::MAX, Account::remaining);
     match compress::decompress(compression, body, limit.min(free)) {
         Ok(bytes) => {
             if let Some(account) = account {
@@ -135,7 +137,7 @@ fn decompress(
             }
             Ok(bytes.into())
         }
-        Err(compress::Error::TooLarge { .. }) if free < limit => Err(budget::exhausted()),
+        Err(compress::Error::TooLarge { .. }) if free < limit => Err(memory_budget::exhausted()),
         Err(error) => Err(failure(compression, &error)),
     }
 }

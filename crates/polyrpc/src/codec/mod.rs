@@ -4,11 +4,11 @@ mod finite;
 mod flatbuffers;
 mod lenient_message_pack;
 mod numbered;
-mod outline;
 mod protobuf;
 mod raw;
 mod rest_rpc;
 mod serde;
+mod type_schema;
 
 mod buffer;
 mod byte_string;
@@ -27,12 +27,12 @@ use polyrpc_wire::rpcx;
 pub use self::byte_string::ByteString;
 pub use self::flatbuffers::FlatBuffers;
 pub use self::numbered::{NumberedFormat, With};
-pub use self::outline::Outline;
 #[cfg(feature = "prost")]
 pub use self::prost::Prost;
 pub use self::protobuf::Protobuf;
 pub use self::raw::Raw;
 pub use self::serde::Serde;
+pub use self::type_schema::Outline;
 
 pub(crate) use self::decompression::{
     InPlace, decompress_aside, decompress_in_place, decompress_message, decompress_message_aside, made_aside,
@@ -40,7 +40,8 @@ pub(crate) use self::decompression::{
 };
 pub(crate) use self::rest_rpc::{encode_arguments, publish, publish_coded, published, unpack};
 pub(crate) use self::serde::{
-    check as check_plain, decode as decode_plain, decode_argument, decode_arguments, decode_no_arguments, encode_value,
+    check as check_plain, decode as decode_plain, decode_argument, decode_arguments, decode_no_arguments,
+    encode_value,
 };
 pub(crate) use self::unknown::counting_unknown;
 pub(crate) use self::value::encode as encode_plain;

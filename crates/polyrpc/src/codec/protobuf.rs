@@ -7,7 +7,7 @@ use polyrpc_payload::{schema, transcode};
 use serde_json::value::RawValue;
 
 use super::buffer::Buffer;
-use super::{Body, Codec, Outline, outline, unknown, unsupported};
+use super::{Body, Codec, Outline, type_schema, unknown, unsupported};
 
 /// Messages generated from a `.proto` by `polyrpc-build`.
 ///
@@ -31,7 +31,7 @@ where
     }
 
     fn outline(schema: Option<&schema::Message>) -> Outline {
-        schema.map_or(Outline::Any, outline::of_message)
+        schema.map_or(Outline::Any, type_schema::of_message)
     }
 
     fn decode(body: Body, schema: Option<&schema::Message>) -> Result<T, Status> {
@@ -55,7 +55,7 @@ fn encode_binary<T: buffa::Message + buffa::MessageName>(value: &T) -> Result<By
 
 /// Any format to binary protobuf, with the required fields checked.
 pub(super) fn to_binary(body: Body, schema: Option<&schema::Message>, name: &str) -> Result<Bytes, Status> {
-    let body = sole(body);
+    let body = single_argument(body);
     let binary = match (body.format, schema) {
         // rest_rpc takes what a type's own `serialize` wrote, for protobuf the binary format.
         (Format::Protobuf | Format::RestRpc, _) => body.bytes,
@@ -85,7 +85,7 @@ pub(super) fn to_binary(body: Body, schema: Option<&schema::Message>, name: &str
 
 /// The only member of a list of arguments in MessagePack, as rest_rpc sends it, or the first in JSON, as Go's jsonrpc takes
 /// it.
-fn sole(body: Body) -> Body {
+fn single_argument(body: Body) -> Body {
     let mut reader = Reader::new(&body.bytes);
     match body.format {
         Format::Json(_) if body.positional => {

@@ -7,7 +7,7 @@ use polyrpc_payload::{gob, schema, struct_pack};
 
 use super::lenient_message_pack::{self, Lengths};
 use super::value::{encode, encode_typed, unreadable, unwritable};
-use super::{Body, Codec, Outline, outline, rest_rpc, unsupported};
+use super::{Body, Codec, Outline, rest_rpc, type_schema, unsupported};
 
 /// Plain types with serde's derives: JSON, MessagePack as Go's rpcx writes structs (a map keyed by field names, byte
 /// strings as `bin`) or as C++ does (an array), struct_pack, what rest_rpc makes of these, and gob as Go's net/rpc
@@ -31,7 +31,7 @@ impl<T: Serialize + DeserializeOwned + 'static> Codec<T> for Serde {
     }
 
     fn outline(_: Option<&schema::Message>) -> Outline {
-        outline::of_type::<T>()
+        type_schema::of_type::<T>()
     }
 
     fn check(format: Format) -> Result<(), Status> {
@@ -43,8 +43,10 @@ impl<T: Serialize + DeserializeOwned + 'static> Codec<T> for Serde {
             _ if !body.positional => decode(&body),
             // A list of one argument for a method of one argument. Here the list may be the argument itself, as peers
             // with one request type have it.
-            Format::Json(_) | Format::StructPack => decode(&body).or_else(|status| sole(&body).ok_or(status)),
-            _ => sole(&body).map_or_else(|| decode_all(body), Ok),
+            Format::Json(_) | Format::StructPack => {
+                decode(&body).or_else(|status| single_argument(&body).ok_or(status))
+            }
+            _ => single_argument(&body).map_or_else(|| decode_all(body), Ok),
         }
     }
 
@@ -69,7 +71,7 @@ pub(crate) fn check<T: DeserializeOwned + 'static>(format: Format) -> Result<(),
 }
 
 /// The only member of a list of arguments.
-fn sole<T: DeserializeOwned + 'static>(body: &Body) -> Option<T> {
+fn single_argument<T: DeserializeOwned + 'static>(body: &Body) -> Option<T> {
     decode(body).map(|(sole,)| sole).ok()
 }
 

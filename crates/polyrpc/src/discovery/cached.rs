@@ -12,7 +12,7 @@ use tokio::time::timeout;
 
 use super::{Discover, Instance, Sets};
 use crate::error::ClientResult as Result;
-use crate::runtime::Owned;
+use crate::runtime::AbortOnDrop;
 
 /// Keeps what another way finds in a file, for when it finds nothing: rpcx's cached discovery, in its format.
 ///
@@ -49,7 +49,7 @@ impl<D: Discover> Cached<D> {
 
 impl<D: Discover> Discover for Cached<D> {
     fn watch(&self) -> Sets {
-        let caching = Caching {
+        let caching = CachedWatch {
             inner: self.inner.watch(),
             path: self.path.clone().into(),
             few: self.few,
@@ -62,7 +62,7 @@ impl<D: Discover> Discover for Cached<D> {
     }
 }
 
-struct Caching {
+struct CachedWatch {
     inner: Sets,
     path: Arc<Path>,
     few: usize,
@@ -74,7 +74,7 @@ struct Caching {
     queued: VecDeque<Result<Vec<Instance>>>,
 }
 
-impl Caching {
+impl CachedWatch {
     async fn next(&mut self) -> Option<Result<Vec<Instance>>> {
         if let Some(patience) = self.first {
             self.load().await;
@@ -120,7 +120,7 @@ impl Caching {
 
     async fn load(&mut self) {
         let path = self.path.clone();
-        match Owned::from(tokio::task::spawn_blocking(move || read(&path))).await {
+        match AbortOnDrop::from(tokio::task::spawn_blocking(move || read(&path))).await {
             Ok(Ok(kept)) => self.kept = kept.into(),
             Ok(Err(error)) if error.kind() == io::ErrorKind::NotFound => {}
             Ok(Err(error)) => self.complain(&error),
@@ -134,7 +134,7 @@ impl Caching {
         }
         self.kept = found.into();
         let (path, kept) = (self.path.clone(), self.kept.clone());
-        match Owned::from(tokio::task::spawn_blocking(move || write(&path, &kept))).await {
+        match AbortOnDrop::from(tokio::task::spawn_blocking(move || write(&path, &kept))).await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => self.complain(&error),
             Err(error) => self.complain(&error.into()),
@@ -206,9 +206,9 @@ mod tests {
     use crate::discovery::testing::{Directory, told};
 
     /// Tells these items, then nothing any more.
-    struct Says(&'static [Result<&'static str, &'static str>]);
+    struct StaticSets(&'static [Result<&'static str, &'static str>]);
 
-    impl Discover for Says {
+    impl Discover for StaticSets {
         fn watch(&self) -> Sets {
             let items = stream::iter(self.0).map(|item| match item {
                 Ok("") => Ok(Vec::new()),
@@ -231,11 +231,13 @@ mod tests {
         );
 
         // It fails, is silent, or has lost its data.
-        for says in [Says(&[Err("down"), Ok("c:1")]), Says(&[]), Says(&[Ok(""), Ok("c:1")])] {
+        for says in [StaticSets(&[Err("down"), Ok("c:1")]), StaticSets(&[]), StaticSets(&[Ok(""), Ok("c:1")])]
+        {
             let mut sets = Cached::new(says, &path).watch();
             assert_eq!(told(&mut sets).await, "tcp@a:1?weight=3 tcp@b:1");
         }
-        let mut sets = Cached::new(Says(&[Err("down"), Err("still"), Ok("c:1"), Ok("")]), &path).watch();
+        let mut sets =
+            Cached::new(StaticSets(&[Err("down"), Err("still"), Ok("c:1"), Ok("")]), &path).watch();
         for expected in ["tcp@a:1?weight=3 tcp@b:1", "down", "still", "tcp@c:1", "tcp@c:1"] {
             assert_eq!(told(&mut sets).await, expected);
         }
@@ -245,7 +247,7 @@ mod tests {
     async fn few_servers_may_be_too_few() {
         let directory = Directory::new();
         let path = directory.path("cache.json");
-        let mut sets = Cached::new(Says(&[Ok("a:1"), Ok("a:1,b:1"), Ok("c:1")]), &path).few(1).watch();
+        let mut sets = Cached::new(StaticSets(&[Ok("a:1"), Ok("a:1,b:1"), Ok("c:1")]), &path).few(1).watch();
         for expected in ["tcp@a:1", "tcp@a:1 tcp@b:1", "tcp@a:1 tcp@b:1"] {
             assert_eq!(told(&mut sets).await, expected);
         }
@@ -267,16 +269,16 @@ mod tests {
         let path = directory.path("cache.json");
         for broken in ["", "{}", "[{\"Key\":1}]", "[[[["] {
             fs::write(&path, broken).unwrap();
-            let mut sets = Cached::new(Says(&[Ok("a:1")]), &path).watch();
+            let mut sets = Cached::new(StaticSets(&[Ok("a:1")]), &path).watch();
             assert!(told(&mut sets).await.contains("cache.json"), "{broken}");
             assert_eq!(told(&mut sets).await, "tcp@a:1");
         }
         fs::write(&path, r#"[{"Key":"nonsense","Value":"%"},{"Key":"tcp@a:1","Value":"%zz&weight=2"}]"#)
             .unwrap();
-        assert_eq!(told(&mut Cached::new(Says(&[]), &path).watch()).await, "tcp@a:1?weight=2");
+        assert_eq!(told(&mut Cached::new(StaticSets(&[]), &path).watch()).await, "tcp@a:1?weight=2");
 
         let nowhere = directory.path("cache.json/below.json");
-        let mut sets = Cached::new(Says(&[Ok("a:1")]), nowhere).watch();
+        let mut sets = Cached::new(StaticSets(&[Ok("a:1")]), nowhere).watch();
         assert!(told(&mut sets).await.starts_with("the cache "), "it cannot be read");
         assert_eq!(told(&mut sets).await, "tcp@a:1");
         assert!(told(&mut sets).await.starts_with("the cache "), "it cannot be written");

@@ -6,10 +6,10 @@ use std::time::{Duration, SystemTime};
 use polyrpc_core::Status;
 
 use super::line::Lines;
-use super::polled::{self, Answer, Source};
+use super::polled::{self, PollResult, PollSource};
 use super::{Discover, Sets};
 use crate::error::ClientResult as Result;
-use crate::runtime::Owned;
+use crate::runtime::AbortOnDrop;
 
 /// Servers as a file lists them, one in a line: brpc's `file://`.
 ///
@@ -45,35 +45,35 @@ impl File {
 
 impl Discover for File {
     fn watch(&self) -> Sets {
-        polled::sets(Watched { file: self.clone(), read: None, seen: None })
+        polled::sets(FileWatch { file: self.clone(), read: None, seen: None })
     }
 }
 
-struct Watched {
+struct FileWatch {
     file: File,
     /// What was read last.
-    read: Option<Stamp>,
+    read: Option<FileVersion>,
     /// What was there at the last look.
-    seen: Option<Stamp>,
+    seen: Option<FileVersion>,
 }
 
 /// By what it is told that a file has changed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Stamp {
+struct FileVersion {
     modified: Option<SystemTime>,
     length: u64,
     /// Which file it is: another after one was renamed over it.
     inode: u64,
 }
 
-impl Source for Watched {
-    async fn ask(&mut self) -> Result<Answer> {
+impl PollSource for FileWatch {
+    async fn ask(&mut self) -> Result<PollResult> {
         let (path, read, seen) = (self.file.path.clone(), self.read.clone(), self.seen.clone());
         let looked =
-            Owned::from(tokio::task::spawn_blocking(move || look(&path, read.as_ref(), seen.as_ref())));
+            AbortOnDrop::from(tokio::task::spawn_blocking(move || look(&path, read.as_ref(), seen.as_ref())));
         let wrong = |error: io::Error| self.wrong(&error.to_string());
         let look = looked.await.map_err(|error| wrong(error.into()))?.map_err(wrong)?;
-        let unchanged = Answer { instances: None, again: self.file.every, complaint: None };
+        let unchanged = PollResult { instances: None, again: self.file.every, complaint: None };
         let (stamp, text) = match look {
             Look::Same => return Ok(unchanged),
             Look::Moving(stamp) => {
@@ -92,7 +92,7 @@ impl Source for Watched {
         }
         self.read = Some(stamp);
         let complaint = lines.complaint(&self.file.path.display().to_string()).map(Into::into);
-        Ok(Answer { instances: Some(lines.instances), complaint, ..unchanged })
+        Ok(PollResult { instances: Some(lines.instances), complaint, ..unchanged })
     }
 
     /// To look at a file costs the same whatever came of it the last time.
@@ -101,7 +101,7 @@ impl Source for Watched {
     }
 }
 
-impl Watched {
+impl FileWatch {
     fn wrong(&self, why: &str) -> crate::Error {
         Status::unavailable(format!("{}: {why}", self.file.path.display())).into()
     }
@@ -112,14 +112,14 @@ enum Look {
     /// What was read before.
     Same,
     /// Something else, which may still be written.
-    Moving(Stamp),
+    Moving(FileVersion),
     /// Something else, at rest.
-    Read(Stamp, String),
+    Read(FileVersion, String),
 }
 
 /// Looks at a file; this may hold the thread.
-fn look(path: &Path, read: Option<&Stamp>, seen: Option<&Stamp>) -> io::Result<Look> {
-    let stamp = Stamp::of(path)?;
+fn look(path: &Path, read: Option<&FileVersion>, seen: Option<&FileVersion>) -> io::Result<Look> {
+    let stamp = FileVersion::of(path)?;
     let Some(read) = read else {
         return read_whole(path, stamp);
     };
@@ -130,13 +130,13 @@ fn look(path: &Path, read: Option<&Stamp>, seen: Option<&Stamp>) -> io::Result<L
     if at_rest { read_whole(path, stamp) } else { Ok(Look::Moving(stamp)) }
 }
 
-fn read_whole(path: &Path, stamp: Stamp) -> io::Result<Look> {
+fn read_whole(path: &Path, stamp: FileVersion) -> io::Result<Look> {
     if stamp.length > MOST {
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("it has more than {MOST} bytes")));
     }
     let mut bytes = Vec::new();
     fs::File::open(path)?.take(MOST).read_to_end(&mut bytes)?;
-    let after = Stamp::of(path)?;
+    let after = FileVersion::of(path)?;
     if after != stamp {
         return Ok(Look::Moving(after));
     }
@@ -146,7 +146,7 @@ fn read_whole(path: &Path, stamp: Stamp) -> io::Result<Look> {
 /// Some hundred thousand servers.
 const MOST: u64 = 16 << 20;
 
-impl Stamp {
+impl FileVersion {
     fn of(path: &Path) -> io::Result<Self> {
         let metadata = fs::metadata(path)?;
         // To open a pipe would wait for somebody to write.

@@ -37,16 +37,16 @@ use crate::error::ClientResult as Result;
 #[derive(Debug, Clone, Default)]
 pub struct InProcess(Arc<watch::Sender<Services>>);
 
-type Services = BTreeMap<String, Vec<Kept>>;
+type Services = BTreeMap<String, Vec<PublishedSet>>;
 
 #[derive(Debug, Clone)]
-struct Kept {
+struct PublishedSet {
     instance: Instance,
     /// Until when it is believed; `None`: for ever.
     until: Option<Instant>,
 }
 
-impl Kept {
+impl PublishedSet {
     fn is_alive(&self, now: Instant) -> bool {
         self.until.is_none_or(|until| until > now)
     }
@@ -60,7 +60,7 @@ impl InProcess {
 
     /// The instances of a service.
     pub fn of(&self, service: &str) -> impl Discover + Clone + use<> {
-        Of { registry: self.clone(), service: service.to_owned() }
+        ServiceDiscovery { registry: self.clone(), service: service.to_owned() }
     }
 
     /// The services that have instances now, with these.
@@ -78,7 +78,7 @@ impl InProcess {
 
     fn enter(&self, entry: &Entry) {
         let now = Instant::now();
-        let kept = Kept { instance: entry.instance.clone(), until: now.checked_add(entry.ttl) };
+        let kept = PublishedSet { instance: entry.instance.clone(), until: now.checked_add(entry.ttl) };
         self.0.send_if_modified(|services| {
             let all = services.entry(entry.service.clone()).or_default();
             match all.iter_mut().find(|known| is_same(&known.instance, &entry.instance)) {
@@ -109,7 +109,7 @@ fn is_same(one: &Instance, other: &Instance) -> bool {
     one.network == other.network && one.address == other.address
 }
 
-fn alive(kept: &[Kept], now: Instant) -> Vec<Instance> {
+fn alive(kept: &[PublishedSet], now: Instant) -> Vec<Instance> {
     kept.iter().filter(|kept| kept.is_alive(now)).map(|kept| kept.instance.clone()).collect()
 }
 
@@ -157,15 +157,15 @@ impl Register for InProcess {
 }
 
 #[derive(Debug, Clone)]
-struct Of {
+struct ServiceDiscovery {
     registry: InProcess,
     service: String,
 }
 
-impl Discover for Of {
+impl Discover for ServiceDiscovery {
     /// The first set may be empty.
     fn watch(&self) -> Sets {
-        let watching = Watching {
+        let watching = InProcessWatch {
             service: self.service.clone(),
             services: self.registry.0.subscribe(),
             told: None,
@@ -176,7 +176,7 @@ impl Discover for Of {
     }
 }
 
-struct Watching {
+struct InProcessWatch {
     service: String,
     services: watch::Receiver<Services>,
     told: Option<Vec<Instance>>,
@@ -184,7 +184,7 @@ struct Watching {
     _registry: InProcess,
 }
 
-impl Watching {
+impl InProcessWatch {
     async fn next(&mut self) -> Vec<Instance> {
         loop {
             let (instances, until) = self.look();

@@ -44,14 +44,14 @@ impl Discover for Merged {
             .zip(0..)
             .map(|(discover, way): (_, usize)| discover.watch().map(move |set| (way, set)).boxed());
         let merging =
-            Merging { ways: stream::select_all(ways), found: vec![Vec::new(); self.0.len()], next: None };
+            MergedWatch { ways: stream::select_all(ways), found: vec![Vec::new(); self.0.len()], next: None };
         stream::unfold(merging, |mut merging| async move { Some((merging.next().await?, merging)) }).boxed()
     }
 }
 
 type Item = (usize, Result<Vec<Instance>>);
 
-struct Merging {
+struct MergedWatch {
     ways: SelectAll<stream::BoxStream<'static, Item>>,
     /// What each has found last.
     found: Vec<Vec<Instance>>,
@@ -59,7 +59,7 @@ struct Merging {
     next: Option<Item>,
 }
 
-impl Merging {
+impl MergedWatch {
     async fn next(&mut self) -> Option<Result<Vec<Instance>>> {
         let mut item = match self.next.take() {
             Some(item) => item,

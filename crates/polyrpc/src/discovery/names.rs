@@ -10,7 +10,7 @@ use polyrpc_core::Status;
 use tokio::time::timeout;
 
 use super::line::Servers;
-use super::polled::{self, Answer, Source, jittered};
+use super::polled::{self, PollResult, PollSource, jittered};
 use super::{Discover, Instance, Network, Sets, list};
 use crate::error::ClientResult as Result;
 
@@ -65,20 +65,20 @@ impl fmt::Debug for Names {
 impl Discover for Names {
     fn watch(&self) -> Sets {
         let known = vec![Vec::new(); self.listed.len()];
-        polled::sets(Named { names: self.clone(), known })
+        polled::sets(NamesWatch { names: self.clone(), known })
     }
 }
 
-struct Named {
+struct NamesWatch {
     names: Names,
     /// What each name was last found to be.
     known: Vec<Vec<Instance>>,
 }
 
-impl Source for Named {
+impl PollSource for NamesWatch {
     const PATIENCE: Duration = Duration::from_secs(60);
 
-    async fn ask(&mut self) -> Result<Answer> {
+    async fn ask(&mut self) -> Result<PollResult> {
         // In pieces of its own, since each may hold a thread for as long as the system's resolver likes.
         let mut found = stream::iter(self.names.listed.clone())
             .map(|listed| resolved(listed, self.names.lookup.clone()))
@@ -94,7 +94,7 @@ impl Source for Named {
         let instances = self.known.iter().flatten().cloned().collect::<Servers>().into_vec();
         match (instances.is_empty(), complaint) {
             (true, Some(status)) => Err(status.into()),
-            (_, complaint) => Ok(Answer {
+            (_, complaint) => Ok(PollResult {
                 instances: Some(instances),
                 again: jittered(self.names.every),
                 complaint: complaint.map(Into::into),

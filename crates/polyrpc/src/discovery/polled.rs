@@ -9,12 +9,12 @@ use crate::Error;
 use crate::error::ClientResult as Result;
 
 /// What knows of servers but tells only when it is asked.
-pub(super) trait Source: Send + 'static {
+pub(super) trait PollSource: Send + 'static {
     /// How long an answer may take.
     const PATIENCE: Duration = Duration::from_secs(10);
 
     /// Asks once.
-    fn ask(&mut self) -> impl Future<Output = Result<Answer>> + Send;
+    fn ask(&mut self) -> impl Future<Output = Result<PollResult>> + Send;
 
     /// How long to wait after so many failures in a row.
     fn pause(&self, failures: u32) -> Duration {
@@ -26,7 +26,7 @@ const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
 #[derive(Debug)]
-pub(super) struct Answer {
+pub(super) struct PollResult {
     /// All servers there are; `None` if they are known to be the same as before.
     pub(super) instances: Option<Vec<Instance>>,
     /// When to ask again.
@@ -36,9 +36,15 @@ pub(super) struct Answer {
 }
 
 /// Asks again and again, and tells what has changed.
-pub(super) fn sets(source: impl Source) -> Sets {
-    let polled =
-        Polled { source, wait: Duration::ZERO, failures: 0, told: None, lamented: None, complaint: None };
+pub(super) fn sets(source: impl PollSource) -> Sets {
+    let polled = PollingWatch {
+        source,
+        wait: Duration::ZERO,
+        failures: 0,
+        told: None,
+        lamented: None,
+        complaint: None,
+    };
     let sets = stream::unfold(polled, |mut polled| async move {
         let item = polled.next().await;
         Some((item, polled))
@@ -46,7 +52,7 @@ pub(super) fn sets(source: impl Source) -> Sets {
     sets.boxed()
 }
 
-struct Polled<S> {
+struct PollingWatch<S> {
     source: S,
     /// How long to wait before asking again.
     wait: Duration,
@@ -60,7 +66,7 @@ struct Polled<S> {
     complaint: Option<Error>,
 }
 
-impl<S: Source> Polled<S> {
+impl<S: PollSource> PollingWatch<S> {
     async fn next(&mut self) -> Result<Vec<Instance>> {
         loop {
             if let Some(complaint) = self.complaint.take() {
@@ -80,7 +86,7 @@ impl<S: Source> Polled<S> {
             Err(_) => Err(Status::deadline_exceeded(format!("no answer within {:?}", S::PATIENCE)).into()),
         };
         match answer {
-            Ok(Answer { instances, again, complaint }) => {
+            Ok(PollResult { instances, again, complaint }) => {
                 (self.failures, self.wait) = (0, again);
                 self.lament(complaint);
                 let changed = instances.filter(|instances| self.told.as_ref() != Some(instances))?;
@@ -118,10 +124,10 @@ mod tests {
 
     use super::*;
 
-    struct Script(VecDeque<Result<Answer, &'static str>>);
+    struct Script(VecDeque<Result<PollResult, &'static str>>);
 
-    impl Source for Script {
-        async fn ask(&mut self) -> Result<Answer> {
+    impl PollSource for Script {
+        async fn ask(&mut self) -> Result<PollResult> {
             match self.0.pop_front() {
                 Some(Ok(answer)) => Ok(answer),
                 Some(Err(text)) => Err(Status::unavailable(text).into()),
@@ -130,8 +136,8 @@ mod tests {
         }
     }
 
-    fn answer(names: &[&str], complaint: Option<&'static str>) -> Result<Answer, &'static str> {
-        Ok(Answer {
+    fn answer(names: &[&str], complaint: Option<&'static str>) -> Result<PollResult, &'static str> {
+        Ok(PollResult {
             instances: Some(names.iter().map(|name| Instance::tcp(*name)).collect()),
             again: Duration::from_secs(5),
             complaint: complaint.map(|text| Status::invalid_argument(text).into()),

@@ -7,7 +7,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use super::line::Lines;
-use super::polled::{self, Answer, Source, jittered};
+use super::polled::{self, PollResult, PollSource, jittered};
 use super::{Discover, Sets, redacted};
 use crate::error::ClientResult as Result;
 
@@ -66,16 +66,16 @@ impl FromStr for RemoteFile {
 
 impl Discover for RemoteFile {
     fn watch(&self) -> Sets {
-        polled::sets(Fetched(self.clone()))
+        polled::sets(RemoteFileSource(self.clone()))
     }
 }
 
-struct Fetched(RemoteFile);
+struct RemoteFileSource(RemoteFile);
 
-impl Source for Fetched {
+impl PollSource for RemoteFileSource {
     const PATIENCE: Duration = Duration::from_secs(5);
 
-    async fn ask(&mut self) -> Result<Answer> {
+    async fn ask(&mut self) -> Result<PollResult> {
         let RemoteFile { authority, path, every } = &self.0;
         let url = redacted(&format!("http://{authority}{path}"));
         let wrong = |why: &str| Status::unavailable(format!("{url}: {why}"));
@@ -85,7 +85,7 @@ impl Source for Fetched {
             return Err(wrong("it names no server").into());
         }
         let complaint = lines.complaint(&url).map(Into::into);
-        Ok(Answer { instances: Some(lines.instances), again: jittered(*every), complaint })
+        Ok(PollResult { instances: Some(lines.instances), again: jittered(*every), complaint })
     }
 }
 

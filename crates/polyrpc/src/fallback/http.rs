@@ -7,7 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use polyrpc_core::{Format, Head, Metadata, Protocol, Status};
 
-use crate::call::{Context, Ending, Handling, Shape, Site, Trailers};
+use crate::call::{CallSite, Context, Ending, Handling, Shape, Trailers};
 use crate::codec::{Body, Raw};
 use crate::service::Method;
 use crate::streaming::{Incoming, Outgoing, Streaming, send};
@@ -141,20 +141,20 @@ impl HttpRequest {
     }
 }
 
-async fn respond(result: Result<HttpResponse>, site: &Site, outgoing: Outgoing) -> Ending {
+async fn respond(result: Result<HttpResponse>, site: &CallSite, outgoing: Outgoing) -> Ending {
     let response = match result.and_then(checked) {
         Ok(response) => response,
-        Err(failure) => return Ending::failed(site.tell(failure.into_status())),
+        Err(failure) => return Ending::failed(site.status_for_caller(failure.into_status())),
     };
     let HttpResponse { status, fields, body, trailers: late } = response;
     let mut metadata = Metadata::new();
     metadata.append(":status", status.to_string());
     fields.iter().for_each(|(name, value)| metadata.append(name.to_owned(), value.clone()));
-    outgoing.begin(Head { format: Format::Raw, metadata, ..Head::default() });
+    outgoing.set_head(Head { format: Format::Raw, metadata, ..Head::default() });
     let result = send::<Raw, Bytes>(body, &outgoing, Format::Raw, None).await;
     let mut trailers = Metadata::new();
     late.append_to(&mut trailers);
-    Ending::Finish { result: result.map_err(|status| site.tell(status)), trailers }
+    Ending::Finish { result: result.map_err(|status| site.status_for_caller(status)), trailers }
 }
 
 fn checked(response: HttpResponse) -> Result<HttpResponse> {

@@ -4,9 +4,9 @@ use bytes::Bytes;
 use polyrpc_core::{Format, Head, Metadata, Reply, Status};
 
 use super::relay::Relay;
-use super::request::{RawRequest, Slot};
+use super::request::{AcceptedStreamSlot, RawRequest};
 use super::response::{Answer, RawResponse};
-use crate::call::{Context, Ending, Handling, Shape, Site, Trailers};
+use crate::call::{CallSite, Context, Ending, Handling, Shape, Trailers};
 use crate::codec::{Body, Raw};
 use crate::service::Method;
 use crate::streaming::{Incoming, Outgoing, Streaming, send};
@@ -27,7 +27,7 @@ where
     Fut: Future<Output = Result<RawResponse>> + Send + 'static,
 {
     fn start(&self, cx: Context, body: Body) -> Result<Handling, Status> {
-        let place = Place::of(&cx);
+        let place = CallPlace::of(&cx);
         let (request, accepted) = RawRequest::one(cx, body);
         let handling = (self.0)(request);
         Ok(Box::pin(async move { place.end_whole(handling.await, &accepted) }))
@@ -38,7 +38,7 @@ where
     }
 
     fn open(&self, cx: Context, incoming: Incoming, outgoing: Outgoing) -> Result<Handling, Status> {
-        let place = Place::of(&cx);
+        let place = CallPlace::of(&cx);
         let (request, _) = RawRequest::several(cx, incoming);
         let handling = (self.0)(request);
         Ok(Box::pin(async move { place.end_streamed(handling.await, outgoing).await }))
@@ -46,22 +46,22 @@ where
 }
 
 /// What of a call is needed once its handler has it.
-struct Place {
-    site: Site,
+struct CallPlace {
+    site: CallSite,
     /// How its answer is usually written.
     format: Format,
     /// How the protocol is called.
     protocol: &'static str,
 }
 
-impl Place {
+impl CallPlace {
     fn of(cx: &Context) -> Self {
         let format = cx.reply_format(|_| true);
         Self { site: cx.site(), format, protocol: cx.protocol().as_str() }
     }
 
     /// Ends a call whose protocol takes one message as its answer.
-    fn end_whole(&self, result: Result<RawResponse>, accepted: &Slot) -> Ending {
+    fn end_whole(&self, result: Result<RawResponse>, accepted: &AcceptedStreamSlot) -> Ending {
         let mut response = match result {
             Ok(response) => response,
             Err(failure) => return self.fail(failure.into_status()),
@@ -98,7 +98,7 @@ impl Place {
         let (trailers, late) = (std::mem::take(&mut response.trailers), response.late.take());
         let head = self.head(response);
         let format = head.format;
-        outgoing.begin(head);
+        outgoing.set_head(head);
         let result = send::<Raw, Bytes>(messages, &outgoing, format, None).await;
         self.finish(result, with_late(trailers, late.as_ref()))
     }
@@ -114,7 +114,7 @@ impl Place {
             Err(status) => return self.fail(status),
         }
         let (mut trailers, late) = (std::mem::take(&mut response.trailers), response.late.take());
-        outgoing.begin(self.head(response));
+        outgoing.set_head(self.head(response));
         let result = loop {
             poll_fn(|cx| outgoing.poll_room(cx)).await;
             match relay.next().await {
@@ -145,14 +145,14 @@ impl Place {
     fn fail(&self, status: Status) -> Ending {
         let (metadata, trailers) = (status.headers().clone(), status.trailers().clone());
         let head = Head { format: self.format, metadata, ..Head::default() };
-        Ending::Reply(Reply { trailers, ..Reply::new(Err(self.site.tell(status)), head) })
+        Ending::Reply(Reply { trailers, ..Reply::new(Err(self.site.status_for_caller(status)), head) })
     }
 
     fn finish(&self, result: Result<(), Status>, mut trailers: Metadata) -> Ending {
         if let Err(status) = &result {
             append(&mut trailers, status.trailers());
         }
-        Ending::Finish { result: result.map_err(|status| self.site.tell(status)), trailers }
+        Ending::Finish { result: result.map_err(|status| self.site.status_for_caller(status)), trailers }
     }
 }
 

@@ -14,14 +14,14 @@ use crate::streaming::{Incoming, Sender, StreamOptions, Streaming};
 pub struct RawRequest {
     cx: Context,
     messages: Messages,
-    accepted: Slot,
+    accepted: AcceptedStreamSlot,
 }
 
 /// The streams that were accepted, on their way to the connection.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Slot(Arc<Mutex<Option<Accepted>>>);
+pub(super) struct AcceptedStreamSlot(Arc<Mutex<Option<Accepted>>>);
 
-impl Slot {
+impl AcceptedStreamSlot {
     pub(super) fn take(&self) -> Option<Accepted> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
@@ -37,16 +37,16 @@ enum Messages {
 }
 
 impl RawRequest {
-    pub(super) fn one(cx: Context, body: Body) -> (Self, Slot) {
+    pub(super) fn one(cx: Context, body: Body) -> (Self, AcceptedStreamSlot) {
         Self::new(cx, Messages::One(body))
     }
 
-    pub(super) fn several(cx: Context, incoming: Incoming) -> (Self, Slot) {
+    pub(super) fn several(cx: Context, incoming: Incoming) -> (Self, AcceptedStreamSlot) {
         Self::new(cx, Messages::Several(Streaming::received(incoming, Ok)))
     }
 
-    fn new(cx: Context, messages: Messages) -> (Self, Slot) {
-        let accepted = Slot::default();
+    fn new(cx: Context, messages: Messages) -> (Self, AcceptedStreamSlot) {
+        let accepted = AcceptedStreamSlot::default();
         (Self { cx, messages, accepted: accepted.clone() }, accepted)
     }
 

@@ -89,7 +89,7 @@ impl Health {
     }
 
     /// Ends all watches, which would keep the server from its own end.
-    pub(crate) fn end(&self) {
+    pub(crate) fn close(&self) {
         self.0.send_modify(|state| (state.stopped, state.ended) = (true, true));
     }
 
@@ -105,9 +105,9 @@ impl Health {
 
 /// The health of a server whose program says nothing of it: it takes calls until it begins to shut down.
 #[derive(Debug)]
-pub(crate) struct Untold(pub(crate) Health);
+pub(crate) struct DefaultHealth(pub(crate) Health);
 
-impl http::Health for Untold {
+impl http::Health for DefaultHealth {
     fn is_serving(&self, service: &str) -> Option<bool> {
         service.is_empty().then(|| !self.0.0.borrow().stopped)
     }

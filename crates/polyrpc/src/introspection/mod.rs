@@ -17,17 +17,17 @@ mod generated;
 /// The messages, traits and stubs of the standard services, as `polyrpc-build` generates them.
 #[doc(inline)]
 pub use self::generated::grpc;
-pub(crate) use self::health::Untold;
+pub(crate) use self::health::DefaultHealth;
 pub use self::health::{Health, Serving};
 pub use crate::call::{Calls, Connection, Facts, Used};
 
 use self::files::Files;
-use crate::service::{Role, Router};
+use crate::service::{MethodRole, Router};
 
 /// Adds the standard services that a server is to have, once all others are there.
 pub(crate) fn add(router: &mut Router, health: Option<&Health>, reflection: bool) {
     if let Some(health) = health {
-        router.standard(Role::Introspection, grpc::health::v1::HealthServer::new(health.clone()));
+        router.standard(MethodRole::Introspection, grpc::health::v1::HealthServer::new(health.clone()));
     }
     if reflection {
         rpcx::add(router);

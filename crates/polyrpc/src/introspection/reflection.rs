@@ -16,14 +16,14 @@ use super::grpc::reflection::v1::{
 };
 use super::grpc::reflection::{v1, v1alpha};
 use crate::call::Context;
-use crate::service::{Role, Router};
+use crate::service::{MethodRole, Router};
 use crate::{Result, Streaming};
 
 /// Adds the service in both its versions, over every service that has descriptors.
 pub(super) fn add(router: &mut Router) {
     let reflection = Reflection(Arc::new(Catalog::new(router)));
-    router.standard(Role::Introspection, v1::ServerReflectionServer::new(reflection.clone()));
-    router.standard(Role::Introspection, v1alpha::ServerReflectionServer::new(reflection));
+    router.standard(MethodRole::Introspection, v1::ServerReflectionServer::new(reflection.clone()));
+    router.standard(MethodRole::Introspection, v1alpha::ServerReflectionServer::new(reflection));
 }
 
 /// Answers what a [`Catalog`] knows.
@@ -59,13 +59,13 @@ impl v1alpha::ServerReflection for Reflection {
         let catalog = self.0.clone();
         let mut sent = HashSet::new();
         Ok(Streaming::from_stream(
-            requests.map(move |request| same(&catalog.answer(same(&request?)?, &mut sent)?)),
+            requests.map(move |request| convert(&catalog.answer(convert(&request?)?, &mut sent)?)),
         ))
     }
 }
 
 /// A message of one version as that of the other: they differ in nothing but their package.
-fn same<From: Message, To: Message>(message: &From) -> Result<To> {
+fn convert<From: Message, To: Message>(message: &From) -> Result<To> {
     Ok(To::decode(&mut Bytes::from(message.encode_to_vec()))?)
 }
 

@@ -8,7 +8,7 @@ use polyrpc_core::Status;
 use crate::Result;
 use crate::call::Context;
 use crate::codec::{Outline, Serde};
-use crate::service::{Role, Router, ServiceBuilder};
+use crate::service::{MethodRole, Router, ServiceBuilder};
 
 /// Adds the service, unless the program has one of that name; it tells of those that are there.
 pub(super) fn add(router: &mut Router) {
@@ -26,7 +26,7 @@ pub(super) fn add(router: &mut Router) {
     let one = Arc::new(texts);
     let all = one.clone();
     router.standard(
-        Role::Introspection,
+        MethodRole::Introspection,
         ServiceBuilder::new(SERVICE)
             .method::<Serde, String, String, _, _>("GetService", move |cx: Context, name: String| {
                 let text = one.get(&name).map(Text::whole).ok_or_else(|| unknown(&name));
@@ -35,7 +35,7 @@ pub(super) fn add(router: &mut Router) {
             .method::<Serde, Option<String>, String, _, _>(
                 "GetServices",
                 move |cx: Context, _: Option<String>| {
-                    let text = together(&all);
+                    let text = merge_services(&all);
                     async move { (cx, text) }
                 },
             ),
@@ -77,7 +77,7 @@ impl Text {
 }
 
 /// Of several packages the first is named, as in rpcx.
-fn together(texts: &BTreeMap<String, Text>) -> Result<String> {
+fn merge_services(texts: &BTreeMap<String, Text>) -> Result<String> {
     let package = texts.values().next().map(|text| format!("package {}\n\n", text.package));
     let declarations: Vec<&str> = texts.values().map(|text| text.declarations.as_str()).collect();
     Ok(package.unwrap_or_default() + &declarations.join("\n"))

@@ -21,12 +21,12 @@ pub struct Call {
 #[derive(Debug)]
 enum Place {
     Server(Context),
-    Client(Box<Leaving>),
+    Client(Box<OutboundCall>),
 }
 
 /// A call that leaves a client.
 #[derive(Debug, Clone)]
-struct Leaving {
+struct OutboundCall {
     service: String,
     method: String,
     options: Options,
@@ -43,7 +43,11 @@ impl Call {
     pub(crate) fn outgoing(call: Outgoing<'_>, shape: Shape) -> Self {
         let Outgoing { service, method, body, options, protocol } = call;
         let (service, method) = (service.to_owned(), method.to_owned());
-        Self { shape, body, place: Place::Client(Box::new(Leaving { service, method, options, protocol })) }
+        Self {
+            shape,
+            body,
+            place: Place::Client(Box::new(OutboundCall { service, method, options, protocol })),
+        }
     }
 
     /// On which side the layer stands.
@@ -230,7 +234,7 @@ impl Call {
     pub(crate) fn into_incoming(self) -> Result<(Context, Body), Status> {
         match self.place {
             Place::Server(cx) => Ok((cx, self.body)),
-            Place::Client(_) => Err(misled()),
+            Place::Client(_) => Err(wrong_side()),
         }
     }
 
@@ -240,8 +244,8 @@ impl Call {
     ///
     /// On a server.
     pub(crate) fn take_outgoing(&mut self) -> Result<Outgoing<'_>, Status> {
-        let Place::Client(leaving) = &mut self.place else { return Err(misled()) };
-        let Leaving { service, method, options, protocol } = &mut **leaving;
+        let Place::Client(leaving) = &mut self.place else { return Err(wrong_side()) };
+        let OutboundCall { service, method, options, protocol } = &mut **leaving;
         let (body, options) = (self.body.clone(), std::mem::take(options));
         Ok(Outgoing { service, method, body, options, protocol: *protocol })
     }
@@ -249,6 +253,6 @@ impl Call {
 
 /// A layer has passed a call of one side to what follows on the other.
 #[cold]
-fn misled() -> Status {
+fn wrong_side() -> Status {
     Status::internal("a layer mixed up the calls of a client and of a server")
 }

@@ -33,7 +33,7 @@ impl Layers {
     }
 
     /// These layers around those.
-    pub(crate) fn around(&self, inside: &Self) -> Self {
+    pub(crate) fn compose(&self, inside: &Self) -> Self {
         match (&self.0, &inside.0) {
             (None, _) => inside.clone(),
             (_, None) => self.clone(),
@@ -71,7 +71,7 @@ impl Layer for Misplaced {
 /// The first stand outside of those that follow.
 impl<'a> FromIterator<&'a Self> for Layers {
     fn from_iter<I: IntoIterator<Item = &'a Self>>(layers: I) -> Self {
-        layers.into_iter().fold(Self::NONE, |outside, inside| outside.around(inside))
+        layers.into_iter().fold(Self::NONE, |outside, inside| outside.compose(inside))
     }
 }
 

@@ -25,10 +25,10 @@ use crate::task::{self, TraceParent};
 /// A line reads `server rpcx 127.0.0.1:51234 Arith/Mul ok 183.2µs 12 → 5 00-4bf9…-01`: side, protocol, who called, what
 /// was called, how it ended, how long it took, bytes of request and reply, and the trace if there is one.
 #[derive(Clone)]
-pub struct AccessLog(Arc<Log>);
+pub struct AccessLog(Arc<Shared>);
 
 #[derive(Clone)]
-struct Log {
+struct Shared {
     sink: Arc<dyn Fn(&Line<'_>) + Send + Sync>,
     /// Of the calls that are neither slow nor fail.
     share: Arc<Share>,
@@ -65,19 +65,19 @@ impl AccessLog {
     /// Logs every call. `sink` runs in the caller's or the connection's task and must not wait.
     pub fn new(sink: impl Fn(&Line<'_>) + Send + Sync + 'static) -> Self {
         let share = Arc::new(Share::new(1.0));
-        Self(Arc::new(Log { sink: Arc::new(sink), share, slow: Duration::MAX }))
+        Self(Arc::new(Shared { sink: Arc::new(sink), share, slow: Duration::MAX }))
     }
 
     /// Logs this share of the calls that succeed, and all that fail.
     #[must_use]
     pub fn share(self, share: f64) -> Self {
-        Self(Arc::new(Log { share: Arc::new(Share::new(share)), ..(*self.0).clone() }))
+        Self(Arc::new(Shared { share: Arc::new(Share::new(share)), ..(*self.0).clone() }))
     }
 
     /// Logs all calls that take as long as this, whatever the share.
     #[must_use]
     pub fn slow(self, slow: Duration) -> Self {
-        Self(Arc::new(Log { slow, ..(*self.0).clone() }))
+        Self(Arc::new(Shared { slow, ..(*self.0).clone() }))
     }
 }
 

@@ -10,7 +10,7 @@ use tokio::time::Instant as Time;
 
 use crate::call::Ending;
 use crate::layer::{Call, Layer, Next, Side};
-use crate::runtime::{Owned, pass_on};
+use crate::runtime::{AbortOnDrop, resume_panic};
 
 /// Calls with a token that a function of the program fetches, as from an OAuth server: once, and again when it ends or a
 /// server does not know it any more.
@@ -34,17 +34,17 @@ use crate::runtime::{Owned, pass_on};
 pub struct Bearer {
     fetch: Box<dyn Fn() -> BoxFuture<'static, Result<Token, Status>> + Send + Sync>,
     /// Held while it is fetched or waited for, so that it is fetched once.
-    current: Mutex<Current>,
+    current: Mutex<TokenState>,
 }
 
 #[derive(Default)]
-struct Current {
-    held: Option<Held>,
+struct TokenState {
+    held: Option<CachedToken>,
     /// The next token, which may outlive the call that wanted it.
     fetching: Option<Fetching>,
 }
 
-type Fetching = Owned<Result<Token, Status>>;
+type Fetching = AbortOnDrop<Result<Token, Status>>;
 
 /// What proves who calls, for a time.
 #[derive(Clone)]
@@ -56,7 +56,7 @@ pub struct Token {
 }
 
 #[derive(Clone)]
-struct Held {
+struct CachedToken {
     credential: Bytes,
     until: Option<Instant>,
 }
@@ -80,7 +80,7 @@ impl Bearer {
         }
         let Token { text, until } = self.token(&mut current.fetching).await?;
         let credential = Bytes::from(format!("Bearer {text}"));
-        current.held = Some(Held { credential: credential.clone(), until });
+        current.held = Some(CachedToken { credential: credential.clone(), until });
         Ok(credential)
     }
 
@@ -96,13 +96,13 @@ impl Bearer {
         let fetched = fetching.get_or_insert_with(|| tokio::spawn((self.fetch)()).into()).await;
         *fetching = None;
         fetched.unwrap_or_else(|error| {
-            pass_on(error);
+            resume_panic(error);
             Err(Status::unavailable("the runtime that was to fetch a token has ended"))
         })
     }
 
     /// Gives a call its token within the time that the call has.
-    async fn prove(
+    async fn attach_token(
         &self,
         call: &mut Call,
         deadline: Option<Instant>,
@@ -134,7 +134,7 @@ impl Layer for Bearer {
         }
         let now = Time::now().into_std();
         let deadline = call.remaining().and_then(|remaining| now.checked_add(remaining));
-        let shown = match self.prove(&mut call, deadline, None).await {
+        let shown = match self.attach_token(&mut call, deadline, None).await {
             Ok(shown) => shown,
             Err(status) => return Ending::failed(status),
         };
@@ -146,7 +146,7 @@ impl Layer for Bearer {
         if ending.failure().is_none_or(|status| status.code() != Code::Unauthenticated) {
             return ending;
         }
-        match self.prove(&mut again, deadline, Some(&shown)).await {
+        match self.attach_token(&mut again, deadline, Some(&shown)).await {
             Ok(_) => once_more.call(again).await,
             Err(status) => Ending::failed(status),
         }

@@ -32,10 +32,10 @@ use crate::{Client, task};
 ///
 /// The copies under way end when the last clone is dropped.
 #[derive(Clone)]
-pub struct Mirror(Arc<Glass>);
+pub struct Mirror(Arc<Shared>);
 
 #[derive(Clone)]
-struct Glass {
+struct Shared {
     client: Client,
     share: Arc<Share>,
     at_most: usize,
@@ -66,7 +66,7 @@ impl Mirror {
     /// Copies every request, by this client, which may speak another protocol than the one that the request came by if it
     /// carries the same format; how long it waits is up to it. Up to 100 copies are under way at a time.
     pub fn to(client: Client) -> Self {
-        Self(Arc::new(Glass {
+        Self(Arc::new(Shared {
             client,
             share: Arc::new(Share::new(1.0)),
             at_most: 100,
@@ -78,13 +78,13 @@ impl Mirror {
     /// Copies this share of the requests: 0.01 for every hundredth.
     #[must_use]
     pub fn share(self, share: f64) -> Self {
-        Self(Arc::new(Glass { share: Arc::new(Share::new(share)), ..(*self.0).clone() }))
+        Self(Arc::new(Shared { share: Arc::new(Share::new(share)), ..(*self.0).clone() }))
     }
 
     /// Lets so many copies be under way at a time; a request beyond that is not copied.
     #[must_use]
     pub fn at_most(self, copies: usize) -> Self {
-        Self(Arc::new(Glass { at_most: copies, ..(*self.0).clone() }))
+        Self(Arc::new(Shared { at_most: copies, ..(*self.0).clone() }))
     }
 
     /// What became of the copies so far.

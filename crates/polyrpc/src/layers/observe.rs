@@ -95,7 +95,7 @@ pub struct Ended<'a> {
 
 impl<O: Observe> Layer for O {
     async fn call(self: Arc<Self>, call: Call, next: Next) -> Ending {
-        let watch = Watch::begin(self, &Begun::of(&call));
+        let watch = ObservedCall::start(self, &Begun::of(&call));
         let ending = match watch.trace() {
             None => next.call(call).await,
             // Whatever is inside begins within the trace too.
@@ -104,20 +104,20 @@ impl<O: Observe> Layer for O {
                 task::scope(within, async { next.call(call).await }).await
             }
         };
-        watch.end(&ending);
+        watch.finish(&ending);
         ending
     }
 }
 
 /// A call that is watched until it ends, or is given up.
-struct Watch<O: Observe> {
+struct ObservedCall<O: Observe> {
     observer: Arc<O>,
     call: Option<O::Call>,
     began: Instant,
 }
 
-impl<O: Observe> Watch<O> {
-    fn begin(observer: Arc<O>, call: &Begun<'_>) -> Self {
+impl<O: Observe> ObservedCall<O> {
+    fn start(observer: Arc<O>, call: &Begun<'_>) -> Self {
         let call = Some(observer.began(call));
         Self { observer, call, began: Instant::now() }
     }
@@ -126,25 +126,25 @@ impl<O: Observe> Watch<O> {
         self.observer.trace(self.call.as_ref()?)
     }
 
-    fn end(mut self, ending: &Ending) {
+    fn finish(mut self, ending: &Ending) {
         let reply = match ending {
             Ending::Reply(reply) => reply.result.as_ref().map_or(0, |body| body.len()),
             _ => 0,
         };
-        self.tell(ending.failure(), reply);
+        self.notify(ending.failure(), reply);
     }
 
-    fn tell(&mut self, failure: Option<&Status>, reply: usize) {
+    fn notify(&mut self, failure: Option<&Status>, reply: usize) {
         if let Some(call) = self.call.take() {
             self.observer.ended(call, &Ended { took: self.began.elapsed(), failure, reply });
         }
     }
 }
 
-impl<O: Observe> Drop for Watch<O> {
+impl<O: Observe> Drop for ObservedCall<O> {
     fn drop(&mut self) {
         if self.call.is_some() {
-            self.tell(Some(&abandoned()), 0);
+            self.notify(Some(&abandoned()), 0);
         }
     }
 }

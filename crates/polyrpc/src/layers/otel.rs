@@ -126,7 +126,7 @@ where
         Self(Arc::new(Telling { name: Arc::new(name), ..(*self.0).clone() }))
     }
 
-    fn begin(&self, call: &Call, target: Option<&Target>, parent: &Telemetry) -> Spanned {
+    fn start(&self, call: &Call, target: Option<&Target>, parent: &Telemetry) -> SpanGuard {
         let begun = Begun::of(call);
         let topic = topic(call);
         let kind = match begun.side {
@@ -143,7 +143,7 @@ where
         let builder = self.0.tracer.span_builder(name).with_kind(kind).with_attributes(all);
         let span = self.0.tracer.build_with_context(builder.with_start_time(now), parent);
         let trace = current_trace(span.span_context());
-        Spanned {
+        SpanGuard {
             telemetry: parent.with_span(span),
             trace,
             side: begun.side,
@@ -213,7 +213,7 @@ fn counts(side: Side, status: &Status) -> bool {
 }
 
 /// A call with its span.
-struct Spanned {
+struct SpanGuard {
     telemetry: Telemetry,
     /// What is current within; `None` where there is no span to speak of, as when nothing is installed.
     trace: Option<Trace>,
@@ -225,7 +225,7 @@ struct Spanned {
     ended: bool,
 }
 
-impl Spanned {
+impl SpanGuard {
     /// What calls within this one have from it.
     fn inherited(&self) -> Inherited {
         let current = task::current();
@@ -235,11 +235,11 @@ impl Spanned {
         }
     }
 
-    fn end(mut self, failure: Option<&Status>) {
-        self.tell(failure);
+    fn finish(mut self, failure: Option<&Status>) {
+        self.record_end(failure);
     }
 
-    fn tell(&mut self, failure: Option<&Status>) {
+    fn record_end(&mut self, failure: Option<&Status>) {
         self.ended = true;
         let (began, clock) = self.began;
         let took = clock.elapsed();
@@ -260,10 +260,10 @@ impl Spanned {
     }
 }
 
-impl Drop for Spanned {
+impl Drop for SpanGuard {
     fn drop(&mut self) {
         if !self.ended {
-            self.tell(Some(&Status::cancelled("it was given up")));
+            self.record_end(Some(&Status::cancelled("it was given up")));
         }
     }
 }
@@ -273,7 +273,7 @@ fn current_trace(span: &SpanContext) -> Option<Trace> {
     let trace = u128::from_be_bytes(span.trace_id().to_bytes());
     let me = TraceParent::new(trace, u64::from_be_bytes(span.span_id().to_bytes()), span.is_sampled())?;
     let current = task::current();
-    let mut within = current.trace().map_or_else(|| Trace::new(me), |trace| trace.within(me));
+    let mut within = current.trace().map_or_else(|| Trace::new(me), |trace| trace.with_parent(me));
     within.state = span.trace_state().header().into();
     Some(within)
 }
@@ -300,10 +300,10 @@ where
         let active = Telemetry::current();
         let is_within = call.side() == Side::Client && active.has_active_span();
         let parent = if is_within { active } else { remote() };
-        let spanned = self.begin(&call, next.target(), &parent);
+        let spanned = self.start(&call, next.target(), &parent);
         let answer = task::scope(spanned.inherited(), async { next.call(call).await });
         let ending = answer.with_context(spanned.telemetry.clone()).await;
-        spanned.end(ending.failure());
+        spanned.finish(ending.failure());
         ending
     }
 }

@@ -35,7 +35,7 @@ use crate::layer::{Call, Layer, Next};
 ///     .hook(RateLimit::new(100.0, 100).of_connections());
 /// ```
 pub struct RateLimit {
-    pace: Pace,
+    pace: Gcra,
     per: Per,
     wait: Duration,
     began: Instant,
@@ -70,7 +70,7 @@ impl RateLimit {
     /// When the rate is not a positive number.
     pub fn new(per_second: f64, burst: u32) -> Self {
         Self {
-            pace: Pace::new(per_second, burst),
+            pace: Gcra::new(per_second, burst),
             per: Per::Server,
             wait: Duration::ZERO,
             began: Instant::now(),
@@ -148,8 +148,8 @@ impl RateLimit {
         match self.per {
             Per::Server => None,
             Per::Connection => Some(cx.connection().into()),
-            Per::Method => Some(cx.place() as u128),
-            Per::Peer => Some(of(cx.peer())),
+            Per::Method => Some(cx.method_index() as u128),
+            Per::Peer => Some(peer_key(cx.peer())),
         }
     }
 }
@@ -200,7 +200,7 @@ pub struct ConnectionRate(RateLimit);
 
 impl Hook for ConnectionRate {
     fn accepted(&self, connection: &Connection) -> Result<(), Status> {
-        let key = (self.0.per == Per::Peer).then(|| of(&connection.peer));
+        let key = (self.0.per == Per::Peer).then(|| peer_key(&connection.peer));
         match self.0.take(key, Duration::ZERO, Instant::now()) {
             Some(_) => Ok(()),
             None => Err(Status::resource_exhausted("too many connections at a time")),
@@ -210,14 +210,14 @@ impl Hook for ConnectionRate {
 
 /// The generic cell rate algorithm: a bucket is one number, the time at which all its tokens are back.
 #[derive(Debug, Clone, Copy)]
-struct Pace {
+struct Gcra {
     /// Nanoseconds from one token to the next.
     interval: u64,
     /// How many nanoseconds' worth of tokens may be missing.
     tolerance: u64,
 }
 
-impl Pace {
+impl Gcra {
     fn new(per_second: f64, burst: u32) -> Self {
         assert!(per_second > 0.0, "a rate is a positive number, not {per_second}");
         // A float's conversion to an integer saturates.
@@ -257,7 +257,7 @@ impl Buckets {
 }
 
 /// By what callers from one place are known.
-fn of(peer: &Peer) -> u128 {
+fn peer_key(peer: &Peer) -> u128 {
     match peer.address().map(|address| address.ip().to_canonical()) {
         Some(IpAddr::V4(address)) => address.to_ipv6_mapped().to_bits(),
         Some(IpAddr::V6(address)) => address.to_bits() & (u128::MAX << 64),
@@ -350,7 +350,7 @@ mod tests {
 
     #[test]
     fn callers_are_told_by_address_and_in_ipv6_by_network() {
-        let of = |text: &str| of(&Peer::Tcp(text.parse().unwrap()));
+        let of = |text: &str| peer_key(&Peer::Tcp(text.parse().unwrap()));
         assert_eq!(of("1.2.3.4:1"), of("1.2.3.4:2"));
         assert_eq!(of("1.2.3.4:1"), of("[::ffff:1.2.3.4]:1"));
         assert_ne!(of("1.2.3.4:1"), of("1.2.3.5:1"));

@@ -114,7 +114,7 @@ impl Observe for Spans {
             Some(parent) => parent.child(),
             None => TraceParent::root(self.0.sampled.takes()),
         };
-        let trace = current.trace().map_or_else(|| Trace::new(me), |trace| trace.within(me));
+        let trace = current.trace().map_or_else(|| Trace::new(me), |trace| trace.with_parent(me));
         let noted = me.is_sampled().then(|| {
             Box::new(Noted {
                 name: (self.0.name)(call),

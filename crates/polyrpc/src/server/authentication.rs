@@ -11,32 +11,32 @@ use futures_util::FutureExt;
 use polyrpc_core::{Credential, Status};
 use tokio::time::{sleep, timeout};
 
+use super::connections::{ConnectionGuard, ConnectionHandle};
 use super::incidents::{Closing, Refusal};
-use super::open::{Entry, Registration};
 use crate::call::Peer;
 
 /// Judges who calls by the credential that came with the call, if one did.
 #[derive(Clone)]
 pub(super) enum Authenticator {
     /// Within the connection's task.
-    Sync(Arc<SyncJudge>),
+    Sync(Arc<SyncAuthenticate>),
     /// By a future, which may ask others.
-    Async(Arc<AsyncJudge>),
+    Async(Arc<AsyncAuthenticate>),
 }
 
-pub(super) type SyncJudge = dyn Fn(Option<&[u8]>, &Peer) -> Result<(), Status> + Send + Sync;
-pub(super) type AsyncJudge = dyn Fn(Option<Bytes>, Peer) -> Judging + Send + Sync;
+pub(super) type SyncAuthenticate = dyn Fn(Option<&[u8]>, &Peer) -> Result<(), Status> + Send + Sync;
+pub(super) type AsyncAuthenticate = dyn Fn(Option<Bytes>, Peer) -> AuthenticateFuture + Send + Sync;
 
 /// What a credential leads to, after a while.
-pub(super) type Judging = Pin<Box<dyn Future<Output = Result<(), Status>> + Send>>;
+pub(super) type AuthenticateFuture = Pin<Box<dyn Future<Output = Result<(), Status>> + Send>>;
 
 /// What a credential leads to.
-pub(super) enum Judgement {
+pub(super) enum AuthenticationResult {
     Accepted,
     /// It is refused at once.
     Refused(Status),
     /// It is judged, or its refusal is held back.
-    Later(Judging),
+    Later(AuthenticateFuture),
     /// Its peer has so many wrong ones that its connection is closed.
     TooMany,
 }
@@ -45,14 +45,14 @@ pub(super) enum Judgement {
 pub(super) struct Authentication<'a> {
     /// `None`: nobody is judged.
     authenticator: Option<&'a Authenticator>,
-    registration: &'a Registration,
+    registration: &'a ConnectionGuard,
     /// Made with the first credential that is judged.
-    trust: Option<Arc<Trust>>,
+    trust: Option<Arc<TrustedCredential>>,
 }
 
 /// What became of the credential that holds for a connection.
 #[derive(Debug, Default)]
-struct Trust {
+struct TrustedCredential {
     /// One was accepted.
     proved: AtomicBool,
     /// One is being judged; calls behind it wait.
@@ -63,7 +63,7 @@ struct Trust {
 const HELD_BACK: usize = 16;
 
 impl<'a> Authentication<'a> {
-    pub(super) fn new(authenticator: Option<&'a Authenticator>, registration: &'a Registration) -> Self {
+    pub(super) fn new(authenticator: Option<&'a Authenticator>, registration: &'a ConnectionGuard) -> Self {
         Self { authenticator, registration, trust: None }
     }
 
@@ -74,40 +74,44 @@ impl<'a> Authentication<'a> {
 
     /// Judges every credential that comes. Only where a protocol proves it once for a connection, a call without one is as
     /// good as the one before.
-    pub(super) fn judge(&mut self, credential: &Credential, peer: &Peer) -> Judgement {
-        let Some(authenticator) = self.authenticator else { return Judgement::Accepted };
+    pub(super) fn authenticate(&mut self, credential: &Credential, peer: &Peer) -> AuthenticationResult {
+        let Some(authenticator) = self.authenticator else { return AuthenticationResult::Accepted };
         let trust = self.trust.get_or_insert_default();
         let (bytes, for_connection) = match credential {
             Credential::Connection(bytes) => (bytes, true),
             Credential::Call(bytes) => (bytes, false),
         };
         if for_connection && bytes.is_none() && trust.proved.load(Ordering::Relaxed) {
-            return Judgement::Accepted;
+            return AuthenticationResult::Accepted;
         }
         let trust = for_connection.then(|| trust.clone());
         match authenticator {
             Authenticator::Sync(judge) => {
                 let judged = catch_unwind(AssertUnwindSafe(|| judge(bytes.as_deref(), peer)))
                     .unwrap_or_else(|_| Err(panicked()));
-                self.judged(judged, trust)
+                self.record_outcome(judged, trust)
             }
             Authenticator::Async(judge) => {
                 let judging = catch_unwind(AssertUnwindSafe(|| judge(bytes.clone(), peer.clone())));
                 match judging {
                     Ok(judging) => self.later(judging, trust),
-                    Err(_) => self.judged(Err(panicked()), trust),
+                    Err(_) => self.record_outcome(Err(panicked()), trust),
                 }
             }
         }
     }
 
-    fn judged(&self, judged: Result<(), Status>, trust: Option<Arc<Trust>>) -> Judgement {
+    fn record_outcome(
+        &self,
+        judged: Result<(), Status>,
+        trust: Option<Arc<TrustedCredential>>,
+    ) -> AuthenticationResult {
         match judged {
             Ok(()) => {
                 if let Some(trust) = trust {
                     trust.proved.store(true, Ordering::Relaxed);
                 }
-                Judgement::Accepted
+                AuthenticationResult::Accepted
             }
             Err(status) => self.refuse(status),
         }
@@ -115,15 +119,15 @@ impl<'a> Authentication<'a> {
 
     /// Whoever guesses is answered ever later.
     #[cold]
-    fn refuse(&self, status: Status) -> Judgement {
-        let entry = &self.registration.entry;
+    fn refuse(&self, status: Status) -> AuthenticationResult {
+        let entry = &self.registration.connection;
         let delay = failed(entry, self.registration);
         if delay.is_zero() {
-            return Judgement::Refused(status);
+            return AuthenticationResult::Refused(status);
         }
-        match HeldBack::enter(entry) {
-            None => Judgement::TooMany,
-            Some(held) => Judgement::Later(Box::pin(async move {
+        match DelayedRejection::try_new(entry) {
+            None => AuthenticationResult::TooMany,
+            Some(held) => AuthenticationResult::Later(Box::pin(async move {
                 sleep(delay).await;
                 drop(held);
                 Err(status)
@@ -132,17 +136,21 @@ impl<'a> Authentication<'a> {
     }
 
     #[cold]
-    fn later(&self, judging: Judging, trust: Option<Arc<Trust>>) -> Judgement {
+    fn later(
+        &self,
+        judging: AuthenticateFuture,
+        trust: Option<Arc<TrustedCredential>>,
+    ) -> AuthenticationResult {
         let (limit, free) = {
             let limits = self.registration.limits();
             (limits.authentication_timeout, limits.credential_failures)
         };
-        let (entry, clock) = (self.registration.entry.clone(), self.registration.clock());
+        let (entry, clock) = (self.registration.connection.clone(), self.registration.clock());
         if let Some(trust) = &trust {
             trust.judging.store(true, Ordering::Relaxed);
         }
-        let ends = trust.map(Pending);
-        Judgement::Later(Box::pin(async move {
+        let ends = trust.map(PendingAuthentication);
+        AuthenticationResult::Later(Box::pin(async move {
             // Who asks others may panic as well.
             let judged = match timeout(limit, AssertUnwindSafe(judging).catch_unwind()).await {
                 Ok(Ok(judged)) => judged,
@@ -153,12 +161,12 @@ impl<'a> Authentication<'a> {
                 }
             };
             match (&judged, &ends) {
-                (Ok(()), Some(Pending(trust))) => trust.proved.store(true, Ordering::Relaxed),
+                (Ok(()), Some(PendingAuthentication(trust))) => trust.proved.store(true, Ordering::Relaxed),
                 (Ok(()), None) => {}
                 (Err(_), _) => {
                     entry.refused(Refusal::Credential);
                     let delay = entry.record.failures.count(clock.tick(), free);
-                    match HeldBack::enter(&entry) {
+                    match DelayedRejection::try_new(&entry) {
                         Some(_held) if !delay.is_zero() => sleep(delay).await,
                         Some(_) => {}
                         None => entry.close(Closing::Credentials),
@@ -171,34 +179,34 @@ impl<'a> Authentication<'a> {
 }
 
 /// Counts a failure; returns how long its answer is held back.
-fn failed(entry: &Entry, registration: &Registration) -> Duration {
+fn failed(entry: &ConnectionHandle, registration: &ConnectionGuard) -> Duration {
     entry.refused(Refusal::Credential);
     entry.record.failures.count(registration.tick(), registration.limits().credential_failures)
 }
 
 /// The judging of a credential for a connection, which ends when this is dropped.
-struct Pending(Arc<Trust>);
+struct PendingAuthentication(Arc<TrustedCredential>);
 
-impl Drop for Pending {
+impl Drop for PendingAuthentication {
     fn drop(&mut self) {
         self.0.judging.store(false, Ordering::Relaxed);
     }
 }
 
 /// A place among the refusals of a connection that are held back.
-struct HeldBack(Arc<Entry>);
+struct DelayedRejection(Arc<ConnectionHandle>);
 
-impl HeldBack {
-    fn enter(entry: &Arc<Entry>) -> Option<Self> {
-        let held = entry.held_back.fetch_add(1, Ordering::Relaxed);
+impl DelayedRejection {
+    fn try_new(entry: &Arc<ConnectionHandle>) -> Option<Self> {
+        let held = entry.delayed_rejections.fetch_add(1, Ordering::Relaxed);
         let place = Self(entry.clone());
         (held < HELD_BACK).then_some(place)
     }
 }
 
-impl Drop for HeldBack {
+impl Drop for DelayedRejection {
     fn drop(&mut self) {
-        self.0.held_back.fetch_sub(1, Ordering::Relaxed);
+        self.0.delayed_rejections.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

@@ -11,7 +11,7 @@ use super::tick::ticks;
 
 /// How long each clock may run, in ticks.
 #[derive(Debug)]
-struct Allowed {
+struct ClockLimits {
     header: u32,
     message: u32,
     /// Bytes that a message must bring in each interval of `header`.
@@ -29,7 +29,7 @@ struct Allowed {
     pong: u32,
 }
 
-impl Allowed {
+impl ClockLimits {
     fn new(limits: &Limits) -> Self {
         let forever = u32::MAX;
         // A tick more, since the first one is cut: no clock runs out early.
@@ -58,13 +58,13 @@ impl Allowed {
 
 /// What a connection has come to when it goes to sleep.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Observed {
+pub(super) struct Activity {
     /// Bytes received so far.
     pub(super) received: u64,
     /// Bytes written so far.
     pub(super) written: u64,
     /// What the peer owes of a message.
-    pub(super) incomplete: Option<Incomplete>,
+    pub(super) incomplete: Option<IncompletePart>,
     /// A message was taken whole since the last time.
     pub(super) took: bool,
     /// Something waits to be written.
@@ -81,18 +81,18 @@ pub(super) struct Observed {
 
 /// What the peer owes of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Incomplete {
+pub(super) enum IncompletePart {
     /// The rest of a head, which has no length.
     Head,
     /// The rest of a message.
     Message,
     /// The rest of a message that is not read now, since the connection holds more than its share.
-    Withheld,
+    Paused,
 }
 
 /// What is due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Due {
+pub(super) enum ClockAction {
     /// The connection is to be closed.
     Close(Closing),
     /// The connection is to take nothing new on.
@@ -103,11 +103,11 @@ pub(super) enum Due {
 
 #[derive(Debug)]
 pub(super) struct Clocks {
-    allowed: Allowed,
+    allowed: ClockLimits,
     message: Option<Transfer>,
     is_head: bool,
     /// Since when the rest of a message is not read.
-    withheld: Option<u32>,
+    paused: Option<u32>,
     write: Option<Transfer>,
     /// What the peer has taken since answers wait for its windows, and the fewest bytes that have waited since.
     stalled: Option<(Transfer, usize)>,
@@ -124,7 +124,7 @@ pub(super) struct Clocks {
     /// When something was last received or written, as far as is known.
     moved: Option<u32>,
     /// When the peer was asked whether it is there.
-    asked: Option<u32>,
+    pinged: Option<u32>,
 }
 
 /// Bytes that are on their way.
@@ -156,7 +156,7 @@ impl Transfer {
 impl Clocks {
     /// The clocks of a connection that was opened at this tick; `salt` varies its age.
     pub(super) fn new(limits: &Limits, opened: u32, salt: u64) -> Self {
-        let allowed = Allowed::new(limits);
+        let allowed = ClockLimits::new(limits);
         let spread = u64::from(allowed.age / 10).max(1);
         // Fibonacci hashing: connections that were opened together end one by one.
         let shorter = (salt.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) % spread;
@@ -168,7 +168,7 @@ impl Clocks {
             allowed,
             message: None,
             is_head: false,
-            withheld: None,
+            paused: None,
             write: None,
             stalled: None,
             half_closed: None,
@@ -179,13 +179,13 @@ impl Clocks {
             received: 0,
             written: 0,
             moved: None,
-            asked: None,
+            pinged: None,
         }
     }
 
     /// Notes what the connection has come to. Returns when it is to be woken for a clock.
-    pub(super) fn observe(&mut self, now: u32, observed: Observed) -> u32 {
-        let Observed { received, written, incomplete, took, writing, unsent, half_closed, idle, busy } =
+    pub(super) fn observe(&mut self, now: u32, observed: Activity) -> u32 {
+        let Activity { received, written, incomplete, took, writing, unsent, half_closed, idle, busy } =
             observed;
         let moved = received != self.received || written != self.written;
         if moved {
@@ -201,9 +201,9 @@ impl Clocks {
                 self.message.get_or_insert_with(|| Transfer::new(now, received));
             }
         }
-        self.is_head = incomplete == Some(Incomplete::Head);
-        let withheld = incomplete == Some(Incomplete::Withheld);
-        self.withheld = withheld.then(|| self.withheld.unwrap_or(now));
+        self.is_head = incomplete == Some(IncompletePart::Head);
+        let withheld = incomplete == Some(IncompletePart::Paused);
+        self.paused = withheld.then(|| self.paused.unwrap_or(now));
         match writing {
             false => self.write = None,
             true => {
@@ -229,7 +229,7 @@ impl Clocks {
             (false, _) => None,
         };
         if heard || !busy {
-            self.asked = None;
+            self.pinged = None;
         }
         (self.received, self.written) = (received, written);
         self.next()
@@ -239,7 +239,7 @@ impl Clocks {
     #[inline]
     fn observe_answered(&mut self, now: u32, received: u64, written: u64) -> u32 {
         (self.message, self.write, self.stalled) = (None, None, None);
-        (self.withheld, self.half_closed, self.heard, self.asked) = (None, None, None, None);
+        (self.paused, self.half_closed, self.heard, self.pinged) = (None, None, None, None);
         (self.received, self.written) = (received, written);
         self.idle = Some(now);
         now.saturating_add(self.allowed.idle).min(self.aged)
@@ -247,57 +247,56 @@ impl Clocks {
 
     /// The earliest tick at which something may be due.
     fn next(&self) -> u32 {
-        let Allowed { header, message, write, stall, half_close, idle, ping, pong, .. } = self.allowed;
+        let ClockLimits { header, message, write, stall, half_close, idle, ping, pong, .. } = self.allowed;
         let after =
             |since: Option<u32>, ticks: u32| since.map_or(u32::MAX, |since| since.saturating_add(ticks));
-        let interval = self.message.filter(|_| self.withheld.is_none()).map(|message| message.interval);
+        let interval = self.message.filter(|_| self.paused.is_none()).map(|message| message.interval);
         let whole = self.message.map(|message| message.since);
-        after(interval.or(self.withheld), header)
+        after(interval.or(self.paused), header)
             .min(after(whole, if self.is_head { header } else { message }))
             .min(after(self.write.map(|write| write.interval), write))
             .min(after(self.stalled.map(|(stalled, _)| stalled.interval), stall))
             .min(after(self.half_closed, half_close))
             .min(after(self.idle, idle))
-            .min(after(self.heard.filter(|_| self.asked.is_none()), ping))
-            .min(after(self.asked, pong))
+            .min(after(self.heard.filter(|_| self.pinged.is_none()), ping))
+            .min(after(self.pinged, pong))
             .min(self.aged)
     }
 
     /// What is due now, if anything is.
-    pub(super) fn due(&mut self, now: u32, received: u64, written: u64) -> Option<Due> {
+    pub(super) fn due(&mut self, now: u32, received: u64, written: u64) -> Option<ClockAction> {
         let allowed = &self.allowed;
         if let Some(message) = &mut self.message {
             let age = now.saturating_sub(message.since);
             if self.is_head && age >= allowed.header {
-                return Some(Due::Close(Closing::Head));
+                return Some(ClockAction::Close(Closing::Head));
             }
-            let slow =
-                self.withheld.is_none() && message.is_slow(now, allowed.header, received, allowed.pace);
+            let slow = self.paused.is_none() && message.is_slow(now, allowed.header, received, allowed.pace);
             if slow || age >= allowed.message {
-                return Some(Due::Close(Closing::Message));
+                return Some(ClockAction::Close(Closing::Message));
             }
         }
         // There was no room for it, and it holds what it has brought.
-        if self.withheld.is_some_and(|since| now.saturating_sub(since) >= allowed.header) {
-            return Some(Due::Close(Closing::Memory));
+        if self.paused.is_some_and(|since| now.saturating_sub(since) >= allowed.header) {
+            return Some(ClockAction::Close(Closing::Memory));
         }
         if let Some(write) = &mut self.write
             && write.is_slow(now, allowed.write, written, allowed.drain)
         {
-            return Some(Due::Close(Closing::Write));
+            return Some(ClockAction::Close(Closing::Write));
         }
         if let Some((stalled, _)) = &mut self.stalled
             && stalled.is_slow(now, allowed.stall, written, allowed.drain)
         {
-            return Some(Due::Close(Closing::Write));
+            return Some(ClockAction::Close(Closing::Write));
         }
         let passed =
             |since: Option<u32>, ticks: u32| since.is_some_and(|since| now.saturating_sub(since) >= ticks);
         if passed(self.half_closed, allowed.half_close) {
-            return Some(Due::Close(Closing::HalfClosed));
+            return Some(ClockAction::Close(Closing::HalfClosed));
         }
         if passed(self.idle, allowed.idle) {
-            return Some(Due::Close(Closing::Idle));
+            return Some(ClockAction::Close(Closing::Idle));
         }
         if now >= self.aged {
             // With the grace behind it the clock rings a second time.
@@ -305,15 +304,15 @@ impl Clocks {
                 true => u32::MAX,
                 false => now.saturating_add(allowed.grace),
             };
-            let due = if self.is_drained { Due::Close(Closing::Age) } else { Due::Drain };
+            let due = if self.is_drained { ClockAction::Close(Closing::Age) } else { ClockAction::Drain };
             self.is_drained = true;
             return Some(due);
         }
-        if passed(self.asked, allowed.pong) {
-            return Some(Due::Close(Closing::Keepalive));
+        if passed(self.pinged, allowed.pong) {
+            return Some(ClockAction::Close(Closing::Keepalive));
         }
-        if self.asked.is_none() && passed(self.heard, allowed.ping) {
-            return Some(Due::Ping);
+        if self.pinged.is_none() && passed(self.heard, allowed.ping) {
+            return Some(ClockAction::Ping);
         }
         None
     }
@@ -329,9 +328,9 @@ impl Clocks {
     }
 
     /// The peer was asked whether it is there, or cannot be asked.
-    pub(super) fn asked(&mut self, now: u32, asked: bool) {
+    pub(super) fn record_ping(&mut self, now: u32, asked: bool) {
         match asked {
-            true => self.asked = Some(now),
+            true => self.pinged = Some(now),
             false => self.allowed.ping = u32::MAX,
         }
     }
@@ -353,7 +352,7 @@ mod tests {
         Clocks::new(&limits, 0, 1)
     }
 
-    const QUIET: Observed = Observed {
+    const QUIET: Activity = Activity {
         received: 0,
         written: 0,
         incomplete: None,
@@ -368,23 +367,23 @@ mod tests {
     #[test]
     fn a_head_must_end_in_time_however_fast_it_comes() {
         let mut clocks = clocks();
-        let observed = Observed { incomplete: Some(Incomplete::Head), ..QUIET };
+        let observed = Activity { incomplete: Some(IncompletePart::Head), ..QUIET };
         for now in 0..5 {
-            let wakes = clocks.observe(now, Observed { received: u64::from(now) << 20, ..observed });
+            let wakes = clocks.observe(now, Activity { received: u64::from(now) << 20, ..observed });
             assert_eq!((wakes, clocks.due(now, u64::from(now) << 20, 0)), (5, None));
         }
-        assert_eq!(clocks.due(5, 5 << 20, 0), Some(Due::Close(Closing::Head)));
+        assert_eq!(clocks.due(5, 5 << 20, 0), Some(ClockAction::Close(Closing::Head)));
     }
 
     #[test]
     fn a_message_must_keep_its_pace_and_end_in_time_while_handlers_are_busy() {
-        let incomplete = Observed { incomplete: Some(Incomplete::Message), busy: true, ..QUIET };
+        let incomplete = Activity { incomplete: Some(IncompletePart::Message), busy: true, ..QUIET };
         for (bytes_a_tick, ends) in [(0, 5), (199, 5), (200, 13), (1 << 20, 13)] {
             let mut clocks = clocks();
             let closed = (0..20).find(|&now| {
                 let received = bytes_a_tick * u64::from(now);
-                clocks.observe(now, Observed { received, ..incomplete });
-                clocks.due(now, received, 0) == Some(Due::Close(Closing::Message))
+                clocks.observe(now, Activity { received, ..incomplete });
+                clocks.due(now, received, 0) == Some(ClockAction::Close(Closing::Message))
             });
             assert_eq!(closed, Some(ends), "{bytes_a_tick} bytes a tick");
         }
@@ -393,7 +392,7 @@ mod tests {
     #[test]
     fn each_message_has_its_own_time() {
         let mut clocks = clocks();
-        let took = Observed { incomplete: Some(Incomplete::Message), took: true, ..QUIET };
+        let took = Activity { incomplete: Some(IncompletePart::Message), took: true, ..QUIET };
         for now in 0..100 {
             clocks.observe(now, took);
             assert_eq!(clocks.due(now, 0, 0), None);
@@ -403,22 +402,22 @@ mod tests {
     #[test]
     fn a_message_for_which_there_is_no_room_is_given_up() {
         let mut clocks = clocks();
-        let withheld = Observed { incomplete: Some(Incomplete::Withheld), ..QUIET };
+        let withheld = Activity { incomplete: Some(IncompletePart::Paused), ..QUIET };
         assert_eq!(clocks.observe(0, withheld), 5);
         assert_eq!(clocks.due(4, 0, 0), None);
-        assert_eq!(clocks.observe(4, Observed { incomplete: Some(Incomplete::Message), ..QUIET }), 5);
+        assert_eq!(clocks.observe(4, Activity { incomplete: Some(IncompletePart::Message), ..QUIET }), 5);
         assert_eq!(clocks.observe(5, withheld), 10);
-        assert_eq!(clocks.due(10, 0, 0), Some(Due::Close(Closing::Memory)));
+        assert_eq!(clocks.due(10, 0, 0), Some(ClockAction::Close(Closing::Memory)));
     }
 
     #[test]
     fn a_peer_that_reads_nothing_is_closed_and_one_that_reads_is_not() {
-        let writing = Observed { writing: true, busy: true, ..QUIET };
+        let writing = Activity { writing: true, busy: true, ..QUIET };
         for (bytes_a_tick, ends) in [(0, Some(9)), (100, Some(9)), (250, None)] {
             let mut clocks = clocks();
             let closed = (0..100).find(|&now| {
                 let written = bytes_a_tick * u64::from(now);
-                clocks.observe(now, Observed { written, ..writing });
+                clocks.observe(now, Activity { written, ..writing });
                 clocks.due(now, 0, written).is_some()
             });
             assert_eq!(closed, ends, "{bytes_a_tick} bytes a tick");
@@ -434,8 +433,8 @@ mod tests {
             let closed = (0..100).find(|&now| {
                 // It asks again and again whether it is heard.
                 let written = u64::from(now) * 17;
-                clocks.observe(now, Observed { written, unsent: left(now as usize), busy: true, ..QUIET });
-                clocks.due(now, 0, written) == Some(Due::Close(Closing::Write))
+                clocks.observe(now, Activity { written, unsent: left(now as usize), busy: true, ..QUIET });
+                clocks.due(now, 0, written) == Some(ClockAction::Close(Closing::Write))
             });
             assert_eq!(closed, ends);
         }
@@ -444,22 +443,22 @@ mod tests {
     #[test]
     fn a_connection_that_does_nothing_is_closed_and_each_byte_begins_the_time_anew() {
         let mut clocks = clocks();
-        let idle = Observed { idle: true, ..QUIET };
+        let idle = Activity { idle: true, ..QUIET };
         assert_eq!(clocks.observe(0, idle), 41);
         assert_eq!(clocks.observe(30, idle), 41);
-        assert_eq!(clocks.observe(31, Observed { received: 1, ..idle }), 72);
+        assert_eq!(clocks.observe(31, Activity { received: 1, ..idle }), 72);
         assert_eq!(clocks.due(71, 1, 0), None);
-        assert_eq!(clocks.due(72, 1, 0), Some(Due::Close(Closing::Idle)));
+        assert_eq!(clocks.due(72, 1, 0), Some(ClockAction::Close(Closing::Idle)));
     }
 
     #[test]
     fn a_peer_that_closed_its_half_is_answered_for_a_while() {
         let mut clocks = clocks();
-        let half_closed = Observed { half_closed: true, ..QUIET };
+        let half_closed = Activity { half_closed: true, ..QUIET };
         assert_eq!(clocks.observe(7, half_closed), 28);
         assert_eq!(clocks.observe(27, half_closed), 28);
         assert_eq!(clocks.due(27, 0, 0), None);
-        assert_eq!(clocks.due(28, 0, 0), Some(Due::Close(Closing::HalfClosed)));
+        assert_eq!(clocks.due(28, 0, 0), Some(ClockAction::Close(Closing::HalfClosed)));
     }
 
     #[test]
@@ -472,10 +471,10 @@ mod tests {
         let mut ages = std::collections::BTreeSet::new();
         for salt in 0..100 {
             let mut clocks = Clocks::new(&limits, 7, salt);
-            let aged = (0..).find(|&now| clocks.due(now, 0, 0) == Some(Due::Drain)).unwrap();
+            let aged = (0..).find(|&now| clocks.due(now, 0, 0) == Some(ClockAction::Drain)).unwrap();
             assert!((7 + 360..=7 + 400).contains(&aged), "{aged}");
             assert_eq!(clocks.due(aged + 3, 0, 0), None);
-            assert_eq!(clocks.due(aged + 4, 0, 0), Some(Due::Close(Closing::Age)));
+            assert_eq!(clocks.due(aged + 4, 0, 0), Some(ClockAction::Close(Closing::Age)));
             ages.insert(aged);
         }
         assert!(ages.len() > 20, "connections end one by one");
@@ -484,14 +483,14 @@ mod tests {
     #[test]
     fn a_silent_peer_with_calls_under_way_is_asked_and_closed_if_it_does_not_answer() {
         let mut clocks = clocks();
-        let busy = Observed { busy: true, ..QUIET };
+        let busy = Activity { busy: true, ..QUIET };
         assert_eq!(clocks.observe(0, busy), 1200);
-        assert_eq!(clocks.due(1200, 0, 0), Some(Due::Ping));
-        clocks.asked(1200, true);
+        assert_eq!(clocks.due(1200, 0, 0), Some(ClockAction::Ping));
+        clocks.record_ping(1200, true);
         assert_eq!(clocks.observe(1200, busy), 1281);
         assert_eq!(clocks.due(1280, 0, 0), None);
-        assert_eq!(clocks.due(1281, 0, 0), Some(Due::Close(Closing::Keepalive)));
-        clocks.observe(1281, Observed { received: 17, ..busy });
+        assert_eq!(clocks.due(1281, 0, 0), Some(ClockAction::Close(Closing::Keepalive)));
+        clocks.observe(1281, Activity { received: 17, ..busy });
         assert_eq!(clocks.due(1282, 17, 0), None, "the answer has come");
     }
 }

@@ -7,26 +7,26 @@ use std::{io, mem};
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use polyrpc_core::session::{Event, Handover, Server as Session, Verdict, ViolationKind};
+use polyrpc_core::session::{Handover, Server as Session, ServerEvent, Verdict, ViolationKind};
 use polyrpc_core::{Code, Credential, Outbox, Reply, Retry, Status, StreamId, Topic, Violation};
 
-use super::arrival::Arrival;
-use super::authentication::Judgement;
-use super::clocks::{Clocks, Due, Incomplete, Observed};
-use super::dispatch::{Dispatch, Found, Judged, Started, Stop};
-use super::hooks::Renamed;
-use super::in_flight::{Ended, InFlight, Running, Way};
+use super::arrival_time::ArrivalTime;
+use super::authentication::AuthenticationResult;
+use super::call_record::CallRecord;
+use super::clocks::{Activity, ClockAction, Clocks, IncompletePart};
+use super::connections::{ConnectionCommand, ConnectionGuard, ConnectionHandle, ConnectionPhase, ServerPush};
+use super::dispatch::{CallEnvironment, Dispatched, Dispatcher, HeadDecision, Rejection};
+use super::hook_chain::RedirectedNames;
+use super::in_flight::{Delivery, FinishedCall, InFlight, RunningCall};
 use super::incidents::{Closing, Refusal};
-use super::note::Note;
-use super::open::{Entry, Order, Phase, Registration, Unasked};
-use super::port::Port;
+use super::listener_context::ListenerContext;
 use super::streams::Streams;
-use super::subscription::{self, Admission};
+use super::subscription::{self, SubscriptionAdmission};
 use super::tick::{TICK, ticks};
 use super::topics::Subscriptions;
 use super::unsendable;
-use crate::budget::{self, Account};
-use crate::call::{Accepted, Calls, ConnectionFacts, Ending, Site};
+use crate::call::{Accepted, CallSite, Calls, ConnectionFacts, Ending};
+use crate::memory_budget::{self, Account};
 use crate::task::Inherited;
 use crate::transport::{Inbox, Transport, scratch};
 
@@ -38,43 +38,43 @@ use crate::transport::{Inbox, Transport, scratch};
 pub(super) struct Connection<'a, S: Session> {
     stream: &'a mut Transport,
     inbox: &'a mut Inbox,
-    registration: &'a Registration,
-    port: &'a Port,
-    dispatch: Dispatch<'a>,
+    registration: &'a ConnectionGuard,
+    listener: &'a ListenerContext,
+    dispatch: Dispatcher<'a>,
     session: S,
     out: Outbox,
-    in_flight: InFlight<Owed<S::Ticket>>,
+    in_flight: InFlight<PendingReply<S::Ticket>>,
     streams: Streams,
     subscriptions: Subscriptions,
     state: State,
     /// How it ends, once it does.
-    end: End,
+    end: SessionEnd,
     /// How many bytes of a peer that was told good-bye are still read.
-    forbearance: usize,
+    linger_budget: usize,
     calls: Calls,
     /// The peer has closed its half.
     half_closed: bool,
     /// It was told to take on nothing new.
     draining: bool,
     /// The session has taken all it can from the inbox.
-    starved: bool,
-    round: Round,
-    turn: Turn,
+    inbox_drained: bool,
+    write_batch: WriteBatch,
+    fairness: FairnessBudget,
     /// What the connection holds of the server.
     account: Arc<Account>,
     clocks: Clocks,
-    transferred: Transferred,
+    transferred: TransferredBytes,
     /// Bytes of the sessions before, in and out.
-    before: (u64, u64),
+    bytes_before: (u64, u64),
     /// Credentials that are being judged for something else than a call.
-    judging: Option<Box<FuturesUnordered<JudgingFuture>>>,
+    authenticating: Option<Box<FuturesUnordered<AuthenticationFuture>>>,
     /// One was judged since the end of the input was last looked at.
-    has_judged: bool,
+    has_authenticated: bool,
     /// When streams are next looked at that do nothing, in ticks.
     look_at_streams: u32,
     /// Since when it takes on nothing new, in ticks.
     draining_since: u32,
-    arrival: Arrival,
+    arrival: ArrivalTime,
     /// How many heartbeats the hooks were told of.
     heartbeats: u64,
     /// When the session was last told the time, in ticks.
@@ -92,10 +92,10 @@ pub(super) struct Connection<'a, S: Session> {
 }
 
 /// A call that was not answered yet.
-struct Owed<T> {
+struct PendingReply<T> {
     ticket: T,
     /// Tells hooks of the end.
-    note: Option<Box<Note>>,
+    note: Option<Box<CallRecord>>,
 }
 
 /// How far a connection has come.
@@ -112,7 +112,7 @@ enum State {
 
 /// Why a session ended.
 #[derive(Debug)]
-pub(super) enum End {
+pub(super) enum SessionEnd {
     /// The connection is over.
     Closed,
     /// The peer goes on in another protocol.
@@ -131,29 +131,29 @@ pub(super) enum End {
 /// in between: with 64 callers on a connection that was less than half the rate, at more CPU time a call, since
 /// waking a core is dearer than a write. A part of what is at hand keeps both at work.
 #[derive(Debug)]
-struct Round {
+struct WriteBatch {
     /// Calls taken since the inbox was last empty.
-    taken: usize,
+    calls: usize,
     /// About how many it were in the longest of the last rounds.
-    usual: usize,
+    usual_length: usize,
     /// How many calls a part has, as the session wishes it, and now.
-    wished: usize,
-    part: usize,
+    preferred_size: usize,
+    size: usize,
 }
 
 /// In a longer round the peer has enough to do meanwhile.
 const FEW: usize = 128;
 
-impl Round {
+impl WriteBatch {
     fn new(part: usize) -> Self {
-        Self { taken: 0, usual: 0, wished: part, part }
+        Self { calls: 0, usual_length: 0, preferred_size: part, size: part }
     }
 
     /// The inbox is empty.
-    fn end(&mut self) {
-        self.usual = self.taken.max(self.usual - self.usual.div_ceil(256));
-        self.part = if self.usual <= FEW { self.wished } else { usize::MAX };
-        self.taken = 0;
+    fn inbox_drained(&mut self) {
+        self.usual_length = self.calls.max(self.usual_length - self.usual_length.div_ceil(256));
+        self.size = if self.usual_length <= FEW { self.preferred_size } else { usize::MAX };
+        self.calls = 0;
     }
 }
 
@@ -162,7 +162,7 @@ impl Round {
 /// A peer that floods always has more to be read. The runtime's own budget would let its connection go on through
 /// 8 MiB of small frames, tens of milliseconds in which no other connection of the thread is looked at.
 #[derive(Debug, Default)]
-struct Turn {
+struct FairnessBudget {
     reads: usize,
     bytes: usize,
     calls: usize,
@@ -170,61 +170,61 @@ struct Turn {
     /// Bytes of large replies.
     replied: usize,
     /// When the first calls had been taken.
-    begun: Option<Instant>,
+    started: Option<Instant>,
     /// It was so much that the rest of what was read is left for the next turn.
-    is_heavy: bool,
+    is_exhausted: bool,
     /// It is the turn of others.
-    passed: bool,
+    yielded: bool,
 }
 
-impl Turn {
-    fn note(&mut self, bytes: usize) {
+impl FairnessBudget {
+    fn record_read(&mut self, bytes: usize) {
         self.reads += 1;
         self.bytes += bytes;
     }
 
     /// What a call brought beside its message may be much in a few bytes, of which others have nothing.
-    fn note_call(&mut self, metadata: usize) {
+    fn record_call(&mut self, metadata: usize) {
         self.calls += 1;
         self.metadata += metadata;
         if self.calls.is_multiple_of(TIMED) {
             self.read_clock();
         }
-        self.is_heavy |= self.calls >= CALLS || self.metadata >= METADATA;
+        self.is_exhausted |= self.calls >= CALLS || self.metadata >= METADATA;
     }
 
     /// To open a call is more work than to answer a short one.
-    fn note_open(&mut self, metadata: usize) {
+    fn record_stream_open(&mut self, metadata: usize) {
         self.calls += OPENED - 1;
-        self.note_call(metadata);
+        self.record_call(metadata);
     }
 
     /// To make a large reply is work that the request does not show.
-    fn note_reply(&mut self, length: usize) {
+    fn record_reply(&mut self, length: usize) {
         self.replied += length;
-        self.is_heavy |= self.replied >= REPLIED;
+        self.is_exhausted |= self.replied >= REPLIED;
     }
 
     /// How long handlers take is known to none but the clock.
     fn read_clock(&mut self) {
         let now = Instant::now();
-        let begun = *self.begun.get_or_insert(now);
-        self.is_heavy |= now.saturating_duration_since(begun) > LONGEST;
+        let begun = *self.started.get_or_insert(now);
+        self.is_exhausted |= now.saturating_duration_since(begun) > LONGEST;
     }
 
     /// The session says that it was much.
-    fn tire(&mut self) {
-        self.is_heavy = true;
+    fn exhaust(&mut self) {
+        self.is_exhausted = true;
     }
 
     /// Pending when it is the turn of others.
-    fn poll_go_on(&mut self, entry: &Arc<Entry>) -> Poll<()> {
-        if self.reads < READS && self.bytes < BYTES && !self.is_heavy {
+    fn poll_budget(&mut self, entry: &Arc<ConnectionHandle>) -> Poll<()> {
+        if self.reads < READS && self.bytes < BYTES && !self.is_exhausted {
             return Poll::Ready(());
         }
-        if !self.passed {
-            self.passed = true;
-            entry.pass();
+        if !self.yielded {
+            self.yielded = true;
+            entry.yield_now();
         }
         Poll::Pending
     }
@@ -261,7 +261,7 @@ const LINGERED: usize = 64 << 10;
 
 /// What went over a connection.
 #[derive(Debug, Default)]
-struct Transferred {
+struct TransferredBytes {
     received: u64,
     written: u64,
     /// A message was taken whole since the connection last went to sleep.
@@ -269,22 +269,22 @@ struct Transferred {
 }
 
 /// A credential that is being judged.
-struct JudgingFuture {
+struct AuthenticationFuture {
     /// The request whose head brought it.
     head: Option<StreamId>,
-    judging: Pin<Box<dyn Future<Output = JudgedLater> + Send>>,
+    judging: Pin<Box<dyn Future<Output = Authenticated> + Send>>,
 }
 
-impl Future for JudgingFuture {
-    type Output = JudgedLater;
+impl Future for AuthenticationFuture {
+    type Output = Authenticated;
 
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<JudgedLater> {
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Authenticated> {
         self.judging.as_mut().poll(cx)
     }
 }
 
 /// What became of such a credential.
-enum JudgedLater {
+enum Authenticated {
     Head(StreamId, Verdict),
     Subscription(Topic, Result<(), Status>),
     /// A subscription has passed the layers.
@@ -310,8 +310,8 @@ impl<'a, S: Session> Connection<'a, S> {
     pub(super) fn new(
         stream: &'a mut Transport,
         inbox: &'a mut Inbox,
-        registration: &'a Registration,
-        port: &'a Port,
+        registration: &'a ConnectionGuard,
+        port: &'a ListenerContext,
         facts: Arc<ConnectionFacts>,
         session: S,
     ) -> Box<Self> {
@@ -319,34 +319,38 @@ impl<'a, S: Session> Connection<'a, S> {
             stream,
             inbox,
             registration,
-            port,
-            dispatch: Dispatch::new(port, registration, facts),
+            listener: port,
+            dispatch: Dispatcher::new(port, registration, facts),
             session,
             out: Outbox::new(),
-            in_flight: InFlight::new(registration.entry.account.clone()),
-            streams: Streams::new(registration.entry.account.clone(), registration.tick()),
+            in_flight: InFlight::new(registration.connection.account.clone()),
+            streams: Streams::new(registration.connection.account.clone(), registration.tick()),
             subscriptions: Subscriptions::new(
                 port.server.publisher.topics().clone(),
-                registration.entry.clone(),
+                registration.connection.clone(),
             ),
             state: State::Serving,
-            end: End::Closed,
-            forbearance: usize::MAX,
-            calls: registration.entry.calls(),
+            end: SessionEnd::Closed,
+            linger_budget: usize::MAX,
+            calls: registration.connection.calls(),
             half_closed: false,
             draining: false,
-            starved: false,
-            round: Round::new(S::PART),
-            turn: Turn::default(),
-            account: registration.entry.account.clone(),
-            clocks: Clocks::new(registration.limits(), registration.entry.opened(), registration.entry.id()),
-            transferred: Transferred::default(),
-            before: registration.entry.bytes(),
-            judging: None,
-            has_judged: false,
+            inbox_drained: false,
+            write_batch: WriteBatch::new(S::PART),
+            fairness: FairnessBudget::default(),
+            account: registration.connection.account.clone(),
+            clocks: Clocks::new(
+                registration.limits(),
+                registration.connection.opened(),
+                registration.connection.id(),
+            ),
+            transferred: TransferredBytes::default(),
+            bytes_before: registration.connection.bytes(),
+            authenticating: None,
+            has_authenticated: false,
             look_at_streams: 0,
             draining_since: 0,
-            arrival: Arrival::new(port.server.times_calls),
+            arrival: ArrivalTime::new(port.server.times_calls),
             heartbeats: 0,
             ticked: registration.tick(),
             is_ticking: false,
@@ -358,44 +362,44 @@ impl<'a, S: Session> Connection<'a, S> {
     }
 
     /// Serves until the connection ends or changes its protocol. Dropping it drops the handlers that wait.
-    pub(super) async fn run(mut self: Box<Self>) -> End {
-        let end = poll_fn(|cx| self.poll_drive(cx)).await.unwrap_or(End::Closed);
+    pub(super) async fn run(mut self: Box<Self>) -> SessionEnd {
+        let end = poll_fn(|cx| self.poll_drive(cx)).await.unwrap_or(SessionEnd::Closed);
         self.dispatch.close();
         // Whatever the peer speaks next begins with a first byte.
-        let entry = &self.registration.entry;
-        entry.waits(Phase::Silent, self.registration.tick());
+        let entry = &self.registration.connection;
+        entry.waits(ConnectionPhase::Silent, self.registration.tick());
         entry.wake_at(u32::MAX);
         entry.wants_ticks(false);
         end
     }
 
     /// Goes on until everything waits: for the peer's bytes, for the peer to read, or for handlers.
-    fn poll_drive(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<End>> {
-        self.registration.entry.wakes(cx.waker());
-        self.out.lend(scratch::borrow());
+    fn poll_drive(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<SessionEnd>> {
+        self.registration.connection.set_waker(cx.waker());
+        self.out.lend_buffer(scratch::borrow());
         self.streams.wake();
-        if !self.turn.passed || self.registration.entry.may_go_on() {
-            self.turn = Turn::default();
+        if !self.fairness.yielded || self.registration.connection.has_yielded() {
+            self.fairness = FairnessBudget::default();
         }
         self.tick();
         let end = loop {
-            if self.obey() == Order::Close {
+            if self.handle_command() == ConnectionCommand::Close {
                 if self.unwritten() > 0 {
                     // Else the system would keep what the peer does not read.
-                    self.stream.break_off();
+                    self.stream.reset();
                 }
-                break Poll::Ready(Ok(End::Closed));
+                break Poll::Ready(Ok(SessionEnd::Closed));
             }
             self.take_calls(cx);
             self.tell_heartbeats();
-            self.answer_ended(cx);
-            let unsent = self.port.server.limits.unsent;
-            if self.streams.carry(&mut self.session, &mut self.out, unsent) && self.session.holds_back() {
+            self.write_finished_replies(cx);
+            let unsent = self.listener.server.limits.unsent;
+            if self.streams.pump(&mut self.session, &mut self.out, unsent) && self.session.blocks_input() {
                 // What was held back may go on.
-                self.starved = false;
+                self.inbox_drained = false;
             }
             self.push();
-            match self.poll_onward(cx) {
+            match self.poll_io(cx) {
                 Poll::Ready(Ok(None)) => {}
                 Poll::Ready(Ok(Some(end))) => break Poll::Ready(Ok(end)),
                 Poll::Ready(Err(error)) => break Poll::Ready(Err(error)),
@@ -403,7 +407,7 @@ impl<'a, S: Session> Connection<'a, S> {
             }
         };
         self.streams.sleep(cx.waker());
-        self.rest();
+        self.release_buffers();
         end
     }
 
@@ -424,11 +428,11 @@ impl<'a, S: Session> Connection<'a, S> {
         self.tick_session();
         while let Some(due) = self.clocks.due(now, self.transferred.received, self.transferred.written) {
             match due {
-                Due::Close(cause) => return self.time_out(cause),
-                Due::Drain => self.registration.entry.tell(Order::Drain),
-                Due::Ping => {
+                ClockAction::Close(cause) => return self.time_out(cause),
+                ClockAction::Drain => self.registration.connection.send_command(ConnectionCommand::Drain),
+                ClockAction::Ping => {
                     let asked = self.session.ping(&mut self.out);
-                    self.clocks.asked(now, asked);
+                    self.clocks.record_ping(now, asked);
                 }
             }
         }
@@ -444,14 +448,14 @@ impl<'a, S: Session> Connection<'a, S> {
     fn tick_session(&mut self) {
         self.is_ticking = self.session.tick(TICK * (self.ticked - self.paused), &mut self.out);
         if self.is_ticking {
-            self.turn.tire();
+            self.fairness.exhaust();
         }
     }
 
     /// Ends the connection for a clock that has run out, and says so where the peer may still read it.
     #[cold]
     fn time_out(&mut self, cause: Closing) {
-        let entry = &self.registration.entry;
+        let entry = &self.registration.connection;
         let text = match cause {
             Closing::Head | Closing::Message => {
                 entry.closed(cause);
@@ -463,13 +467,13 @@ impl<'a, S: Session> Connection<'a, S> {
         self.session.abort(&Status::deadline_exceeded(text), &mut self.out);
         self.inbox.bytes.clear();
         // Their answers are not read.
-        (0..self.in_flight.cut_off()).for_each(|_| self.calls.ended(false));
+        (0..self.in_flight.abort_all()).for_each(|_| self.calls.ended(false));
         self.give_up();
     }
 
     #[cold]
     fn end_idle_streams(&mut self, now: u32) {
-        let allowed = self.port.server.limits.stream_idle_timeout.map_or(u32::MAX, ticks);
+        let allowed = self.listener.server.limits.stream_idle_timeout.map_or(u32::MAX, ticks);
         let shortest = self.streams.shortest_idle(allowed);
         if shortest == u32::MAX {
             self.look_at_streams = u32::MAX;
@@ -477,18 +481,18 @@ impl<'a, S: Session> Connection<'a, S> {
         }
         self.look_at_streams = now + LOOK_AT_STREAMS.min(shortest.div_ceil(4)).max(1);
         for stream in self.streams.idle(allowed) {
-            self.registration.entry.refused(Refusal::StreamIdle);
+            self.registration.connection.refused(Refusal::StreamIdle);
             self.in_flight.fail(stream, Status::deadline_exceeded("the stream was idle for too long"));
         }
     }
 
-    fn obey(&mut self) -> Order {
-        let order = self.registration.entry.ordered();
+    fn handle_command(&mut self) -> ConnectionCommand {
+        let order = self.registration.connection.ordered();
         match order {
-            Order::Serve | Order::Close => {}
-            Order::Retire => self.session.retire(),
-            Order::Drain if self.draining => {}
-            Order::Drain => self.drain(),
+            ConnectionCommand::Serve | ConnectionCommand::Close => {}
+            ConnectionCommand::GoAway => self.session.go_away(),
+            ConnectionCommand::Drain if self.draining => {}
+            ConnectionCommand::Drain => self.drain(),
         }
         order
     }
@@ -504,69 +508,69 @@ impl<'a, S: Session> Connection<'a, S> {
     /// Takes calls out of the inbox for as long as neither the peer nor the handlers lag behind, and at most a
     /// part of a round.
     fn take_calls(&mut self, cx: &mut Context<'_>) {
-        self.starved = false;
-        let end = self.round.taken.saturating_add(self.round.part);
+        self.inbox_drained = false;
+        let end = self.write_batch.calls.saturating_add(self.write_batch.size);
         let over_share = self.is_over_share();
-        let mut renamed = Renamed::default();
+        let mut renamed = RedirectedNames::default();
         while self.state == State::Serving
             && !self.saturated()
-            && self.round.taken < end
-            && !self.turn.is_heavy
+            && self.write_batch.calls < end
+            && !self.fairness.is_exhausted
         {
             match self.session.next_event(&mut self.inbox.bytes, &mut self.out) {
-                Ok(Some(Event::Call(call, ticket))) => {
+                Ok(Some(ServerEvent::Call(call, ticket))) => {
                     self.transferred.took = true;
                     self.calls.started += 1;
-                    self.turn.note_call(call.head.metadata.len());
-                    self.round.taken += 1;
+                    self.fairness.record_call(call.head.metadata.len());
+                    self.write_batch.calls += 1;
                     let (streams, arrival) = (&mut self.streams, &mut self.arrival);
-                    let found = Found { over_share, streams, arrival };
+                    let found = CallEnvironment { over_share, streams, arrival };
                     let (started, note) = self.dispatch.start::<S>(call, &ticket, &mut renamed, found, cx);
-                    self.settle(started, Owed { ticket, note });
+                    self.track_or_answer(started, PendingReply { ticket, note });
                 }
-                Ok(Some(Event::Open(call, ticket, stream))) => {
+                Ok(Some(ServerEvent::Open(call, ticket, stream))) => {
                     self.transferred.took = true;
                     self.calls.started += 1;
-                    self.turn.note_open(call.head.metadata.len());
-                    self.round.taken += 1;
+                    self.fairness.record_stream_open(call.head.metadata.len());
+                    self.write_batch.calls += 1;
                     let (streams, arrival) = (&mut self.streams, &mut self.arrival);
-                    let found = Found { over_share, streams, arrival };
+                    let found = CallEnvironment { over_share, streams, arrival };
                     let (started, note) = self.dispatch.open::<S>(call, &ticket, &mut renamed, stream, found);
-                    self.settle(started, Owed { ticket, note });
+                    self.track_or_answer(started, PendingReply { ticket, note });
                 }
-                Ok(Some(Event::Message(stream, message))) => {
+                Ok(Some(ServerEvent::Message(stream, message))) => {
                     self.transferred.took = true;
                     if !self.streams.give(stream, message, &mut self.session, &mut self.out) {
                         self.in_flight.cancel(stream);
                     }
                 }
-                Ok(Some(Event::End(stream))) => self.streams.end(stream),
-                Ok(Some(Event::Room(stream))) => self.streams.room(stream),
-                Ok(Some(Event::Cancelled(stream))) => {
+                Ok(Some(ServerEvent::End(stream))) => self.streams.end_of_stream(stream),
+                Ok(Some(ServerEvent::Room(stream))) => self.streams.resume_sending(stream),
+                Ok(Some(ServerEvent::Cancelled(stream))) => {
                     self.forget_judging(stream);
                     self.streams.cancel(stream);
                     self.in_flight.cancel(stream);
                 }
-                Ok(Some(Event::Head(head, stream))) => {
-                    let judged = self.dispatch.judge_head(&head, over_share);
-                    self.judge(stream, judged);
+                Ok(Some(ServerEvent::Head(head, stream))) => {
+                    let judged = self.dispatch.check_head(&head, over_share);
+                    self.apply_head_decision(stream, judged);
                 }
-                Ok(Some(Event::Alive)) => {}
-                Ok(Some(Event::Pause)) => self.turn.tire(),
-                Ok(Some(Event::Subscribe(topic))) => {
+                Ok(Some(ServerEvent::Alive)) => {}
+                Ok(Some(ServerEvent::Pause)) => self.fairness.exhaust(),
+                Ok(Some(ServerEvent::Subscribe(topic))) => {
                     // It takes a lock that all connections share.
-                    self.turn.note_open(0);
+                    self.fairness.record_stream_open(0);
                     self.subscribe(topic);
                 }
-                Ok(Some(Event::Foreign)) => self.hand_over(End::Foreign),
-                Ok(Some(Event::Connect)) => self.hand_over(End::Connect),
-                Ok(Some(Event::Upgrade(upgrade))) => self.hand_over(End::Upgrade(upgrade)),
-                Ok(Some(Event::WebSocket)) => self.hand_over(End::WebSocket),
+                Ok(Some(ServerEvent::Foreign)) => self.hand_over(SessionEnd::Foreign),
+                Ok(Some(ServerEvent::Connect)) => self.hand_over(SessionEnd::Connect),
+                Ok(Some(ServerEvent::Upgrade(upgrade))) => self.hand_over(SessionEnd::Upgrade(upgrade)),
+                Ok(Some(ServerEvent::WebSocket)) => self.hand_over(SessionEnd::WebSocket),
                 Ok(None) => {
-                    self.starved = true;
-                    self.round.end();
-                    if let Some(refusals) = self.session.refused() {
-                        self.registration.entry.refused_by_session(refusals);
+                    self.inbox_drained = true;
+                    self.write_batch.inbox_drained();
+                    if let Some(refusals) = self.session.take_refusals() {
+                        self.registration.connection.refused_by_session(refusals);
                     }
                     if self.session.finished() {
                         self.finish();
@@ -574,68 +578,70 @@ impl<'a, S: Session> Connection<'a, S> {
                     return;
                 }
                 // Whatever the session had to say of it is in the outbox.
-                Err(violation) => self.end_over(&violation),
+                Err(violation) => self.end_with_violation(&violation),
             }
         }
     }
 
     #[cold]
-    fn end_over(&mut self, violation: &Violation) {
-        self.registration.entry.closed(match violation.kind() {
+    fn end_with_violation(&mut self, violation: &Violation) {
+        self.registration.connection.closed(match violation.kind() {
             ViolationKind::Malformed => Closing::Malformed,
             ViolationKind::TooLarge => Closing::TooLarge,
             ViolationKind::Flood => Closing::Flood,
         });
         if violation.kind() == ViolationKind::TooLarge {
-            self.registration.entry.incidents.count(Refusal::TooLarge);
+            self.registration.connection.incidents.count(Refusal::TooLarge);
         }
         self.give_up();
     }
 
     /// Tells the session what becomes of a request whose head it has given out.
-    fn judge(&mut self, stream: StreamId, judged: Judged) {
+    fn apply_head_decision(&mut self, stream: StreamId, judged: HeadDecision) {
         match judged {
-            Judged::Now(verdict) => {
-                if self.session.judge(stream, verdict, &mut self.out) {
+            HeadDecision::Now(verdict) => {
+                if self.session.apply_verdict(stream, verdict, &mut self.out) {
                     self.finish();
                 }
             }
-            Judged::Later(judging) => {
-                let judging = Box::pin(async move { JudgedLater::Head(stream, judging.await) });
-                self.judge_later(JudgingFuture { head: Some(stream), judging });
+            HeadDecision::Later(judging) => {
+                let judging = Box::pin(async move { Authenticated::Head(stream, judging.await) });
+                self.authenticate_later(AuthenticationFuture { head: Some(stream), judging });
             }
-            Judged::TooMany => self.end_guesses(),
+            HeadDecision::TooMany => self.end_guesses(),
         }
     }
 
-    fn judge_later(&mut self, judging: JudgingFuture) {
-        self.judging.get_or_insert_default().push(judging);
+    fn authenticate_later(&mut self, judging: AuthenticationFuture) {
+        self.authenticating.get_or_insert_default().push(judging);
     }
 
     /// The judgement of this head is no longer awaited.
     fn forget_judging(&mut self, stream: StreamId) {
-        if let Some(judging) = self.judging.as_mut().filter(|judging| !judging.is_empty()) {
+        if let Some(judging) = self.authenticating.as_mut().filter(|judging| !judging.is_empty()) {
             let all = std::mem::take(&mut **judging);
             judging.extend(all.into_iter().filter(|waiting| waiting.head != Some(stream)));
         }
     }
 
     fn is_judging(&self) -> bool {
-        self.judging.as_ref().is_some_and(|judging| !judging.is_empty())
+        self.authenticating.as_ref().is_some_and(|judging| !judging.is_empty())
     }
 
     /// Takes up what was judged meanwhile.
-    fn take_judged(&mut self, cx: &mut Context<'_>) {
-        while let Some(judging) = self.judging.as_mut().filter(|judging| !judging.is_empty())
+    fn apply_authenticated(&mut self, cx: &mut Context<'_>) {
+        while let Some(judging) = self.authenticating.as_mut().filter(|judging| !judging.is_empty())
             && let Poll::Ready(Some(judged)) = judging.poll_next_unpin(cx)
         {
-            self.starved = false;
-            self.has_judged = true;
+            self.inbox_drained = false;
+            self.has_authenticated = true;
             match judged {
-                JudgedLater::Head(stream, verdict) => self.judge(stream, Judged::Now(verdict)),
-                JudgedLater::Subscription(topic, Ok(())) => self.pass_subscription(topic),
-                JudgedLater::Admitted(topic) => self.add_subscription(topic),
-                JudgedLater::Subscription(_, Err(_)) | JudgedLater::Unsubscribed => self.finish(),
+                Authenticated::Head(stream, verdict) => {
+                    self.apply_head_decision(stream, HeadDecision::Now(verdict))
+                }
+                Authenticated::Subscription(topic, Ok(())) => self.pass_subscription(topic),
+                Authenticated::Admitted(topic) => self.add_subscription(topic),
+                Authenticated::Subscription(_, Err(_)) | Authenticated::Unsubscribed => self.finish(),
             }
         }
     }
@@ -643,18 +649,18 @@ impl<'a, S: Session> Connection<'a, S> {
     /// The peer has brought too many wrong credentials.
     #[cold]
     fn end_guesses(&mut self) {
-        self.registration.entry.closed(Closing::Credentials);
+        self.registration.connection.closed(Closing::Credentials);
         self.give_up();
     }
 
     /// Whether the connection holds more than its share of the memory budget.
     fn is_over_share(&self) -> bool {
-        self.account.bytes() > budget::FLOOR && self.account.over_share().is_some()
+        self.account.bytes() > memory_budget::FLOOR && self.account.exceeded_share().is_some()
     }
 
     /// Tells hooks of what the session has answered by itself.
     fn tell_heartbeats(&mut self) {
-        let hooks = &self.port.server.hooks;
+        let hooks = &self.listener.server.hooks;
         if hooks.is_empty() {
             return;
         }
@@ -668,36 +674,37 @@ impl<'a, S: Session> Connection<'a, S> {
     /// It is not acknowledged; who may not, or has too many, is not served any more.
     fn subscribe(&mut self, topic: Topic) {
         self.transferred.took = true;
-        match self.dispatch.judge(&Credential::Connection(None)) {
-            Judgement::Accepted => self.pass_subscription(topic),
-            Judgement::Refused(_) => self.finish(),
-            Judgement::Later(judging) => {
-                let judging = Box::pin(async { JudgedLater::Subscription(topic, judging.await) });
-                self.judge_later(JudgingFuture { head: None, judging });
+        match self.dispatch.authenticate(&Credential::Connection(None)) {
+            AuthenticationResult::Accepted => self.pass_subscription(topic),
+            AuthenticationResult::Refused(_) => self.finish(),
+            AuthenticationResult::Later(judging) => {
+                let judging = Box::pin(async { Authenticated::Subscription(topic, judging.await) });
+                self.authenticate_later(AuthenticationFuture { head: None, judging });
             }
-            Judgement::TooMany => self.end_guesses(),
+            AuthenticationResult::TooMany => self.end_guesses(),
         }
     }
 
     /// Takes a subscription through the layers, if there are any.
     fn pass_subscription(&mut self, topic: Topic) {
-        let layers = &self.port.server.subscription_layers;
+        let layers = &self.listener.server.subscription_layers;
         if layers.is_empty() {
             return self.add_subscription(topic);
         }
-        let Admission { handling, admitted } = subscription::pass(&topic, layers, self.dispatch.connection());
+        let SubscriptionAdmission { handling, admitted } =
+            subscription::pass_layers(&topic, layers, self.dispatch.connection());
         let judging = Box::pin(async move {
             match admitted.await {
-                Ok(()) => JudgedLater::Admitted(topic),
-                Err(_) => JudgedLater::Unsubscribed,
+                Ok(()) => Authenticated::Admitted(topic),
+                Err(_) => Authenticated::Unsubscribed,
             }
         });
-        self.judge_later(JudgingFuture { head: None, judging });
+        self.authenticate_later(AuthenticationFuture { head: None, judging });
         let judging = Box::pin(async move {
             handling.await;
-            JudgedLater::Unsubscribed
+            Authenticated::Unsubscribed
         });
-        self.judge_later(JudgingFuture { head: None, judging });
+        self.authenticate_later(AuthenticationFuture { head: None, judging });
     }
 
     fn add_subscription(&mut self, topic: Topic) {
@@ -706,26 +713,26 @@ impl<'a, S: Session> Connection<'a, S> {
         }
     }
 
-    fn settle(&mut self, started: Started, owed: Owed<S::Ticket>) {
+    fn track_or_answer(&mut self, started: Dispatched, owed: PendingReply<S::Ticket>) {
         match started {
-            Started::Ended(ending) => self.end_call(owed, ending),
-            Started::Waiting { handling, site, deadline, inherited, way, bytes } => {
+            Dispatched::Finished(ending) => self.end_call(owed, ending),
+            Dispatched::Pending { handling, site, deadline, inherited, way, bytes } => {
                 let stream = S::stream(&owed.ticket);
-                let running = Running::new(handling, site, owed, deadline, inherited, stream, way);
+                let running = RunningCall::new(handling, site, owed, deadline, inherited, stream, way);
                 self.in_flight.push(running.holding(bytes));
             }
-            Started::Gathering { gathering, site, deadline, inherited, bytes } => {
+            Dispatched::AwaitingMessage { gathering, site, deadline, inherited, bytes } => {
                 let stream = S::stream(&owed.ticket);
-                let running = Running::gathering(gathering, site, owed, deadline, inherited, stream);
+                let running = RunningCall::gathering(gathering, site, owed, deadline, inherited, stream);
                 self.in_flight.push(running.holding(bytes));
             }
-            Started::Stopped(Stop::Failed(status)) => self.end_call(owed, Ending::failed(status)),
-            Started::Stopped(Stop::Expired) => {
+            Dispatched::Rejected(Rejection::Failed(status)) => self.end_call(owed, Ending::failed(status)),
+            Dispatched::Rejected(Rejection::Expired) => {
                 self.registration.expired();
                 self.end_call(owed, Ending::expired());
             }
-            Started::Stopped(Stop::Refused(status)) => self.refuse(owed, status),
-            Started::Stopped(Stop::Guesses) => {
+            Dispatched::Rejected(Rejection::Unauthenticated(status)) => self.refuse(owed, status),
+            Dispatched::Rejected(Rejection::TooManyFailures) => {
                 self.calls.ended(false);
                 self.end_guesses();
             }
@@ -733,22 +740,22 @@ impl<'a, S: Session> Connection<'a, S> {
     }
 
     #[cold]
-    fn refuse(&mut self, Owed { ticket, mut note }: Owed<S::Ticket>, status: Status) {
+    fn refuse(&mut self, PendingReply { ticket, mut note }: PendingReply<S::Ticket>, status: Status) {
         self.calls.ended(false);
         if let Some(note) = &mut note {
             note.failed(&status);
         }
-        if self.session.refuse(ticket, status, &mut self.out) {
+        if self.session.reject(ticket, status, &mut self.out) {
             self.finish();
         }
     }
 
-    fn answer_ended(&mut self, cx: &mut Context<'_>) {
-        self.take_judged(cx);
-        while !self.turn.is_heavy
-            && let Some(Ended { owed, ending, streamed, .. }) = self.in_flight.poll_ended(cx)
+    fn write_finished_replies(&mut self, cx: &mut Context<'_>) {
+        self.apply_authenticated(cx);
+        while !self.fairness.is_exhausted
+            && let Some(FinishedCall { owed, ending, streamed, .. }) = self.in_flight.poll_ended(cx)
         {
-            self.turn.note_call(0);
+            self.fairness.record_call(0);
             match (ending, streamed) {
                 (Some(ending), None) => self.end_call(owed, ending),
                 (Some(ending), Some(stream)) => self.end_stream(stream, owed, ending),
@@ -759,15 +766,15 @@ impl<'a, S: Session> Connection<'a, S> {
                 }
             }
             // A session that keeps an order may have held calls back until this answer.
-            self.starved = false;
+            self.inbox_drained = false;
         }
     }
 
-    fn end_call(&mut self, Owed { ticket, mut note }: Owed<S::Ticket>, mut ending: Ending) {
+    fn end_call(&mut self, PendingReply { ticket, mut note }: PendingReply<S::Ticket>, mut ending: Ending) {
         unsendable::refuse::<S>(&ticket, &mut ending);
         self.calls.ended(ending.succeeded());
         if let Some(note) = &mut note {
-            note.ended(&ending);
+            note.set_outcome(&ending);
         }
         // What a handler has pushed leaves before its answer, as from rpcx's servers.
         self.push();
@@ -797,19 +804,19 @@ impl<'a, S: Session> Connection<'a, S> {
 
     #[cold]
     fn bound_large_reply(&mut self, length: usize, reply: &mut Reply) {
-        self.turn.note_reply(length);
+        self.fairness.record_reply(length);
         // The request may be gone by now.
         self.report_held();
-        if length <= self.account.free() {
+        if length <= self.account.remaining() {
             return self.account.charge(length);
         }
-        self.registration.entry.refused(Refusal::Memory);
-        *reply = Reply::failure(budget::exhausted());
+        self.registration.connection.refused(Refusal::Memory);
+        *reply = Reply::failure(memory_budget::exhausted());
     }
 
     #[cold]
     fn answer_refused(&mut self, ticket: S::Ticket, status: Status) {
-        if self.session.refuse(ticket, status, &mut self.out) {
+        if self.session.reject(ticket, status, &mut self.out) {
             self.finish();
         }
     }
@@ -817,9 +824,9 @@ impl<'a, S: Session> Connection<'a, S> {
     #[cold]
     fn answer_corrupt(&mut self, ticket: S::Ticket, status: Status) {
         if status.code() == Code::ResourceExhausted && status.retry() == Retry::Never {
-            self.registration.entry.refused(Refusal::TooLarge);
+            self.registration.connection.refused(Refusal::TooLarge);
         }
-        match S::corrupt(&ticket, status) {
+        match S::decompression_failure(&ticket, status) {
             Ok(status) => self.session.reply(ticket, Reply::failure(status), &mut self.out),
             // In its protocol it ends the connection, and stays unanswered.
             Err(_) => self.give_up(),
@@ -830,7 +837,7 @@ impl<'a, S: Session> Connection<'a, S> {
     /// more.
     fn accept(&mut self, mut ticket: S::Ticket, reply: Reply, accepted: Accepted) {
         let tickets = match self.state {
-            State::Serving => self.session.accept(&mut ticket, &accepted.options),
+            State::Serving => self.session.accept_streams(&mut ticket, &accepted.options),
             State::Finishing | State::Lingering => Vec::new(),
         };
         self.session.reply(ticket, reply, &mut self.out);
@@ -841,21 +848,22 @@ impl<'a, S: Session> Connection<'a, S> {
         for (ticket, accepted) in tickets.into_iter().zip(accepted.streams) {
             self.calls.started += 1;
             let (stream, sending) = self.streams.adopt(accepted, idle);
-            let owed = Owed { ticket, note: None };
+            let owed = PendingReply { ticket, note: None };
             // What its call left to it ended with that.
             let inherited = Inherited::default();
-            let site = Site::new(self.dispatch.connection().clone(), None);
-            let running = Running::new(sending, site, owed, None, inherited, Some(stream), Way::Answered);
+            let site = CallSite::new(self.dispatch.connection().clone(), None);
+            let running =
+                RunningCall::new(sending, site, owed, None, inherited, Some(stream), Delivery::Answered);
             self.in_flight.push(running);
         }
     }
 
-    fn end_stream(&mut self, stream: StreamId, owed: Owed<S::Ticket>, mut ending: Ending) {
-        let Owed { ticket, mut note } = owed;
+    fn end_stream(&mut self, stream: StreamId, owed: PendingReply<S::Ticket>, mut ending: Ending) {
+        let PendingReply { ticket, mut note } = owed;
         unsendable::refuse::<S>(&ticket, &mut ending);
         self.calls.ended(ending.succeeded());
         if let Some(note) = &mut note {
-            note.ended(&ending);
+            note.set_outcome(&ending);
         }
         let closes = matches!(ending, Ending::CloseConnection);
         match ending {
@@ -875,34 +883,34 @@ impl<'a, S: Session> Connection<'a, S> {
     }
 
     fn push(&mut self) {
-        if self.state != State::Serving || self.lags() {
+        if self.state != State::Serving || self.has_write_backlog() {
             return;
         }
-        let hooks = &self.port.server.hooks;
-        for unasked in self.registration.entry.take_pushes() {
+        let hooks = &self.listener.server.hooks;
+        for unasked in self.registration.connection.take_pushes() {
             if !hooks.is_empty() {
-                hooks.pushed(&self.dispatch.caller().peer, &unasked.shown());
+                hooks.pushed(&self.dispatch.caller().peer, &unasked.as_push());
             }
             // That the protocol cannot push was said when the message was queued.
             let _ = match unasked {
-                Unasked::Push(push) => self.session.push(push, &mut self.out),
-                Unasked::Published(topic, data) => self.session.publish(&topic, data, &mut self.out),
+                ServerPush::Push(push) => self.session.push(push, &mut self.out),
+                ServerPush::Published(topic, data) => self.session.publish(&topic, data, &mut self.out),
             };
         }
     }
 
     /// Writes what there is to write, then reads what there is to read. `None`: there is more to do.
-    fn poll_onward(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Option<End>>> {
+    fn poll_io(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Option<SessionEnd>>> {
         let waiting = self.unwritten();
         let written = self.stream.poll_flush(cx, &mut self.out)?.is_ready();
         self.transferred.written += waiting.saturating_sub(self.unwritten()) as u64;
-        if self.streams.held() && !self.lags() {
+        if self.streams.has_held_back_messages() && !self.has_write_backlog() {
             return Poll::Ready(Ok(None));
         }
         match self.state {
-            State::Serving | State::Finishing if self.turn.is_heavy => self.poll_pass(),
-            State::Serving if !self.starved && !self.saturated() => Poll::Ready(Ok(None)),
-            State::Serving if self.starved && !self.has_enough() && !self.withholds() => {
+            State::Serving | State::Finishing if self.fairness.is_exhausted => self.poll_yield(),
+            State::Serving if !self.inbox_drained && !self.saturated() => Poll::Ready(Ok(None)),
+            State::Serving if self.inbox_drained && !self.has_enough() && !self.is_read_paused() => {
                 self.poll_fill(cx, written)
             }
             State::Serving if self.may_read_ahead() => self.poll_fill(cx, written),
@@ -913,32 +921,35 @@ impl<'a, S: Session> Connection<'a, S> {
         }
     }
 
-    fn poll_pass(&mut self) -> Poll<io::Result<Option<End>>> {
-        self.turn.poll_go_on(&self.registration.entry).map(|()| Ok(None))
+    fn poll_yield(&mut self) -> Poll<io::Result<Option<SessionEnd>>> {
+        self.fairness.poll_budget(&self.registration.connection).map(|()| Ok(None))
     }
 
     /// Whether more has been read than is looked at before an answer is given. Some is read all the same, since that
     /// is how the end of the connection is seen.
     fn has_enough(&self) -> bool {
-        self.inbox.bytes.len() >= AHEAD && self.session.holds_back()
+        self.inbox.bytes.len() >= AHEAD && self.session.blocks_input()
     }
 
     /// Whether some is read though no more calls are taken: so the end of the connection is seen while handlers wait.
     fn may_read_ahead(&self) -> bool {
-        self.saturated() && !self.lags() && !self.withholds() && self.inbox.bytes.len() < AHEAD
+        self.saturated()
+            && !self.has_write_backlog()
+            && !self.is_read_paused()
+            && self.inbox.bytes.len() < AHEAD
     }
 
     #[inline]
-    fn poll_fill(&mut self, cx: &mut Context<'_>, written: bool) -> Poll<io::Result<Option<End>>> {
-        ready!(self.turn.poll_go_on(&self.registration.entry));
+    fn poll_fill(&mut self, cx: &mut Context<'_>, written: bool) -> Poll<io::Result<Option<SessionEnd>>> {
+        ready!(self.fairness.poll_budget(&self.registration.connection));
         // What is read behind calls that wait for the answer to another is not to make these look younger.
-        let waits = !self.inbox.bytes.is_empty() && (self.session.holds_back() || self.saturated());
-        match self.inbox.poll_fill(self.stream, cx, self.session.wanted())? {
+        let waits = !self.inbox.bytes.is_empty() && (self.session.blocks_input() || self.saturated());
+        match self.inbox.poll_fill(self.stream, cx, self.session.bytes_needed())? {
             // The peer sends no more but may still read: what it asked for is answered.
             Poll::Ready(0) => {
                 self.half_closed = true;
                 // A request whose credential is being judged, or has just been, may be whole already.
-                if mem::take(&mut self.has_judged) {
+                if mem::take(&mut self.has_authenticated) {
                     return Poll::Ready(Ok(None));
                 }
                 if self.is_judging() {
@@ -947,15 +958,15 @@ impl<'a, S: Session> Connection<'a, S> {
                 self.finish();
             }
             Poll::Ready(n) => {
-                self.turn.note(n);
+                self.fairness.record_read(n);
                 self.transferred.received += n as u64;
                 if !waits {
-                    self.arrival.note();
+                    self.arrival.mark();
                 }
             }
-            Poll::Pending if self.registration.entry.has_pushes() && !self.lags() => {}
+            Poll::Pending if self.registration.connection.has_pushes() && !self.has_write_backlog() => {}
             Poll::Pending => {
-                let settled = written && self.in_flight.is_empty() && !self.session.owes();
+                let settled = written && self.in_flight.is_empty() && !self.session.has_pending_output();
                 let quiet = self.inbox.bytes.is_empty() && !self.session.expects();
                 if !(self.draining && settled && (quiet || self.is_overdue())) {
                     return Poll::Pending;
@@ -966,33 +977,33 @@ impl<'a, S: Session> Connection<'a, S> {
         Poll::Ready(Ok(None))
     }
 
-    fn poll_finish(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Option<End>>> {
-        if !matches!(self.end, End::Closed) {
-            return Poll::Ready(Ok(Some(mem::replace(&mut self.end, End::Closed))));
+    fn poll_finish(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Option<SessionEnd>>> {
+        if !matches!(self.end, SessionEnd::Closed) {
+            return Poll::Ready(Ok(Some(mem::replace(&mut self.end, SessionEnd::Closed))));
         }
         ready!(self.stream.poll_shutdown(cx))?;
         self.state = State::Lingering;
         Poll::Ready(Ok(None))
     }
 
-    fn poll_linger(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Option<End>>> {
+    fn poll_linger(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Option<SessionEnd>>> {
         self.inbox.bytes.clear();
-        ready!(self.turn.poll_go_on(&self.registration.entry));
+        ready!(self.fairness.poll_budget(&self.registration.connection));
         let n = ready!(self.inbox.poll_fill(self.stream, cx, 0))?;
-        self.turn.note(n);
-        self.forbearance = self.forbearance.saturating_sub(n);
-        Poll::Ready(Ok((n == 0 || self.forbearance == 0).then_some(End::Closed)))
+        self.fairness.record_read(n);
+        self.linger_budget = self.linger_budget.saturating_sub(n);
+        Poll::Ready(Ok((n == 0 || self.linger_budget == 0).then_some(SessionEnd::Closed)))
     }
 
     /// Leaves the connection to another session, once all that is owed is written.
-    fn hand_over(&mut self, end: End) {
+    fn hand_over(&mut self, end: SessionEnd) {
         self.finish();
         self.end = end;
     }
 
     /// The peer broke the protocol: as [`finish`](Self::finish), but little of what it still sends is read.
     fn give_up(&mut self) {
-        self.forbearance = LINGERED;
+        self.linger_budget = LINGERED;
         self.finish();
     }
 
@@ -1009,15 +1020,16 @@ impl<'a, S: Session> Connection<'a, S> {
     /// Whether the peer or the handlers lag so far behind that nothing more is taken. While there are streams,
     /// handlers wait for what comes next: it is taken, and only further calls are refused.
     fn saturated(&self) -> bool {
-        let crowded = self.account.calls() >= self.port.server.limits.in_flight_per_connection;
-        self.lags() || crowded && self.streams.is_empty() || self.dispatch.is_judging()
+        let crowded = self.account.calls() >= self.listener.server.limits.in_flight_per_connection;
+        self.has_write_backlog() || crowded && self.streams.is_empty() || self.dispatch.is_judging()
     }
 
     /// Whether nothing is read, since the connection holds more than its share of the memory budget. If most of what it
     /// holds waits for the peer's windows, it must read how these open; if most is subscriptions, it must read that the
     /// peer leaves. So it can hold at most as much again meanwhile.
-    fn withholds(&self) -> bool {
-        self.is_over_share() && self.session.unsent() + self.subscriptions.held() <= self.account.bytes() / 2
+    fn is_read_paused(&self) -> bool {
+        self.is_over_share()
+            && self.session.unsent() + self.subscriptions.held_bytes() <= self.account.bytes() / 2
     }
 
     /// Whether a server that goes away has waited long enough for what the peer has begun.
@@ -1026,8 +1038,8 @@ impl<'a, S: Session> Connection<'a, S> {
     }
 
     /// Whether the peer has left too much unread.
-    fn lags(&self) -> bool {
-        self.unwritten() >= self.port.server.limits.unsent
+    fn has_write_backlog(&self) -> bool {
+        self.unwritten() >= self.listener.server.limits.unsent
     }
 
     /// Bytes that wait for the socket.
@@ -1036,34 +1048,35 @@ impl<'a, S: Session> Connection<'a, S> {
     }
 
     /// Gives back what a waiting connection does not need and notes what it waits for.
-    fn rest(&mut self) {
-        if !self.turn.passed {
-            self.inbox.rest();
+    fn release_buffers(&mut self) {
+        if !self.fairness.yielded {
+            self.inbox.release_spare();
         }
         if let Some(buffer) = self.out.reclaim() {
-            scratch::give_back(buffer);
+            scratch::return_buffer(buffer);
         }
         let now = self.registration.tick();
-        let entry = &self.registration.entry;
-        entry.note(self.calls);
-        let (received, sent) = self.before;
-        entry.note_bytes(received + self.transferred.received, sent + self.transferred.written);
+        let entry = &self.registration.connection;
+        entry.record_calls(self.calls);
+        let (received, sent) = self.bytes_before;
+        entry.record_bytes(received + self.transferred.received, sent + self.transferred.written);
         // Mostly it has answered all again within a tick, and nothing is different.
-        let holds = self.inbox.held() + self.stream.held() + self.session.buffered() > 0;
+        let holds = self.inbox.buffered_bytes() + self.stream.buffered_bytes() + self.session.buffered() > 0;
         let rests = self.state == State::Serving && !holds && self.is_idle();
         if rests && self.rested == now {
-            self.account.settle(0);
+            self.account.report_held(0);
             self.transferred.took = false;
             return;
         }
         self.rested = if rests && !self.pauses { now } else { u32::MAX };
         self.report_held();
         // Its own clocks judge all but how long it takes to close.
-        let phase = if self.state == State::Lingering { Phase::Closing } else { Phase::Busy };
+        let phase =
+            if self.state == State::Lingering { ConnectionPhase::Closing } else { ConnectionPhase::Busy };
         if phase != entry.phase() {
             entry.waits(phase, now);
         }
-        let alarm = self.clocks.observe(now, self.observed());
+        let alarm = self.clocks.observe(now, self.activity());
         entry.idles(self.clocks.idle_since());
         if let Some(at) = self.clocks.moved() {
             entry.moved(at);
@@ -1072,8 +1085,8 @@ impl<'a, S: Session> Connection<'a, S> {
         let overdue = if self.draining { self.draining_since + DRAIN_PATIENCE } else { u32::MAX };
         let streams = if self.streams.is_empty() { u32::MAX } else { self.look_at_streams.max(now + 1) };
         entry.wake_at(alarm.min(streams).min(if now < overdue { overdue } else { u32::MAX }));
-        self.pauses = self.withholds() || self.saturated();
-        let wants_ticks = self.session.wants_ticks() || self.withholds();
+        self.pauses = self.is_read_paused() || self.saturated();
+        let wants_ticks = self.session.needs_ticks() || self.is_read_paused();
         if wants_ticks != self.wants_ticks {
             self.wants_ticks = wants_ticks;
             entry.wants_ticks(wants_ticks);
@@ -1083,28 +1096,31 @@ impl<'a, S: Session> Connection<'a, S> {
     /// Reports what the connection holds. One that holds more than it may ends.
     fn report_held(&self) {
         let within = self.session.buffered() + self.session.unsent();
-        let held = self.inbox.held() + self.stream.held() + self.out.len() + within;
-        self.account.settle(held);
+        let held = self.inbox.buffered_bytes() + self.stream.buffered_bytes() + self.out.len() + within;
+        self.account.report_held(held);
         if self.account.exceeds_quota() {
-            self.registration.entry.close(Closing::Memory);
+            self.registration.connection.close(Closing::Memory);
         }
     }
 
-    fn observed(&self) -> Observed {
-        let reads = self.state == State::Serving && !self.saturated() && !self.session.holds_back();
+    fn activity(&self) -> Activity {
+        let reads = self.state == State::Serving && !self.saturated() && !self.session.blocks_input();
         let unsent = self.session.unsent();
-        let mid_message = reads && self.session.mid_message(&self.inbox.bytes);
+        let mid_message = reads && self.session.is_mid_message(&self.inbox.bytes);
         let incomplete = match () {
             // What it would bring, or the window without which its answers cannot leave, will not be read.
-            () if reads && self.withholds() && (mid_message || unsent > 0 || self.session.wants_ticks()) => {
-                Some(Incomplete::Withheld)
+            () if reads
+                && self.is_read_paused()
+                && (mid_message || unsent > 0 || self.session.needs_ticks()) =>
+            {
+                Some(IncompletePart::Paused)
             }
             () if !mid_message => None,
-            () if self.session.in_head() => Some(Incomplete::Head),
-            () => Some(Incomplete::Message),
+            () if self.session.is_in_head() => Some(IncompletePart::Head),
+            () => Some(IncompletePart::Message),
         };
         let owes = !self.in_flight.is_empty();
-        Observed {
+        Activity {
             received: self.transferred.received + self.stream.received_beside(),
             written: self.transferred.written,
             incomplete,
@@ -1114,7 +1130,7 @@ impl<'a, S: Session> Connection<'a, S> {
             half_closed: self.half_closed && owes,
             idle: self.is_idle(),
             // Its answer to a PING would not be read, or waits behind what it has not read itself.
-            busy: reads && !self.withholds() && self.unwritten() == 0 && (owes || unsent > 0),
+            busy: reads && !self.is_read_paused() && self.unwritten() == 0 && (owes || unsent > 0),
         }
     }
 
@@ -1122,12 +1138,12 @@ impl<'a, S: Session> Connection<'a, S> {
     fn is_idle(&self) -> bool {
         match self.state {
             State::Lingering => false,
-            _ if !self.in_flight.is_empty() || self.session.wants_ticks() => false,
-            State::Serving if self.session.mid_message(&self.inbox.bytes) => false,
+            _ if !self.in_flight.is_empty() || self.session.needs_ticks() => false,
+            State::Serving if self.session.is_mid_message(&self.inbox.bytes) => false,
             _ if self.unwritten() > 0 || self.session.unsent() > 0 => false,
             _ if self.subscriptions.expect_silence() => false,
             // The transport itself notices whether the peer is still there.
-            _ if !self.stream.tells_end() => false,
+            _ if !self.stream.signals_close() => false,
             // One that never succeeded is no client that waits for its next call.
             _ => S::RECONNECTS || self.calls.succeeded == 0,
         }

@@ -5,16 +5,16 @@ use std::task::{Context, Poll, ready};
 use std::{io, slice};
 
 use polyrpc_core::session::Server as Session;
-use polyrpc_core::{Guess, Protocol};
+use polyrpc_core::{Detected, Protocol};
 use polyrpc_wire::{baidu_std, fb_rpc, http_server, net_rpc, rest_rpc, rpcx, sniff};
 
-use super::connection::{Connection, End};
-use super::data;
-use super::open::{Order, Phase, Registration, Unasked};
-use super::port::Port;
-use super::secure::{self, Opening};
+use super::accept_tls::{self, AcceptedConnection};
+use super::connection::{Connection, SessionEnd};
+use super::connections::{ConnectionCommand, ConnectionGuard, ConnectionPhase, ServerPush};
+use super::data_connection;
+use super::listener_context::ListenerContext;
 use crate::call::{ConnectionFacts, Peer, PushQueue};
-use crate::transfer::{Seen, Start};
+use crate::transfer::{Start, TokenMatch};
 use crate::transport::{Inbox, Stream, Transport};
 
 /// Serves one connection from its first byte to its last.
@@ -22,44 +22,50 @@ use crate::transport::{Inbox, Stream, Transport};
 /// The first bytes pick the protocol, unless TLS's handshake has; from there on everything is generic over it. A
 /// connection may go on in another protocol if it asks for that (`CONNECT`, WebSocket, an upgrade), or where the listener
 /// allows it, hence the loop.
-pub(super) async fn serve(stream: Stream, peer: Peer, port: Arc<Port>, registration: Registration) {
+pub(super) async fn serve(
+    stream: Stream,
+    peer: Peer,
+    port: Arc<ListenerContext>,
+    registration: ConnectionGuard,
+) {
     // Within TLS it cannot be asked for any more. Metrics and the services of `transfer` tell it.
     let local = stream.local();
     let mut inbox = Inbox::default();
     let opening = match &port.tls {
         Some(acceptor) if peer.secured().is_none() => {
-            secure::open(stream, &mut inbox, peer, acceptor, &registration).await
+            accept_tls::accept_tls(stream, &mut inbox, peer, acceptor, &registration).await
         }
         // In clear text, or secured already below what is a stream.
-        _ => Some(Opening { stream, peer, speaks: None }),
+        _ => Some(AcceptedConnection { stream, peer, speaks: None }),
     };
-    let Some(Opening { stream, peer, speaks }) = opening else { return };
+    let Some(AcceptedConnection { stream, peer, speaks }) = opening else { return };
     let mut transport = Transport::Socket(stream);
-    let mut allowed = speaks.as_ref().map_or(&port.allowed[..], |speaks| within(speaks, &port.allowed));
+    let mut allowed =
+        speaks.as_ref().map_or(&port.allowed[..], |speaks| allowed_after_alpn(speaks, &port.allowed));
     let narrowed = speaks.is_some();
     // Where the name allows two, the first bytes tell which.
-    let mut settled = port.spoken.or_else(|| speaks.filter(|_| allowed.len() == 1));
-    let mut end = End::Foreign;
+    let mut settled = port.fixed_protocol.or_else(|| speaks.filter(|_| allowed.len() == 1));
+    let mut end = SessionEnd::Foreign;
     let mut spoke = None;
     loop {
         let upgrade = match end {
-            End::Closed => return,
-            End::Foreign => match spoke {
+            SessionEnd::Closed => return,
+            SessionEnd::Foreign => match spoke {
                 None => None,
                 Some(protocol) if !narrowed && port.family.contains(&protocol) => {
                     allowed = &port.family;
                     None
                 }
                 // Bytes of no message of its protocol end a connection, whatever else they could be.
-                Some(_) => return leave(transport, inbox, &registration).await,
+                Some(_) => return close_gracefully(transport, inbox, &registration).await,
             },
-            End::Connect => {
+            SessionEnd::Connect => {
                 // What TLS's handshake said was of HTTP, not of what it carries.
                 allowed = &port.allowed;
                 None
             }
-            End::Upgrade(handover) => handover.downcast(),
-            End::WebSocket => match transport.into_websocket(&mut inbox) {
+            SessionEnd::Upgrade(handover) => handover.downcast(),
+            SessionEnd::WebSocket => match transport.into_websocket(&mut inbox) {
                 Some(websocket) => {
                     transport = websocket;
                     // As behind `CONNECT`.
@@ -73,15 +79,15 @@ pub(super) async fn serve(stream: Stream, peer: Peer, port: Arc<Port>, registrat
             (Some(_), _) => Protocol::Grpc,
             (None, Some(protocol)) => protocol,
             (None, None) => match detect(&mut transport, &mut inbox, &port, allowed, &registration).await {
-                Some(Purpose::Calls(protocol)) => protocol,
-                Some(Purpose::Data(start)) => {
-                    return data::carry(start, transport, inbox, registration).await;
+                Some(ConnectionPurpose::Calls(protocol)) => protocol,
+                Some(ConnectionPurpose::Data(start)) => {
+                    return data_connection::serve(start, transport, inbox, registration).await;
                 }
                 None if spoke.is_none() && !matches!(transport, Transport::WebSocket(_)) => return,
-                None => return leave(transport, inbox, &registration).await,
+                None => return close_gracefully(transport, inbox, &registration).await,
             },
         };
-        let link = Link {
+        let link = SessionContext {
             stream: &mut transport,
             inbox: &mut inbox,
             registration: &registration,
@@ -94,7 +100,7 @@ pub(super) async fn serve(stream: Stream, peer: Peer, port: Arc<Port>, registrat
 }
 
 /// What may be spoken where TLS's handshake has settled on a protocol.
-fn within<'a>(settled: &'a Protocol, allowed: &'a [Protocol]) -> &'a [Protocol] {
+fn allowed_after_alpn<'a>(settled: &'a Protocol, allowed: &'a [Protocol]) -> &'a [Protocol] {
     match settled {
         // Go's client of rpcx by QUIC writes the name into the settings that it has for TLS (`client/connection_quic.go`),
         // so that those with `CONNECT` and WebSocket come under it too.
@@ -104,17 +110,17 @@ fn within<'a>(settled: &'a Protocol, allowed: &'a [Protocol]) -> &'a [Protocol] 
 }
 
 /// What one session after the other has of a connection.
-struct Link<'a> {
+struct SessionContext<'a> {
     stream: &'a mut Transport,
     inbox: &'a mut Inbox,
-    registration: &'a Registration,
-    port: &'a Port,
+    registration: &'a ConnectionGuard,
+    port: &'a ListenerContext,
     facts: Arc<ConnectionFacts>,
 }
 
-impl Link<'_> {
+impl SessionContext<'_> {
     /// Speaks this protocol until the connection ends or goes on in another one.
-    async fn speak(self, protocol: Protocol, upgrade: Option<http_server::Upgrade>) -> End {
+    async fn speak(self, protocol: Protocol, upgrade: Option<http_server::Upgrade>) -> SessionEnd {
         let port = self.port;
         match protocol {
             Protocol::BaiduStd => self.run(baidu_std::Server::new(port.baidu_std.clone())).await,
@@ -140,14 +146,14 @@ impl Link<'_> {
         }
     }
 
-    fn run<S: Session>(self, session: S) -> impl Future<Output = End> {
+    fn run<S: Session>(self, session: S) -> impl Future<Output = SessionEnd> {
         let Self { stream, inbox, registration, port, facts } = self;
         Connection::new(stream, inbox, registration, port, facts, session).run()
     }
 }
 
 /// What a connection is for.
-enum Purpose {
+enum ConnectionPurpose {
     Calls(Protocol),
     /// Nothing but bytes, behind a token.
     Data(Start),
@@ -158,10 +164,10 @@ enum Purpose {
 async fn detect(
     stream: &mut Transport,
     inbox: &mut Inbox,
-    port: &Port,
+    port: &ListenerContext,
     allowed: &[Protocol],
-    registration: &Registration,
-) -> Option<Purpose> {
+    registration: &ConnectionGuard,
+) -> Option<ConnectionPurpose> {
     let mut started = false;
     poll_fn(|cx| poll_detect(stream, inbox, port, allowed, registration, &mut started, cx)).await
 }
@@ -169,41 +175,41 @@ async fn detect(
 fn poll_detect(
     stream: &mut Transport,
     inbox: &mut Inbox,
-    port: &Port,
+    port: &ListenerContext,
     allowed: &[Protocol],
-    registration: &Registration,
+    registration: &ConnectionGuard,
     started: &mut bool,
     cx: &mut Context<'_>,
-) -> Poll<Option<Purpose>> {
-    registration.entry.wakes(cx.waker());
+) -> Poll<Option<ConnectionPurpose>> {
+    registration.connection.set_waker(cx.waker());
     loop {
-        if registration.entry.ordered() >= Order::Drain {
+        if registration.connection.ordered() >= ConnectionCommand::Drain {
             return Poll::Ready(None);
         }
-        match port.server.data.as_ref().map_or(Seen::No, |data| data.recognise(&inbox.bytes)) {
-            Seen::Token(start) => return Poll::Ready(start.map(Purpose::Data)),
-            Seen::NeedMore => {}
-            Seen::No => match sniff::sniff(&inbox.bytes, allowed) {
-                Guess::Is(protocol) => return Poll::Ready(Some(Purpose::Calls(protocol))),
-                Guess::Unknown => {
-                    registration.entry.closed_unknown(&inbox.bytes);
+        match port.server.data.as_ref().map_or(TokenMatch::No, |data| data.recognise(&inbox.bytes)) {
+            TokenMatch::Token(start) => return Poll::Ready(start.map(ConnectionPurpose::Data)),
+            TokenMatch::NeedMore => {}
+            TokenMatch::No => match sniff::sniff(&inbox.bytes, allowed) {
+                Detected::Is(protocol) => return Poll::Ready(Some(ConnectionPurpose::Calls(protocol))),
+                Detected::Unknown => {
+                    registration.connection.closed_unknown(&inbox.bytes);
                     return Poll::Ready(None);
                 }
-                Guess::NeedMore => {}
+                Detected::NeedMore => {}
             },
         }
         if !*started && !inbox.bytes.is_empty() {
             *started = true;
-            registration.entry.waits(Phase::MidMessage, registration.tick());
+            registration.connection.waits(ConnectionPhase::MidMessage, registration.tick());
         }
         match inbox.poll_fill(stream, cx, 0) {
             Poll::Ready(Ok(0) | Err(_)) => return Poll::Ready(None),
             Poll::Ready(Ok(n)) => {
-                let (received, sent) = registration.entry.bytes();
-                registration.entry.note_bytes(received + n as u64, sent);
+                let (received, sent) = registration.connection.bytes();
+                registration.connection.record_bytes(received + n as u64, sent);
             }
             Poll::Pending => {
-                inbox.rest();
+                inbox.release_spare();
                 return Poll::Pending;
             }
         }
@@ -211,13 +217,13 @@ fn poll_detect(
 }
 
 /// Ends a connection that does not speak its protocol any more. A WebSocket has a word for it.
-async fn leave(mut transport: Transport, mut inbox: Inbox, registration: &Registration) {
-    let entry = &registration.entry;
-    entry.waits(Phase::Closing, registration.tick());
+async fn close_gracefully(mut transport: Transport, mut inbox: Inbox, registration: &ConnectionGuard) {
+    let entry = &registration.connection;
+    entry.waits(ConnectionPhase::Closing, registration.tick());
     let (mut said, mut patience) = (false, LINGERED);
     poll_fn(|cx| {
-        entry.wakes(cx.waker());
-        if entry.ordered() == Order::Close {
+        entry.set_waker(cx.waker());
+        if entry.ordered() == ConnectionCommand::Close {
             return Poll::Ready(Ok(()));
         }
         if !said {
@@ -247,15 +253,17 @@ fn facts(
     protocol: Protocol,
     peer: Peer,
     local: Option<SocketAddr>,
-    registration: &Registration,
+    registration: &ConnectionGuard,
     exposes_errors: bool,
 ) -> Arc<ConnectionFacts> {
-    let entry = registration.entry.clone();
+    let entry = registration.connection.clone();
     entry.speaks(protocol);
     let pushes = matches!(protocol, Protocol::Rpcx | Protocol::RestRpc);
     let queue: Option<PushQueue> =
-        pushes.then(|| Box::new(move |push| entry.push(Unasked::Push(push))) as PushQueue);
-    let facts = ConnectionFacts::new(protocol, peer, queue).numbered(registration.entry.id()).at(local);
+        pushes.then(|| Box::new(move |push| entry.push(ServerPush::Push(push))) as PushQueue);
+    let facts = ConnectionFacts::new(protocol, peer, queue)
+        .numbered(registration.connection.id())
+        .with_local_address(local);
     let facts = facts.exposing(exposes_errors);
-    Arc::new(facts.counting_unknown(registration.entry.incidents.unknown_fields.clone()))
+    Arc::new(facts.counting_unknown(registration.connection.incidents.unknown_fields.clone()))
 }

@@ -4,72 +4,76 @@ use std::task::{Context as TaskContext, Poll};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use polyrpc_core::session::{Missing, Offered, RequestHead, Server as Session, Verdict};
+use polyrpc_core::session::{NotFound, OfferedStreams, RequestHead, Server as Session, Verdict};
 use polyrpc_core::{Call, Compression, Credential, Head, Message, Scope, Status, StreamId};
 
-use super::arrival::Arrival;
-use super::authentication::{Authentication, Judgement, Judging};
-use super::hooks::Renamed;
-use super::in_flight::{self, Counted, Gathered, GatheredFuture, Gathering, Unanswerable, poll_guarded};
+use super::arrival_time::ArrivalTime;
+use super::authentication::{AuthenticateFuture, Authentication, AuthenticationResult};
+use super::call_record::CallRecord;
+use super::connections::ConnectionGuard;
+use super::hook_chain::RedirectedNames;
+use super::in_flight::{
+    self, AwaitMessage, AwaitedMessage, AwaitedMessageFuture, CountedAs, MessageRejection, poll_guarded,
+};
 use super::incidents::Refusal;
-use super::note::Note;
-use super::open::Registration;
-use super::port::Port;
+use super::listener_context::ListenerContext;
 use super::streams::Streams;
-use crate::budget::{Account, Kept, exhausted};
-use crate::call::{Asked, ConnectionFacts, Context, Ending, Handling, Offer, Shape, Site, Way};
+use crate::call::{
+    CallKind, CallSite, ConnectionFacts, Context, Ending, Handling, RequestedMethod, Shape, StreamOffer,
+};
 use crate::codec::{Body, InPlace, decompress_aside, decompress_in_place, decompress_message_aside};
-use crate::service::Entry;
+use crate::memory_budget::{Account, ReservedBytes, exhausted};
+use crate::service::Route;
 use crate::streaming::{Incoming, Outgoing};
 use crate::task::Inherited;
 
 /// How far a call came when it was first looked at.
-pub(super) enum Started {
+pub(super) enum Dispatched {
     /// It has ended.
-    Ended(Ending),
+    Finished(Ending),
     /// Its handler waits for something.
-    Waiting {
+    Pending {
         handling: Handling,
-        site: Site,
+        site: CallSite,
         deadline: Option<Instant>,
         inherited: Inherited,
-        way: in_flight::Way,
+        way: in_flight::Delivery,
         bytes: usize,
     },
     /// Its message has not come.
-    Gathering {
-        gathering: Gathering,
-        site: Site,
+    AwaitingMessage {
+        gathering: AwaitMessage,
+        site: CallSite,
         deadline: Option<Instant>,
         inherited: Inherited,
         bytes: usize,
     },
     /// It was not begun.
-    Stopped(Stop),
+    Rejected(Rejection),
 }
 
 /// Why a call was not begun.
-pub(super) enum Stop {
+pub(super) enum Rejection {
     /// It cannot be, or not now.
     Failed(Status),
     /// Its deadline had passed: whoever called waits no longer.
     Expired,
     /// The caller did not prove who he is, or is not wanted.
-    Refused(Status),
+    Unauthenticated(Status),
     /// The caller has brought too many wrong credentials: its connection ends.
-    Guesses,
+    TooManyFailures,
 }
 
 /// Brings the calls of one connection to their methods.
-pub(super) struct Dispatch<'a> {
-    port: &'a Port,
-    registration: &'a Registration,
+pub(super) struct Dispatcher<'a> {
+    listener: &'a ListenerContext,
+    registration: &'a ConnectionGuard,
     connection: Arc<ConnectionFacts>,
     authentication: Authentication<'a>,
 }
 
 /// What becomes of a request whose head was judged.
-pub(super) enum Judged {
+pub(super) enum HeadDecision {
     Now(Verdict),
     Later(Pin<Box<dyn Future<Output = Verdict> + Send>>),
     /// Its connection ends.
@@ -77,50 +81,50 @@ pub(super) enum Judged {
 }
 
 /// What a call finds on its connection.
-pub(super) struct Found<'a> {
+pub(super) struct CallEnvironment<'a> {
     /// The connection holds more than its share of the memory budget.
     pub(super) over_share: bool,
     pub(super) streams: &'a mut Streams,
-    pub(super) arrival: &'a mut Arrival,
+    pub(super) arrival: &'a mut ArrivalTime,
 }
 
 /// The result of the checks that a call passes before its method is called.
 enum Admission<'a> {
-    Now(Admitted<'a>),
+    Now(AdmittedCall<'a>),
     /// Its credential is being judged.
-    Later(Box<Unjudged<'a>>),
+    Later(Box<UnauthenticatedCall<'a>>),
 }
 
 /// A call that may go on.
 #[derive(Clone, Copy)]
-struct Admitted<'a> {
-    entry: &'a Arc<Entry>,
+struct AdmittedCall<'a> {
+    entry: &'a Arc<Route>,
     deadline: Option<Instant>,
 }
 
 /// A call that may go on if its credential is accepted.
-struct Unjudged<'a> {
+struct UnauthenticatedCall<'a> {
     /// Its method. Why there is none is told once the credential was accepted.
-    entry: Result<&'a Arc<Entry>, Status>,
+    entry: Result<&'a Arc<Route>, Status>,
     deadline: Option<Instant>,
     /// `None`: it was accepted.
-    judging: Option<Judging>,
+    authenticating: Option<AuthenticateFuture>,
 }
 
-impl<'a> From<Admitted<'a>> for Unjudged<'a> {
-    fn from(Admitted { entry, deadline }: Admitted<'a>) -> Self {
-        Self { entry: Ok(entry), deadline, judging: None }
+impl<'a> From<AdmittedCall<'a>> for UnauthenticatedCall<'a> {
+    fn from(AdmittedCall { entry, deadline }: AdmittedCall<'a>) -> Self {
+        Self { entry: Ok(entry), deadline, authenticating: None }
     }
 }
 
-impl<'a> Dispatch<'a> {
+impl<'a> Dispatcher<'a> {
     pub(super) fn new(
-        port: &'a Port,
-        registration: &'a Registration,
+        port: &'a ListenerContext,
+        registration: &'a ConnectionGuard,
         connection: Arc<ConnectionFacts>,
     ) -> Self {
         let authentication = Authentication::new(port.authenticator.as_ref(), registration);
-        Self { port, registration, connection, authentication }
+        Self { listener: port, registration, connection, authentication }
     }
 
     /// Who is at the other end.
@@ -145,15 +149,17 @@ impl<'a> Dispatch<'a> {
         &mut self,
         mut call: Call<'c>,
         ticket: &S::Ticket,
-        renamed: &'c mut Renamed,
-        mut found: Found<'_>,
+        renamed: &'c mut RedirectedNames,
+        mut found: CallEnvironment<'_>,
         cx: &mut TaskContext<'_>,
-    ) -> (Started, Option<Box<Note>>) {
-        let mut note = self.note(&call, found.arrival);
+    ) -> (Dispatched, Option<Box<CallRecord>>) {
+        let mut note = self.call_record(&call, found.arrival);
         let started = match self.admit::<S>(&mut call, ticket, &mut found, renamed, &mut note) {
-            Ok(Admission::Now(admitted)) => self.begin::<S>(call, ticket, admitted, found, cx),
-            Ok(Admission::Later(unjudged)) => self.begin_later::<S>(call, ticket, *unjudged, found),
-            Err(stop) => Started::Stopped(stop),
+            Ok(Admission::Now(admitted)) => self.start_method::<S>(call, ticket, admitted, found, cx),
+            Ok(Admission::Later(unjudged)) => {
+                self.start_after_authentication::<S>(call, ticket, *unjudged, found)
+            }
+            Err(stop) => Dispatched::Rejected(stop),
         };
         (started, note)
     }
@@ -164,37 +170,37 @@ impl<'a> Dispatch<'a> {
         &mut self,
         mut call: Call<'c>,
         ticket: &S::Ticket,
-        renamed: &'c mut Renamed,
+        renamed: &'c mut RedirectedNames,
         stream: StreamId,
-        mut found: Found<'_>,
-    ) -> (Started, Option<Box<Note>>) {
-        let mut note = self.note(&call, found.arrival);
+        mut found: CallEnvironment<'_>,
+    ) -> (Dispatched, Option<Box<CallRecord>>) {
+        let mut note = self.call_record(&call, found.arrival);
         let started = match self.admit::<S>(&mut call, ticket, &mut found, renamed, &mut note) {
             Ok(Admission::Now(admitted)) => {
-                self.begin_open::<S>(call, ticket, stream, admitted.into(), found.streams)
+                self.start_stream::<S>(call, ticket, stream, admitted.into(), found.streams)
             }
             Ok(Admission::Later(unjudged)) => {
-                self.begin_open::<S>(call, ticket, stream, *unjudged, found.streams)
+                self.start_stream::<S>(call, ticket, stream, *unjudged, found.streams)
             }
-            Err(stop) => Started::Stopped(stop),
+            Err(stop) => Dispatched::Rejected(stop),
         };
         (started, note)
     }
 
     /// What is noted of a call for hooks, if there are any and they are to hear of it.
-    fn note(&self, call: &Call<'_>, arrival: &mut Arrival) -> Option<Box<Note>> {
-        let hooks = &self.port.server.hooks;
+    fn call_record(&self, call: &Call<'_>, arrival: &mut ArrivalTime) -> Option<Box<CallRecord>> {
+        let hooks = &self.listener.server.hooks;
         if hooks.is_empty() {
             return None;
         }
         let is_the_users = !self.is_introspection(call.service, call.method);
-        is_the_users.then(|| Note::new(hooks, &self.connection, arrival.at(), call))
+        is_the_users.then(|| CallRecord::new(hooks, &self.connection, arrival.time(), call))
     }
 
     /// Whether what is called tells of the server itself: neither hooks nor limits of calls concern it.
     #[cold]
     fn is_introspection(&self, service: &str, method: &str) -> bool {
-        self.port.server.router.entry(service, method).is_ok_and(|entry| entry.is_introspection())
+        self.listener.server.router.entry(service, method).is_ok_and(|entry| entry.is_introspection())
     }
 
     /// Checks a call and finds its method, and notes what is called.
@@ -202,13 +208,15 @@ impl<'a> Dispatch<'a> {
         &mut self,
         call: &mut Call<'c>,
         ticket: &S::Ticket,
-        found: &mut Found<'_>,
-        renamed: &'c mut Renamed,
-        note: &mut Option<Box<Note>>,
-    ) -> Result<Admission<'a>, Stop> {
+        found: &mut CallEnvironment<'_>,
+        renamed: &'c mut RedirectedNames,
+        note: &mut Option<Box<CallRecord>>,
+    ) -> Result<Admission<'a>, Rejection> {
         let agreed = match note {
             None => Ok(()),
-            Some(_) => self.port.server.hooks.received(call, &self.connection, renamed).map_err(objected),
+            Some(_) => {
+                self.listener.server.hooks.received(call, &self.connection, renamed).map_err(rejected_by_hook)
+            }
         };
         let admission = agreed.and_then(|()| self.check::<S>(call, ticket, found));
         if let Some(note) = note {
@@ -218,7 +226,7 @@ impl<'a> Dispatch<'a> {
                 Err(_) => None,
             };
             match entry {
-                Some(entry) if !entry.is_fallback() => note.found(entry),
+                Some(entry) if !entry.is_fallback() => note.set_method(entry),
                 _ => note.asked(call),
             }
         }
@@ -230,21 +238,21 @@ impl<'a> Dispatch<'a> {
         &mut self,
         call: &Call<'_>,
         ticket: &S::Ticket,
-        found: &mut Found<'_>,
-    ) -> Result<Admission<'a>, Stop> {
-        let port = self.port;
+        found: &mut CallEnvironment<'_>,
+    ) -> Result<Admission<'a>, Rejection> {
+        let port = self.listener;
         let judging = match call.authenticated || port.authenticator.is_none() {
             true => None,
-            false => match self.judge(&call.credential) {
-                Judgement::Accepted => None,
-                Judgement::Later(judging) => Some(judging),
-                Judgement::Refused(status) => return Err(Stop::Refused(status)),
-                Judgement::TooMany => return Err(Stop::Guesses),
+            false => match self.authenticate(&call.credential) {
+                AuthenticationResult::Accepted => None,
+                AuthenticationResult::Later(judging) => Some(judging),
+                AuthenticationResult::Refused(status) => return Err(Rejection::Unauthenticated(status)),
+                AuthenticationResult::TooMany => return Err(Rejection::TooManyFailures),
             },
         };
         let deadline = deadline(call, found.arrival);
         if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
-            return Err(Stop::Expired);
+            return Err(Rejection::Expired);
         }
         let entry = self.find::<S>(call, ticket, found);
         let deadline = match (port.server.limits.call_timeout, &entry) {
@@ -256,23 +264,27 @@ impl<'a> Dispatch<'a> {
             _ => deadline,
         };
         match (entry, judging) {
-            (Ok(entry), None) => Ok(Admission::Now(Admitted { entry, deadline })),
-            (Err(status), None) => Err(Stop::Failed(status)),
+            (Ok(entry), None) => Ok(Admission::Now(AdmittedCall { entry, deadline })),
+            (Err(status), None) => Err(Rejection::Failed(status)),
             // Whether a method exists is told only to those who may call.
-            (entry, judging) => Ok(Admission::Later(Box::new(Unjudged { entry, deadline, judging }))),
+            (entry, judging) => Ok(Admission::Later(Box::new(UnauthenticatedCall {
+                entry,
+                deadline,
+                authenticating: judging,
+            }))),
         }
     }
 
-    fn begin<S: Session>(
+    fn start_method<S: Session>(
         &self,
         mut call: Call<'_>,
         ticket: &S::Ticket,
-        admitted: Admitted<'_>,
-        found: Found<'_>,
+        admitted: AdmittedCall<'_>,
+        found: CallEnvironment<'_>,
         cx: &mut TaskContext<'_>,
-    ) -> Started {
-        let Admitted { entry, deadline } = admitted;
-        let offered = S::offered(ticket);
+    ) -> Dispatched {
+        let AdmittedCall { entry, deadline } = admitted;
+        let offered = S::offered_streams(ticket);
         let body = std::mem::take(&mut call.body);
         let bytes = match call.head.compression {
             Compression::None => body,
@@ -280,9 +292,9 @@ impl<'a> Dispatch<'a> {
                 Ok(InPlace::Done(bytes)) => bytes,
                 Ok(InPlace::TooLong(body)) => {
                     call.body = body;
-                    return self.begin_later::<S>(call, ticket, admitted.into(), found);
+                    return self.start_after_authentication::<S>(call, ticket, admitted.into(), found);
                 }
-                Err(status) => return Started::Ended(Ending::Corrupt(status)),
+                Err(status) => return Dispatched::Finished(Ending::Corrupt(status)),
             },
         };
         if !entry.method().shape().is_unary()
@@ -298,30 +310,31 @@ impl<'a> Dispatch<'a> {
         let mut inherited = Inherited::from_call(deadline, &call.head.metadata);
         let context = self.context::<S>(call, (entry, deadline), found.arrival.known()).with_offer(offer);
         let begun = inherited.during(|| {
-            let mut handling = entry.take(context, body, Way::Whole, S::unreadable_to(ticket))?;
+            let mut handling = entry.take(context, body, CallKind::Whole, S::decode_failure_of(ticket))?;
             Ok((poll_guarded(&mut handling, || self.site(entry), cx), handling))
         });
         match begun {
             Err(status) => failed(status),
-            Ok((Poll::Ready(ending), _)) => Started::Ended(ending),
+            Ok((Poll::Ready(ending), _)) => Dispatched::Finished(ending),
             Ok((Poll::Pending, handling)) => {
-                let (site, way) = (self.site(entry), in_flight::Way::Whole);
-                Started::Waiting { handling, site, deadline, inherited, way, bytes: held }
+                let (site, way) = (self.site(entry), in_flight::Delivery::Whole);
+                Dispatched::Pending { handling, site, deadline, inherited, way, bytes: held }
             }
         }
     }
 
     fn decompress_in_place(&self, compression: Compression, body: Bytes) -> Result<InPlace, Status> {
-        let limit = self.port.server.limits.decompressed;
-        decompress_in_place(compression, body, limit, &self.registration.entry.account)
+        let limit = self.listener.server.limits.decompressed;
+        decompress_in_place(compression, body, limit, &self.registration.connection.account)
     }
 
     /// The streams that a caller offers beside its call, unless as many are open as may be.
-    fn offer(&self, offered: Offered, streams: &Streams) -> Offer {
-        let own = self.registration.entry.account.streams() + offered.streams;
-        let most = self.port.server.limits.streams_per_connection;
-        let full = offered.streams > 0 && (own > most || self.registration.entry.admit_stream().is_err());
-        streams.offer(Offered { streams: if full { 0 } else { offered.streams }, ..offered })
+    fn offer(&self, offered: OfferedStreams, streams: &Streams) -> StreamOffer {
+        let own = self.registration.connection.account.streams() + offered.streams;
+        let most = self.listener.server.limits.streams_per_connection;
+        let full =
+            offered.streams > 0 && (own > most || self.registration.connection.admit_stream().is_err());
+        streams.offer(OfferedStreams { streams: if full { 0 } else { offered.streams }, ..offered })
     }
 
     /// Brings a call to its method whose one message is here, and whose answer may have many.
@@ -331,16 +344,16 @@ impl<'a> Dispatch<'a> {
         call: Call<'_>,
         message: Bytes,
         ticket: &S::Ticket,
-        Admitted { entry, deadline }: Admitted<'_>,
+        AdmittedCall { entry, deadline }: AdmittedCall<'_>,
         stream: StreamId,
         streams: &mut Streams,
-    ) -> Started {
-        let offered = S::offered(ticket);
-        if let Err(status) = self.registration.entry.admit_stream() {
+    ) -> Dispatched {
+        let offered = S::offered_streams(ticket);
+        if let Err(status) = self.registration.connection.admit_stream() {
             return failed(status);
         }
-        let unreadable = S::unreadable_to(ticket);
-        let limit = self.port.server.limits.decompressed;
+        let unreadable = S::decode_failure_of(ticket);
+        let limit = self.listener.server.limits.decompressed;
         let goes_on = offered.is_some() && entry.method().shape() == Shape::BIDI;
         // Of a call with a stream beside it, the deadline is that of the answer which accepts the stream.
         let deadline = deadline.filter(|_| offered.is_none());
@@ -349,54 +362,54 @@ impl<'a> Dispatch<'a> {
         let cx = self.context::<S>(call, (entry, deadline), None);
         let (message, way) = if goes_on {
             let (incoming, outgoing) = streams.open_with(stream, message, limit);
-            (Bytes::new(), Way::Streams(incoming, outgoing))
+            (Bytes::new(), CallKind::Streams(incoming, outgoing))
         } else {
-            (message, Way::Answers(streams.open(stream, limit).1))
+            (message, CallKind::Answers(streams.open(stream, limit).1))
         };
         let handling = inherited.during(|| opened(entry, cx, message, way, unreadable));
-        let (site, way) = (self.site(entry), in_flight::Way::Streamed);
-        Started::Waiting { handling, site, deadline, inherited, way, bytes: held }
+        let (site, way) = (self.site(entry), in_flight::Delivery::Streamed);
+        Dispatched::Pending { handling, site, deadline, inherited, way, bytes: held }
     }
 
-    fn begin_open<S: Session>(
+    fn start_stream<S: Session>(
         &self,
         call: Call<'_>,
         ticket: &S::Ticket,
         stream: StreamId,
-        unjudged: Unjudged<'_>,
+        unjudged: UnauthenticatedCall<'_>,
         streams: &mut Streams,
-    ) -> Started {
-        let unreadable = S::unreadable_to(ticket);
-        let Unjudged { entry, deadline, judging } = unjudged;
+    ) -> Dispatched {
+        let unreadable = S::decode_failure_of(ticket);
+        let UnauthenticatedCall { entry, deadline, authenticating: judging } = unjudged;
         let held = call.head.metadata.footprint();
         let mut inherited = Inherited::from_call(deadline, &call.head.metadata);
         let entry = match (entry, &judging) {
             (Ok(entry), _) => entry,
             (Err(status), Some(_)) => {
-                let site = Site::new(self.connection.clone(), None);
+                let site = CallSite::new(self.connection.clone(), None);
                 return later(judging, site, inherited, deadline, fails(status));
             }
             (Err(status), None) => return failed(status),
         };
         let (cx, site) = (self.context::<S>(call, (entry, deadline), None), self.site(entry));
-        let limit = self.port.server.limits.decompressed;
+        let limit = self.listener.server.limits.decompressed;
         let shape = entry.method().shape();
         if shape.client_streams
-            && let Err(status) = self.registration.entry.admit_stream()
+            && let Err(status) = self.registration.connection.admit_stream()
         {
             return failed(status);
         }
         let (incoming, outgoing) = streams.open(stream, limit);
-        let handle = self.registration.entry.clone();
+        let handle = self.registration.connection.clone();
         match (shape.client_streams, judging) {
             (true, None) => {
-                let way = Way::Streams(incoming, outgoing);
+                let way = CallKind::Streams(incoming, outgoing);
                 let handling = inherited.during(|| opened(entry, cx, Bytes::new(), way, unreadable));
-                let way = in_flight::Way::Streamed;
-                Started::Waiting { handling, site, deadline, inherited, way, bytes: held }
+                let way = in_flight::Delivery::Streamed;
+                Dispatched::Pending { handling, site, deadline, inherited, way, bytes: held }
             }
             (true, judging) => {
-                let (entry, way) = (entry.clone(), Way::Streams(incoming, outgoing));
+                let (entry, way) = (entry.clone(), CallKind::Streams(incoming, outgoing));
                 let start = async move { Ok(opened(&entry, cx, Bytes::new(), way, unreadable)) };
                 streamed(later(judging, site, inherited, deadline, start))
             }
@@ -410,15 +423,15 @@ impl<'a> Dispatch<'a> {
                     handle.account.clone(),
                     unreadable,
                 );
-                let gathered: GatheredFuture = match judging {
+                let gathered: AwaitedMessageFuture = match judging {
                     None => Box::pin(gathered),
                     Some(judging) => Box::pin(async {
-                        judging.await.map_err(Unanswerable::Unproven)?;
+                        judging.await.map_err(MessageRejection::Unproven)?;
                         gathered.await
                     }),
                 };
-                let gathering = Gathering { gathered, entry: handle };
-                Started::Gathering { gathering, site, deadline, inherited, bytes: held }
+                let gathering = AwaitMessage { gathered, entry: handle };
+                Dispatched::AwaitingMessage { gathering, site, deadline, inherited, bytes: held }
             }
         }
     }
@@ -426,32 +439,32 @@ impl<'a> Dispatch<'a> {
     /// Brings a call to its method once its credential was judged and its message is decompressed.
     #[cold]
     #[inline(never)]
-    fn begin_later<S: Session>(
+    fn start_after_authentication<S: Session>(
         &self,
         mut call: Call<'_>,
         ticket: &S::Ticket,
-        unjudged: Unjudged<'_>,
-        found: Found<'_>,
-    ) -> Started {
-        let Unjudged { entry, deadline, judging } = unjudged;
-        let unreadable = S::unreadable_to(ticket);
+        unjudged: UnauthenticatedCall<'_>,
+        found: CallEnvironment<'_>,
+    ) -> Dispatched {
+        let UnauthenticatedCall { entry, deadline, authenticating: judging } = unjudged;
+        let unreadable = S::decode_failure_of(ticket);
         let inherited = Inherited::from_call(deadline, &call.head.metadata);
         let entry = match entry {
             Ok(entry) => entry.clone(),
             Err(status) => {
-                let site = Site::new(self.connection.clone(), None);
+                let site = CallSite::new(self.connection.clone(), None);
                 return later(judging, site, inherited, deadline, fails(status));
             }
         };
         let (account, limit) =
-            (self.registration.entry.account.clone(), self.port.server.limits.decompressed);
+            (self.registration.connection.account.clone(), self.listener.server.limits.decompressed);
         let Head { format, positional, compression, .. } = call.head;
         let (body, required) = (std::mem::take(&mut call.body), !S::may_be_empty(ticket));
         let bytes = body.len() + call.attachment.len() + call.head.metadata.footprint();
-        let offered = S::offered(ticket);
+        let offered = S::offered_streams(ticket);
         let streams = !entry.method().shape().is_unary() && !takes_as_call(&entry, offered);
         let stream = S::stream(ticket).filter(|_| streams);
-        let ways = match stream.map(|stream| (stream, self.registration.entry.admit_stream())) {
+        let ways = match stream.map(|stream| (stream, self.registration.connection.admit_stream())) {
             Some((_, Err(status))) => {
                 return later(judging, self.site(&entry), inherited, deadline, fails(status));
             }
@@ -466,17 +479,18 @@ impl<'a> Dispatch<'a> {
             let bytes = decompress_aside(compression, body, limit, account.clone()).await;
             let bytes = bytes.map_err(Ending::Corrupt)?;
             // What it was compressed to is counted with the call.
-            let kept = Kept::new(account, if compression == Compression::None { 0 } else { bytes.len() });
+            let kept =
+                ReservedBytes::new(account, if compression == Compression::None { 0 } else { bytes.len() });
             let handling = match ways {
                 None => {
                     let body = Body { format, positional, required, bytes };
-                    entry.take(cx, body, Way::Whole, unreadable).map_err(Ending::failed)?
+                    entry.take(cx, body, CallKind::Whole, unreadable).map_err(Ending::failed)?
                 }
                 Some((incoming, outgoing)) if goes_on => {
                     incoming.preface(bytes);
-                    opened(&entry, cx, Bytes::new(), Way::Streams(incoming, outgoing), unreadable)
+                    opened(&entry, cx, Bytes::new(), CallKind::Streams(incoming, outgoing), unreadable)
                 }
-                Some((_, outgoing)) => opened(&entry, cx, bytes, Way::Answers(outgoing), unreadable),
+                Some((_, outgoing)) => opened(&entry, cx, bytes, CallKind::Answers(outgoing), unreadable),
             };
             let handling: Handling = Box::pin(async move {
                 let _kept = kept;
@@ -486,22 +500,22 @@ impl<'a> Dispatch<'a> {
         });
         let started = if is_stream { streamed(started) } else { started };
         match started {
-            Started::Waiting { handling, site, deadline, inherited, way, .. } => {
-                Started::Waiting { handling, site, deadline, inherited, way, bytes }
+            Dispatched::Pending { handling, site, deadline, inherited, way, .. } => {
+                Dispatched::Pending { handling, site, deadline, inherited, way, bytes }
             }
             started => started,
         }
     }
 
     /// Where a call of this connection is handled.
-    fn site(&self, entry: &Arc<Entry>) -> Site {
-        Site::new(self.connection.clone(), Some(entry.name().clone()))
+    fn site(&self, entry: &Arc<Route>) -> CallSite {
+        CallSite::new(self.connection.clone(), Some(entry.name().clone()))
     }
 
     fn context<S: Session>(
         &self,
         call: Call<'_>,
-        (entry, deadline): (&Arc<Entry>, Option<Instant>),
+        (entry, deadline): (&Arc<Route>, Option<Instant>),
         arrived: Option<Instant>,
     ) -> Context {
         if entry.is_fallback() {
@@ -509,7 +523,7 @@ impl<'a> Dispatch<'a> {
         }
         let usual_format = S::reply_format(call.head.format);
         Context::new(self.connection.clone(), deadline, call.head, call.attachment, usual_format)
-            .of(entry.name().clone(), arrived)
+            .with_route(entry.name().clone(), arrived)
     }
 
     /// The same with what the caller has asked for, which no method tells.
@@ -518,14 +532,15 @@ impl<'a> Dispatch<'a> {
     fn fallback_context<S: Session>(
         &self,
         call: Call<'_>,
-        (entry, deadline): (&Arc<Entry>, Option<Instant>),
+        (entry, deadline): (&Arc<Route>, Option<Instant>),
         arrived: Option<Instant>,
     ) -> Context {
-        let asked = Asked { service: call.service.into(), method: call.method.into(), oneway: call.oneway };
+        let asked =
+            RequestedMethod { service: call.service.into(), method: call.method.into(), oneway: call.oneway };
         let usual_format = S::reply_format(call.head.format);
         Context::new(self.connection.clone(), deadline, call.head, call.attachment, usual_format)
-            .of(entry.name().clone(), arrived)
-            .asking(asked)
+            .with_route(entry.name().clone(), arrived)
+            .with_requested(asked)
     }
 
     /// Whether calls wait until a credential was judged by which they are trusted.
@@ -534,33 +549,33 @@ impl<'a> Dispatch<'a> {
     }
 
     /// Judges a credential.
-    pub(super) fn judge(&mut self, credential: &Credential) -> Judgement {
-        self.authentication.judge(credential, &self.connection.peer)
+    pub(super) fn authenticate(&mut self, credential: &Credential) -> AuthenticationResult {
+        self.authentication.authenticate(credential, &self.connection.peer)
     }
 
     /// Decides by its head about a request whose body has not come.
-    pub(super) fn judge_head(&mut self, head: &RequestHead<'_>, over_share: bool) -> Judged {
+    pub(super) fn check_head(&mut self, head: &RequestHead<'_>, over_share: bool) -> HeadDecision {
         let verdict = match self.lookup(head, over_share) {
             Ok(()) => Verdict::Accepted,
             Err(verdict) => verdict,
         };
-        match self.judge(&head.credential) {
-            Judgement::Accepted => Judged::Now(verdict),
-            Judgement::Refused(status) => Judged::Now(Verdict::Unauthenticated(status)),
-            Judgement::Later(judging) => Judged::Later(Box::pin(async {
+        match self.authenticate(&head.credential) {
+            AuthenticationResult::Accepted => HeadDecision::Now(verdict),
+            AuthenticationResult::Refused(status) => HeadDecision::Now(Verdict::Unauthenticated(status)),
+            AuthenticationResult::Later(judging) => HeadDecision::Later(Box::pin(async {
                 match judging.await {
                     Ok(()) => verdict,
                     Err(status) => Verdict::Unauthenticated(status),
                 }
             })),
-            Judgement::TooMany => Judged::TooMany,
+            AuthenticationResult::TooMany => HeadDecision::TooMany,
         }
     }
 
     /// Whether the budget of memory and the limits of calls have room for one more.
     #[inline]
-    fn admit_one(&self, target: Option<(&str, &str)>, over_share: bool) -> Result<(), Status> {
-        match over_share || !self.registration.entry.account.has_room_for_call() {
+    fn check_capacity(&self, target: Option<(&str, &str)>, over_share: bool) -> Result<(), Status> {
+        match over_share || !self.registration.connection.account.has_room_for_call() {
             true => self.admit_when_full(target, over_share),
             false => Ok(()),
         }
@@ -570,7 +585,7 @@ impl<'a> Dispatch<'a> {
     /// answers health checks and the like.
     #[cold]
     fn admit_when_full(&self, target: Option<(&str, &str)>, over_share: bool) -> Result<(), Status> {
-        let entry = &self.registration.entry;
+        let entry = &self.registration.connection;
         if over_share {
             entry.refused(Refusal::Memory);
             return Err(exhausted());
@@ -582,12 +597,12 @@ impl<'a> Dispatch<'a> {
     }
 
     fn lookup(&self, head: &RequestHead<'_>, over_share: bool) -> Result<(), Verdict> {
-        self.admit_one(head.target, over_share).map_err(Verdict::Refused)?;
+        self.check_capacity(head.target, over_share).map_err(Verdict::Refused)?;
         let Some((service, method)) = head.target else { return Ok(()) };
-        let router = &self.port.server.router;
+        let router = &self.listener.server.router;
         match router.entry(service, method) {
             Err(missing) if router.fallback().is_none() => {
-                self.registration.entry.refused_unknown(service, method);
+                self.registration.connection.refused_unknown(service, method);
                 Err(Verdict::Missing(missing))
             }
             _ => Ok(()),
@@ -605,13 +620,13 @@ impl<'a> Dispatch<'a> {
         &self,
         call: &Call<'_>,
         ticket: &S::Ticket,
-        missing: Missing,
-    ) -> Result<&'a Arc<Entry>, Status> {
-        let router = &self.port.server.router;
+        missing: NotFound,
+    ) -> Result<&'a Arc<Route>, Status> {
+        let router = &self.listener.server.router;
         let entry = if S::is_exchange(ticket) { router.http_fallback() } else { router.fallback() };
         entry.ok_or_else(|| {
-            self.registration.entry.refused_unknown(call.service, call.method);
-            S::unknown_to(ticket, call, missing)
+            self.registration.connection.refused_unknown(call.service, call.method);
+            S::not_found_failure_of(ticket, call, missing)
         })
     }
 
@@ -621,10 +636,10 @@ impl<'a> Dispatch<'a> {
         &self,
         call: &Call<'_>,
         ticket: &S::Ticket,
-        found: &Found<'_>,
-    ) -> Result<&'a Arc<Entry>, Status> {
-        self.admit_one(Some((call.service, call.method)), found.over_share)?;
-        let entry = match self.port.server.router.entry(call.service, call.method) {
+        found: &CallEnvironment<'_>,
+    ) -> Result<&'a Arc<Route>, Status> {
+        self.check_capacity(Some((call.service, call.method)), found.over_share)?;
+        let entry = match self.listener.server.router.entry(call.service, call.method) {
             Ok(entry) => entry,
             Err(missing) => self.fall_back::<S>(call, ticket, missing)?,
         };
@@ -636,38 +651,38 @@ impl<'a> Dispatch<'a> {
 }
 
 /// Whether a call with streams beside it is taken as one call: a fallback may accept them, as any handler may.
-fn takes_as_call(entry: &Entry, offered: Option<Offered>) -> bool {
+fn takes_as_call(entry: &Route, offered: Option<OfferedStreams>) -> bool {
     offered.is_some() && entry.is_fallback()
 }
 
 /// Whether a fallback is called with one message each way.
 #[cold]
-fn is_unary_here<S: Session>(entry: &Entry, ticket: &S::Ticket) -> bool {
-    entry.is_fallback() && (S::stream(ticket).is_none() || S::offered(ticket).is_some())
+fn is_unary_here<S: Session>(entry: &Route, ticket: &S::Ticket) -> bool {
+    entry.is_fallback() && (S::stream(ticket).is_none() || S::offered_streams(ticket).is_some())
 }
 
 #[cold]
-fn failed(status: Status) -> Started {
-    Started::Stopped(Stop::Failed(status))
+fn failed(status: Status) -> Dispatched {
+    Dispatched::Rejected(Rejection::Failed(status))
 }
 
 /// What becomes of a call to which a hook objects.
 #[cold]
-fn objected(status: Status) -> Stop {
+fn rejected_by_hook(status: Status) -> Rejection {
     match status.scope() {
-        Scope::Call => Stop::Failed(status),
-        Scope::Connection => Stop::Refused(status),
+        Scope::Call => Rejection::Failed(status),
+        Scope::Connection => Rejection::Unauthenticated(status),
     }
 }
 
 /// A call that goes on with `start` once its credential was accepted.
 fn later(
-    judging: Option<Judging>,
-    site: Site,
+    judging: Option<AuthenticateFuture>,
+    site: CallSite,
     inherited: Inherited,
     deadline: Option<Instant>,
     start: impl Future<Output = Result<Handling, Ending>> + Send + 'static,
-) -> Started {
+) -> Dispatched {
     let handling = Box::pin(async {
         if let Some(judging) = judging
             && let Err(status) = judging.await
@@ -679,7 +694,7 @@ fn later(
             Err(ending) => ending,
         }
     });
-    Started::Waiting { handling, site, deadline, inherited, way: in_flight::Way::Whole, bytes: 0 }
+    Dispatched::Pending { handling, site, deadline, inherited, way: in_flight::Delivery::Whole, bytes: 0 }
 }
 
 /// Fails a call once its credential was accepted.
@@ -688,32 +703,37 @@ async fn fails(status: Status) -> Result<Handling, Ending> {
 }
 
 /// The same for a call whose messages come or leave one by one.
-fn streamed(started: Started) -> Started {
+fn streamed(started: Dispatched) -> Dispatched {
     match started {
-        Started::Waiting { handling, site, deadline, inherited, bytes, .. } => {
-            Started::Waiting { handling, site, deadline, inherited, way: in_flight::Way::Streamed, bytes }
-        }
+        Dispatched::Pending { handling, site, deadline, inherited, bytes, .. } => Dispatched::Pending {
+            handling,
+            site,
+            deadline,
+            inherited,
+            way: in_flight::Delivery::Streamed,
+            bytes,
+        },
         started => started,
     }
 }
 
-fn deadline(call: &Call<'_>, arrival: &mut Arrival) -> Option<Instant> {
-    call.timeout.and_then(|timeout| arrival.at().checked_add(timeout))
+fn deadline(call: &Call<'_>, arrival: &mut ArrivalTime) -> Option<Instant> {
+    call.timeout.and_then(|timeout| arrival.time().checked_add(timeout))
 }
 
 /// The caller's deadline, unless what the server allows is over earlier.
 #[cold]
-fn bounded(deadline: Option<Instant>, arrival: &mut Arrival, most: Duration) -> Option<Instant> {
-    let latest = arrival.at().checked_add(most);
+fn bounded(deadline: Option<Instant>, arrival: &mut ArrivalTime, most: Duration) -> Option<Instant> {
+    let latest = arrival.time().checked_add(most);
     deadline.map_or(latest, |deadline| Some(latest.map_or(deadline, |latest| latest.min(deadline))))
 }
 
 /// Takes a call to its method whose handler is polled later.
 fn opened(
-    entry: &Arc<Entry>,
+    entry: &Arc<Route>,
     cx: Context,
     message: Bytes,
-    way: Way,
+    way: CallKind,
     unreadable: fn(Status) -> Status,
 ) -> Handling {
     // brpc's gRPC takes an empty message whatever its format (`policy/http_rpc_protocol.cpp`), and a stream offered
@@ -726,29 +746,29 @@ fn opened(
 
 /// Waits for the one message of a call.
 async fn gathered(
-    entry: Arc<Entry>,
+    entry: Arc<Route>,
     mut cx: Context,
     incoming: Incoming,
     outgoing: Outgoing,
     limit: usize,
     account: Arc<Account>,
     unreadable: fn(Status) -> Status,
-) -> Result<Gathered, Unanswerable> {
-    let message = sole(&incoming).await?;
+) -> Result<AwaitedMessage, MessageRejection> {
+    let message = single_message(&incoming).await?;
     cx.came(message.compression);
     let message = decompress_message_aside(message, limit, account).await?;
     let streams = entry.method().shape().server_streams;
     let (counted, way) = match streams {
-        true => (Counted::Stream, Way::Answers(outgoing)),
-        false => (Counted::Call, Way::Whole),
+        true => (CountedAs::Stream, CallKind::Answers(outgoing)),
+        false => (CountedAs::Call, CallKind::Whole),
     };
     let (bytes, exempt) = (message.len(), entry.is_introspection());
     let start = Box::new(move || opened(&entry, cx, message, way, unreadable));
-    Ok(Gathered { bytes, counted, exempt, start })
+    Ok(AwaitedMessage { bytes, counted, exempt, start })
 }
 
 /// The one message of a call. Another number of them is answered as gRPC's `doc/statuscodes.md` has it.
-async fn sole(incoming: &Incoming) -> Result<Message, Status> {
+async fn single_message(incoming: &Incoming) -> Result<Message, Status> {
     let Some(message) = incoming.next_raw().await.transpose()? else {
         return Err(Status::unimplemented("the method wants one message, and none came"));
     };

@@ -6,12 +6,12 @@ use std::{fmt, io};
 use polyrpc_core::Status;
 
 use super::Server;
-use super::concurrency::{Concurrency, Limit, Limiter, Of};
-use super::hooks::Hooks;
-use super::incidents::Incidents;
+use super::concurrency::{Concurrency, ConcurrencyLimiter, LimitLayer, LimitScope};
+use super::hook_chain::HookChain;
+use super::incidents::IncidentCounters;
 use crate::layer::hook::Hook;
 use crate::layer::{Layer, Layers, Side};
-use crate::service::{Entry, Router};
+use crate::service::{Route, Router};
 
 impl Server {
     /// Puts a layer before every method and function, behind the layers that were added before it.
@@ -126,19 +126,22 @@ impl Extensions {
     }
 
     /// Puts layers and limits before the methods; gives the hooks, which have been told of what is offered.
-    pub(super) fn put_in_place(self, router: &Router, incidents: &Arc<Incidents>) -> io::Result<Hooks> {
+    pub(super) fn install(self, router: &Router, incidents: &Arc<IncidentCounters>) -> io::Result<HookChain> {
         if let Some(status) = self.misplaced {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, status));
         }
-        let together = Limiter::new(&self.together, Of::Server, incidents.clone()).map(Arc::new);
+        let together =
+            ConcurrencyLimiter::new(&self.together, LimitScope::Server, incidents.clone()).map(Arc::new);
         for entry in router.entries() {
-            let own = Limiter::new(self.limit_of(entry, router), Of::Method, incidents.clone()).map(Arc::new);
+            let own =
+                ConcurrencyLimiter::new(self.limit_of(entry, router), LimitScope::Method, incidents.clone())
+                    .map(Arc::new);
             let limiters = [together.clone(), own];
             let limits = limiters.into_iter().flatten().filter(|_| !entry.is_standard());
-            let limits: Vec<_> = limits.map(|limiter| Layers::one(Limit::new(limiter))).collect();
-            entry.layer(limits.iter().collect::<Layers>().around(&self.layers_of(entry, router)));
+            let limits: Vec<_> = limits.map(|limiter| Layers::one(LimitLayer::new(limiter))).collect();
+            entry.layer(limits.iter().collect::<Layers>().compose(&self.layers_of(entry, router)));
         }
-        let hooks = Hooks::new(self.hooks);
+        let hooks = HookChain::new(self.hooks);
         hooks.registered(router).map_err(io::Error::other)?;
         Ok(hooks)
     }
@@ -148,17 +151,17 @@ impl Extensions {
         self.layers_of_all().collect()
     }
 
-    fn limit_of(&self, entry: &Arc<Entry>, router: &Router) -> &Concurrency {
-        let own = self.limits.iter().rev().find(|(name, _)| bears(entry, name, router));
+    fn limit_of(&self, entry: &Arc<Route>, router: &Router) -> &Concurrency {
+        let own = self.limits.iter().rev().find(|(name, _)| has_name(entry, name, router));
         own.map_or(&self.each, |(_, limit)| limit)
     }
 
-    fn layers_of(&self, entry: &Arc<Entry>, router: &Router) -> Layers {
+    fn layers_of(&self, entry: &Arc<Route>, router: &Router) -> Layers {
         let of_all = self.layers_of_all().filter(|_| !entry.is_introspection());
         let own = self
             .layers
             .iter()
-            .filter(|(name, _)| name.as_ref().is_some_and(|name| bears(entry, name, router)));
+            .filter(|(name, _)| name.as_ref().is_some_and(|name| has_name(entry, name, router)));
         of_all.chain(own.map(|(_, layers)| layers)).collect()
     }
 
@@ -167,7 +170,7 @@ impl Extensions {
     }
 }
 
-fn bears(entry: &Arc<Entry>, name: &str, router: &Router) -> bool {
+fn has_name(entry: &Arc<Route>, name: &str, router: &Router) -> bool {
     router.named(name).into_iter().any(|named| Arc::ptr_eq(named, entry))
 }
 

@@ -23,7 +23,7 @@ const SELDOM: Duration = Duration::from_secs(5);
 
 impl Heap {
     /// Whether to give memory back now that so much is held, and so much was decompressed aside since the process began.
-    pub(super) fn is_slack(&mut self, held: usize, made: usize, now: u32) -> bool {
+    pub(super) fn should_trim(&mut self, held: usize, made: usize, now: u32) -> bool {
         self.peak = self.peak.max(held);
         let freed = self.peak - held;
         let is_much = freed >= WORTH && freed > held || made.wrapping_sub(self.made) >= WORTH;
@@ -45,26 +45,26 @@ mod tests {
     #[test]
     fn memory_goes_back_once_most_of_much_is_free() {
         let mut heap = Heap::default();
-        assert!(!heap.is_slack(100 * MIB, 0, 100));
-        assert!(!heap.is_slack(60 * MIB, 0, 101));
-        assert!(heap.is_slack(40 * MIB, 0, 102));
-        assert!(!heap.is_slack(39 * MIB, 0, 150));
-        assert!(heap.is_slack(MIB, 0, 151));
+        assert!(!heap.should_trim(100 * MIB, 0, 100));
+        assert!(!heap.should_trim(60 * MIB, 0, 101));
+        assert!(heap.should_trim(40 * MIB, 0, 102));
+        assert!(!heap.should_trim(39 * MIB, 0, 150));
+        assert!(heap.should_trim(MIB, 0, 151));
     }
 
     #[test]
     fn little_is_kept() {
         let mut heap = Heap::default();
-        assert!(!heap.is_slack(7 * MIB, 0, 100));
-        assert!(!heap.is_slack(0, 0, 101));
+        assert!(!heap.should_trim(7 * MIB, 0, 100));
+        assert!(!heap.should_trim(0, 0, 101));
     }
 
     #[test]
     fn what_was_decompressed_goes_back_though_it_was_never_held() {
         let mut heap = Heap::default();
-        assert!(!heap.is_slack(0, 7 * MIB, 100));
-        assert!(heap.is_slack(0, 60 * MIB, 101));
-        assert!(!heap.is_slack(0, 60 * MIB, 200));
+        assert!(!heap.should_trim(0, 7 * MIB, 100));
+        assert!(heap.should_trim(0, 60 * MIB, 101));
+        assert!(!heap.should_trim(0, 60 * MIB, 200));
     }
 
     #[test]
@@ -73,7 +73,7 @@ mod tests {
         let seldom = (SELDOM.as_millis() / TICK.as_millis()) as u32;
         let mut given = 0;
         for now in seldom..seldom * 5 {
-            given += u32::from(heap.is_slack(if now % 2 == 0 { 100 * MIB } else { 0 }, 0, now));
+            given += u32::from(heap.should_trim(if now % 2 == 0 { 100 * MIB } else { 0 }, 0, now));
         }
         assert_eq!(given, 4);
     }

@@ -10,16 +10,16 @@ use futures_util::stream::FuturesUnordered;
 use polyrpc_core::{Status, StreamId};
 use tokio::time::{Sleep, sleep_until};
 
-use super::open::Entry;
-use crate::budget::Account;
-use crate::call::{Ending, Handling, Site};
+use super::connections::ConnectionHandle;
+use crate::call::{CallSite, Ending, Handling};
+use crate::memory_budget::Account;
 use crate::task::Inherited;
 
 /// The calls of one connection that were not answered at once.
 #[derive(Debug)]
 pub(super) struct InFlight<T> {
     /// Made when the first call waits: most connections never need it.
-    running: Option<Box<FuturesUnordered<Running<T>>>>,
+    running: Option<Box<FuturesUnordered<RunningCall<T>>>>,
     /// Those that were cancelled since they were last polled.
     cancelled: Vec<StreamId>,
     /// Where they are counted.
@@ -40,7 +40,7 @@ impl<T: Send + 'static> InFlight<T> {
     }
 
     /// Takes on a call that did not answer when it was first polled.
-    pub(super) fn push(&mut self, mut call: Running<T>) {
+    pub(super) fn push(&mut self, mut call: RunningCall<T>) {
         call.held += OVERHEAD;
         self.account.keep(call.held);
         count(call.counted, &self.account);
@@ -48,14 +48,14 @@ impl<T: Send + 'static> InFlight<T> {
     }
 
     /// The next call that has ended, if one has.
-    pub(super) fn poll_ended(&mut self, cx: &mut Context<'_>) -> Option<Ended<T>> {
+    pub(super) fn poll_ended(&mut self, cx: &mut Context<'_>) -> Option<FinishedCall<T>> {
         if !self.cancelled.is_empty() {
             self.drop_cancelled();
         }
         let running = self.running.as_mut().filter(|running| !running.is_empty())?;
         match running.poll_next_unpin(cx) {
             Poll::Ready(Some(ended)) => {
-                give_back(ended.counted, ended.held, &self.account);
+                release(ended.counted, ended.held, &self.account);
                 Some(ended)
             }
             _ => None,
@@ -75,10 +75,10 @@ impl<T: Send + 'static> InFlight<T> {
         let mut cancelled = std::mem::take(&mut self.cancelled);
         cancelled.sort_unstable();
         let running = self.running.iter_mut().flat_map(|running| running.iter_mut());
-        let is_cancelled = |call: &&mut Running<T>| {
+        let is_cancelled = |call: &&mut RunningCall<T>| {
             call.stream.is_some_and(|stream| cancelled.binary_search(&stream).is_ok())
         };
-        running.filter(is_cancelled).for_each(Running::cancel);
+        running.filter(is_cancelled).for_each(RunningCall::cancel);
     }
 
     /// Fails a call that has a stream; its handler is dropped at once.
@@ -96,90 +96,91 @@ impl<T: Send + 'static> InFlight<T> {
     }
 
     /// Ends every call, since their answers are no longer awaited; returns how many there were.
-    pub(super) fn cut_off(&mut self) -> usize {
+    pub(super) fn abort_all(&mut self) -> usize {
         let Some(mut running) = self.running.take() else { return 0 };
-        running.iter_mut().for_each(|call| give_back(call.counted, call.held, &self.account));
+        running.iter_mut().for_each(|call| release(call.counted, call.held, &self.account));
         running.len()
     }
 
     /// Ends every call whose messages come or leave one by one.
     pub(super) fn cancel_streams(&mut self) {
         let running = self.running.iter_mut().flat_map(|running| running.iter_mut());
-        running.filter(|call| call.way != Way::Whole).for_each(Running::cancel);
+        running.filter(|call| call.way != Delivery::Whole).for_each(RunningCall::cancel);
     }
 }
 
 /// A call that has ended.
 #[derive(Debug)]
-pub(super) struct Ended<T> {
+pub(super) struct FinishedCall<T> {
     /// What its answer needs.
     pub(super) owed: T,
     /// How; `None` if it was cancelled, so that no answer is awaited.
     pub(super) ending: Option<Ending>,
     /// Its stream, if its messages came or left one by one.
     pub(super) streamed: Option<StreamId>,
-    counted: Option<Counted>,
+    counted: Option<CountedAs>,
     held: usize,
 }
 
 impl<T> Drop for InFlight<T> {
     fn drop(&mut self) {
         let running = self.running.iter_mut().flat_map(|running| running.iter_mut());
-        running.for_each(|call| give_back(call.counted, call.held, &self.account));
+        running.for_each(|call| release(call.counted, call.held, &self.account));
     }
 }
 
 /// As what a call counts that waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Counted {
+pub(super) enum CountedAs {
     Call,
     Stream,
 }
 
-fn count(counted: Option<Counted>, account: &Account) {
+fn count(counted: Option<CountedAs>, account: &Account) {
     match counted {
-        Some(Counted::Call) => account.add_call(),
-        Some(Counted::Stream) => account.add_stream(),
+        Some(CountedAs::Call) => account.add_call(),
+        Some(CountedAs::Stream) => account.add_stream(),
         None => {}
     }
 }
 
 /// A call that was counted so, and held so many bytes, has ended.
-fn give_back(counted: Option<Counted>, held: usize, account: &Account) {
+fn release(counted: Option<CountedAs>, held: usize, account: &Account) {
     account.release(held);
     match counted {
-        Some(Counted::Call) => account.remove_call(),
-        Some(Counted::Stream) => account.remove_stream(),
+        Some(CountedAs::Call) => account.remove_call(),
+        Some(CountedAs::Stream) => account.remove_stream(),
         None => {}
     }
 }
 
 /// Waits for the one message of a call, which counts only once that is here.
-pub(super) struct Gathering {
-    pub(super) gathered: GatheredFuture,
-    pub(super) entry: Arc<Entry>,
+pub(super) struct AwaitMessage {
+    pub(super) gathered: AwaitedMessageFuture,
+    pub(super) entry: Arc<ConnectionHandle>,
 }
 
-pub(super) type GatheredFuture = Pin<Box<dyn Future<Output = Result<Gathered, Unanswerable>> + Send>>;
+pub(super) type AwaitedMessageFuture =
+    Pin<Box<dyn Future<Output = Result<AwaitedMessage, MessageRejection>> + Send>>;
 
 /// Why a call is not brought to its method.
-pub(super) enum Unanswerable {
+pub(super) enum MessageRejection {
     Failed(Status),
     /// Its credential was refused.
     Unproven(Status),
 }
 
-impl From<Status> for Unanswerable {
+impl From<Status> for MessageRejection {
     fn from(status: Status) -> Self {
         Self::Failed(status)
     }
 }
 
 /// A call whose message is here.
-pub(super) struct Gathered {
+pub(super) struct AwaitedMessage {
     /// Bytes of the message.
     pub(super) bytes: usize,
-    pub(super) counted: Counted,
+    pub(super) counted: CountedAs,
     /// The limit of calls is not for it: it asks the server about itself.
     pub(super) exempt: bool,
     /// Brings it to its method.
@@ -187,13 +188,13 @@ pub(super) struct Gathered {
 }
 
 /// A call being answered, with what its answer needs.
-pub(super) struct Running<T> {
+pub(super) struct RunningCall<T> {
     /// `None` while it waits for its message, and once it was cancelled.
     handling: Option<Handling>,
     /// Where a panic is told.
-    site: Site,
+    site: CallSite,
     /// Its message has not come.
-    gathering: Option<Box<Gathering>>,
+    gathering: Option<Box<AwaitMessage>>,
     /// Why it was given up, if it is to be answered.
     failure: Option<Status>,
     owed: Option<T>,
@@ -202,8 +203,8 @@ pub(super) struct Running<T> {
     inherited: Inherited,
     /// The name by which the peer may cancel it.
     stream: Option<StreamId>,
-    way: Way,
-    counted: Option<Counted>,
+    way: Delivery,
+    counted: Option<CountedAs>,
     /// Bytes that it holds.
     held: usize,
     /// Wakes it when it was cancelled; kept only if it can be.
@@ -212,7 +213,7 @@ pub(super) struct Running<T> {
 
 /// How the messages of a call come and leave.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Way {
+pub(super) enum Delivery {
     /// One each way, as a whole.
     Whole,
     /// One by one in a direction at least.
@@ -221,18 +222,18 @@ pub(super) enum Way {
     Answered,
 }
 
-impl<T> Running<T> {
+impl<T> RunningCall<T> {
     pub(super) fn new(
         handling: Handling,
-        site: Site,
+        site: CallSite,
         owed: T,
         deadline: Option<Instant>,
         inherited: Inherited,
         stream: Option<StreamId>,
-        way: Way,
+        way: Delivery,
     ) -> Self {
         let deadline = deadline.map(|deadline| Box::pin(sleep_until(deadline.into())));
-        let counted = Some(if way == Way::Whole { Counted::Call } else { Counted::Stream });
+        let counted = Some(if way == Delivery::Whole { CountedAs::Call } else { CountedAs::Stream });
         Self {
             handling: Some(handling),
             site,
@@ -251,15 +252,15 @@ impl<T> Running<T> {
 
     /// A call whose message has not come.
     pub(super) fn gathering(
-        gathering: Gathering,
-        site: Site,
+        gathering: AwaitMessage,
+        site: CallSite,
         owed: T,
         deadline: Option<Instant>,
         inherited: Inherited,
         stream: Option<StreamId>,
     ) -> Self {
         let nothing = Box::pin(std::future::pending());
-        let running = Self::new(nothing, site, owed, deadline, inherited, stream, Way::Streamed);
+        let running = Self::new(nothing, site, owed, deadline, inherited, stream, Delivery::Streamed);
         Self { handling: None, gathering: Some(Box::new(gathering)), counted: None, ..running }
     }
 
@@ -286,8 +287,8 @@ impl<T> Running<T> {
             && let Poll::Ready(Err(why)) = self.poll_gathered(cx)
         {
             return Poll::Ready(Some(match why {
-                Unanswerable::Failed(status) => Ending::failed(status),
-                Unanswerable::Unproven(status) => Ending::Unauthenticated(status),
+                MessageRejection::Failed(status) => Ending::failed(status),
+                MessageRejection::Unproven(status) => Ending::Unauthenticated(status),
             }));
         }
         if self.gathering.is_some() {
@@ -317,15 +318,15 @@ impl<T> Running<T> {
     }
 
     /// Brings the call to its method once its message is here, if it may still wait for that.
-    fn poll_gathered(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Unanswerable>> {
+    fn poll_gathered(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), MessageRejection>> {
         let Some(gathering) = &mut self.gathering else { return Poll::Ready(Ok(())) };
-        let Gathered { bytes, counted, exempt, start } = ready!(gathering.gathered.as_mut().poll(cx))?;
+        let AwaitedMessage { bytes, counted, exempt, start } = ready!(gathering.gathered.as_mut().poll(cx))?;
         let entry = gathering.entry.clone();
         self.gathering = None;
         match counted {
-            Counted::Call if exempt => {}
-            Counted::Call => entry.admit_call()?,
-            Counted::Stream => entry.admit_stream()?,
+            CountedAs::Call if exempt => {}
+            CountedAs::Call => entry.admit_call()?,
+            CountedAs::Stream => entry.admit_stream()?,
         }
         self.handling = Some(self.inherited.during(start));
         (self.counted, self.held) = (Some(counted), self.held + bytes);
@@ -336,10 +337,10 @@ impl<T> Running<T> {
 }
 
 // Nothing in it is pinned in place: the future and the timer are boxed.
-impl<T> Unpin for Running<T> {}
+impl<T> Unpin for RunningCall<T> {}
 
-impl<T> Future for Running<T> {
-    type Output = Ended<T>;
+impl<T> Future for RunningCall<T> {
+    type Output = FinishedCall<T>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let ending = ready!(self.poll_ending(cx));
@@ -347,12 +348,12 @@ impl<T> Future for Running<T> {
         self.handling = None;
         self.gathering = None;
         let owed = self.owed.take().expect("a call ends once");
-        let streamed = self.stream.filter(|_| self.way != Way::Whole);
-        Poll::Ready(Ended { owed, ending, streamed, counted: self.counted, held: self.held })
+        let streamed = self.stream.filter(|_| self.way != Delivery::Whole);
+        Poll::Ready(FinishedCall { owed, ending, streamed, counted: self.counted, held: self.held })
     }
 }
 
-impl<T> fmt::Debug for Running<T> {
+impl<T> fmt::Debug for RunningCall<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Running").finish_non_exhaustive()
     }
@@ -361,7 +362,7 @@ impl<T> fmt::Debug for Running<T> {
 /// Polls a handler; its panic is the end of its call and of nothing else. It is told where it happened.
 pub(super) fn poll_guarded(
     handling: &mut Handling,
-    site: impl FnOnce() -> Site,
+    site: impl FnOnce() -> CallSite,
     cx: &mut Context<'_>,
 ) -> Poll<Ending> {
     catch_unwind(AssertUnwindSafe(|| handling.as_mut().poll(cx)))

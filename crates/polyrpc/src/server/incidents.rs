@@ -112,14 +112,14 @@ causes! {
 
 /// How often each happened.
 #[derive(Debug)]
-pub(crate) struct Incidents {
+pub(crate) struct IncidentCounters {
     refusals: [AtomicU64; Refusal::NAMES.len()],
     closings: [AtomicU64; Closing::NAMES.len()],
     /// Values of requests that were passed over, since their messages have no field for them.
     pub(crate) unknown_fields: Arc<AtomicU64>,
 }
 
-impl Default for Incidents {
+impl Default for IncidentCounters {
     fn default() -> Self {
         Self {
             refusals: [const { AtomicU64::new(0) }; Refusal::NAMES.len()],
@@ -129,7 +129,7 @@ impl Default for Incidents {
     }
 }
 
-impl Incidents {
+impl IncidentCounters {
     /// Counts a refusal.
     #[cold]
     pub(crate) fn refused(&self, cause: Refusal, peer: &Peer) {
@@ -231,7 +231,7 @@ mod trace {
         if let Some(suppressed) = MISTAKES.allow() {
             let cause = Refusal::UnknownMethod.name();
             // By Debug, since a peer may name anything.
-            let (service, method) = (shortened(service), shortened(method));
+            let (service, method) = (truncate_name(service), truncate_name(method));
             tracing::warn!(cause, ?service, ?method, %peer, suppressed, "refused");
         }
     }
@@ -264,7 +264,7 @@ mod trace {
     }
 
     /// A name may be as long as a head.
-    fn shortened(name: &str) -> &str {
+    fn truncate_name(name: &str) -> &str {
         name.get(..name.floor_char_boundary(MOST)).unwrap_or_default()
     }
 
@@ -310,7 +310,7 @@ mod tests {
 
     #[test]
     fn every_cause_is_counted_under_its_own_name() {
-        let incidents = Incidents::default();
+        let incidents = IncidentCounters::default();
         incidents.refused(Refusal::Credential, &Peer::Unix);
         incidents.closed(Closing::UnknownProtocol, &Peer::Unix);
         let counted = |counts: Vec<(&'static str, u64)>| -> Vec<_> {

@@ -1,7 +1,7 @@
 use std::io;
 use std::time::Duration;
 
-use polyrpc_core::session::Pace;
+use polyrpc_core::session::SlowPeerGuard;
 
 use super::memory;
 
@@ -365,8 +365,11 @@ impl Limits {
     }
 
     pub(super) fn wire(&self) -> polyrpc_core::Limits {
-        let pace =
-            Pace { interval: self.header_timeout, rate: self.message_rate, whole: self.message_timeout };
+        let pace = SlowPeerGuard {
+            interval: self.header_timeout,
+            rate: self.message_rate,
+            whole: self.message_timeout,
+        };
         polyrpc_core::Limits {
             message: self.message,
             decompressed: self.decompressed,

@@ -9,13 +9,13 @@ use polyrpc_wire::net_rpc::Codec;
 use polyrpc_wire::rest_rpc::Generation;
 use tracing::{Instrument, Level, Span};
 
-use super::authentication::{Authenticator, Judging};
-use super::open::Registration;
-use super::port::{Options, Port, Spoken};
+use super::authentication::{AuthenticateFuture, Authenticator};
+use super::connections::ConnectionGuard;
+use super::listener_context::{ListenerContext, ListenerOptions, ListenerProtocols};
 use super::{Shared, detect};
 use crate::call::Peer;
 use crate::cores::Cores;
-use crate::transport::{Address, Listener, Listening, Stream, tls};
+use crate::transport::{Address, Listener, Stream, TransportConfig, tls};
 
 /// Where a server listens, and what it wants of those who come.
 ///
@@ -32,26 +32,26 @@ use crate::transport::{Address, Listener, Listening, Stream, tls};
 pub struct Listen {
     pub(super) address: String,
     in_process: bool,
-    spoken: Spoken,
+    spoken: ListenerProtocols,
     authenticator: Option<Authenticator>,
     tls: Option<tls::Server>,
-    listening: Listening,
-    options: Options,
+    listening: TransportConfig,
+    options: ListenerOptions,
 }
 
 impl Listen {
     /// Listens here, speaking every protocol that the first bytes of a connection tell: `127.0.0.1:8000`,
     /// `[::]:8000`, `unix:/run/echo.sock`. Port 0 takes a free one.
     pub fn on(address: impl Into<String>) -> Self {
-        let spoken = Spoken::Sniffed(Protocol::ALL.to_vec());
+        let spoken = ListenerProtocols::Sniffed(Protocol::ALL.to_vec());
         Self {
             address: address.into(),
             in_process: false,
             spoken,
             authenticator: None,
             tls: None,
-            listening: Listening::default(),
-            options: Options::default(),
+            listening: TransportConfig::default(),
+            options: ListenerOptions::default(),
         }
     }
 
@@ -64,7 +64,7 @@ impl Listen {
     /// Speaks only these protocols.
     #[must_use]
     pub fn only(mut self, protocols: impl IntoIterator<Item = Protocol>) -> Self {
-        self.spoken = Spoken::Sniffed(protocols.into_iter().collect());
+        self.spoken = ListenerProtocols::Sniffed(protocols.into_iter().collect());
         self
     }
 
@@ -76,7 +76,7 @@ impl Listen {
     /// it is a warning in the log.
     #[must_use]
     pub fn net_rpc(mut self, codec: Codec) -> Self {
-        self.spoken = Spoken::NetRpc(codec);
+        self.spoken = ListenerProtocols::NetRpc(codec);
         self
     }
 
@@ -86,7 +86,7 @@ impl Listen {
     /// the others have nothing that tells them.
     #[must_use]
     pub fn rest_rpc(mut self, generation: Generation) -> Self {
-        self.spoken = Spoken::RestRpc(generation);
+        self.spoken = ListenerProtocols::RestRpc(generation);
         self
     }
 
@@ -94,7 +94,7 @@ impl Listen {
     /// its own. How a client numbers services needs no choice: a service has its numbers by both hashes.
     #[must_use]
     pub fn fb_rpc(mut self, magic: Magic) -> Self {
-        self.spoken = Spoken::FbRpc(magic);
+        self.spoken = ListenerProtocols::FbRpc(magic);
         self
     }
 
@@ -138,7 +138,7 @@ impl Listen {
     where
         Fut: Future<Output = Result<(), Status>> + Send + 'static,
     {
-        let judge = move |credential, peer| -> Judging { Box::pin(judge(credential, peer)) };
+        let judge = move |credential, peer| -> AuthenticateFuture { Box::pin(judge(credential, peer)) };
         self.authenticator = Some(Authenticator::Async(Arc::new(judge)));
         self
     }
@@ -273,7 +273,10 @@ impl Listen {
 
     /// Begins to listen.
     #[cfg_attr(not(feature = "quic"), allow(unused_mut, reason = "only QUIC's handshakes are counted here"))]
-    pub(super) async fn bind(mut self, server: Arc<Shared>) -> io::Result<(Option<Listener>, Arc<Port>)> {
+    pub(super) async fn bind(
+        mut self,
+        server: Arc<Shared>,
+    ) -> io::Result<(Option<Listener>, Arc<ListenerContext>)> {
         let address: Address = self.address.parse().map_err(|error: Status| {
             io::Error::new(io::ErrorKind::InvalidInput, error.message().to_owned())
         })?;
@@ -293,7 +296,8 @@ impl Listen {
                 (Some(listener), address)
             }
         };
-        let port = Port::new(server, self.spoken, self.authenticator, self.tls, self.options, address);
+        let port =
+            ListenerContext::new(server, self.spoken, self.authenticator, self.tls, self.options, address);
         Ok((listener, Arc::new(port)))
     }
 }
@@ -322,10 +326,10 @@ impl fmt::Debug for Listen {
 }
 
 /// Accepts connections for as long as it is polled.
-pub(super) async fn accept(listener: Listener, port: Arc<Port>) {
+pub(super) async fn accept_loop(listener: Listener, port: Arc<ListenerContext>) {
     loop {
         match listener.accept().await {
-            Ok((stream, peer)) => admit(&port, stream, peer),
+            Ok((stream, peer)) => accept(&port, stream, peer),
             Err(error) if is_of_one_connection(&error) => {}
             // Out of descriptors or memory: the next try would fail at once too.
             Err(error) => {
@@ -337,44 +341,44 @@ pub(super) async fn accept(listener: Listener, port: Arc<Port>) {
 }
 
 /// Serves a connection in a task of its own, if there is room for one more.
-pub(super) fn admit(port: &Arc<Port>, stream: Stream, peer: Peer) {
-    let Some(registration) = port.server.open.enter(peer.clone()) else { return };
+pub(super) fn accept(port: &Arc<ListenerContext>, stream: Stream, peer: Peer) {
+    let Some(registration) = port.server.open.try_register(peer.clone()) else { return };
     if tracing::enabled!(target: TARGET, Level::DEBUG) {
-        return admit_traced(port, stream, peer, registration);
+        return accept_traced(port, stream, peer, registration);
     }
     match &port.server.cores {
         None => drop(tokio::spawn(detect::serve(stream, peer, port.clone(), registration))),
-        Some(cores) => admit_on(cores, port.clone(), stream, peer, registration, Span::none()),
+        Some(cores) => accept_on(cores, port.clone(), stream, peer, registration, Span::none()),
     }
 }
 
 /// The same within a span, which a subscriber wants.
 #[cold]
-fn admit_traced(port: &Arc<Port>, stream: Stream, peer: Peer, registration: Registration) {
-    let connection = registration.entry.id();
+fn accept_traced(port: &Arc<ListenerContext>, stream: Stream, peer: Peer, registration: ConnectionGuard) {
+    let connection = registration.connection.id();
     let span = tracing::debug_span!(target: TARGET, "connection", connection, %peer);
     span.in_scope(|| tracing::debug!(target: TARGET, "a connection was accepted"));
     match &port.server.cores {
         None => drop(tokio::spawn(detect::serve(stream, peer, port.clone(), registration).instrument(span))),
-        Some(cores) => admit_on(cores, port.clone(), stream, peer, registration, span),
+        Some(cores) => accept_on(cores, port.clone(), stream, peer, registration, span),
     }
 }
 
 const TARGET: &str = "polyrpc::server";
 
 /// Hands the socket over to another runtime, which must watch it with its own reactor.
-fn admit_on(
+fn accept_on(
     cores: &Cores,
-    port: Arc<Port>,
+    port: Arc<ListenerContext>,
     stream: Stream,
     peer: Peer,
-    registration: Registration,
+    registration: ConnectionGuard,
     span: Span,
 ) {
     // A socket that cannot change hands is closed, as one that was never accepted.
-    let Ok(stream) = stream.leave() else { return };
+    let Ok(stream) = stream.detach() else { return };
     let serve = async move {
-        if let Ok(stream) = stream.enter() {
+        if let Ok(stream) = stream.attach() {
             detect::serve(stream, peer, port, registration).await;
         }
     };

@@ -8,7 +8,7 @@
 
 mod listen;
 
-mod secure;
+mod accept_tls;
 
 mod detect;
 
@@ -17,7 +17,7 @@ mod connection;
 
 mod authentication;
 mod dispatch;
-mod failures;
+mod failed_credentials;
 
 mod in_flight;
 
@@ -27,16 +27,16 @@ mod subscription;
 mod topics;
 mod unsendable;
 
-mod data;
+mod data_connection;
 
 mod registration;
 
-mod arrival;
+mod arrival_time;
+mod connections;
 mod incidents;
 mod limits;
+mod listener_context;
 mod memory;
-mod open;
-mod port;
 
 mod extensions;
 
@@ -46,9 +46,9 @@ mod heap;
 
 mod tick;
 
-mod hooks;
+mod hook_chain;
 
-mod note;
+mod call_record;
 
 #[cfg(test)]
 mod tests;
@@ -72,12 +72,12 @@ pub use self::registration::{Event, Registered, Registration};
 pub use self::topics::Publisher;
 pub use crate::layer::hook::{Answered, Hook, Received};
 
+use self::connections::{ConnectionCommand, ConnectionRegistry};
 use self::extensions::Extensions;
-use self::hooks::Hooks;
-use self::incidents::Incidents;
-use self::open::{Open, Order};
-use self::port::Port;
-use self::registration::{Planned, Registrations};
+use self::hook_chain::HookChain;
+use self::incidents::IncidentCounters;
+use self::listener_context::ListenerContext;
+use self::registration::{CheckedRegistration, Registrations};
 use crate::call::{Calls, Countable, Facts, Peer};
 use crate::client::Client;
 use crate::codec::ByteString;
@@ -87,7 +87,7 @@ use crate::introspection::{self, Health};
 use crate::layer::Layers;
 use crate::layers::{self, Metrics};
 use crate::service::{Answer, Function, Router, Service};
-use crate::transfer::{self, Data, Files, Streams};
+use crate::transfer::{self, DataConnections, Files, Streams};
 use crate::transport::{Address, Listener, Stream};
 
 /// A server to be: services, functions, limits.
@@ -382,7 +382,7 @@ impl Server {
         let planned = self
             .registries
             .into_iter()
-            .map(|(registry, registration)| Planned::new(registry, registration, &self.router));
+            .map(|(registry, registration)| CheckedRegistration::new(registry, registration, &self.router));
         let planned = planned.collect::<io::Result<_>>()?;
         introspection::add(&mut self.router, self.health.as_ref(), self.reflection);
         for (name, page) in self.metrics.iter().flat_map(layers::pages) {
@@ -390,10 +390,10 @@ impl Server {
         }
         let times_calls = self.extensions.time_calls();
         let subscription_layers = self.extensions.layers_of_subscriptions();
-        let incidents = Arc::<Incidents>::default();
-        let hooks = self.extensions.put_in_place(&self.router, &incidents)?;
+        let incidents = Arc::<IncidentCounters>::default();
+        let hooks = self.extensions.install(&self.router, &incidents)?;
         let limits = Arc::new(self.limits.within_system());
-        let open = Arc::new(Open::new(hooks.clone(), limits.clone(), incidents));
+        let open = Arc::new(ConnectionRegistry::new(hooks.clone(), limits.clone(), incidents));
         if let Some(metrics) = &self.metrics {
             let counts: Arc<dyn Countable> = open.clone();
             metrics.attach(Arc::downgrade(&counts));
@@ -401,7 +401,7 @@ impl Server {
         let own_health = self.health.clone().unwrap_or_default();
         let health: Arc<dyn http::Health> = match self.health {
             Some(health) => Arc::new(health),
-            None => Arc::new(introspection::Untold(own_health.clone())),
+            None => Arc::new(introspection::DefaultHealth(own_health.clone())),
         };
         let shared = Arc::new(Shared {
             router: self.router,
@@ -443,11 +443,11 @@ pub(crate) struct Shared {
     own_health: Health,
     /// What it tells of that by HTTP.
     health: Arc<dyn http::Health>,
-    data: Option<Arc<Data>>,
-    open: Arc<Open>,
+    data: Option<Arc<DataConnections>>,
+    open: Arc<ConnectionRegistry>,
     publisher: Publisher,
     compressors: Compressors,
-    hooks: Hooks,
+    hooks: HookChain,
     /// What stands around subscriptions.
     subscription_layers: Layers,
     /// Whether it is noted of every call when it came, and not only of those with a deadline.
@@ -460,8 +460,8 @@ pub(crate) struct Shared {
 pub struct Bound {
     shared: Arc<Shared>,
     /// The first listener's address is what is made known.
-    planned: Vec<Planned>,
-    listeners: Vec<(Option<Listener>, Arc<Port>)>,
+    planned: Vec<CheckedRegistration>,
+    listeners: Vec<(Option<Listener>, Arc<ListenerContext>)>,
 }
 
 impl Bound {
@@ -516,7 +516,7 @@ impl Bound {
                 watch.spawn(acceptor.watch());
             }
             match listener {
-                Some(listener) => drop(tasks.spawn(listen::accept(listener, port))),
+                Some(listener) => drop(tasks.spawn(listen::accept_loop(listener, port))),
                 None => drop(tasks.spawn(std::future::pending())),
             }
         }
@@ -545,7 +545,7 @@ impl fmt::Debug for Bound {
 /// A server that serves. Dropping it closes its listeners and its connections at once.
 pub struct Running {
     shared: Arc<Shared>,
-    inside: Arc<Port>,
+    inside: Arc<ListenerContext>,
     addresses: Vec<Address>,
     accepting: JoinSet<()>,
     /// Gone once no connections are accepted any more.
@@ -574,9 +574,9 @@ impl Running {
     /// When the system has no sockets left.
     pub fn client(&self, protocol: Protocol) -> io::Result<Client> {
         let (ours, theirs) = tokio::net::UnixStream::pair()?;
-        listen::admit(&self.inside, Stream::Unix(theirs), Peer::InProcess);
+        listen::accept(&self.inside, Stream::Unix(theirs), Peer::InProcess);
         let codec = self.inside.net_rpc.codec.unwrap_or_default();
-        Ok(Client::over(Stream::Unix(ours), protocol, codec))
+        Ok(Client::over_stream(Stream::Unix(ours), protocol, codec))
     }
 
     /// A way to connect to the first listener without a network, and without keeping the server running: for who speaks
@@ -611,11 +611,11 @@ impl Running {
         self.retire().await;
         self.accepting.shutdown().await;
         self.open = None;
-        self.shared.own_health.end();
-        self.shared.open.order(Order::Drain);
+        self.shared.own_health.close();
+        self.shared.open.order(ConnectionCommand::Drain);
         let _ = tokio::time::timeout(grace, self.shared.open.emptied()).await;
         let after = self.facts().calls;
-        self.shared.open.order(Order::Close);
+        self.shared.open.order(ConnectionCommand::Close);
         let _ = tokio::time::timeout(CUT_OFF, self.shared.open.emptied()).await;
         let ended = |calls: &Calls| calls.succeeded + calls.failed;
         tracing::info!(
@@ -650,7 +650,7 @@ impl Running {
 /// Connects to a running server within its process. Clones connect to the same.
 #[derive(Clone)]
 pub struct Connector {
-    port: Weak<Port>,
+    port: Weak<ListenerContext>,
     open: Weak<()>,
 }
 
@@ -670,7 +670,7 @@ impl Connector {
         let _open = self.open.upgrade().ok_or_else(gone)?;
         let port = self.port.upgrade().ok_or_else(gone)?;
         let (ours, theirs) = tokio::net::UnixStream::pair()?;
-        listen::admit(&port, Stream::Unix(theirs), Peer::InProcess);
+        listen::accept(&port, Stream::Unix(theirs), Peer::InProcess);
         Ok(ours)
     }
 }
@@ -686,7 +686,7 @@ const CUT_OFF: Duration = Duration::from_secs(1);
 
 impl Drop for Running {
     fn drop(&mut self) {
-        self.shared.open.order(Order::Close);
+        self.shared.open.order(ConnectionCommand::Close);
     }
 }
 

@@ -3,14 +3,14 @@ use std::task::Waker;
 
 use bytes::Bytes;
 use foldhash::HashMap;
-use polyrpc_core::session::{Offered, Server as Session};
+use polyrpc_core::session::{OfferedStreams, Server as Session};
 use polyrpc_core::{Compression, Message, Metadata, Outbox, Reply, Status, StreamId};
 use tokio::sync::oneshot;
 
 use super::unsendable;
-use crate::budget::Account;
-use crate::call::{AcceptedStream, Ending, Handling, Offer};
-use crate::streaming::{Bell, Drain, Feed, Incoming, Outgoing};
+use crate::call::{AcceptedStream, Ending, Handling, StreamOffer};
+use crate::memory_budget::Account;
+use crate::streaming::{Incoming, IncomingSender, Outgoing, OutgoingReceiver, StreamNotify};
 
 /// The calls of one connection whose messages come, or leave, one by one.
 ///
@@ -18,8 +18,8 @@ use crate::streaming::{Bell, Drain, Feed, Incoming, Outgoing};
 #[derive(Debug)]
 pub(super) struct Streams {
     /// Names are chosen by the peer, but no more of them are here than calls may be in flight.
-    open: HashMap<StreamId, Open>,
-    bell: Arc<Bell>,
+    open: HashMap<StreamId, OpenStream>,
+    bell: Arc<StreamNotify>,
     /// The time, in ticks.
     now: u32,
     /// Streams to look at.
@@ -29,13 +29,13 @@ pub(super) struct Streams {
 }
 
 #[derive(Debug)]
-struct Open {
+struct OpenStream {
     /// When a message last came or left, in ticks.
     active: u32,
     /// For how many ticks it may be idle, if it has a limit of its own.
     idle: Option<u32>,
-    feed: Feed,
-    drain: Drain,
+    feed: IncomingSender,
+    drain: OutgoingReceiver,
     /// The answer has begun: its end must be that of a stream.
     begun: bool,
     /// Its head could not be sent as it was: the call fails, whatever its handler says.
@@ -46,7 +46,7 @@ struct Open {
 
 impl Streams {
     pub(super) fn new(account: Arc<Account>, now: u32) -> Self {
-        let bell = Arc::new(Bell::new(account));
+        let bell = Arc::new(StreamNotify::new(account));
         Self { open: HashMap::default(), bell, now, rung: Vec::new(), held: Vec::new() }
     }
 
@@ -62,8 +62,8 @@ impl Streams {
 
     /// The streams on which no message came or left for more than so many ticks, or than they themselves allow.
     pub(super) fn idle(&self, ticks: u32) -> Vec<StreamId> {
-        let allowed = |open: &Open| open.idle.map_or(ticks, |idle| idle.min(ticks));
-        let is_idle = |open: &Open| self.now.saturating_sub(open.active) > allowed(open);
+        let allowed = |open: &OpenStream| open.idle.map_or(ticks, |idle| idle.min(ticks));
+        let is_idle = |open: &OpenStream| self.now.saturating_sub(open.active) > allowed(open);
         self.open.iter().filter(|(_, open)| is_idle(open)).map(|(stream, _)| *stream).collect()
     }
 
@@ -75,8 +75,15 @@ impl Streams {
     pub(super) fn open(&mut self, stream: StreamId, limit: usize) -> (Incoming, Outgoing) {
         let (feed, incoming) = Incoming::new(stream.0, self.bell.clone(), limit);
         let (outgoing, drain) = Outgoing::new(stream.0, self.bell.clone());
-        let open =
-            Open { active: self.now, idle: None, feed, drain, begun: false, unsendable: None, over: None };
+        let open = OpenStream {
+            active: self.now,
+            idle: None,
+            feed,
+            drain,
+            begun: false,
+            unsendable: None,
+            over: None,
+        };
         self.open.insert(stream, open);
         (incoming, outgoing)
     }
@@ -91,15 +98,15 @@ impl Streams {
     }
 
     /// What a handler needs to accept the streams that its caller offers.
-    pub(super) fn offer(&self, offered: Offered) -> Offer {
-        Offer::new(offered, self.bell.clone())
+    pub(super) fn offer(&self, offered: OfferedStreams) -> StreamOffer {
+        StreamOffer::new(offered, self.bell.clone())
     }
 
     /// Takes over a stream that was accepted, and may be idle for so many ticks; returns what sends on it.
     pub(super) fn adopt(&mut self, accepted: AcceptedStream, idle: Option<u32>) -> (StreamId, Handling) {
         let AcceptedStream { stream, feed, drain, sending, over } = accepted;
         let over = Some(over);
-        let open = Open { active: self.now, idle, feed, drain, begun: true, unsendable: None, over };
+        let open = OpenStream { active: self.now, idle, feed, drain, begun: true, unsendable: None, over };
         self.open.insert(stream, open);
         (stream, sending)
     }
@@ -132,9 +139,9 @@ impl Streams {
     }
 
     /// The caller has sent all.
-    pub(super) fn end(&mut self, stream: StreamId) {
+    pub(super) fn end_of_stream(&mut self, stream: StreamId) {
         let Some(open) = self.open.get_mut(&stream) else { return };
-        open.feed.end(Ok(()), Metadata::new());
+        open.feed.close(Ok(()), Metadata::new());
         if let Some(over) = open.over.take() {
             // Who sends may have ended by himself.
             let _ = over.send(());
@@ -151,11 +158,11 @@ impl Streams {
     /// The connection ends: nothing more comes.
     pub(super) fn cancel_all(&self) {
         let cancelled = || Err(Status::cancelled("the caller went away"));
-        self.open.values().for_each(|open| open.feed.end(cancelled(), Metadata::new()));
+        self.open.values().for_each(|open| open.feed.close(cancelled(), Metadata::new()));
     }
 
     /// The peer takes more of an answer.
-    pub(super) fn room(&mut self, stream: StreamId) {
+    pub(super) fn resume_sending(&mut self, stream: StreamId) {
         if self.open.contains_key(&stream) {
             self.rung.push(stream.0);
         }
@@ -163,7 +170,7 @@ impl Streams {
 
     /// Carries between handlers and session what there is to carry, until `unsent` bytes wait to be written. Returns
     /// whether handlers have taken messages.
-    pub(super) fn carry(&mut self, session: &mut impl Session, out: &mut Outbox, unsent: usize) -> bool {
+    pub(super) fn pump(&mut self, session: &mut impl Session, out: &mut Outbox, unsent: usize) -> bool {
         if self.open.is_empty() {
             self.held.clear();
             return false;
@@ -187,7 +194,7 @@ impl Streams {
     }
 
     /// Whether messages could go on as soon as the peer has read what is unread.
-    pub(super) fn held(&self) -> bool {
+    pub(super) fn has_held_back_messages(&self) -> bool {
         !self.held.is_empty()
     }
 
@@ -208,7 +215,7 @@ impl Streams {
             Ending::Finish { result, trailers } => {
                 if open.over.is_some() && result.is_ok() {
                     // This side has closed both directions: nothing failed.
-                    open.feed.end(Ok(()), Metadata::new());
+                    open.feed.close(Ok(()), Metadata::new());
                 }
                 session.finish(ticket, result.and_then(|()| open.sendable()), trailers, out);
             }
@@ -233,7 +240,7 @@ impl Streams {
     /// The connection is awake, and need not be woken.
     pub(super) fn wake(&self) {
         if !self.open.is_empty() {
-            self.bell.wake();
+            self.bell.mark_awake();
         }
     }
 
@@ -245,7 +252,7 @@ impl Streams {
     }
 }
 
-impl Open {
+impl OpenStream {
     /// Tells the peer what was taken of its messages, if anything was.
     fn credit(&self, stream: StreamId, session: &mut impl Session, out: &mut Outbox) -> bool {
         match self.feed.consumed() {
@@ -266,7 +273,7 @@ impl Open {
         unsent: usize,
     ) -> bool {
         self.begin(stream, session, out);
-        while session.room(stream) {
+        while session.has_room(stream) {
             if out.len() >= unsent {
                 return false;
             }
@@ -274,7 +281,7 @@ impl Open {
             self.begun = true;
             session.message(stream, message, out);
         }
-        self.drain.rest();
+        self.drain.resume_senders();
         true
     }
 
@@ -291,7 +298,7 @@ impl Open {
         if let Some(head) = self.drain.head() {
             self.begun = true;
             self.unsendable = unsendable::of_head(session.carrier_of(stream), &head.metadata);
-            session.begin(stream, head, out);
+            session.start_response(stream, head, out);
         }
     }
 

@@ -10,13 +10,13 @@ use futures_util::FutureExt;
 use polyrpc_core::{Format, Head, Status, Topic};
 use tokio::sync::oneshot;
 
-use crate::call::{ConnectionFacts, Context, Ending, Handling, Shape, Way};
+use crate::call::{CallKind, ConnectionFacts, Context, Ending, Handling, Shape};
 use crate::codec::Body;
 use crate::layer::Layers;
-use crate::service::{Entry, Method, Role};
+use crate::service::{Method, MethodRole, Route};
 
 /// A subscription on its way through layers.
-pub(super) struct Admission {
+pub(super) struct SubscriptionAdmission {
     /// The layers: it ends when one of them ends the subscription.
     pub(super) handling: Handling,
     /// Whether they let it pass. It comes from within `handling`, which must be polled.
@@ -24,19 +24,23 @@ pub(super) struct Admission {
 }
 
 /// Takes a subscription through layers.
-pub(super) fn pass(topic: &Topic, layers: &Layers, connection: &Arc<ConnectionFacts>) -> Admission {
+pub(super) fn pass_layers(
+    topic: &Topic,
+    layers: &Layers,
+    connection: &Arc<ConnectionFacts>,
+) -> SubscriptionAdmission {
     let (admit, admitted) = oneshot::channel();
-    let method = Arc::new(Subscribed(Mutex::new(Some(admit))));
-    let entry = Entry::new("", &name(topic), method, Role::User);
+    let method = Arc::new(SubscriptionMethod(Mutex::new(Some(admit))));
+    let entry = Route::new("", &name(topic), method, MethodRole::User);
     entry.layer(layers.clone());
     let cx = Context::new(connection.clone(), None, Head::default(), Bytes::new(), Format::Raw);
-    let cx = cx.of(entry.name().clone(), None);
+    let cx = cx.with_route(entry.name().clone(), None);
     let site = cx.site();
-    let begun = entry.take(cx, Body::new(Format::Raw, Bytes::new()), Way::Whole, |status| status);
+    let begun = entry.take(cx, Body::new(Format::Raw, Bytes::new()), CallKind::Whole, |status| status);
     let handling = begun.unwrap_or_else(|status| Box::pin(ready(Ending::failed(status))));
     let guarded = AssertUnwindSafe(handling).catch_unwind();
     let handling = Box::pin(guarded.map(move |ended| ended.unwrap_or_else(|panic| site.panicked(&*panic))));
-    Admission { handling, admitted }
+    SubscriptionAdmission { handling, admitted }
 }
 
 /// What layers see as the method: the name, or the number that stands for it since rest_rpc v0.21.
@@ -48,9 +52,9 @@ fn name(topic: &Topic) -> Cow<'_, str> {
 }
 
 /// What stands behind the layers: the subscription goes on until its connection ends.
-struct Subscribed(Mutex<Option<oneshot::Sender<()>>>);
+struct SubscriptionMethod(Mutex<Option<oneshot::Sender<()>>>);
 
-impl Method for Subscribed {
+impl Method for SubscriptionMethod {
     fn start(&self, _: Context, _: Body) -> Result<Handling, Status> {
         let admit = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
         // The receiver is gone if the connection has just ended.

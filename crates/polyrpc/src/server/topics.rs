@@ -7,10 +7,10 @@ use polyrpc_core::{Status, Topic};
 use polyrpc_wire::rest_rpc;
 use serde::Serialize;
 
+use super::connections::{ConnectionHandle, ServerPush};
 use super::incidents::Refusal;
-use super::open::{Entry, Unasked};
 use crate::client::Result;
-use crate::{budget, codec};
+use crate::{codec, memory_budget};
 
 /// Publishes to those who have subscribed (rest_rpc).
 ///
@@ -50,7 +50,7 @@ pub(super) struct Topics {
 
 /// A connection that has subscribed to a topic, found by where its entry is: one that leaves costs the others nothing.
 struct Subscriber {
-    entry: Arc<Entry>,
+    entry: Arc<ConnectionHandle>,
     /// How often it has subscribed; so often it is pushed everything.
     times: usize,
 }
@@ -104,19 +104,19 @@ fn name(key: impl AsRef<[u8]>, token: impl AsRef<[u8]>) -> Bytes {
 }
 
 /// By what a connection is found among subscribers.
-fn place(entry: &Arc<Entry>) -> usize {
+fn connection_key(entry: &Arc<ConnectionHandle>) -> usize {
     Arc::as_ptr(entry).addr()
 }
 
 /// For how many subscriptions it is taken.
-fn push(subscribers: &[Arc<Entry>], topic: &Bytes, data: &Bytes) -> usize {
-    let published = || Unasked::Published(topic.clone(), data.clone());
+fn push(subscribers: &[Arc<ConnectionHandle>], topic: &Bytes, data: &Bytes) -> usize {
+    let published = || ServerPush::Published(topic.clone(), data.clone());
     subscribers.iter().filter(|entry| entry.push(published()).is_ok()).count()
 }
 
 impl Topics {
     /// Who subscribed to a topic by its name, and who by its number.
-    fn subscribed(&self, name: &Bytes) -> (Vec<Arc<Entry>>, Vec<Arc<Entry>>) {
+    fn subscribed(&self, name: &Bytes) -> (Vec<Arc<ConnectionHandle>>, Vec<Arc<ConnectionHandle>>) {
         let subscribers = self.lock();
         let of = |topic| {
             let subscribers = subscribers.get(&topic).into_iter().flat_map(BTreeMap::values);
@@ -139,7 +139,7 @@ impl fmt::Debug for Publisher {
 /// What one connection has subscribed to; given up when dropped.
 pub(super) struct Subscriptions {
     topics: Arc<Topics>,
-    entry: Arc<Entry>,
+    entry: Arc<ConnectionHandle>,
     /// Each of them once.
     own: Vec<Topic>,
     /// How often it has subscribed by name, and bytes of these names.
@@ -150,7 +150,7 @@ pub(super) struct Subscriptions {
 }
 
 impl Subscriptions {
-    pub(super) fn new(topics: Arc<Topics>, entry: Arc<Entry>) -> Self {
+    pub(super) fn new(topics: Arc<Topics>, entry: Arc<ConnectionHandle>) -> Self {
         Self { topics, entry, own: Vec::new(), named: 0, bytes: 0, held: 0 }
     }
 
@@ -173,11 +173,11 @@ impl Subscriptions {
                 }
             }
         }
-        self.hold(&topic)?;
+        self.reserve(&topic)?;
         let mut topics = self.topics.lock();
         let subscribers = topics.entry(topic.clone()).or_default();
         let own = subscribers
-            .entry(place(&self.entry))
+            .entry(connection_key(&self.entry))
             .or_insert_with(|| Subscriber { entry: self.entry.clone(), times: 0 });
         own.times += 1;
         if own.times == 1 {
@@ -187,15 +187,15 @@ impl Subscriptions {
     }
 
     /// Has the connection pay for one more.
-    fn hold(&mut self, topic: &Topic) -> Result<(), Status> {
+    fn reserve(&mut self, topic: &Topic) -> Result<(), Status> {
         let name = match topic {
             Topic::Id(_) => 0,
             Topic::Name(name) => name.len(),
         };
         let bytes = name + SUBSCRIPTION;
-        if bytes > self.entry.account.free() {
+        if bytes > self.entry.account.remaining() {
             self.entry.refused(Refusal::Memory);
-            return Err(budget::exhausted());
+            return Err(memory_budget::exhausted());
         }
         self.entry.account.keep(bytes);
         self.held += bytes;
@@ -209,7 +209,7 @@ impl Subscriptions {
     }
 
     /// Bytes that they hold for as long as the connection is open.
-    pub(super) fn held(&self) -> usize {
+    pub(super) fn held_bytes(&self) -> usize {
         self.held
     }
 
@@ -220,7 +220,7 @@ impl Subscriptions {
         let mut subscribers = self.topics.lock();
         for topic in self.own.drain(..) {
             if let Some(others) = subscribers.get_mut(&topic) {
-                others.remove(&place(&self.entry));
+                others.remove(&connection_key(&self.entry));
                 if others.is_empty() {
                     subscribers.remove(&topic);
                 }

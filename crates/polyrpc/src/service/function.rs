@@ -11,7 +11,7 @@ use polyrpc_core::{Format, Head, Reply, Status};
 
 use super::method::Method;
 use crate::Failure;
-use crate::call::{Context, Ending, Handling, Site};
+use crate::call::{CallSite, Context, Ending, Handling};
 use crate::codec::{
     Body, Codec, Serde, check_plain, decode_argument, decode_arguments, decode_no_arguments, encode_value,
 };
@@ -147,7 +147,7 @@ pub trait Answer<Kind>: Send {
 #[doc(hidden)]
 #[derive(Debug)]
 pub struct Kept {
-    site: Site,
+    site: CallSite,
     format: Format,
 }
 
@@ -207,7 +207,7 @@ impl Kept {
 
     /// Ends a call whose context was not given back.
     fn end<Kind>(self, outcome: impl Outcome<Kind>) -> Ending {
-        let result = outcome.encode(self.format).map_err(|status| self.site.tell(status));
+        let result = outcome.encode(self.format).map_err(|status| self.site.status_for_caller(status));
         Ending::Reply(Reply::new(result, Head { format: self.format, ..Head::default() }))
     }
 }
@@ -351,18 +351,18 @@ function_with_context!(A B C D E F G);
 function_with_context!(A B C D E F G H);
 
 /// A registered function.
-pub(super) struct Registered<F, Args, Kind> {
+pub(super) struct FunctionMethod<F, Args, Kind> {
     function: F,
     types: PhantomData<fn(Args, Kind)>,
 }
 
-impl<F, Args, Kind> Registered<F, Args, Kind> {
+impl<F, Args, Kind> FunctionMethod<F, Args, Kind> {
     pub(super) fn new(function: F) -> Self {
         Self { function, types: PhantomData }
     }
 }
 
-impl<F, Args: 'static, Kind: 'static> Method for Registered<F, Args, Kind>
+impl<F, Args: 'static, Kind: 'static> Method for FunctionMethod<F, Args, Kind>
 where
     F: Function<Args, Output: Answer<Kind>>,
 {
@@ -376,7 +376,7 @@ where
     }
 }
 
-impl<F, Args, Kind> fmt::Debug for Registered<F, Args, Kind> {
+impl<F, Args, Kind> fmt::Debug for FunctionMethod<F, Args, Kind> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Function")
     }

@@ -63,7 +63,7 @@ pub trait Method: Send + Sync {
 }
 
 /// A method whose request and reply are `Req` and `Resp`, carried by the codec `C`.
-pub(super) struct Typed<C, Req, Resp, F> {
+pub(super) struct TypedMethod<C, Req, Resp, F> {
     handler: F,
     blocking: bool,
     input: Option<schema::Message>,
@@ -71,7 +71,7 @@ pub(super) struct Typed<C, Req, Resp, F> {
     types: PhantomData<fn(C, Req) -> Resp>,
 }
 
-impl<C: Codec<Req> + Codec<Resp>, Req, Resp, F> Typed<C, Req, Resp, F> {
+impl<C: Codec<Req> + Codec<Resp>, Req, Resp, F> TypedMethod<C, Req, Resp, F> {
     pub(super) fn new(pool: Option<&schema::Pool>, blocking: bool, handler: F) -> Self {
         let input = pool.and_then(<C as Codec<Req>>::describe);
         let output = Arc::new(pool.and_then(<C as Codec<Resp>>::describe));
@@ -79,7 +79,7 @@ impl<C: Codec<Req> + Codec<Resp>, Req, Resp, F> Typed<C, Req, Resp, F> {
     }
 }
 
-impl<C, Req, Resp, F, Fut> Method for Typed<C, Req, Resp, F>
+impl<C, Req, Resp, F, Fut> Method for TypedMethod<C, Req, Resp, F>
 where
     C: Codec<Req> + Codec<Resp>,
     Req: Send + 'static,
@@ -112,7 +112,7 @@ where
     }
 }
 
-impl<C, Req, Resp, F> fmt::Debug for Typed<C, Req, Resp, F> {
+impl<C, Req, Resp, F> fmt::Debug for TypedMethod<C, Req, Resp, F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Method").field("blocking", &self.blocking).finish_non_exhaustive()
     }
@@ -135,7 +135,7 @@ pub(super) fn finish<C: Codec<Resp>, Resp>(
 impl Context {
     /// Ends the call with a message written in `format`, or with a failure.
     pub(crate) fn end(mut self, format: Format, result: Result<bytes::Bytes, Status>) -> Ending {
-        let result = result.map_err(|status| self.site().tell(status));
+        let result = result.map_err(|status| self.site().status_for_caller(status));
         let accepted = self.accepted();
         let reply = self.into_reply();
         if reply.close_connection {

@@ -1,11 +1,11 @@
 //! What answers a call: services of methods, plain functions, and the [`Router`] that finds them.
 
-mod entry;
 mod function;
 mod method;
+mod route;
 mod router;
-mod streamed;
-mod traced;
+mod streaming_method;
+mod trace_span;
 
 pub use crate::call::{
     Accepted, Context, Ending, Handling, Peer, Pusher, ReplyOptions, Secured, Shape, Trailers,
@@ -14,4 +14,4 @@ pub use function::{Answer, Fallible, Function, Outcome, Owned, Plain, Returned, 
 pub use method::Method;
 pub use router::{Router, Service, ServiceBuilder};
 
-pub(crate) use entry::{Entry, Role, queued};
+pub(crate) use route::{MethodRole, Route, queued};

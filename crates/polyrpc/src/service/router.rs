@@ -2,15 +2,15 @@ use std::fmt;
 use std::sync::Arc;
 
 use foldhash::HashMap;
-use polyrpc_core::session::Missing;
+use polyrpc_core::session::NotFound;
 use polyrpc_payload::schema::Pool;
-use polyrpc_wire::fb_rpc::Directory;
+use polyrpc_wire::fb_rpc::ServiceDirectory;
 use polyrpc_wire::http::rule::Routes;
 
-use super::entry::{Entry, Role};
-use super::function::{Answer, Function, Registered};
-use super::method::{Method, Typed};
-use super::streamed::{Both, ClientStreams, ServerStreams, Streamed};
+use super::function::{Answer, Function, FunctionMethod};
+use super::method::{Method, TypedMethod};
+use super::route::{MethodRole, Route};
+use super::streaming_method::{BidiStreaming, ClientStreaming, ServerStreaming, StreamingMethod};
 use crate::Failure;
 use crate::call::Context;
 use crate::codec::Codec;
@@ -103,7 +103,7 @@ impl ServiceBuilder {
         F: Fn(Context, Req) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = (Context, Result<Streaming<Resp>, Failure>)> + Send + 'static,
     {
-        let method = Streamed::<C, Req, Resp, F, ServerStreams>::new(self.schemas.last(), handler);
+        let method = StreamingMethod::<C, Req, Resp, F, ServerStreaming>::new(self.schemas.last(), handler);
         self.methods.push((name.to_owned(), Arc::new(method)));
         self
     }
@@ -118,7 +118,7 @@ impl ServiceBuilder {
         F: Fn(Context, Streaming<Req>) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = (Context, Result<Resp, Failure>)> + Send + 'static,
     {
-        let method = Streamed::<C, Req, Resp, F, ClientStreams>::new(self.schemas.last(), handler);
+        let method = StreamingMethod::<C, Req, Resp, F, ClientStreaming>::new(self.schemas.last(), handler);
         self.methods.push((name.to_owned(), Arc::new(method)));
         self
     }
@@ -133,7 +133,7 @@ impl ServiceBuilder {
         F: Fn(Context, Streaming<Req>) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = (Context, Result<Streaming<Resp>, Failure>)> + Send + 'static,
     {
-        let method = Streamed::<C, Req, Resp, F, Both>::new(self.schemas.last(), handler);
+        let method = StreamingMethod::<C, Req, Resp, F, BidiStreaming>::new(self.schemas.last(), handler);
         self.methods.push((name.to_owned(), Arc::new(method)));
         self
     }
@@ -146,7 +146,7 @@ impl ServiceBuilder {
         F: Fn(Context, Req) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = (Context, Result<Resp, Failure>)> + Send + 'static,
     {
-        let method = Typed::<C, Req, Resp, F>::new(self.schemas.last(), blocking, handler);
+        let method = TypedMethod::<C, Req, Resp, F>::new(self.schemas.last(), blocking, handler);
         self.methods.push((name.to_owned(), Arc::new(method)));
         self
     }
@@ -196,11 +196,11 @@ pub struct Router {
     /// services share it.
     short: HashMap<Box<str>, Option<Arc<Methods>>>,
     /// Functions that belong to no service.
-    functions: HashMap<Box<str>, Arc<Entry>>,
+    functions: HashMap<Box<str>, Arc<Route>>,
     /// Methods that are called by plain HTTP, as their `.proto` declares.
     routes: Routes,
     /// Services and methods by number.
-    directory: Directory,
+    directory: ServiceDirectory,
     fallbacks: Fallbacks,
 }
 
@@ -208,15 +208,15 @@ pub struct Router {
 #[derive(Clone, Default)]
 struct Fallbacks {
     /// Takes calls.
-    calls: Option<Arc<Entry>>,
+    calls: Option<Arc<Route>>,
     /// Takes requests of HTTP that are no calls.
-    http: Option<Arc<Entry>>,
+    http: Option<Arc<Route>>,
 }
 
 /// The methods of one service, and the descriptors that came with them.
 #[derive(Clone, Default)]
 struct Methods {
-    by_name: HashMap<Box<str>, Arc<Entry>>,
+    by_name: HashMap<Box<str>, Arc<Route>>,
     schemas: Vec<Pool>,
     /// Their names in order, with the ids they were given.
     numbers: Vec<(Box<str>, Option<u32>)>,
@@ -230,7 +230,7 @@ impl Router {
     /// When an option `google.api.http` of its `.proto` cannot be, or when two of its methods, or it and another
     /// service, bear the same number in fb_rpc: that is part of the program, not input.
     pub fn service(&mut self, service: impl Service) {
-        let (name, methods) = Methods::of(service, Role::User);
+        let (name, methods) = Methods::of(service, MethodRole::User);
         self.add_routes(&name, &methods);
         self.add_numbers(&name, &methods);
         self.insert(&name, methods);
@@ -238,7 +238,7 @@ impl Router {
 
     /// Adds a service of the framework's own that is called by its full name only: its short name stays free for the
     /// user's.
-    pub(crate) fn standard(&mut self, role: Role, service: impl Service) {
+    pub(crate) fn standard(&mut self, role: MethodRole, service: impl Service) {
         let (name, methods) = Methods::of(service, role);
         self.services.insert(name.into(), methods);
     }
@@ -246,7 +246,9 @@ impl Router {
     /// Adds a function of the framework's own, unless there is another of that name.
     pub(crate) fn standard_function(&mut self, name: &str, method: Arc<dyn Method>) {
         if !self.functions.contains_key(name) {
-            self.insert_entry(name, |service, name| Entry::new(service, name, method, Role::Introspection));
+            self.insert_entry(name, |service, name| {
+                Route::new(service, name, method, MethodRole::Introspection)
+            });
         }
     }
 
@@ -264,13 +266,13 @@ impl Router {
 
     fn add_numbers(&mut self, name: &str, methods: &Methods) {
         let numbers = methods.numbers.iter().map(|(name, id)| (&**name, *id));
-        if let Err(error) = self.directory.enter(name, numbers) {
+        if let Err(error) = self.directory.add_service(name, numbers) {
             panic!("{error}");
         }
     }
 
     /// What numbers mean in protocols that know services and methods by them.
-    pub(crate) fn directory(&self) -> &Directory {
+    pub(crate) fn directory(&self) -> &ServiceDirectory {
         &self.directory
     }
 
@@ -304,11 +306,11 @@ impl Router {
         name: &str,
         function: impl Function<Args, Output: Answer<PlainOrFallible>>,
     ) {
-        let method = Arc::new(Registered::<_, Args, PlainOrFallible>::new(function));
-        self.insert_entry(name, |service, name| Entry::new(service, name, method, Role::User));
+        let method = Arc::new(FunctionMethod::<_, Args, PlainOrFallible>::new(function));
+        self.insert_entry(name, |service, name| Route::new(service, name, method, MethodRole::User));
     }
 
-    fn insert_entry(&mut self, name: &str, entry: impl FnOnce(&str, &str) -> Arc<Entry>) {
+    fn insert_entry(&mut self, name: &str, entry: impl FnOnce(&str, &str) -> Arc<Route>) {
         match name.rsplit_once('/') {
             None => {
                 self.functions.insert(name.into(), entry("", name));
@@ -331,21 +333,21 @@ impl Router {
     /// # Errors
     ///
     /// What is missing.
-    pub fn find(&self, service: &str, method: &str) -> Result<&Arc<dyn Method>, Missing> {
+    pub fn find(&self, service: &str, method: &str) -> Result<&Arc<dyn Method>, NotFound> {
         self.entry(service, method).map(|entry| entry.method())
     }
 
     /// Finds a method with its names and layers, as [`find`](Self::find) does.
-    pub(crate) fn entry(&self, service: &str, method: &str) -> Result<&Arc<Entry>, Missing> {
+    pub(crate) fn entry(&self, service: &str, method: &str) -> Result<&Arc<Route>, NotFound> {
         let methods = self.services.get(service).or_else(|| self.short.get(service)?.as_ref());
         if let Some(methods) = methods {
-            return methods.by_name.get(method).ok_or(Missing::Method);
+            return methods.by_name.get(method).ok_or(NotFound::Method);
         }
-        self.function(service, method).ok_or(Missing::Service)
+        self.function(service, method).ok_or(NotFound::Service)
     }
 
     /// Every method; one with several names may come several times. Fallbacks are among them.
-    pub(crate) fn entries(&self) -> impl Iterator<Item = &Arc<Entry>> {
+    pub(crate) fn entries(&self) -> impl Iterator<Item = &Arc<Route>> {
         let methods = self.services.values().flat_map(|methods| methods.by_name.values());
         let fallbacks = self.fallbacks.calls.iter().chain(&self.fallbacks.http);
         methods.chain(self.functions.values()).chain(fallbacks)
@@ -353,26 +355,26 @@ impl Router {
 
     /// Takes calls that find no method.
     pub(crate) fn set_fallback(&mut self, method: Arc<dyn Method>) {
-        self.fallbacks.calls = Some(Entry::new("", "", method, Role::Fallback));
+        self.fallbacks.calls = Some(Route::new("", "", method, MethodRole::Fallback));
     }
 
     /// Takes requests of HTTP that are no calls.
     pub(crate) fn set_http_fallback(&mut self, method: Arc<dyn Method>) {
-        self.fallbacks.http = Some(Entry::new("", "", method, Role::Fallback));
+        self.fallbacks.http = Some(Route::new("", "", method, MethodRole::Fallback));
     }
 
     /// What takes calls that find no method, if anything does.
-    pub(crate) fn fallback(&self) -> Option<&Arc<Entry>> {
+    pub(crate) fn fallback(&self) -> Option<&Arc<Route>> {
         self.fallbacks.calls.as_ref()
     }
 
     /// What takes requests of HTTP that are no calls, if anything does.
-    pub(crate) fn http_fallback(&self) -> Option<&Arc<Entry>> {
+    pub(crate) fn http_fallback(&self) -> Option<&Arc<Route>> {
         self.fallbacks.http.as_ref()
     }
 
     /// What bears a name: the methods of a service, one of them as `Service/Method`, or a function.
-    pub(crate) fn named(&self, name: &str) -> Vec<&Arc<Entry>> {
+    pub(crate) fn named(&self, name: &str) -> Vec<&Arc<Route>> {
         if let Some(methods) = self.services.get(name).or_else(|| self.short.get(name)?.as_ref()) {
             return methods.by_name.values().collect();
         }
@@ -382,7 +384,7 @@ impl Router {
 
     /// Every service with its methods, sorted; functions stand under the empty name.
     pub fn list(&self) -> Vec<(String, Vec<String>)> {
-        let sorted = |names: &HashMap<Box<str>, Arc<Entry>>| {
+        let sorted = |names: &HashMap<Box<str>, Arc<Route>>| {
             let mut names: Vec<String> = names.keys().map(|name| name.to_string()).collect();
             names.sort_unstable();
             names
@@ -415,7 +417,7 @@ impl Router {
         described
     }
 
-    fn function(&self, service: &str, method: &str) -> Option<&Arc<Entry>> {
+    fn function(&self, service: &str, method: &str) -> Option<&Arc<Route>> {
         let name = match (service, method) {
             ("", name) | (name, "") => name,
             (service, method) if service == method => method,
@@ -436,14 +438,14 @@ impl Router {
 }
 
 impl Methods {
-    fn of(service: impl Service, role: Role) -> (String, Arc<Self>) {
+    fn of(service: impl Service, role: MethodRole) -> (String, Arc<Self>) {
         let ServiceBuilder { name, schemas, methods, ids } = service.into_builder();
         let mut numbers: Vec<(Box<str>, _)> =
             methods.iter().map(|(name, _)| (name.as_str().into(), None)).collect();
         for (place, id) in ids {
             numbers[place].1 = Some(id);
         }
-        let entry = |method_name: &str, method| Entry::new(&name, method_name, method, role);
+        let entry = |method_name: &str, method| Route::new(&name, method_name, method, role);
         let by_name =
             methods.into_iter().map(|(name, method)| (name.as_str().into(), entry(&name, method))).collect();
         (name, Arc::new(Self { by_name, schemas, numbers }))

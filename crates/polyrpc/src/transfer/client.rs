@@ -8,10 +8,10 @@ use bytes::Bytes;
 use polyrpc_core::{Retry, Scope, Status};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
-use super::messages::{Asked, Grant};
+use super::messages::{Grant, TransferRequest};
 use super::{ByteStream, files, streams};
 use crate::Client;
-use crate::client::{Near, Result};
+use crate::client::{DataConnector, Result};
 use crate::transport::{Address, Socket};
 
 /// Streams of bytes and files beside the calls ([`transfer`](crate::transfer)). The metadata is for the server's handler.
@@ -22,7 +22,7 @@ impl Client {
     ///
     /// What the server answered, or why it, or the address that it gave, cannot be reached.
     pub async fn byte_stream(&self, metadata: &HashMap<String, String>) -> Result<ByteStream> {
-        let asked = Asked { meta: Some(metadata.clone()), ..Asked::default() };
+        let asked = TransferRequest { meta: Some(metadata.clone()), ..TransferRequest::default() };
         self.granted(streams::SERVICE, "Stream", &asked).await
     }
 
@@ -43,18 +43,19 @@ impl Client {
     ) -> Result<()> {
         let file_size = i64::try_from(size).map_err(|_| Status::invalid_argument("no file is so large"))?;
         let (file_name, meta) = (Some(name.to_owned()), Some(metadata.clone()));
-        let asked = Asked { file_name, file_size: Some(file_size), meta };
+        let asked = TransferRequest { file_name, file_size: Some(file_size), meta };
         let mut stream = self.granted(files::SERVICE, "TransferFile", &asked).await?;
-        let sent = tokio::io::copy(&mut pin!(content).take(size), &mut stream).await.map_err(broken)?;
+        let sent =
+            tokio::io::copy(&mut pin!(content).take(size), &mut stream).await.map_err(connection_failed)?;
         if sent < size {
             let text = format!("the file was to have {size} bytes and has {sent}");
             return Err(Status::invalid_argument(text).into());
         }
-        stream.shutdown().await.map_err(broken)?;
+        stream.shutdown().await.map_err(connection_failed)?;
         let mut nothing = tokio::io::sink();
         let closed = tokio::io::copy(&mut stream, &mut nothing);
         match tokio::time::timeout(PATIENCE, closed).await {
-            Ok(Err(error)) => Err(broken(error).into()),
+            Ok(Err(error)) => Err(connection_failed(error).into()),
             Ok(Ok(_)) | Err(_) => Ok(()),
         }
     }
@@ -72,23 +73,27 @@ impl Client {
         metadata: &HashMap<String, String>,
         into: &mut (impl AsyncWrite + Unpin),
     ) -> Result<u64> {
-        let asked = Asked { file_name: Some(name.to_owned()), file_size: None, meta: Some(metadata.clone()) };
+        let asked = TransferRequest {
+            file_name: Some(name.to_owned()),
+            file_size: None,
+            meta: Some(metadata.clone()),
+        };
         let mut stream = self.granted(files::SERVICE, "DownloadFile", &asked).await?;
-        let fetched = tokio::io::copy(&mut stream, into).await.map_err(broken)?;
+        let fetched = tokio::io::copy(&mut stream, into).await.map_err(connection_failed)?;
         into.flush().await.map_err(Status::from_error)?;
         Ok(fetched)
     }
 
     /// Asks for a data connection and makes it.
-    async fn granted(&self, service: &str, method: &str, asked: &Asked) -> Result<ByteStream> {
+    async fn granted(&self, service: &str, method: &str, asked: &TransferRequest) -> Result<ByteStream> {
         // What it grants is to be had from the server that was asked.
-        let server = self.of_one().await?;
+        let server = self.pinned().await?;
         let grant: Grant = server.call(&format!("{service}/{method}"), asked).await?;
-        Ok(server.near().connect(&grant).await?)
+        Ok(server.data_connector().connect(&grant).await?)
     }
 }
 
-impl Near {
+impl DataConnector {
     async fn connect(&self, grant: &Grant) -> Result<ByteStream, Status> {
         let address = self.address(&grant.addr)?;
         let connecting = async {
@@ -119,7 +124,7 @@ impl Near {
 }
 
 #[cold]
-fn broken(error: io::Error) -> Status {
+fn connection_failed(error: io::Error) -> Status {
     Status::unavailable(format!("the connection for data broke: {error}")).with_scope(Scope::Connection)
 }
 
@@ -132,7 +137,7 @@ mod tests {
 
     #[test]
     fn a_server_that_listens_everywhere_is_where_it_was_called() {
-        let near = Near::new(&Address::Tcp("[::1]:80".into()), PATIENCE);
+        let near = DataConnector::new(&Address::Tcp("[::1]:80".into()), PATIENCE);
         for (told, want) in [
             ("10.0.0.1:9", Ok("10.0.0.1:9")),
             ("0.0.0.0:9", Ok("[::1]:9")),

@@ -8,9 +8,9 @@ use std::{fmt, io};
 use polyrpc_core::Status;
 use tokio::io::{AsyncRead, AsyncReadExt, ReadBuf, Take};
 
-use super::messages::{Asked, Grant};
-use super::tokens::Data;
-use super::{ByteStream, Judge, Work};
+use super::messages::{Grant, TransferRequest};
+use super::tokens::DataConnections;
+use super::{Authorize, ByteStream, Work};
 use crate::Result;
 use crate::call::{Context, Peer};
 use crate::codec::Serde;
@@ -39,7 +39,7 @@ pub struct Files {
     service: String,
     upload: Option<UploadHandler>,
     download: Option<DownloadHandler>,
-    judge: Option<Judge<FileRequest>>,
+    judge: Option<Authorize<FileRequest>>,
     largest: u64,
     advertised: Option<Arc<str>>,
 }
@@ -141,24 +141,30 @@ impl Files {
         self
     }
 
-    pub(super) fn into_service(self, data: &Arc<Data>) -> ServiceBuilder {
+    pub(super) fn into_service(self, data: &Arc<DataConnections>) -> ServiceBuilder {
         let (files, ours) = (Arc::new(self), data.clone());
         let (same, theirs) = (files.clone(), data.clone());
         ServiceBuilder::new(files.service.clone())
-            .method::<Serde, Asked, Grant, _, _>("TransferFile", move |cx: Context, asked: Asked| {
-                let granted = files.grant_upload(&ours, &cx, asked);
-                async move { (cx, granted) }
-            })
-            .method::<Serde, Asked, Grant, _, _>("DownloadFile", move |cx: Context, asked: Asked| {
-                let (files, data) = (same.clone(), theirs.clone());
-                async move {
-                    let granted = files.grant_download(&data, &cx, asked).await;
-                    (cx, granted)
-                }
-            })
+            .method::<Serde, TransferRequest, Grant, _, _>(
+                "TransferFile",
+                move |cx: Context, asked: TransferRequest| {
+                    let granted = files.grant_upload(&ours, &cx, asked);
+                    async move { (cx, granted) }
+                },
+            )
+            .method::<Serde, TransferRequest, Grant, _, _>(
+                "DownloadFile",
+                move |cx: Context, asked: TransferRequest| {
+                    let (files, data) = (same.clone(), theirs.clone());
+                    async move {
+                        let granted = files.grant_download(&data, &cx, asked).await;
+                        (cx, granted)
+                    }
+                },
+            )
     }
 
-    fn grant_upload(&self, data: &Data, cx: &Context, asked: Asked) -> Result<Grant> {
+    fn grant_upload(&self, data: &DataConnections, cx: &Context, asked: TransferRequest) -> Result<Grant> {
         let Some(handler) = self.upload.clone() else {
             return Err(Status::unimplemented("this server takes no files").into());
         };
@@ -175,7 +181,12 @@ impl Files {
         Ok(data.grant(cx, self.advertised.as_ref(), start)?)
     }
 
-    async fn grant_download(&self, data: &Data, cx: &Context, asked: Asked) -> Result<Grant> {
+    async fn grant_download(
+        &self,
+        data: &DataConnections,
+        cx: &Context,
+        asked: TransferRequest,
+    ) -> Result<Grant> {
         let Some(handler) = &self.download else {
             return Err(Status::unimplemented("this server gives out no files").into());
         };
@@ -189,7 +200,7 @@ impl Files {
         Ok(data.grant(cx, self.advertised.as_ref(), start)?)
     }
 
-    fn admit(&self, cx: &Context, asked: Asked) -> Result<FileRequest> {
+    fn admit(&self, cx: &Context, asked: TransferRequest) -> Result<FileRequest> {
         let size = match asked.file_size {
             Some(size) if size < 0 => {
                 return Err(Status::invalid_argument("a file has no less than 0 bytes").into());

@@ -12,7 +12,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// What a client wants: the arguments of all methods, each of which has some of them.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
-pub(super) struct Asked {
+pub(super) struct TransferRequest {
     #[serde(default, alias = "FileName")]
     pub(super) file_name: Option<String>,
     #[serde(default, alias = "FileSize")]
@@ -21,7 +21,7 @@ pub(super) struct Asked {
     pub(super) meta: Option<HashMap<String, String>>,
 }
 
-impl Serialize for Asked {
+impl Serialize for TransferRequest {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let [name, size, meta] = match serializer.is_human_readable() {
             true => ["file_name", "file_size", "meta"],
@@ -113,11 +113,11 @@ mod tests {
 
     #[test]
     fn json_has_the_names_of_the_tags_and_message_pack_those_of_the_fields() {
-        let asked = Asked { file_name: Some("f".into()), file_size: Some(3), meta: None };
+        let asked = TransferRequest { file_name: Some("f".into()), file_size: Some(3), meta: None };
         assert_eq!(serde_json::to_string(&asked).unwrap(), r#"{"file_name":"f","file_size":3,"meta":null}"#);
         let packed = rmp_serde::to_vec_named(&asked).unwrap();
         assert_eq!(packed, b"\x83\xa8FileName\xa1f\xa8FileSize\x03\xa4Meta\xc0");
-        assert_eq!(rmp_serde::from_slice::<Asked>(&packed).unwrap(), asked);
+        assert_eq!(rmp_serde::from_slice::<TransferRequest>(&packed).unwrap(), asked);
 
         let grant = Grant { token: Token(vec![1, 2]), addr: "h:1".into() };
         assert_eq!(serde_json::to_string(&grant).unwrap(), r#"{"token":"AQI=","addr":"h:1"}"#);

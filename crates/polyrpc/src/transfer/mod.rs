@@ -72,8 +72,8 @@ pub use files::{FileRequest, Files, Upload};
 pub use stream::ByteStream;
 pub use streams::{StreamRequest, Streams};
 
-pub(crate) use stream::{Moved, poll_drain};
-pub(crate) use tokens::{Data, LENGTH, Seen, Start};
+pub(crate) use stream::{TransferredBytes, poll_drain};
+pub(crate) use tokens::{DataConnections, LENGTH, Start, TokenMatch};
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -81,13 +81,13 @@ use std::time::Duration;
 
 use crate::Result;
 use crate::call::Context;
-use crate::service::{Role, Router};
+use crate::service::{MethodRole, Router};
 
 /// What is done with a data connection.
 pub(crate) type Work = Pin<Box<dyn Future<Output = Result<()>> + Send>>;
 
 /// Judges who asks, beside the authenticator.
-type Judge<Request> = Arc<dyn Fn(&Context, &Request) -> Result<()> + Send + Sync>;
+type Authorize<Request> = Arc<dyn Fn(&Context, &Request) -> Result<()> + Send + Sync>;
 
 /// Adds the services that give out tokens, if there are any, and says where their connections find what waits for them.
 pub(crate) fn add(
@@ -96,16 +96,16 @@ pub(crate) fn add(
     files: Option<Files>,
     tokens: usize,
     token_timeout: Duration,
-) -> Option<Arc<Data>> {
+) -> Option<Arc<DataConnections>> {
     if streams.is_none() && files.is_none() {
         return None;
     }
-    let data = Arc::new(Data::new(tokens, token_timeout));
+    let data = Arc::new(DataConnections::new(tokens, token_timeout));
     if let Some(streams) = streams {
-        router.standard(Role::Transfer, streams.into_service(&data));
+        router.standard(MethodRole::Transfer, streams.into_service(&data));
     }
     if let Some(files) = files {
-        router.standard(Role::Transfer, files.into_service(&data));
+        router.standard(MethodRole::Transfer, files.into_service(&data));
     }
     Some(data)
 }

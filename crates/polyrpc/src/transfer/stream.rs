@@ -17,26 +17,26 @@ pub struct ByteStream {
     socket: Arc<Socket>,
     /// What came together with the token.
     early: Bytes,
-    moved: Arc<Moved>,
+    moved: Arc<TransferredBytes>,
 }
 
 impl ByteStream {
     /// The bytes that go through the socket are counted.
-    pub(crate) fn new(socket: Arc<Socket>, early: Bytes, moved: Arc<Moved>) -> Self {
+    pub(crate) fn new(socket: Arc<Socket>, early: Bytes, moved: Arc<TransferredBytes>) -> Self {
         Self { socket, early, moved }
     }
 }
 
 /// How many bytes a connection has carried.
 #[derive(Debug, Default)]
-pub(crate) struct Moved {
+pub(crate) struct TransferredBytes {
     received: AtomicU64,
     sent: AtomicU64,
 }
 
-impl Moved {
+impl TransferredBytes {
     /// So many have been received already.
-    pub(crate) fn from(received: usize) -> Self {
+    pub(crate) fn starting_at(received: usize) -> Self {
         Self { received: AtomicU64::new(received as u64), sent: AtomicU64::new(0) }
     }
 
@@ -84,7 +84,7 @@ impl AsyncWrite for ByteStream {
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(self.socket.end())
+        Poll::Ready(self.socket.shutdown_write())
     }
 }
 

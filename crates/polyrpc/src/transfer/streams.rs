@@ -2,9 +2,9 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
-use super::messages::{Asked, Grant};
-use super::tokens::Data;
-use super::{ByteStream, Judge, Work};
+use super::messages::{Grant, TransferRequest};
+use super::tokens::DataConnections;
+use super::{Authorize, ByteStream, Work};
 use crate::Result;
 use crate::call::{Context, Peer};
 use crate::codec::Serde;
@@ -31,7 +31,7 @@ use crate::service::ServiceBuilder;
 pub struct Streams {
     service: String,
     handler: Handler,
-    judge: Option<Judge<StreamRequest>>,
+    judge: Option<Authorize<StreamRequest>>,
     advertised: Option<Arc<str>>,
 }
 
@@ -84,18 +84,18 @@ impl Streams {
         self
     }
 
-    pub(super) fn into_service(self, data: &Arc<Data>) -> ServiceBuilder {
+    pub(super) fn into_service(self, data: &Arc<DataConnections>) -> ServiceBuilder {
         let data = data.clone();
-        ServiceBuilder::new(self.service.clone()).method::<Serde, Asked, Grant, _, _>(
+        ServiceBuilder::new(self.service.clone()).method::<Serde, TransferRequest, Grant, _, _>(
             "Stream",
-            move |cx: Context, asked: Asked| {
+            move |cx: Context, asked: TransferRequest| {
                 let granted = self.grant(&data, &cx, asked);
                 async move { (cx, granted) }
             },
         )
     }
 
-    fn grant(&self, data: &Data, cx: &Context, asked: Asked) -> Result<Grant> {
+    fn grant(&self, data: &DataConnections, cx: &Context, asked: TransferRequest) -> Result<Grant> {
         let metadata = asked.meta.unwrap_or_default();
         let request = StreamRequest { metadata, peer: cx.peer().clone() };
         if let Some(judge) = &self.judge {

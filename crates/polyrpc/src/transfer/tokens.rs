@@ -23,8 +23,8 @@ use crate::transport::Address;
 ///
 /// The prefix tells a data connection from those of calls; the number finds what waits for it, oldest first.
 #[derive(Debug)]
-pub(crate) struct Data {
-    waiting: Mutex<Waiting>,
+pub(crate) struct DataConnections {
+    waiting: Mutex<PendingTransfers>,
     most: usize,
     timeout: Duration,
     /// Where connections behind a token may come, once the server listens.
@@ -32,12 +32,12 @@ pub(crate) struct Data {
 }
 
 #[derive(Debug, Default)]
-struct Waiting {
+struct PendingTransfers {
     next: u64,
-    by_number: BTreeMap<u64, Entry>,
+    by_number: BTreeMap<u64, PendingTransfer>,
 }
 
-struct Entry {
+struct PendingTransfer {
     secret: [u8; 16],
     until: Instant,
     start: Start,
@@ -47,7 +47,7 @@ struct Entry {
 pub(crate) type Start = Box<dyn FnOnce(ByteStream) -> Work + Send>;
 
 /// What the first bytes of a connection say.
-pub(crate) enum Seen {
+pub(crate) enum TokenMatch {
     /// It is no data connection.
     No,
     /// It may be one.
@@ -56,7 +56,7 @@ pub(crate) enum Seen {
     Token(Option<Start>),
 }
 
-impl Data {
+impl DataConnections {
     pub(super) fn new(most: usize, timeout: Duration) -> Self {
         Self { waiting: Mutex::default(), most: most.max(1), timeout, addresses: OnceLock::new() }
     }
@@ -81,19 +81,19 @@ impl Data {
             Some(address) => address.to_string(),
             None => self.address(cx)?,
         };
-        let number = self.enter(Entry { secret, until: Instant::now() + self.timeout, start });
+        let number = self.insert(PendingTransfer { secret, until: Instant::now() + self.timeout, start });
         let token = [&PREFIX[..], &number.to_be_bytes(), &secret].concat();
         Ok(Grant { token: Token(token), addr })
     }
 
     /// Whether a connection that begins so brings data.
-    pub(crate) fn recognise(&self, begun: &[u8]) -> Seen {
+    pub(crate) fn recognise(&self, begun: &[u8]) -> TokenMatch {
         let common = begun.len().min(PREFIX.len());
         if begun.is_empty() || begun.get(..common) != PREFIX.get(..common) {
-            return Seen::No;
+            return TokenMatch::No;
         }
-        let Some((number, secret)) = parts(begun) else { return Seen::NeedMore };
-        Seen::Token(self.redeem(u64::from_be_bytes(number), secret))
+        let Some((number, secret)) = parts(begun) else { return TokenMatch::NeedMore };
+        TokenMatch::Token(self.redeem(u64::from_be_bytes(number), secret))
     }
 
     /// The end of the caller's own connection: what he reached once he reaches again.
@@ -109,7 +109,7 @@ impl Data {
             .ok_or_else(|| Status::unavailable("the server listens nowhere that data could be sent to"))
     }
 
-    fn enter(&self, entry: Entry) -> u64 {
+    fn insert(&self, entry: PendingTransfer) -> u64 {
         let now = Instant::now();
         let mut waiting = self.lock();
         let number = waiting.next;
@@ -139,7 +139,7 @@ impl Data {
         (Instant::now() < entry.until).then_some(entry.start)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Waiting> {
+    fn lock(&self) -> MutexGuard<'_, PendingTransfers> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -171,7 +171,7 @@ pub(crate) const LENGTH: usize = 32;
 
 const _: () = assert!(PREFIX.len() + 8 + 16 == LENGTH);
 
-impl fmt::Debug for Entry {
+impl fmt::Debug for PendingTransfer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // The secret is nobody's business.
         f.debug_struct("Entry").field("until", &self.until).finish_non_exhaustive()
@@ -182,19 +182,19 @@ impl fmt::Debug for Entry {
 mod tests {
     use super::*;
 
-    fn data(tokens: usize) -> Data {
-        let data = Data::new(tokens, Duration::from_secs(30));
+    fn data(tokens: usize) -> DataConnections {
+        let data = DataConnections::new(tokens, Duration::from_secs(30));
         data.listens(vec!["127.0.0.1:1".parse().unwrap()]);
         data
     }
 
-    fn token(data: &Data) -> Vec<u8> {
+    fn token(data: &DataConnections) -> Vec<u8> {
         let start: Start = Box::new(|_| Box::pin(async { Ok(()) }));
         data.grant(&Context::detached(), None, start).unwrap().token.0
     }
 
-    fn is_good(data: &Data, token: &[u8]) -> bool {
-        matches!(data.recognise(token), Seen::Token(Some(_)))
+    fn is_good(data: &DataConnections, token: &[u8]) -> bool {
+        matches!(data.recognise(token), TokenMatch::Token(Some(_)))
     }
 
     #[tokio::test(start_paused = true)]
@@ -232,11 +232,11 @@ mod tests {
     async fn what_begins_otherwise_is_none() {
         let data = data(1);
         let token = token(&data);
-        assert!(matches!(data.recognise(b""), Seen::No));
-        assert!(matches!(data.recognise(b"PRPC"), Seen::No));
-        assert!(matches!(data.recognise(b"\xc1polyrpd"), Seen::No));
+        assert!(matches!(data.recognise(b""), TokenMatch::No));
+        assert!(matches!(data.recognise(b"PRPC"), TokenMatch::No));
+        assert!(matches!(data.recognise(b"\xc1polyrpd"), TokenMatch::No));
         for end in 1..LENGTH {
-            assert!(matches!(data.recognise(&token[..end]), Seen::NeedMore));
+            assert!(matches!(data.recognise(&token[..end]), TokenMatch::NeedMore));
         }
     }
 }

@@ -21,7 +21,7 @@ pub enum Address {
 
 impl Address {
     /// Host and port, if it has any.
-    pub(crate) fn place(&self) -> Option<&str> {
+    pub(crate) fn host_and_port(&self) -> Option<&str> {
         match self {
             Self::Tcp(place) | Self::Kcp(place) | Self::Quic(place) => Some(place),
             Self::Unix(_) => None,
@@ -44,16 +44,16 @@ impl FromStr for Address {
         let (way, place): (fn(String) -> Self, _) = match text.split_once("://") {
             Some(("kcp", place)) => (Self::Kcp, place),
             Some(("quic", place)) => (Self::Quic, place),
-            Some(_) => return Err(wrong(text, FORMS)),
+            Some(_) => return Err(invalid_address(text, FORMS)),
             None => (Self::Tcp, text),
         };
         let port = place.rsplit_once(':').map(|(_, port)| port.parse::<u16>());
         match port {
             Some(Ok(_)) => Ok(way(place.to_owned())),
             Some(Err(error)) if *error.kind() == IntErrorKind::PosOverflow => {
-                Err(wrong(text, "a port is at most 65535"))
+                Err(invalid_address(text, "a port is at most 65535"))
             }
-            _ => Err(wrong(text, "want host:port or unix:/path")),
+            _ => Err(invalid_address(text, "want host:port or unix:/path")),
         }
     }
 }
@@ -63,7 +63,7 @@ const FORMS: &str =
     "want host:port, unix:/path, kcp://host:port or quic://host:port, whatever is spoken there";
 
 #[cold]
-fn wrong(text: &str, why: &str) -> Status {
+fn invalid_address(text: &str, why: &str) -> Status {
     Status::invalid_argument(format!("`{text}` is no address: {why}"))
 }
 

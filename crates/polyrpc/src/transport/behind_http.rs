@@ -13,7 +13,7 @@ use super::{Source, Stream};
 /// When the server does not answer as one of rpcx does, or the connection breaks.
 pub(crate) async fn connect_behind_http(mut stream: Stream, path: &str) -> io::Result<Stream> {
     let mut out = Outbox::new();
-    out.copy(format!("CONNECT {path} HTTP/1.0\n\n").as_bytes());
+    out.extend_from_slice(format!("CONNECT {path} HTTP/1.0\n\n").as_bytes());
     poll_fn(|cx| stream.poll_flush(cx, &mut out)).await?;
     let mut head = BytesMut::with_capacity(MOST);
     while !is_whole(&head) {

@@ -27,7 +27,7 @@ impl Inbox {
         cx: &mut Context<'_>,
         wanted: usize,
     ) -> Poll<io::Result<usize>> {
-        self.make_room(wanted);
+        self.reserve(wanted);
         let room = self.bytes.capacity() - self.bytes.len();
         let read = source.poll_read(cx, &mut self.bytes);
         if let Poll::Ready(Ok(n)) = read {
@@ -37,21 +37,21 @@ impl Inbox {
     }
 
     /// Bytes that it keeps. Room in which nothing lies yet is not resident, or is lent by the thread.
-    pub(crate) fn held(&self) -> usize {
+    pub(crate) fn buffered_bytes(&self) -> usize {
         self.bytes.len()
     }
 
     /// Gives the room back that nothing lies in.
-    pub(crate) fn rest(&mut self) {
+    pub(crate) fn release_spare(&mut self) {
         if self.bytes.is_empty() {
-            give_back(std::mem::take(&mut self.bytes));
+            return_buffer(std::mem::take(&mut self.bytes));
         } else if self.bytes.capacity() >= SMALL && self.bytes.len() < SMALL / 4 {
             let rest = BytesMut::from(&self.bytes[..]);
-            give_back(std::mem::replace(&mut self.bytes, rest));
+            return_buffer(std::mem::replace(&mut self.bytes, rest));
         }
     }
 
-    fn make_room(&mut self, wanted: usize) {
+    fn reserve(&mut self, wanted: usize) {
         let size = if self.flooded && wanted <= SMALL { LARGE } else { SMALL };
         if self.bytes.is_empty() {
             if self.bytes.capacity() < size && !self.bytes.try_reclaim(size) {
@@ -61,7 +61,7 @@ impl Inbox {
             // Room for the rest of this message alone would have every read end within the next one.
             let mut larger = borrow(LARGE);
             larger.extend_from_slice(&self.bytes);
-            give_back(std::mem::replace(&mut self.bytes, larger));
+            return_buffer(std::mem::replace(&mut self.bytes, larger));
         } else {
             // Memory is set aside in steps, as the bytes come, not on the word of the peer.
             let missing = wanted.saturating_sub(self.bytes.len()).clamp(SMALL / 4, STEP);
@@ -93,7 +93,7 @@ fn borrow(size: usize) -> BytesMut {
     spare.unwrap_or_else(|| BytesMut::with_capacity(size))
 }
 
-fn give_back(mut buffer: BytesMut) {
+fn return_buffer(mut buffer: BytesMut) {
     buffer.clear();
     // With what lies before: that is free too, unless a body that someone still holds lies there.
     let _ = buffer.try_reclaim(buffer.capacity() + 1);
@@ -115,36 +115,36 @@ mod tests {
     #[test]
     fn inbox_holds_what_lies_in_it_and_room_that_no_thread_lends() {
         let mut inbox = Inbox::default();
-        assert_eq!(inbox.held(), 0);
-        inbox.make_room(0);
-        assert_eq!(inbox.held(), 0);
+        assert_eq!(inbox.buffered_bytes(), 0);
+        inbox.reserve(0);
+        assert_eq!(inbox.buffered_bytes(), 0);
         inbox.bytes.extend_from_slice(&[1; 100]);
-        assert_eq!(inbox.held(), 100);
+        assert_eq!(inbox.buffered_bytes(), 100);
         inbox.bytes.extend_from_slice(&vec![1; LARGE]);
-        assert!((LARGE + 100..4 * LARGE).contains(&inbox.held()));
+        assert!((LARGE + 100..4 * LARGE).contains(&inbox.buffered_bytes()));
         inbox.bytes.clear();
-        inbox.rest();
-        assert_eq!(inbox.held(), 0);
+        inbox.release_spare();
+        assert_eq!(inbox.buffered_bytes(), 0);
     }
 
     #[test]
     fn room_is_lent_again_once_nobody_holds_what_lay_in_it() {
         let mut inbox = Inbox::default();
-        inbox.make_room(0);
+        inbox.reserve(0);
         let place = inbox.bytes.as_ptr();
         inbox.bytes.extend_from_slice(&[1; 100]);
         drop(inbox.bytes.split_to(60).freeze());
         bytes::Buf::advance(&mut inbox.bytes, 40);
-        inbox.rest();
+        inbox.release_spare();
         let again = borrow(SMALL);
         assert_eq!((again.as_ptr(), again.capacity()), (place, SMALL));
-        give_back(again);
+        return_buffer(again);
 
         // One that was large is not kept, however little of it is left.
         let mut large = BytesMut::zeroed(8 * LARGE);
         bytes::Buf::advance(&mut large, 8 * LARGE - SMALL);
         let place = large.as_ptr();
-        give_back(large);
+        return_buffer(large);
         assert_ne!(borrow(SMALL).as_ptr(), place);
     }
 }

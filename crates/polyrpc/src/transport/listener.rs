@@ -26,7 +26,7 @@ pub(crate) enum Listener {
 
 /// How a transport over UDP was set up, where that is not as usual.
 #[derive(Debug, Default)]
-pub(crate) struct Listening {
+pub(crate) struct TransportConfig {
     #[cfg(feature = "kcp")]
     pub(crate) kcp: Option<super::kcp::Config>,
     #[cfg(feature = "quic")]
@@ -39,7 +39,7 @@ pub(crate) struct Listening {
     pub(crate) on_failed_handshake: Option<super::quic::OnFailedHandshake>,
 }
 
-impl Listening {
+impl TransportConfig {
     /// What was set up says by what to listen where the address does not.
     #[cfg_attr(
         not(any(feature = "kcp", feature = "quic")),
@@ -62,7 +62,7 @@ impl Listener {
         not(any(feature = "kcp", feature = "quic")),
         allow(unused_variables, reason = "there is nothing to be set up")
     )]
-    pub(crate) async fn bind(address: &Address, listening: Listening) -> io::Result<Self> {
+    pub(crate) async fn bind(address: &Address, listening: TransportConfig) -> io::Result<Self> {
         match address {
             #[cfg(feature = "kcp")]
             Address::Kcp(address) => {
@@ -154,7 +154,8 @@ mod tests {
 
     #[tokio::test]
     async fn the_system_looks_whether_a_silent_peer_is_still_there() {
-        let listener = Listener::bind(&"127.0.0.1:0".parse().unwrap(), Listening::default()).await.unwrap();
+        let listener =
+            Listener::bind(&"127.0.0.1:0".parse().unwrap(), TransportConfig::default()).await.unwrap();
         let dialled = Socket::connect(&listener.address().unwrap()).await.unwrap();
         let (accepted, _) = listener.accept().await.unwrap();
         for (socket, seconds) in [(dialled, 60), (accepted.into_socket().unwrap(), 180)] {

@@ -9,7 +9,7 @@ mod inbox;
 pub(crate) mod scratch;
 mod source;
 
-mod carried;
+mod datagram_stream;
 mod socket;
 mod unix;
 
@@ -29,20 +29,20 @@ mod behind_http;
 mod tunnel;
 mod upgrade;
 
-mod dialing;
 mod listener;
+mod transport_connector;
 
 pub use self::address::Address;
 
 pub(crate) use self::behind_http::connect_behind_http;
-pub(crate) use self::carried::{Carried, CarriedSink, CarriedSource};
-pub(crate) use self::dialing::Dialing;
+pub(crate) use self::datagram_stream::{DatagramSink, DatagramSource, DatagramStream};
 pub(crate) use self::inbox::Inbox;
-pub(crate) use self::listener::{Listener, Listening};
+pub(crate) use self::listener::{Listener, TransportConfig};
 #[cfg(not(feature = "tls"))]
 pub(crate) use self::no_tls as tls;
 pub(crate) use self::outgoing::{outgoing_v4, outgoing_v6};
 pub(crate) use self::socket::{DIALLED, Socket, keep_alive};
 pub(crate) use self::source::Source;
 pub(crate) use self::stream::{ReadHalf, Stream, TlsStream, WriteHalf};
+pub(crate) use self::transport_connector::TransportConnector;
 pub(crate) use self::upgrade::Transport;

@@ -13,7 +13,7 @@ pub(crate) fn borrow() -> Vec<u8> {
 }
 
 /// Gives a buffer back to the thread.
-pub(crate) fn give_back(buffer: Vec<u8>) {
+pub(crate) fn return_buffer(buffer: Vec<u8>) {
     // One that grew beyond the usual is not kept: a burst must not be remembered for ever.
     if buffer.capacity() <= KEPT {
         SPARE.set(buffer);

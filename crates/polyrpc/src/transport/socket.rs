@@ -75,7 +75,7 @@ impl Socket {
     }
 
     /// Says that nothing more will be sent.
-    pub(crate) fn end(&self) -> io::Result<()> {
+    pub(crate) fn shutdown_write(&self) -> io::Result<()> {
         let ended = match self {
             Self::Tcp(stream) => rustix::net::shutdown(stream, Shutdown::Write),
             Self::Unix(stream) => rustix::net::shutdown(stream, Shutdown::Write),
@@ -88,7 +88,7 @@ impl Socket {
     }
 
     /// Lets the peer see that something went wrong, instead of the end of the stream, once it is closed.
-    pub(crate) fn break_off(&self) {
+    pub(crate) fn reset(&self) {
         if let Self::Tcp(stream) = self {
             // Where it cannot be done, the peer sees an end.
             let _ = stream.set_zero_linger();

@@ -9,7 +9,7 @@ use rustix::net::Shutdown;
 use tokio::io::{AsyncReadExt, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream, tcp, unix};
 
-use super::{Carried, CarriedSink, CarriedSource, Socket, Source, tls};
+use super::{DatagramSink, DatagramSource, DatagramStream, Socket, Source, tls};
 
 /// A connected socket, or what goes over one.
 #[derive(Debug)]
@@ -17,7 +17,7 @@ pub(crate) enum Stream {
     Tcp(TcpStream),
     Unix(UnixStream),
     Tls(Box<TlsStream>),
-    Carried(Box<dyn Carried>),
+    Carried(Box<dyn DatagramStream>),
 }
 
 /// TLS over one of the others.
@@ -32,13 +32,13 @@ impl Stream {
     }
 
     /// Takes the socket out of the current runtime.
-    pub(crate) fn leave(self) -> io::Result<Parked> {
+    pub(crate) fn detach(self) -> io::Result<DetachedStream> {
         match self {
-            Self::Tcp(stream) => stream.into_std().map(Parked::Tcp),
-            Self::Unix(stream) => stream.into_std().map(Parked::Unix),
+            Self::Tcp(stream) => stream.into_std().map(DetachedStream::Tcp),
+            Self::Unix(stream) => stream.into_std().map(DetachedStream::Unix),
             // It changes hands as it was accepted, before it is known what it speaks.
             Self::Tls(_) => Err(io::ErrorKind::Unsupported.into()),
-            Self::Carried(stream) => Ok(Parked::Carried(stream)),
+            Self::Carried(stream) => Ok(DetachedStream::Carried(stream)),
         }
     }
 
@@ -74,7 +74,7 @@ impl Stream {
     }
 
     /// Throws away what the system has not sent yet once it is closed, and lets the peer see an error, over TCP.
-    pub(crate) fn break_off(&self) {
+    pub(crate) fn reset(&self) {
         match self {
             Self::Tcp(stream) => {
                 // Where it cannot be done, the peer sees an end.
@@ -87,11 +87,11 @@ impl Stream {
 
     /// Bytes that it keeps between the socket and who reads and writes.
     #[inline]
-    pub(crate) fn held(&self) -> usize {
+    pub(crate) fn buffered_bytes(&self) -> usize {
         match self {
             Self::Tcp(_) | Self::Unix(_) => 0,
             Self::Tls(stream) => stream.held(),
-            Self::Carried(stream) => stream.held(),
+            Self::Carried(stream) => stream.buffered_bytes(),
         }
     }
 
@@ -101,7 +101,7 @@ impl Stream {
             return stream.poll_flush(cx, out);
         }
         while !out.is_empty() {
-            let written = match out.single() {
+            let written = match out.as_single_slice() {
                 Some(bytes) => ready!(self.poll_write(cx, bytes))?,
                 None => {
                     let mut slices = [IoSlice::new(&[]); VECTORED];
@@ -196,16 +196,16 @@ fn plain(address: SocketAddr) -> SocketAddr {
 
 /// A socket between two runtimes.
 #[derive(Debug)]
-pub(crate) enum Parked {
+pub(crate) enum DetachedStream {
     Tcp(std::net::TcpStream),
     Unix(std::os::unix::net::UnixStream),
     /// Its socket stays where it is.
-    Carried(Box<dyn Carried>),
+    Carried(Box<dyn DatagramStream>),
 }
 
-impl Parked {
+impl DetachedStream {
     /// Puts the socket into the current runtime.
-    pub(crate) fn enter(self) -> io::Result<Stream> {
+    pub(crate) fn attach(self) -> io::Result<Stream> {
         match self {
             Self::Tcp(stream) => TcpStream::from_std(stream).map(Stream::Tcp),
             Self::Unix(stream) => UnixStream::from_std(stream).map(Stream::Unix),
@@ -220,7 +220,7 @@ pub(crate) enum ReadHalf {
     Tcp(tcp::OwnedReadHalf),
     Unix(unix::OwnedReadHalf),
     Tls(Box<tls::ReadHalf<ReadHalf>>),
-    Carried(Box<dyn CarriedSource>),
+    Carried(Box<dyn DatagramSource>),
 }
 
 impl Source for ReadHalf {
@@ -240,7 +240,7 @@ pub(crate) enum WriteHalf {
     Tcp(tcp::OwnedWriteHalf),
     Unix(unix::OwnedWriteHalf),
     Tls(Box<tls::WriteHalf<WriteHalf>>),
-    Carried(Box<dyn CarriedSink>),
+    Carried(Box<dyn DatagramSink>),
 }
 
 impl WriteHalf {
@@ -250,7 +250,7 @@ impl WriteHalf {
             return half.try_flush(out);
         }
         while !out.is_empty() {
-            let written = match out.single() {
+            let written = match out.as_single_slice() {
                 Some(bytes) => self.try_write(bytes),
                 None => {
                     let mut slices = [IoSlice::new(&[]); VECTORED];
@@ -322,12 +322,12 @@ impl tls::Carrier for Stream {
         self.poll_shutdown(cx)
     }
 
-    fn break_off(&self) {
-        self.break_off();
+    fn reset(&self) {
+        self.reset();
     }
 
     fn held(&self) -> usize {
-        self.held()
+        self.buffered_bytes()
     }
 
     fn split(self) -> (ReadHalf, WriteHalf) {

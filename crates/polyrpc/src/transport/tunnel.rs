@@ -30,13 +30,13 @@ impl Tunnel {
     }
 
     /// Bytes that it keeps: received and not unwrapped, on their way and not written.
-    pub(crate) fn held(&self) -> usize {
-        self.raw.held() + self.sending.len() + self.socket.held()
+    pub(crate) fn buffered_bytes(&self) -> usize {
+        self.raw.buffered_bytes() + self.sending.len() + self.socket.buffered_bytes()
     }
 
     /// As of its socket.
-    pub(crate) fn break_off(&self) {
-        self.socket.break_off();
+    pub(crate) fn reset(&self) {
+        self.socket.reset();
     }
 
     /// Bytes that were taken to be written, and were not.
@@ -55,8 +55,8 @@ impl Tunnel {
             ready!(self.socket.poll_flush(cx, &mut self.sending))?;
             self.endpoint.answer(self.sending.buffer());
             if !out.is_empty() {
-                self.endpoint.begin(out.len(), self.sending.buffer());
-                out.pour(&mut self.sending);
+                self.endpoint.write_header(out.len(), self.sending.buffer());
+                out.append_to(&mut self.sending);
             }
             if self.sending.is_empty() {
                 return Poll::Ready(Ok(()));
@@ -103,7 +103,7 @@ impl Source for Tunnel {
                 Poll::Ready(0) => return Poll::Ready(Ok(0)),
                 Poll::Ready(n) => self.received += n as u64,
                 Poll::Pending => {
-                    self.raw.rest();
+                    self.raw.release_spare();
                     return Poll::Pending;
                 }
             }

@@ -14,7 +14,7 @@ pub(crate) struct UnixSocket {
     listener: UnixListener,
     path: PathBuf,
     /// What was made here. Another process may have put its own socket in its place since.
-    file: Option<File>,
+    file: Option<SocketFile>,
 }
 
 impl UnixSocket {
@@ -31,7 +31,7 @@ impl UnixSocket {
             }
             bound => bound?,
         };
-        Ok(Self { listener, path: path.to_owned(), file: File::at(path) })
+        Ok(Self { listener, path: path.to_owned(), file: SocketFile::at(path) })
     }
 
     pub(crate) async fn accept(&self) -> io::Result<UnixStream> {
@@ -46,7 +46,7 @@ impl UnixSocket {
 impl Drop for UnixSocket {
     fn drop(&mut self) {
         // The listener keeps the file's number from being given to another one until it is dropped.
-        if self.file.is_some() && self.file == File::at(&self.path) {
+        if self.file.is_some() && self.file == SocketFile::at(&self.path) {
             // Gone already is as good.
             let _ = fs::remove_file(&self.path);
         }
@@ -71,7 +71,7 @@ async fn remove_stale(path: &Path) -> io::Result<()> {
             )));
         }
     }
-    if File::at(path) != Some(File::of(&found)) {
+    if SocketFile::at(path) != Some(SocketFile::of(&found)) {
         return Err(occupied(format!("another process has just begun to listen on {shown}")));
     }
     fs::remove_file(path)
@@ -79,12 +79,12 @@ async fn remove_stale(path: &Path) -> io::Result<()> {
 
 /// Which socket a path leads to.
 #[derive(Debug, PartialEq, Eq)]
-struct File {
+struct SocketFile {
     device: u64,
     inode: u64,
 }
 
-impl File {
+impl SocketFile {
     fn at(path: &Path) -> Option<Self> {
         fs::symlink_metadata(path)
             .ok()

@@ -27,10 +27,10 @@ impl Transport {
 
     /// Bytes that it keeps between the socket and the inbox, and between the outbox and the socket. What the system keeps
     /// Throws away what was not sent yet, and lets the peer see that something went wrong, once it is closed.
-    pub(crate) fn break_off(&self) {
+    pub(crate) fn reset(&self) {
         match self {
-            Self::Socket(stream) => stream.break_off(),
-            Self::WebSocket(tunnel) => tunnel.break_off(),
+            Self::Socket(stream) => stream.reset(),
+            Self::WebSocket(tunnel) => tunnel.reset(),
         }
     }
 
@@ -52,10 +52,10 @@ impl Transport {
 
     /// is not counted, nor what QUIC does, whose windows bound it.
     #[inline]
-    pub(crate) fn held(&self) -> usize {
+    pub(crate) fn buffered_bytes(&self) -> usize {
         match self {
-            Self::Socket(stream) => stream.held(),
-            Self::WebSocket(tunnel) => tunnel.held(),
+            Self::Socket(stream) => stream.buffered_bytes(),
+            Self::WebSocket(tunnel) => tunnel.buffered_bytes(),
         }
     }
 
@@ -76,9 +76,9 @@ impl Transport {
     }
 
     /// Whether the peer hears of the end. If not, it may go on for ever with what has ended here.
-    pub(crate) fn tells_end(&self) -> bool {
+    pub(crate) fn signals_close(&self) -> bool {
         match self {
-            Self::Socket(Stream::Carried(carried)) => carried.tells_end(),
+            Self::Socket(Stream::Carried(carried)) => carried.signals_close(),
             // TLS and WebSocket have words for it, whatever carries them.
             Self::Socket(_) | Self::WebSocket(_) => true,
         }

@@ -12,8 +12,8 @@ use polyrpc::codec::Raw;
 use polyrpc::server::Running;
 use polyrpc::streaming::StreamOptions;
 use polyrpc::{Client, Context, Error, Protocol, Result, Retry, Server, Status, Streaming};
-use polyrpc_core::session::Answer;
 use polyrpc_core::session::Client as Session;
+use polyrpc_core::session::ClientEvent;
 use polyrpc_core::{Call, CallId, Outbox, Reply};
 use polyrpc_wire::{baidu_std, fb_rpc, grpc, http, net_rpc, rest_rpc, rpcx};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -310,7 +310,7 @@ impl Wire {
             // What the session answers by itself. The server may have closed already.
             let _ = self.socket.stream.write_all(&out.take()).await;
             match next.expect("the server keeps to the protocol") {
-                Some(Answer::Reply(id, reply)) => return Some((id.0, reply)),
+                Some(ClientEvent::Reply(id, reply)) => return Some((id.0, reply)),
                 Some(_) => {}
                 None => match soon(self.socket.stream.read_buf(&mut self.inbox)).await {
                     Ok(0) | Err(_) => return None,
@@ -320,7 +320,7 @@ impl Wire {
         }
     }
 
-    pub(crate) async fn answer(&mut self) -> Option<Answer> {
+    pub(crate) async fn answer(&mut self) -> Option<ClientEvent> {
         loop {
             let mut out = Outbox::new();
             let next = self.session.next_event(&mut self.inbox, &mut out);

@@ -24,16 +24,16 @@ pub(super) struct Body {
 
 impl Body {
     /// Makes `message` what `head` says.
-    pub(super) fn encode(message: Bytes, attachment: Bytes, head: &Head) -> Result<Self, Unsendable> {
-        let content_type = content_type(head.format).ok_or(Unsendable::Format(head.format))?;
+    pub(super) fn encode(message: Bytes, attachment: Bytes, head: &Head) -> Result<Self, EncodeError> {
+        let content_type = content_type(head.format).ok_or(EncodeError::Format(head.format))?;
         let compress_type =
-            compress_type(head.compression).ok_or(Unsendable::Compression(head.compression))?;
+            compress_type(head.compression).ok_or(EncodeError::Compression(head.compression))?;
         let message = match head.compression {
             Compression::None => message,
-            compression => compress::compress(compression, &message).map_err(Unsendable::Compress)?.into(),
+            compression => compress::compress(compression, &message).map_err(EncodeError::Compress)?.into(),
         };
         if message.len() + attachment.len() > MAX_PAYLOAD {
-            return Err(Unsendable::Length(message.len() + attachment.len()));
+            return Err(EncodeError::Length(message.len() + attachment.len()));
         }
         let checksum = match head.checksum {
             Checksum::None => None,
@@ -80,20 +80,20 @@ pub(super) fn empty_meta() -> Meta<'static> {
 }
 
 /// Divides a frame's payload into message and attachment and verifies the checksum.
-pub(super) fn split(payload: Bytes, meta: &Meta<'_>) -> Result<(Bytes, Bytes), Unusable> {
+pub(super) fn split(payload: Bytes, meta: &Meta<'_>) -> Result<(Bytes, Bytes), DecodeError> {
     let (size, mut message) = (payload.len(), payload);
     let attachment = match meta.attachment_size.unwrap_or_default() {
         0 => Bytes::new(),
         announced => {
             let length = usize::try_from(announced).ok().and_then(|announced| size.checked_sub(announced));
-            message.split_off(length.ok_or(Unusable::Attachment { announced, size })?)
+            message.split_off(length.ok_or(DecodeError::Attachment { announced, size })?)
         }
     };
     if meta.checksum_type == Some(CRC32C) {
         let covered = if meta.checksum_with_attachment { &attachment[..] } else { b"" };
         // brpc asserts four bytes; any other length is a mismatch here.
         if meta.checksum_value != Some(&crc32c(&message, covered)[..]) {
-            return Err(Unusable::Checksum { size });
+            return Err(DecodeError::Checksum { size });
         }
     }
     Ok((message, attachment))
@@ -115,7 +115,7 @@ pub(super) fn head(meta: &Meta<'_>) -> Head {
 
 /// Why a message cannot be sent over baidu_std.
 #[derive(Debug)]
-pub(super) enum Unsendable {
+pub(super) enum EncodeError {
     /// There is no content type for the format.
     Format(Format),
     /// There is no compress type for the compression.
@@ -126,7 +126,7 @@ pub(super) enum Unsendable {
     Length(usize),
 }
 
-impl fmt::Display for Unsendable {
+impl fmt::Display for EncodeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Format(format) => write!(f, "baidu_std has no content type for {}", format.as_str()),
@@ -141,7 +141,7 @@ impl fmt::Display for Unsendable {
 
 /// Why a received payload cannot be used.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Unusable {
+pub(super) enum DecodeError {
     /// The attachment does not fit into the payload.
     Attachment { announced: i32, size: usize },
     /// The checksum is another one.

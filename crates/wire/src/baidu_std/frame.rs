@@ -51,7 +51,7 @@ impl Frame {
 
 /// What the inbox begins with.
 #[derive(Debug)]
-pub(super) enum Cut {
+pub(super) enum NextFrame {
     /// A whole frame, taken out of the inbox.
     Whole(Frame),
     /// The beginning of a frame that needs so many bytes in all; 0 while that is unknown.
@@ -63,22 +63,22 @@ pub(super) enum Cut {
 /// Takes the next frame out of `inbox`, if all of it is there.
 ///
 /// `limit` bounds what follows the header, as brpc's `max_body_size` does.
-pub(super) fn cut(inbox: &mut BytesMut, limit: usize) -> Result<Cut, Violation> {
+pub(super) fn take_frame(inbox: &mut BytesMut, limit: usize) -> Result<NextFrame, Violation> {
     let Some(header) = inbox.first_chunk() else {
-        return Ok(if may_begin_a_frame(inbox) { Cut::Partial(0) } else { Cut::Foreign });
+        return Ok(if may_begin_a_frame(inbox) { NextFrame::Partial(0) } else { NextFrame::Foreign });
     };
     let Some(header) = Header::read(header) else {
-        return Ok(Cut::Foreign);
+        return Ok(NextFrame::Foreign);
     };
     header.check(limit)?;
     let whole = HEADER + header.body;
     if inbox.len() < whole {
-        return Ok(Cut::Partial(whole));
+        return Ok(NextFrame::Partial(whole));
     }
     inbox.advance(HEADER);
     let meta = inbox.split_to(header.meta).freeze();
     let payload = inbox.split_to(header.body - header.meta).freeze();
-    Ok(Cut::Whole(Frame { kind: header.kind, meta, payload }))
+    Ok(NextFrame::Whole(Frame { kind: header.kind, meta, payload }))
 }
 
 fn may_begin_a_frame(start: &[u8]) -> bool {
@@ -125,7 +125,7 @@ fn meta_past_body(meta: usize, body: usize) -> Violation {
 }
 
 /// Begins a frame at the end of `buffer`, its sizes left open; returns where it begins.
-pub(super) fn begin(buffer: &mut Vec<u8>, kind: Kind) -> usize {
+pub(super) fn start_frame(buffer: &mut Vec<u8>, kind: Kind) -> usize {
     let start = buffer.len();
     buffer.extend_from_slice(kind.magic());
     buffer.extend_from_slice(&[0; 8]);

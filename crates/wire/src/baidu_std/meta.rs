@@ -6,7 +6,7 @@ use polyrpc_core::protobuf::{put_varint, varint_len};
 
 /// The bytes are not the protobuf message they should be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Malformed;
+pub(super) struct MalformedMeta;
 
 /// What travels before a request or a response. `None` is a field that is absent.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -26,12 +26,12 @@ pub(super) struct Meta<'a> {
 }
 
 impl<'a> Meta<'a> {
-    pub(super) fn read(bytes: &'a [u8]) -> Result<Self, Malformed> {
+    pub(super) fn read(bytes: &'a [u8]) -> Result<Self, MalformedMeta> {
         let mut meta = Self::default();
         meta.merge(bytes).map(|()| meta)
     }
 
-    fn merge(&mut self, bytes: &'a [u8]) -> Result<(), Malformed> {
+    fn merge(&mut self, bytes: &'a [u8]) -> Result<(), MalformedMeta> {
         let mut chunk_info = None::<ChunkInfo>;
         let mut fields = Fields::of(bytes);
         while let Some(field) = fields.next()? {
@@ -58,10 +58,10 @@ impl<'a> Meta<'a> {
         let complete = self.request.as_ref().is_none_or(Request::is_complete)
             && self.stream_settings.as_ref().is_none_or(StreamSettings::is_complete)
             && chunk_info.as_ref().is_none_or(ChunkInfo::is_complete);
-        if complete { Ok(()) } else { Err(Malformed) }
+        if complete { Ok(()) } else { Err(MalformedMeta) }
     }
 
-    fn add_user_field(&mut self, entry: &'a [u8]) -> Result<(), Malformed> {
+    fn add_user_field(&mut self, entry: &'a [u8]) -> Result<(), MalformedMeta> {
         let (mut key, mut value) = (&b""[..], &b""[..]);
         let mut fields = Fields::of(entry);
         while let Some(field) = fields.next()? {
@@ -72,7 +72,7 @@ impl<'a> Meta<'a> {
             }
         }
         if self.user_fields.len() == MAX_USER_FIELDS {
-            return Err(Malformed);
+            return Err(MalformedMeta);
         }
         self.user_fields.push((key, value));
         Ok(())
@@ -128,7 +128,7 @@ pub(super) struct Request<'a> {
 }
 
 impl<'a> Request<'a> {
-    fn merge(&mut self, bytes: &'a [u8]) -> Result<(), Malformed> {
+    fn merge(&mut self, bytes: &'a [u8]) -> Result<(), MalformedMeta> {
         let mut fields = Fields::of(bytes);
         while let Some(field) = fields.next()? {
             match field {
@@ -179,7 +179,7 @@ pub(super) struct Response<'a> {
 }
 
 impl<'a> Response<'a> {
-    fn merge(&mut self, bytes: &'a [u8]) -> Result<(), Malformed> {
+    fn merge(&mut self, bytes: &'a [u8]) -> Result<(), MalformedMeta> {
         let mut fields = Fields::of(bytes);
         while let Some(field) = fields.next()? {
             match field {
@@ -215,7 +215,7 @@ pub(super) struct StreamSettings {
 }
 
 impl StreamSettings {
-    fn merge(&mut self, bytes: &[u8]) -> Result<(), Malformed> {
+    fn merge(&mut self, bytes: &[u8]) -> Result<(), MalformedMeta> {
         let mut fields = Fields::of(bytes);
         while let Some(field) = fields.next()? {
             match field {
@@ -231,7 +231,7 @@ impl StreamSettings {
     }
 
     /// A reader of protobuf takes a repeated number packed too, whatever the schema says.
-    fn add_packed(&mut self, packed: &[u8]) -> Result<(), Malformed> {
+    fn add_packed(&mut self, packed: &[u8]) -> Result<(), MalformedMeta> {
         let mut values = Fields::of(packed);
         while !values.rest.is_empty() {
             let value = values.varint()?;
@@ -240,9 +240,9 @@ impl StreamSettings {
         Ok(())
     }
 
-    fn add_extra(&mut self, value: u64) -> Result<(), Malformed> {
+    fn add_extra(&mut self, value: u64) -> Result<(), MalformedMeta> {
         if self.extra_stream_ids.len() == MAX_EXTRA_STREAMS {
-            return Err(Malformed);
+            return Err(MalformedMeta);
         }
         self.extra_stream_ids.push(value.cast_signed());
         Ok(())
@@ -282,7 +282,7 @@ struct ChunkInfo {
 }
 
 impl ChunkInfo {
-    fn merge(&mut self, bytes: &[u8]) -> Result<(), Malformed> {
+    fn merge(&mut self, bytes: &[u8]) -> Result<(), MalformedMeta> {
         let mut fields = Fields::of(bytes);
         while let Some(field) = fields.next()? {
             match field {
@@ -329,7 +329,7 @@ impl FrameType {
 }
 
 impl StreamMeta {
-    pub(super) fn read(bytes: &[u8]) -> Result<Self, Malformed> {
+    pub(super) fn read(bytes: &[u8]) -> Result<Self, MalformedMeta> {
         let (mut meta, mut stream_id) = (Self::default(), None);
         let mut fields = Fields::of(bytes);
         while let Some(field) = fields.next()? {
@@ -345,11 +345,11 @@ impl StreamMeta {
                 _ => {}
             }
         }
-        meta.stream_id = stream_id.ok_or(Malformed)?;
+        meta.stream_id = stream_id.ok_or(MalformedMeta)?;
         Ok(meta)
     }
 
-    fn merge_feedback(&mut self, feedback: &[u8]) -> Result<(), Malformed> {
+    fn merge_feedback(&mut self, feedback: &[u8]) -> Result<(), MalformedMeta> {
         let mut fields = Fields::of(feedback);
         while let Some(field) = fields.next()? {
             if let (1, Value::Varint(value)) = field {
@@ -395,7 +395,7 @@ impl<'a> Fields<'a> {
     // Inlined into each message's loop, as all it calls for common fields: a meta is read in half the
     // instructions.
     #[inline(always)]
-    fn next(&mut self) -> Result<Option<(u32, Value<'a>)>, Malformed> {
+    fn next(&mut self) -> Result<Option<(u32, Value<'a>)>, MalformedMeta> {
         if self.rest.is_empty() {
             return Ok(None);
         }
@@ -412,16 +412,16 @@ impl<'a> Fields<'a> {
     }
 
     #[inline(always)]
-    fn tag(&mut self) -> Result<(u32, u8), Malformed> {
-        let tag = u32::try_from(self.varint()?).map_err(|_| Malformed)?;
+    fn tag(&mut self) -> Result<(u32, u8), MalformedMeta> {
+        let tag = u32::try_from(self.varint()?).map_err(|_| MalformedMeta)?;
         match tag >> 3 {
-            0 => Err(Malformed),
+            0 => Err(MalformedMeta),
             number => Ok((number, (tag & 7) as u8)),
         }
     }
 
     #[inline(always)]
-    fn varint(&mut self) -> Result<u64, Malformed> {
+    fn varint(&mut self) -> Result<u64, MalformedMeta> {
         match self.rest {
             [byte @ ..0x80, rest @ ..] => {
                 self.rest = rest;
@@ -433,45 +433,45 @@ impl<'a> Fields<'a> {
 
     /// At most ten bytes; what a tenth has beyond 64 bits is lost, as with libprotobuf.
     #[inline(never)]
-    fn long_varint(&mut self) -> Result<u64, Malformed> {
+    fn long_varint(&mut self) -> Result<u64, MalformedMeta> {
         let (mut value, mut bytes) = (0, self.rest.iter());
         for shift in (0..64).step_by(7) {
-            let byte = *bytes.next().ok_or(Malformed)?;
+            let byte = *bytes.next().ok_or(MalformedMeta)?;
             value |= u64::from(byte & 0x7f) << shift;
             if byte < 0x80 {
                 self.rest = bytes.as_slice();
                 return Ok(value);
             }
         }
-        Err(Malformed)
+        Err(MalformedMeta)
     }
 
     #[inline(always)]
-    fn bytes(&mut self) -> Result<&'a [u8], Malformed> {
-        let length = usize::try_from(self.varint()?).map_err(|_| Malformed)?;
+    fn bytes(&mut self) -> Result<&'a [u8], MalformedMeta> {
+        let length = usize::try_from(self.varint()?).map_err(|_| MalformedMeta)?;
         self.take(length)
     }
 
     #[inline(always)]
-    fn take(&mut self, length: usize) -> Result<&'a [u8], Malformed> {
-        let (taken, rest) = self.rest.split_at_checked(length).ok_or(Malformed)?;
+    fn take(&mut self, length: usize) -> Result<&'a [u8], MalformedMeta> {
+        let (taken, rest) = self.rest.split_at_checked(length).ok_or(MalformedMeta)?;
         self.rest = rest;
         Ok(taken)
     }
 
     #[cold]
-    fn skip(&mut self, number: u32, wire_type: u8, depth: usize) -> Result<(), Malformed> {
+    fn skip(&mut self, number: u32, wire_type: u8, depth: usize) -> Result<(), MalformedMeta> {
         match wire_type {
             VARINT => self.varint().map(drop),
             FIXED64 => self.take(8).map(drop),
             LENGTH_DELIMITED => self.bytes().map(drop),
-            GROUP => self.skip_group(number, depth.checked_sub(1).ok_or(Malformed)?),
+            GROUP => self.skip_group(number, depth.checked_sub(1).ok_or(MalformedMeta)?),
             FIXED32 => self.take(4).map(drop),
-            _ => Err(Malformed),
+            _ => Err(MalformedMeta),
         }
     }
 
-    fn skip_group(&mut self, number: u32, depth: usize) -> Result<(), Malformed> {
+    fn skip_group(&mut self, number: u32, depth: usize) -> Result<(), MalformedMeta> {
         loop {
             match self.tag()? {
                 (end, END_GROUP) if end == number => return Ok(()),

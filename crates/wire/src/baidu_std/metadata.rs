@@ -23,7 +23,7 @@ pub(super) fn read(meta: &Meta<'_>, bytes: &Bytes) -> Metadata {
             metadata.append(key.to_owned(), bytes.slice_ref(value));
         }
     }
-    metadata.keep_last();
+    metadata.dedup_keep_last();
     if let Some(request) = &meta.request {
         add_fields(&mut metadata, request, bytes);
     }

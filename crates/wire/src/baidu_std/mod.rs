@@ -15,13 +15,13 @@ pub use session::{Client, ClientConfig, Server, ServerConfig, Ticket};
 pub use stream::StreamLimits;
 
 use polyrpc_core::protocol::by_magic;
-use polyrpc_core::{Guess, Protocol};
+use polyrpc_core::{Detected, Protocol};
 
 /// Whether a connection that begins with `start` speaks this protocol. A stream's frame counts too: both
 /// kinds share their connections.
-pub fn recognise(start: &[u8]) -> Guess {
+pub fn recognise(start: &[u8]) -> Detected {
     match by_magic(Protocol::BaiduStd, frame::Kind::Rpc.magic(), start) {
-        Guess::Unknown => by_magic(Protocol::BaiduStd, frame::Kind::Stream.magic(), start),
+        Detected::Unknown => by_magic(Protocol::BaiduStd, frame::Kind::Stream.magic(), start),
         known => known,
     }
 }

@@ -7,17 +7,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use polyrpc_core::session::{Answer, Event, Missing, Offered, StreamOptions};
+use polyrpc_core::session::{ClientEvent, NotFound, OfferedStreams, ServerEvent, StreamOptions};
 use polyrpc_core::{
     Call, CallId, Carrier, Code, Compression, Credential, Fault, Format, Head, Json, Limits, Message,
     Metadata, Misfit, Outbox, Reply, Status, StreamId, Violation, session,
 };
 
-use super::body::{Body, Unsendable, Unusable};
-use super::frame::{Cut, Frame, Kind};
-use super::meta::{Malformed, Meta, Request, Response, StreamSettings};
+use super::body::{Body, DecodeError, EncodeError};
+use super::frame::{Frame, Kind, NextFrame};
+use super::meta::{MalformedMeta, Meta, Request, Response, StreamSettings};
+use super::stream::{
+    self, ClientStreams, FrameOutcome, PendingOffer, ServerStreamEvent, ServerStreams, StreamLimits,
+};
 use super::{body, frame, metadata};
-use super::stream::{self, Asked, Found, Handled, Offering, Served, StreamLimits};
 use crate::brpc_status as status;
 use crate::brpc_status::{EINTERNAL, ELOGOFF, ENOMETHOD, ENOSERVICE, EREQUEST, ERESPONSE, ERPCAUTH};
 
@@ -53,19 +55,19 @@ pub struct Server {
     wanted: usize,
     draining: bool,
     /// Made when the first is offered: most connections never need it.
-    streams: Option<Box<Served>>,
+    streams: Option<Box<ServerStreams>>,
 }
 
 /// What an answer must carry, or which stream it ends.
 #[derive(Debug)]
-pub struct Ticket(Owed);
+pub struct Ticket(OwedReply);
 
 #[derive(Debug)]
-enum Owed {
+enum OwedReply {
     Response {
         correlation_id: i64,
         /// The streams that the request brought: the answer travels inside of the first.
-        offering: Option<Box<Offering>>,
+        offering: Option<Box<PendingOffer>>,
     },
     /// A stream that was accepted beside a call.
     Stream(u64),
@@ -85,46 +87,46 @@ impl session::Server for Server {
         &mut self,
         inbox: &mut BytesMut,
         out: &mut Outbox,
-    ) -> Result<Option<Event<'_, Ticket>>, Violation> {
+    ) -> Result<Option<ServerEvent<'_, Ticket>>, Violation> {
         self.meta = Bytes::new();
         self.wanted = 0;
         loop {
-            if let Some(found) = self.streams.as_mut().and_then(|streams| streams.next()) {
+            if let Some(found) = self.streams.as_mut().and_then(|streams| streams.next_event()) {
                 return Ok(Some(event(found)));
             }
-            match frame::cut(inbox, self.config.limits.message)? {
-                Cut::Whole(frame) => match frame.kind {
-                    Kind::Rpc if self.draining => self.turn_away(&frame, out)?,
+            match frame::take_frame(inbox, self.config.limits.message)? {
+                NextFrame::Whole(frame) => match frame.kind {
+                    Kind::Rpc if self.draining => self.reject_frame(&frame, out)?,
                     Kind::Rpc => return self.call(frame).map(Some),
                     Kind::Stream => self.take_stream(frame, out),
                 },
-                Cut::Partial(wanted) => {
+                NextFrame::Partial(wanted) => {
                     self.wanted = wanted;
                     return Ok(None);
                 }
-                Cut::Foreign => return Ok(Some(Event::Foreign)),
+                NextFrame::Foreign => return Ok(Some(ServerEvent::Foreign)),
             }
         }
     }
 
     fn reply(&mut self, ticket: Ticket, reply: Reply, out: &mut Outbox) {
         match ticket.0 {
-            Owed::Response { correlation_id, offering } => {
-                let offering = offering.map(|offering| self.settled(*offering));
+            OwedReply::Response { correlation_id, offering } => {
+                let offering = offering.map(|offering| self.decline_unaccepted(*offering));
                 self.respond(correlation_id, offering.as_ref(), reply, out);
             }
-            Owed::Stream(id) => self.end_stream(id, reply.result.is_ok(), out),
+            OwedReply::Stream(id) => self.end_stream(id, reply.result.is_ok(), out),
         }
     }
 
     /// A service without a dot is looked up by its short name, which is the only way to 1001
     /// (brpc `policy/baidu_rpc_protocol.cpp`, `ProcessRpcRequest`).
-    fn unknown(call: &Call<'_>, missing: Missing) -> Status {
+    fn not_found_failure(call: &Call<'_>, missing: NotFound) -> Status {
         match missing {
-            Missing::Service if !call.service.contains('.') => {
+            NotFound::Service if !call.service.contains('.') => {
                 status::status(ENOSERVICE, format!("Fail to find service={}", call.service_or_function()))
             }
-            Missing::Service | Missing::Method => {
+            NotFound::Service | NotFound::Method => {
                 status::status(ENOMETHOD, format!("Fail to find method={}/{}", call.service, call.method))
             }
         }
@@ -132,7 +134,7 @@ impl session::Server for Server {
 
     /// One that unpacks to more than is allowed is a bad request as any other is. By the number for a limit, brpc's client
     /// would send it to the next server (`retry_policy.cpp`), and so to all of them.
-    fn unreadable(status: Status) -> Status {
+    fn decode_failure(status: Status) -> Status {
         match status.code() {
             Code::ResourceExhausted => status::status(EREQUEST, status.message().to_owned()),
             _ => status,
@@ -145,12 +147,12 @@ impl session::Server for Server {
     }
 
     /// The one failure whose text has no address before it and whose meta has no fields but two.
-    fn refuse(&mut self, ticket: Ticket, status: Status, out: &mut Outbox) -> bool {
+    fn reject(&mut self, ticket: Ticket, status: Status, out: &mut Outbox) -> bool {
         let text = if status.message().is_empty() { "Fail to authenticate" } else { status.message() };
         let response = Some(Response { error_code: ERPCAUTH, error_text: Some(text.as_bytes()) });
         let correlation_id = match ticket.0 {
-            Owed::Response { correlation_id, .. } => correlation_id,
-            Owed::Stream(_) => return true,
+            OwedReply::Response { correlation_id, .. } => correlation_id,
+            OwedReply::Stream(_) => return true,
         };
         let meta = Meta { response, correlation_id, ..Meta::default() };
         write_frame(&meta, 0, out.buffer());
@@ -159,33 +161,33 @@ impl session::Server for Server {
 
     fn stream(ticket: &Ticket) -> Option<StreamId> {
         match &ticket.0 {
-            Owed::Response { offering, .. } => {
+            OwedReply::Response { offering, .. } => {
                 let offering = offering.as_ref().filter(|offering| offering.count.is_some())?;
                 Some(StreamId(offering.first))
             }
-            Owed::Stream(id) => Some(StreamId(*id)),
+            OwedReply::Stream(id) => Some(StreamId(*id)),
         }
     }
 
-    fn offered(ticket: &Ticket) -> Option<Offered> {
-        let Owed::Response { offering: Some(offering), .. } = &ticket.0 else { return None };
+    fn offered_streams(ticket: &Ticket) -> Option<OfferedStreams> {
+        let OwedReply::Response { offering: Some(offering), .. } = &ticket.0 else { return None };
         let streams = offering.count.map_or(0, NonZeroUsize::get);
-        Some(Offered { first: StreamId(offering.first), streams, writable: offering.writable })
+        Some(OfferedStreams { first: StreamId(offering.first), streams, writable: offering.writable })
     }
 
-    fn accept(&mut self, ticket: &mut Ticket, options: &StreamOptions) -> Vec<Ticket> {
-        let (Owed::Response { offering: Some(offering), .. }, Some(streams)) =
+    fn accept_streams(&mut self, ticket: &mut Ticket, options: &StreamOptions) -> Vec<Ticket> {
+        let (OwedReply::Response { offering: Some(offering), .. }, Some(streams)) =
             (&mut ticket.0, &mut self.streams)
         else {
             return Vec::new();
         };
-        streams.accept(offering, options).into_iter().map(|id| Ticket(Owed::Stream(id))).collect()
+        streams.accept(offering, options).into_iter().map(|id| Ticket(OwedReply::Stream(id))).collect()
     }
 
     /// The response of a method that streams is empty: it says that the stream is accepted, and how the messages on it
     /// are written.
-    fn begin(&mut self, stream: StreamId, head: Head, out: &mut Outbox) {
-        let begun = self.streams.as_mut().and_then(|streams| streams.begin(stream.0));
+    fn start_response(&mut self, stream: StreamId, head: Head, out: &mut Outbox) {
+        let begun = self.streams.as_mut().and_then(|streams| streams.start_response(stream.0));
         if let Some((correlation_id, offering)) = begun {
             let head = Head { compression: Compression::None, ..head };
             self.respond(correlation_id, Some(&offering), Reply::new(Ok(Bytes::new()), head), out);
@@ -193,7 +195,7 @@ impl session::Server for Server {
     }
 
     fn message(&mut self, stream: StreamId, message: Bytes, out: &mut Outbox) {
-        self.begin(stream, Head::default(), out);
+        self.start_response(stream, Head::default(), out);
         if let Some(streams) = &mut self.streams {
             streams.streams.send(stream.0, message, out);
         }
@@ -203,7 +205,7 @@ impl session::Server for Server {
     fn finish(&mut self, ticket: Ticket, result: Result<(), Status>, trailers: Metadata, out: &mut Outbox) {
         match (<Self as session::Server>::stream(&ticket), result) {
             (Some(stream), Ok(())) => {
-                self.begin(stream, Head::default(), out);
+                self.start_response(stream, Head::default(), out);
                 self.end_stream(stream.0, true, out);
             }
             (Some(stream), Err(_)) if self.has_begun(stream.0) => self.end_stream(stream.0, false, out),
@@ -214,7 +216,7 @@ impl session::Server for Server {
         }
     }
 
-    fn room(&self, stream: StreamId) -> bool {
+    fn has_room(&self, stream: StreamId) -> bool {
         self.streams.as_ref().is_none_or(|streams| streams.has_room(stream.0))
     }
 
@@ -233,7 +235,7 @@ impl session::Server for Server {
         self.streams.as_ref().map_or(0, |streams| streams.held())
     }
 
-    fn wanted(&self) -> usize {
+    fn bytes_needed(&self) -> usize {
         self.wanted
     }
 
@@ -243,13 +245,13 @@ impl session::Server for Server {
 }
 
 impl Server {
-    fn call(&mut self, frame: Frame) -> Result<Event<'_, Ticket>, Violation> {
+    fn call(&mut self, frame: Frame) -> Result<ServerEvent<'_, Ticket>, Violation> {
         self.meta = frame.meta;
-        let meta = Meta::read(&self.meta).map_err(garbage)?;
+        let meta = Meta::read(&self.meta).map_err(malformed_meta)?;
         let (service, method) = names(&meta);
         let ((body, attachment), spoiled) = match body::split(frame.payload, &meta) {
             Ok(parts) => (parts, None),
-            Err(reason) => (<_>::default(), Some(unusable_request(&reason))),
+            Err(reason) => (<_>::default(), Some(malformed_request(&reason))),
         };
         let mut head = Head { metadata: metadata::read(&meta, &self.meta), ..body::head(&meta) };
         if self.config.lenient_json && head.format == Format::Json(Json::Brpc) {
@@ -262,7 +264,7 @@ impl Server {
             let streams = self.streams.get_or_insert_with(|| streams(&self.config));
             Box::new(streams.offer(correlation_id, settings))
         });
-        let ticket = Ticket(Owed::Response { correlation_id, offering });
+        let ticket = Ticket(OwedReply::Response { correlation_id, offering });
         let call = Call {
             service,
             method,
@@ -275,19 +277,19 @@ impl Server {
             authenticated: false,
             spoiled,
         };
-        Ok(Event::Call(call, ticket))
+        Ok(ServerEvent::Call(call, ticket))
     }
 
     fn take_stream(&mut self, frame: Frame, out: &mut Outbox) {
         let handled = match &mut self.streams {
-            Some(streams) => streams.streams.handle(frame, out),
-            None => Handled::without_streams(frame),
+            Some(streams) => streams.streams.handle_frame(frame, out),
+            None => FrameOutcome::without_streams(frame),
         };
         handled.answer(out);
     }
 
     /// What is known of a call's streams when it is answered: those that were not accepted are declined.
-    fn settled(&mut self, offering: Offering) -> Offering {
+    fn decline_unaccepted(&mut self, offering: PendingOffer) -> PendingOffer {
         if let (None, Some(streams)) = (&offering.settings, &mut self.streams) {
             streams.decline(&offering);
         }
@@ -305,7 +307,13 @@ impl Server {
     }
 
     /// Answers a call; if it brought streams, the response travels inside of the first.
-    fn respond(&mut self, correlation_id: i64, offering: Option<&Offering>, reply: Reply, out: &mut Outbox) {
+    fn respond(
+        &mut self,
+        correlation_id: i64,
+        offering: Option<&PendingOffer>,
+        reply: Reply,
+        out: &mut Outbox,
+    ) {
         let Reply { result, head, attachment, .. } = reply;
         let body =
             result.and_then(|message| Body::encode(message, attachment, &head).map_err(unserializable));
@@ -331,10 +339,10 @@ impl Server {
     }
 
     #[cold]
-    fn turn_away(&self, frame: &Frame, out: &mut Outbox) -> Result<(), Violation> {
-        let meta = Meta::read(&frame.meta).map_err(garbage)?;
+    fn reject_frame(&self, frame: &Frame, out: &mut Outbox) -> Result<(), Violation> {
+        let meta = Meta::read(&frame.meta).map_err(malformed_meta)?;
         let stopping = status::status(ELOGOFF, "Server is stopping");
-        let offering = meta.stream_settings.as_ref().and_then(Offering::none_of);
+        let offering = meta.stream_settings.as_ref().and_then(PendingOffer::none_of);
         self.fail(meta.correlation_id, offering.as_ref(), &stopping, &Metadata::new(), out);
         Ok(())
     }
@@ -343,7 +351,7 @@ impl Server {
     fn fail(
         &self,
         correlation_id: i64,
-        offering: Option<&Offering>,
+        offering: Option<&PendingOffer>,
         status: &Status,
         metadata: &Metadata,
         out: &mut Outbox,
@@ -353,7 +361,7 @@ impl Server {
             Some(Response { error_code: status::number(status), error_text: Some(text.as_bytes()) });
         let user_fields = metadata::user_fields(metadata);
         let meta = Meta { response, correlation_id, user_fields, ..body::empty_meta() };
-        write_response(offering.map(Offering::declined).as_ref(), &meta, 0, out);
+        write_response(offering.map(PendingOffer::declined).as_ref(), &meta, 0, out);
     }
 
     /// `[ip:port][E1003]text`; the code is left out where the failure says no more than that it failed
@@ -397,7 +405,7 @@ pub struct Client {
     logged_off: bool,
     stream_limits: StreamLimits,
     /// Made when the first is asked for: most connections never need it.
-    streams: Option<Box<Asked>>,
+    streams: Option<Box<ClientStreams>>,
 }
 
 impl Client {
@@ -430,7 +438,7 @@ impl session::Client for Client {
         out: &mut Outbox,
     ) -> Result<(), Status> {
         let (limits, message) = (&self.stream_limits, self.limits.message);
-        let asked = self.streams.get_or_insert_with(|| Box::new(Asked::new(limits.clone(), message)));
+        let asked = self.streams.get_or_insert_with(|| Box::new(ClientStreams::new(limits.clone(), message)));
         if !asked.has_place_for(streams.len()) {
             return Err(Status::resource_exhausted("too many streams are open on this connection"));
         }
@@ -445,11 +453,11 @@ impl session::Client for Client {
 
     fn close(&mut self, id: CallId, out: &mut Outbox) {
         if let Some(asked) = &mut self.streams {
-            asked.streams.leave(id.0, out);
+            asked.streams.close(id.0, out);
         }
     }
 
-    fn room(&self, id: CallId) -> bool {
+    fn has_room(&self, id: CallId) -> bool {
         self.streams.as_ref().is_none_or(|asked| asked.streams.has_room(id.0))
     }
 
@@ -469,28 +477,32 @@ impl session::Client for Client {
         }
     }
 
-    fn next_event(&mut self, inbox: &mut BytesMut, out: &mut Outbox) -> Result<Option<Answer>, Violation> {
+    fn next_event(
+        &mut self,
+        inbox: &mut BytesMut,
+        out: &mut Outbox,
+    ) -> Result<Option<ClientEvent>, Violation> {
         self.wanted = 0;
         loop {
-            if let Some(answer) = self.streams.as_mut().and_then(|asked| asked.next()) {
+            if let Some(answer) = self.streams.as_mut().and_then(|asked| asked.next_event()) {
                 return Ok(Some(answer));
             }
-            match frame::cut(inbox, self.limits.message)? {
-                Cut::Whole(frame) => {
+            match frame::take_frame(inbox, self.limits.message)? {
+                NextFrame::Whole(frame) => {
                     if let Some(answer) = self.answer(frame, out) {
                         return Ok(Some(answer));
                     }
                 }
-                Cut::Partial(wanted) => {
+                NextFrame::Partial(wanted) => {
                     self.wanted = wanted;
                     return Ok(None);
                 }
-                Cut::Foreign => return Err(Violation::new("the server does not speak baidu_std")),
+                NextFrame::Foreign => return Err(Violation::new("the server does not speak baidu_std")),
             }
         }
     }
 
-    fn wanted(&self) -> usize {
+    fn bytes_needed(&self) -> usize {
         self.wanted
     }
 
@@ -511,7 +523,7 @@ impl Client {
         streams: impl FnOnce(&mut Self) -> Option<StreamSettings>,
     ) -> Result<(), Status> {
         Carrier::Map.check(&call.head.metadata).map_err(Misfit::into_refusal)?;
-        let body = Body::encode(call.body, call.attachment, &call.head).map_err(inexpressible)?;
+        let body = Body::encode(call.body, call.attachment, &call.head).map_err(unsupported)?;
         let mut request = Request {
             service_name: Some(call.service.as_bytes()),
             method_name: Some(call.method.as_bytes()),
@@ -537,15 +549,15 @@ impl Client {
     }
 
     /// What a frame says; `None` if it is nothing a caller waits for.
-    fn answer(&mut self, frame: Frame, out: &mut Outbox) -> Option<Answer> {
+    fn answer(&mut self, frame: Frame, out: &mut Outbox) -> Option<ClientEvent> {
         let Frame { meta: bytes, payload, .. } = self.response(frame, out)?;
         // brpc drops what it cannot parse: the call ends by its timeout (`ProcessRpcResponse`).
         let meta = Meta::read(&bytes).ok()?;
         let (result, attachment) = self.outcome(payload, &meta);
         let id = CallId(meta.correlation_id.cast_unsigned());
-        let result = self.settle(id, meta.stream_settings.as_ref(), result, out);
+        let result = self.finish_call(id, meta.stream_settings.as_ref(), result, out);
         let head = Head { metadata: metadata::read(&meta, &bytes), ..body::head(&meta) };
-        Some(Answer::Reply(id, Reply { result, head, attachment, trailers: Metadata::new() }))
+        Some(ClientEvent::Reply(id, Reply { result, head, attachment, trailers: Metadata::new() }))
     }
 
     /// The response in a frame, which may be the data of a stream's frame; `None` if there is none.
@@ -554,13 +566,13 @@ impl Client {
             return Some(frame);
         }
         let handled = match &mut self.streams {
-            Some(asked) => asked.streams.handle(frame, out),
-            None => Handled::without_streams(frame),
+            Some(asked) => asked.streams.handle_frame(frame, out),
+            None => FrameOutcome::without_streams(frame),
         };
         handled.response(out)
     }
 
-    fn settle(
+    fn finish_call(
         &mut self,
         id: CallId,
         settings: Option<&StreamSettings>,
@@ -568,7 +580,7 @@ impl Client {
         out: &mut Outbox,
     ) -> Result<Bytes, Status> {
         if let Some(asked) = &mut self.streams {
-            return asked.settle(id.0, settings, result, out);
+            return asked.finish_call(id.0, settings, result, out);
         }
         if let Some(settings) = settings {
             stream::reset_all(settings, out);
@@ -585,36 +597,36 @@ impl Client {
         }
         match body::split(payload, meta) {
             Ok((message, attachment)) => (Ok(message), attachment),
-            Err(reason) => (Err(unusable_response(&reason)), Bytes::new()),
+            Err(reason) => (Err(malformed_response(&reason)), Bytes::new()),
         }
     }
 }
 
-fn streams(config: &ServerConfig) -> Box<Served> {
-    Box::new(Served::new(config.streams.clone(), config.limits.message))
+fn streams(config: &ServerConfig) -> Box<ServerStreams> {
+    Box::new(ServerStreams::new(config.streams.clone(), config.limits.message))
 }
 
-fn event(found: Found) -> Event<'static, Ticket> {
+fn event(found: ServerStreamEvent) -> ServerEvent<'static, Ticket> {
     match found {
-        Found::Message(id, body) => {
-            Event::Message(StreamId(id), Message { body, compression: Compression::None })
+        ServerStreamEvent::Message(id, body) => {
+            ServerEvent::Message(StreamId(id), Message { body, compression: Compression::None })
         }
-        Found::End(id) => Event::End(StreamId(id)),
-        Found::Gone(id) => Event::Cancelled(StreamId(id)),
-        Found::Room(id) => Event::Room(StreamId(id)),
+        ServerStreamEvent::End(id) => ServerEvent::End(StreamId(id)),
+        ServerStreamEvent::Gone(id) => ServerEvent::Cancelled(StreamId(id)),
+        ServerStreamEvent::Room(id) => ServerEvent::Room(StreamId(id)),
     }
 }
 
 /// Appends the header and the meta; the payload, of which only the length is needed, follows.
 fn write_frame(meta: &Meta<'_>, payload: usize, buffer: &mut Vec<u8>) {
-    let start = frame::begin(buffer, Kind::Rpc);
+    let start = frame::start_frame(buffer, Kind::Rpc);
     meta.write(buffer);
     let size = buffer.len() - start - frame::HEADER;
     frame::finish(buffer, start, size, payload);
 }
 
 /// Appends a response up to its payload. If the request brought streams, it travels inside of the first.
-fn write_response(offering: Option<&Offering>, meta: &Meta<'_>, payload: usize, out: &mut Outbox) {
+fn write_response(offering: Option<&PendingOffer>, meta: &Meta<'_>, payload: usize, out: &mut Outbox) {
     let write = |buffer: &mut Vec<u8>| write_frame(meta, payload, buffer);
     match offering {
         None => write(out.buffer()),
@@ -644,18 +656,18 @@ fn timeout_ms(timeout: Duration) -> i32 {
 }
 
 #[cold]
-fn garbage(_: Malformed) -> Violation {
+fn malformed_meta(_: MalformedMeta) -> Violation {
     Violation::new("a meta that is not an RpcMeta")
 }
 
 #[cold]
-fn unusable_request(reason: &Unusable) -> Status {
+fn malformed_request(reason: &DecodeError) -> Status {
     let text = match reason {
-        Unusable::Attachment { announced: ..0, .. } => "attachment_size is negative".into(),
-        Unusable::Attachment { announced, size } => {
+        DecodeError::Attachment { announced: ..0, .. } => "attachment_size is negative".into(),
+        DecodeError::Attachment { announced, size } => {
             Cow::from(format!("attachment_size={announced} is larger than request_size={size}"))
         }
-        Unusable::Checksum { size } => {
+        DecodeError::Checksum { size } => {
             format!("Fail to verify the checksum, ChecksumType=crc32c, request_size={size}").into()
         }
     };
@@ -664,13 +676,13 @@ fn unusable_request(reason: &Unusable) -> Status {
 
 /// A checksum that does not fit is an undecodable response, which brpc's client tells as 1003.
 #[cold]
-fn unusable_response(reason: &Unusable) -> Status {
+fn malformed_response(reason: &DecodeError) -> Status {
     let status = match reason {
-        Unusable::Attachment { announced, size } => status::status(
+        DecodeError::Attachment { announced, size } => status::status(
             ERESPONSE,
             format!("attachment_size={announced} does not fit into response_size={size}"),
         ),
-        Unusable::Checksum { size } => status::status(
+        DecodeError::Checksum { size } => status::status(
             EREQUEST,
             format!("Fail to verify the checksum, ChecksumType=crc32c, response_size={size}"),
         ),
@@ -679,12 +691,12 @@ fn unusable_response(reason: &Unusable) -> Status {
 }
 
 #[cold]
-fn unserializable(reason: Unsendable) -> Status {
+fn unserializable(reason: EncodeError) -> Status {
     status::status(ERESPONSE, format!("Fail to serialize response: {reason}"))
 }
 
 #[cold]
-fn inexpressible(reason: Unsendable) -> Status {
+fn unsupported(reason: EncodeError) -> Status {
     status::status(EREQUEST, format!("Fail to serialize request: {reason}"))
 }
 

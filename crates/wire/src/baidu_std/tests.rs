@@ -5,10 +5,10 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use polyrpc_core::session::Client as _;
 use polyrpc_core::session::Server as _;
-use polyrpc_core::session::{Answer, Event, Missing};
+use polyrpc_core::session::{ClientEvent, NotFound, ServerEvent};
 use polyrpc_core::testing::{Pair, assert_bytes, assert_case, hear, hex, sole_reply};
 use polyrpc_core::{
-    Call, CallId, Checksum, Code, Compression, Credential, Fault, Format, Guess, Head, Json, Limits,
+    Call, CallId, Checksum, Code, Compression, Credential, Detected, Fault, Format, Head, Json, Limits,
     Metadata, Outbox, Protocol, Reply, Retry, Status, Violation, session, testing,
 };
 
@@ -146,10 +146,10 @@ mod recognition {
     #[test]
     fn calls_and_streams_are_told_by_their_magic() {
         for magic in [b"PRPC", b"STRM"] {
-            assert_eq!(recognise(magic), Guess::Is(Protocol::BaiduStd));
-            assert_eq!(recognise(&magic[..2]), Guess::NeedMore);
+            assert_eq!(recognise(magic), Detected::Is(Protocol::BaiduStd));
+            assert_eq!(recognise(&magic[..2]), Detected::NeedMore);
         }
-        assert_eq!(recognise(b"PRPX"), Guess::Unknown);
+        assert_eq!(recognise(b"PRPX"), Detected::Unknown);
     }
 
     #[test]
@@ -157,8 +157,8 @@ mod recognition {
         let http = b"GET /version HTTP/1.1\r\n\r\n";
         let mut inbox = BytesMut::from(&[&request()[..], http].concat()[..]);
         let (mut server, mut out) = (server(), Outbox::new());
-        assert!(matches!(server.next_event(&mut inbox, &mut out), Ok(Some(Event::Call(..)))));
-        assert!(matches!(server.next_event(&mut inbox, &mut out), Ok(Some(Event::Foreign))));
+        assert!(matches!(server.next_event(&mut inbox, &mut out), Ok(Some(ServerEvent::Call(..)))));
+        assert!(matches!(server.next_event(&mut inbox, &mut out), Ok(Some(ServerEvent::Foreign))));
         assert_bytes(inbox, http);
     }
 
@@ -191,7 +191,7 @@ mod sizes {
             let lies = body as usize > Limits::default().message || meta > body;
             assert_eq!(outcome.is_err(), lies, "body {body}, meta {meta}");
             let waits = matches!(outcome, Ok(None));
-            assert_eq!(server.wanted(), if waits { frame::HEADER + body as usize } else { 0 });
+            assert_eq!(server.bytes_needed(), if waits { frame::HEADER + body as usize } else { 0 });
         }
     }
 
@@ -200,11 +200,11 @@ mod sizes {
         let (mut server, mut out, bytes) = (server(), Outbox::new(), request());
         let mut inbox = BytesMut::from(&bytes[..20]);
         assert!(matches!(server.next_event(&mut inbox, &mut out), Ok(None)));
-        assert_eq!(server.wanted(), bytes.len());
+        assert_eq!(server.bytes_needed(), bytes.len());
         inbox.extend_from_slice(&bytes[20..]);
         assert!(matches!(server.next_event(&mut inbox, &mut out), Ok(Some(_))));
         assert!(matches!(server.next_event(&mut inbox, &mut out), Ok(None)));
-        assert_eq!(server.wanted(), 0);
+        assert_eq!(server.bytes_needed(), 0);
     }
 
     #[test]
@@ -233,7 +233,7 @@ mod metas {
     #[test]
     fn a_million_nested_groups_are_refused_without_descending_into_them() {
         let groups = vec![0x7b; 1_000_000];
-        assert_eq!(Meta::read(&groups), Err(meta::Malformed));
+        assert_eq!(Meta::read(&groups), Err(meta::MalformedMeta));
         let heard = hear(server(), &[&framed(Kind::Rpc, &groups, b"")]);
         assert_eq!(heard.violation, Some(Violation::new("a meta that is not an RpcMeta")));
     }
@@ -242,7 +242,7 @@ mod metas {
     fn groups_nest_as_deep_as_libprotobuf_allows() {
         let nested = |depth| [vec![0x7b; depth], vec![0x7c; depth]].concat();
         assert!(Meta::read(&nested(100)).is_ok());
-        assert_eq!(Meta::read(&nested(101)), Err(meta::Malformed));
+        assert_eq!(Meta::read(&nested(101)), Err(meta::MalformedMeta));
     }
 
     #[test]
@@ -284,7 +284,7 @@ mod metas {
             ("chunk info without a chunk", "3202 0801"),
         ];
         for (case, bytes) in not_protobuf {
-            assert_case(case, Meta::read(&hex(bytes)), Err(meta::Malformed));
+            assert_case(case, Meta::read(&hex(bytes)), Err(meta::MalformedMeta));
         }
     }
 
@@ -309,7 +309,7 @@ mod metas {
         let fields = |n| [0x4a, 0].repeat(n);
         assert_eq!(meta::MAX_USER_FIELDS, 256);
         assert!(Meta::read(&fields(meta::MAX_USER_FIELDS)).is_ok());
-        assert_eq!(Meta::read(&fields(meta::MAX_USER_FIELDS + 1)), Err(meta::Malformed));
+        assert_eq!(Meta::read(&fields(meta::MAX_USER_FIELDS + 1)), Err(meta::MalformedMeta));
     }
 
     #[test]
@@ -533,15 +533,17 @@ mod failures {
     #[test]
     fn a_missing_service_is_1001_only_by_its_short_name() {
         let unknown = |service, missing| {
-            let status =
-                Server::unknown(&Call::new(service, "Echo", Format::Protobuf, Bytes::new()), missing);
+            let status = Server::not_found_failure(
+                &Call::new(service, "Echo", Format::Protobuf, Bytes::new()),
+                missing,
+            );
             (status.number(), status.message().to_owned())
         };
         let no_service = (Some(ENOSERVICE), "Fail to find service=Gone".into());
-        assert_eq!(unknown("Gone", Missing::Service), no_service);
+        assert_eq!(unknown("Gone", NotFound::Service), no_service);
         let no_method = (Some(ENOMETHOD), "Fail to find method=a.Gone/Echo".into());
-        assert_eq!(unknown("a.Gone", Missing::Service), no_method);
-        assert_eq!(unknown("a.Gone", Missing::Method), no_method);
+        assert_eq!(unknown("a.Gone", NotFound::Service), no_method);
+        assert_eq!(unknown("a.Gone", NotFound::Method), no_method);
     }
 
     #[test]
@@ -603,7 +605,7 @@ mod failures {
         let bytes = [&framed(Kind::Rpc, b"\xff\xff", b"")[..], &good].concat();
         let (mut client, mut inbox) = (client(), BytesMut::from(&bytes[..]));
         let answer = client.next_event(&mut inbox, &mut Outbox::new());
-        assert!(matches!(answer, Ok(Some(Answer::Reply(CallId(4_294_967_298), _)))));
+        assert!(matches!(answer, Ok(Some(ClientEvent::Reply(CallId(4_294_967_298), _)))));
     }
 
     #[test]
@@ -611,7 +613,7 @@ mod failures {
         let refused = |status| {
             let (mut server, mut out) = (server(), Outbox::new());
             let (_, ticket) = next_call(&mut server, &mut BytesMut::from(&auth_request()[..]));
-            assert!(server.refuse(ticket, status, &mut out));
+            assert!(server.reject(ticket, status, &mut out));
             let meaning = responses(&out.take()).remove(0);
             (meaning.number, meaning.text)
         };
@@ -722,7 +724,7 @@ mod turned_down_streams {
         let response = scenario("stream").received();
         let mut out = Outbox::new();
         let answer = client().next_event(&mut BytesMut::from(&response[..]), &mut out);
-        assert!(matches!(answer, Ok(Some(Answer::Reply(..)))));
+        assert!(matches!(answer, Ok(Some(ClientEvent::Reply(..)))));
         assert_bytes(out.take(), hex("5354524d 00000005 00000005 089201 1801"));
     }
 }
@@ -763,7 +765,7 @@ fn request_with(change: impl FnOnce(&mut Meta<'static>), payload: &[u8]) -> Vec<
 
 fn framed(kind: Kind, meta: &[u8], payload: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::new();
-    let start = frame::begin(&mut bytes, kind);
+    let start = frame::start_frame(&mut bytes, kind);
     bytes.extend_from_slice(meta);
     frame::finish(&mut bytes, start, meta.len(), payload.len());
     bytes.extend_from_slice(payload);
@@ -777,7 +779,7 @@ fn header(body: u32, meta: u32) -> Vec<u8> {
 /// The next call, as text, and its ticket.
 fn next_call(server: &mut Server, inbox: &mut BytesMut) -> (String, Ticket) {
     match server.next_event(inbox, &mut Outbox::new()) {
-        Ok(Some(Event::Call(call, ticket))) => (testing::tell(&call), ticket),
+        Ok(Some(ServerEvent::Call(call, ticket))) => (testing::tell(&call), ticket),
         other => panic!("want a call, got {other:?}"),
     }
 }
@@ -800,7 +802,7 @@ fn sorted(metadata: &Metadata) -> Vec<(String, Bytes)> {
 fn resend(request: &[u8]) -> Vec<u8> {
     let (mut server, mut out) = (server(), Outbox::new());
     let mut inbox = BytesMut::from(request);
-    let Ok(Some(Event::Call(mut call, _))) = server.next_event(&mut inbox, &mut out) else {
+    let Ok(Some(ServerEvent::Call(mut call, _))) = server.next_event(&mut inbox, &mut out) else {
         panic!("want a call");
     };
     call.body = decompressed(call.head.compression, &call.body).into();

@@ -6,7 +6,7 @@ use super::Magic;
 
 /// The services of a server by their numbers.
 #[derive(Debug, Clone, Default)]
-pub struct Directory {
+pub struct ServiceDirectory {
     /// Sorted by id: a handful, looked up once a call.
     services: Vec<(u32, Service)>,
 }
@@ -22,18 +22,18 @@ struct Service {
     positional: bool,
 }
 
-impl Directory {
+impl ServiceDirectory {
     /// Enters a service with its methods in order, each with the id it was given, under its numbers by both
     /// hashes. One of the same name is replaced.
     ///
     /// # Errors
     ///
     /// When another service, or two of its methods, bear the same number: nothing is entered then.
-    pub fn enter<'m>(
+    pub fn add_service<'m>(
         &mut self,
         name: &str,
         methods: impl IntoIterator<Item = (&'m str, Option<u32>)>,
-    ) -> Result<(), SameNumber> {
+    ) -> Result<(), NumberCollision> {
         let methods: Vec<(u32, Box<str>)> = methods
             .into_iter()
             .zip(0..)
@@ -51,13 +51,19 @@ impl Directory {
                         .get(usize::from(*place))
                         .map_or_else(String::new, |(_, method)| format!("{name}/{method}"))
                 };
-                return Err(SameNumber { names: [name(a), name(b)], number: id_of(a).unwrap_or_default() });
+                return Err(NumberCollision {
+                    names: [name(a), name(b)],
+                    number: id_of(a).unwrap_or_default(),
+                });
             }
         }
         let ids = [ServiceHash::OneDot, ServiceHash::TwoDots].map(|hash| service_id(name, hash));
         if let Some(other) = self.services.iter().find(|(id, other)| ids.contains(id) && *other.name != *name)
         {
-            return Err(SameNumber { names: [other.1.name.to_string(), name.to_owned()], number: other.0 });
+            return Err(NumberCollision {
+                names: [other.1.name.to_string(), name.to_owned()],
+                number: other.0,
+            });
         }
         self.services.retain(|(_, other)| *other.name != *name);
         // Without a namespace it has one number in both: how its methods are counted, the magic of the call tells then.
@@ -99,19 +105,19 @@ impl Service {
 
 /// Two names that are one number: a peer could not call both.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SameNumber {
+pub struct NumberCollision {
     names: [String; 2],
     number: u32,
 }
 
-impl fmt::Display for SameNumber {
+impl fmt::Display for NumberCollision {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { names: [a, b], number } = self;
         write!(f, "{a} and {b} are both number {number} in fb_rpc; rename one, or give it another id")
     }
 }
 
-impl std::error::Error for SameNumber {}
+impl std::error::Error for NumberCollision {}
 
 /// Which name of a service is hashed, by which the protocol's proposals differ. A service outside of a namespace has one
 /// number by both.

@@ -39,7 +39,7 @@ pub(super) struct Frame {
 
 /// What the inbox begins with.
 #[derive(Debug)]
-pub(super) enum Cut {
+pub(super) enum NextFrame {
     /// A whole frame, taken out of the inbox.
     Whole(Frame),
     /// The beginning of a frame that needs so many bytes in all; 0 while that is unknown.
@@ -52,27 +52,31 @@ pub(super) enum Cut {
 ///
 /// `limit` bounds what follows the header, as brpc's `max_body_size` does. Where `only` names a magic, a frame of
 /// the other is a violation: were it foreign, detection would bring it back.
-pub(super) fn cut(inbox: &mut BytesMut, limit: usize, only: Option<Magic>) -> Result<Cut, Violation> {
+pub(super) fn take_frame(
+    inbox: &mut BytesMut,
+    limit: usize,
+    only: Option<Magic>,
+) -> Result<NextFrame, Violation> {
     if let (Some(magic), Some(only)) = (inbox.first_chunk::<4>(), only)
         && Magic::of(magic).is_some_and(|magic| magic != only)
     {
-        return Err(other_magic());
+        return Err(wrong_magic());
     }
     let Some(header) = inbox.first_chunk() else {
-        return Ok(if may_begin_a_frame(inbox) { Cut::Partial(0) } else { Cut::Foreign });
+        return Ok(if may_begin_a_frame(inbox) { NextFrame::Partial(0) } else { NextFrame::Foreign });
     };
     let Some(header) = Header::read(header) else {
-        return Ok(Cut::Foreign);
+        return Ok(NextFrame::Foreign);
     };
     header.check(limit)?;
     let whole = HEADER + header.body;
     if inbox.len() < whole {
-        return Ok(Cut::Partial(whole));
+        return Ok(NextFrame::Partial(whole));
     }
     inbox.advance(HEADER);
     let meta = inbox.split_to(header.meta).freeze();
     let payload = inbox.split_to(header.body - header.meta).freeze();
-    Ok(Cut::Whole(Frame { magic: header.magic, meta, payload }))
+    Ok(NextFrame::Whole(Frame { magic: header.magic, meta, payload }))
 }
 
 fn may_begin_a_frame(start: &[u8]) -> bool {
@@ -81,7 +85,7 @@ fn may_begin_a_frame(start: &[u8]) -> bool {
 }
 
 #[cold]
-fn other_magic() -> Violation {
+fn wrong_magic() -> Violation {
     Violation::new("the frame has the other magic of fb_rpc")
 }
 
@@ -161,13 +165,13 @@ impl Request {
     /// Appends header and meta of a frame with this request; its payload follows.
     pub(super) fn write(&self, magic: Magic, out: &mut Outbox) {
         let mut frame = [0; HEADER + REQUEST];
-        begin(&mut frame, magic, self.sizes);
+        write_header(&mut frame, magic, self.sizes);
         frame[12..16].copy_from_slice(&self.service.to_le_bytes());
         frame[16..20].copy_from_slice(&self.method.to_le_bytes());
         frame[20..24].copy_from_slice(&self.sizes.message.to_le_bytes());
         frame[24..28].copy_from_slice(&self.sizes.attachment.to_le_bytes());
         frame[28..].copy_from_slice(&self.correlation_id.to_le_bytes());
-        out.copy(&frame);
+        out.extend_from_slice(&frame);
     }
 }
 
@@ -184,16 +188,16 @@ impl Response {
     /// As [`Request::write`].
     pub(super) fn write(&self, magic: Magic, out: &mut Outbox) {
         let mut frame = [0; HEADER + RESPONSE];
-        begin(&mut frame, magic, self.sizes);
+        write_header(&mut frame, magic, self.sizes);
         frame[12..16].copy_from_slice(&self.error_code.to_le_bytes());
         frame[16..20].copy_from_slice(&self.sizes.message.to_le_bytes());
         frame[20..24].copy_from_slice(&self.sizes.attachment.to_le_bytes());
         frame[24..].copy_from_slice(&self.correlation_id.to_le_bytes());
-        out.copy(&frame);
+        out.extend_from_slice(&frame);
     }
 }
 
-fn begin(frame: &mut [u8], magic: Magic, sizes: Sizes) {
+fn write_header(frame: &mut [u8], magic: Magic, sizes: Sizes) {
     let meta = (frame.len() - HEADER) as u32;
     let body = meta + sizes.message.cast_unsigned() + sizes.attachment.cast_unsigned();
     frame[..4].copy_from_slice(magic.letters());
@@ -219,7 +223,7 @@ impl Sizes {
     /// Divides a payload; `None` if it is not as long as the two say, or has no message.
     ///
     /// A negative attachment is none with #3197's first magic, and a mistake in #3559.
-    pub(super) fn divide(self, mut payload: Bytes, magic: Magic) -> Option<(Bytes, Bytes)> {
+    pub(super) fn split_payload(self, mut payload: Bytes, magic: Magic) -> Option<(Bytes, Bytes)> {
         let attachment = match magic {
             Magic::Frpc => self.attachment,
             Magic::Brpc => self.attachment.max(0),

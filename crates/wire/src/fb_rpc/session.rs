@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use polyrpc_core::session::{Answer, Event, Missing};
+use polyrpc_core::session::{ClientEvent, NotFound, ServerEvent};
 use polyrpc_core::{
     Call, CallId, Checksum, Compression, Credential, Format, Head, Limits, Metadata, Outbox, Reply, Status,
     Violation, session,
 };
 
-use super::directory::{Directory, ServiceHash, service_id};
-use super::frame::{self, Cut, Frame, Magic, Request, Response, Sizes};
+use super::directory::{ServiceDirectory, ServiceHash, service_id};
+use super::frame::{self, Frame, Magic, NextFrame, Request, Response, Sizes};
 use super::status;
 use crate::brpc_status::{ELOGOFF, ENOMETHOD, EREQUEST, ERESPONSE, status as failure};
 
@@ -21,7 +21,7 @@ pub struct ServerConfig {
     /// `max_body_size` does.
     pub limits: Limits,
     /// What the numbers in requests mean.
-    pub directory: Arc<Directory>,
+    pub directory: Arc<ServiceDirectory>,
     /// The one magic that is spoken; otherwise each frame is answered with its own.
     pub only: Option<Magic>,
 }
@@ -44,7 +44,7 @@ pub struct Ticket {
 }
 
 /// A request that is whole.
-struct Opened {
+struct ParsedRequest {
     request: Request,
     body: Bytes,
     attachment: Bytes,
@@ -60,22 +60,22 @@ impl Server {
     }
 
     /// What a frame asks for, unless the session answers it by itself.
-    fn open(&self, frame: Frame, out: &mut Outbox) -> Result<Option<Opened>, Violation> {
+    fn open(&self, frame: Frame, out: &mut Outbox) -> Result<Option<ParsedRequest>, Violation> {
         let request = Request::read(&frame.meta).ok_or_else(truncated)?;
         let ticket = Ticket { correlation_id: request.correlation_id, magic: frame.magic };
         if self.draining {
             ticket.fail(ELOGOFF, out);
             return Ok(None);
         }
-        let ((body, attachment), spoiled) = match request.sizes.divide(frame.payload, frame.magic) {
+        let ((body, attachment), spoiled) = match request.sizes.split_payload(frame.payload, frame.magic) {
             Some(divided) => (divided, None),
-            None => (Default::default(), Some(unusable_request())),
+            None => (Default::default(), Some(malformed_request())),
         };
-        Ok(Some(Opened { request, body, attachment, spoiled, ticket }))
+        Ok(Some(ParsedRequest { request, body, attachment, spoiled, ticket }))
     }
 
-    fn call(&mut self, opened: Opened) -> Event<'_, Ticket> {
-        let Opened { request, body, attachment, spoiled, ticket } = opened;
+    fn call(&mut self, opened: ParsedRequest) -> ServerEvent<'_, Ticket> {
+        let ParsedRequest { request, body, attachment, spoiled, ticket } = opened;
         let (service, method) = self.names(&request, ticket.magic);
         let head = Head { format: Format::FlatBuffers, ..Head::default() };
         let call = Call {
@@ -90,7 +90,7 @@ impl Server {
             authenticated: false,
             spoiled,
         };
-        Event::Call(call, ticket)
+        ServerEvent::Call(call, ticket)
     }
 
     /// The names of what is called; a number without a name stands for itself.
@@ -117,20 +117,20 @@ impl session::Server for Server {
         &mut self,
         inbox: &mut BytesMut,
         out: &mut Outbox,
-    ) -> Result<Option<Event<'_, Ticket>>, Violation> {
+    ) -> Result<Option<ServerEvent<'_, Ticket>>, Violation> {
         loop {
             self.wanted = 0;
-            match frame::cut(inbox, self.config.limits.message, self.config.only)? {
-                Cut::Whole(frame) => {
+            match frame::take_frame(inbox, self.config.limits.message, self.config.only)? {
+                NextFrame::Whole(frame) => {
                     if let Some(opened) = self.open(frame, out)? {
                         return Ok(Some(self.call(opened)));
                     }
                 }
-                Cut::Partial(wanted) => {
+                NextFrame::Partial(wanted) => {
                     self.wanted = wanted;
                     return Ok(None);
                 }
-                Cut::Foreign => return Ok(Some(Event::Foreign)),
+                NextFrame::Foreign => return Ok(Some(ServerEvent::Foreign)),
             }
         }
     }
@@ -142,13 +142,13 @@ impl session::Server for Server {
         }
     }
 
-    fn unknown(call: &Call<'_>, _: Missing) -> Status {
+    fn not_found_failure(call: &Call<'_>, _: NotFound) -> Status {
         failure(ENOMETHOD, format!("there is no method {}/{} by number", call.service, call.method))
     }
 
     /// A message that is none has a number; without one it is the method that has other messages, and is none of those
     /// that brpc looks among.
-    fn unreadable(status: Status) -> Status {
+    fn decode_failure(status: Status) -> Status {
         match status.number() {
             Some(_) => status,
             None => failure(ENOMETHOD, format!("no method of FlatBuffers: {}", status.message())),
@@ -156,11 +156,11 @@ impl session::Server for Server {
     }
 
     /// No credential can travel, so brpc's servers that want one verify nobody, and close.
-    fn refuse(&mut self, _: Ticket, _: Status, _: &mut Outbox) -> bool {
+    fn reject(&mut self, _: Ticket, _: Status, _: &mut Outbox) -> bool {
         true
     }
 
-    fn wanted(&self) -> usize {
+    fn bytes_needed(&self) -> usize {
         self.wanted
     }
 
@@ -225,29 +225,29 @@ impl Client {
         Self { config, wanted: 0, logged_off: false, understood: false }
     }
 
-    fn answer(&mut self, frame: Frame) -> Result<Answer, Violation> {
+    fn answer(&mut self, frame: Frame) -> Result<ClientEvent, Violation> {
         let response = Response::read(&frame.meta).ok_or_else(truncated)?;
         let told = match response.error_code {
             0 => {
-                let parts = response.sizes.divide(frame.payload, frame.magic);
+                let parts = response.sizes.split_payload(frame.payload, frame.magic);
                 parts.map(|(message, attachment)| (Ok(message), attachment))
             }
             _ if frame.magic == Magic::Frpc && !frame.payload.is_empty() => None,
             number => {
                 self.logged_off |= number == ELOGOFF;
-                Some((Err(self.told(number)), Bytes::new()))
+                Some((Err(self.server_failure(number)), Bytes::new()))
             }
         };
         self.understood |= response.error_code != ENOMETHOD;
-        let (result, attachment) = told.unwrap_or_else(|| (Err(unusable_response()), Bytes::new()));
+        let (result, attachment) = told.unwrap_or_else(|| (Err(malformed_response()), Bytes::new()));
         let head = Head { format: Format::FlatBuffers, ..Head::default() };
         let reply = Reply { result, head, attachment, trailers: Metadata::new() };
-        Ok(Answer::Reply(CallId(response.correlation_id), reply))
+        Ok(ClientEvent::Reply(CallId(response.correlation_id), reply))
     }
 
     /// The failure that the server told. No method may be there because it has other numbers.
     #[cold]
-    fn told(&self, number: i32) -> Status {
+    fn server_failure(&self, number: i32) -> Status {
         let status = status::status(number);
         match self.other_dialects().filter(|_| number == ENOMETHOD) {
             Some(hint) => failure(number, format!("{}; {hint}", status.message())),
@@ -277,9 +277,9 @@ impl Client {
 impl session::Client for Client {
     fn send(&mut self, id: CallId, call: Call<'_>, out: &mut Outbox) -> Result<(), Status> {
         if self.config.credential.is_some() || call.credential.bytes().is_some() {
-            return Err(inexpressible("fb_rpc cannot say who calls"));
+            return Err(unsupported("fb_rpc cannot say who calls"));
         }
-        expressible(&call)?;
+        check_supported(&call)?;
         let ClientConfig { magic, hash, .. } = self.config;
         let service = service_number(call.service, hash)?;
         let method = method_number(call.method, magic == Magic::Brpc || hash == ServiceHash::TwoDots)?;
@@ -293,23 +293,27 @@ impl session::Client for Client {
         Ok(())
     }
 
-    fn next_event(&mut self, inbox: &mut BytesMut, _out: &mut Outbox) -> Result<Option<Answer>, Violation> {
+    fn next_event(
+        &mut self,
+        inbox: &mut BytesMut,
+        _out: &mut Outbox,
+    ) -> Result<Option<ClientEvent>, Violation> {
         self.wanted = 0;
-        match frame::cut(inbox, self.config.limits.message, Some(self.config.magic))? {
-            Cut::Whole(frame) => self.answer(frame).map(Some),
-            Cut::Partial(wanted) => {
+        match frame::take_frame(inbox, self.config.limits.message, Some(self.config.magic))? {
+            NextFrame::Whole(frame) => self.answer(frame).map(Some),
+            NextFrame::Partial(wanted) => {
                 self.wanted = wanted;
                 Ok(None)
             }
-            Cut::Foreign => Err(Violation::new("the server does not speak this fb_rpc")),
+            NextFrame::Foreign => Err(Violation::new("the server does not speak this fb_rpc")),
         }
     }
 
-    fn wanted(&self) -> usize {
+    fn bytes_needed(&self) -> usize {
         self.wanted
     }
 
-    fn hint(&self) -> Option<String> {
+    fn failure_hint(&self) -> Option<String> {
         self.other_dialects()
     }
 
@@ -321,18 +325,18 @@ impl session::Client for Client {
 
 /// Whether fb_rpc has a word for all that a call asks for. What brpc leaves unsaid without a complaint (metadata,
 /// the deadline) is left unsaid here too.
-fn expressible(call: &Call<'_>) -> Result<(), Status> {
+fn check_supported(call: &Call<'_>) -> Result<(), Status> {
     if !matches!(call.head.format, Format::FlatBuffers | Format::Raw) {
         return Err(no_format(call.head.format));
     }
     if call.head.compression != Compression::None {
-        return Err(inexpressible("fb_rpc cannot compress"));
+        return Err(unsupported("fb_rpc cannot compress"));
     }
     if call.head.checksum != Checksum::None {
-        return Err(inexpressible("fb_rpc has no checksums"));
+        return Err(unsupported("fb_rpc has no checksums"));
     }
     if call.body.is_empty() {
-        return Err(inexpressible("fb_rpc has no empty messages"));
+        return Err(unsupported("fb_rpc has no empty messages"));
     }
     Ok(())
 }
@@ -340,7 +344,7 @@ fn expressible(call: &Call<'_>) -> Result<(), Status> {
 fn service_number(service: &str, hash: ServiceHash) -> Result<u32, Status> {
     match service.strip_prefix('#') {
         Some(number) => {
-            number.parse().map_err(|_| inexpressible("want a service's number below 2^32 behind `#`"))
+            number.parse().map_err(|_| unsupported("want a service's number below 2^32 behind `#`"))
         }
         None => Ok(service_id(service, hash)),
     }
@@ -355,7 +359,7 @@ fn method_number(method: &str, by_place: bool) -> Result<i32, Status> {
 
 #[cold]
 fn unnumbered(method: &str) -> Status {
-    inexpressible(format!(
+    unsupported(format!(
         "fb_rpc knows methods by number, as `{}#7`: its .fbs says which",
         method.split('#').next().unwrap_or_default()
     ))
@@ -363,30 +367,30 @@ fn unnumbered(method: &str) -> Status {
 
 #[cold]
 fn no_format(format: Format) -> Status {
-    inexpressible(format!("fb_rpc carries FlatBuffers, not {}", format.as_str()))
+    unsupported(format!("fb_rpc carries FlatBuffers, not {}", format.as_str()))
 }
 
 /// brpc's client refuses what it cannot send with this number.
 #[cold]
-fn inexpressible(text: impl Into<std::borrow::Cow<'static, str>>) -> Status {
+fn unsupported(text: impl Into<std::borrow::Cow<'static, str>>) -> Status {
     failure(EREQUEST, text)
 }
 
 /// A peer would close the connection, on which others call too.
 #[cold]
 fn overlong() -> Status {
-    inexpressible(
+    unsupported(
         "the message and its attachment exceed the limit, which is the peer's as well if it is brpc's",
     )
 }
 
 #[cold]
-fn unusable_request() -> Status {
+fn malformed_request() -> Status {
     failure(EREQUEST, "the request is not as long as it says")
 }
 
 #[cold]
-fn unusable_response() -> Status {
+fn malformed_response() -> Status {
     failure(ERESPONSE, "the response is not as long as it says")
 }
 

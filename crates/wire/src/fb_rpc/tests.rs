@@ -5,19 +5,20 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 use polyrpc_core::session::Client as _;
 use polyrpc_core::session::Server as _;
-use polyrpc_core::session::{Answer, Event};
+use polyrpc_core::session::{ClientEvent, ServerEvent};
 use polyrpc_core::testing::{
     Pair, assert_any_split, assert_bytes, assert_case, assert_client_survives_damage, assert_survives_damage,
     hear, hex, sole_reply,
 };
 use polyrpc_core::{
-    Call, CallId, Checksum, Code, Compression, Credential, Format, Guess, Head, Limits, Outbox, Protocol,
+    Call, CallId, Checksum, Code, Compression, Credential, Detected, Format, Head, Limits, Outbox, Protocol,
     Reply, Status,
 };
 use serde_json::Value;
 
 use super::{
-    Client, ClientConfig, Directory, Magic, Server, ServerConfig, ServiceHash, recognise, service_id, status,
+    Client, ClientConfig, Magic, Server, ServerConfig, ServiceDirectory, ServiceHash, recognise, service_id,
+    status,
 };
 
 #[test]
@@ -47,7 +48,7 @@ fn every_vector_of_a_request_is_heard_and_written_again() {
         heard += 1;
         let (mut server, mut inbox, mut out) = (server(), BytesMut::from(&bytes[..]), Outbox::new());
         let event = server.next_event(&mut inbox, &mut out).expect("it is whole").expect("it is a call");
-        let Event::Call(call, _) = event else { panic!("{name}: want a call") };
+        let ServerEvent::Call(call, _) = event else { panic!("{name}: want a call") };
         assert_case(name, call.service, "test.BenchmarkService");
         assert_case(name, call.method, "Test");
         assert_case(name, call.head.format, Format::FlatBuffers);
@@ -95,10 +96,10 @@ fn every_vector_of_a_response_is_heard_and_written_again() {
 #[test]
 fn both_magics_are_recognised() {
     for start in [&b"FRPC"[..], b"BRPC", b"FRPC\0\0"] {
-        assert_eq!(recognise(start), Guess::Is(Protocol::FbRpc));
+        assert_eq!(recognise(start), Detected::Is(Protocol::FbRpc));
     }
-    assert_eq!(recognise(b"FR"), Guess::NeedMore);
-    assert_eq!(recognise(b"PRPC"), Guess::Unknown);
+    assert_eq!(recognise(b"FR"), Detected::NeedMore);
+    assert_eq!(recognise(b"PRPC"), Detected::Unknown);
 }
 
 #[test]
@@ -133,7 +134,7 @@ fn sizes_that_do_not_fit_the_payload_spoil_the_call_and_nothing_else() {
         bytes[..4].copy_from_slice(magic.letters());
         let (mut server, mut inbox) = (server(), BytesMut::from(&bytes[..]));
         let mut next = || match server.next_event(&mut inbox, &mut Outbox::new()) {
-            Ok(Some(Event::Call(call, _))) => call.spoiled.and_then(|status| status.number()),
+            Ok(Some(ServerEvent::Call(call, _))) => call.spoiled.and_then(|status| status.number()),
             event => panic!("want a call: {event:?}"),
         };
         let first = next();
@@ -174,10 +175,10 @@ fn a_failure_that_brings_a_message_is_none() {
 
 #[test]
 fn a_method_of_other_messages_is_none() {
-    let status = Server::unreadable(Status::invalid_argument("it takes protobuf"));
+    let status = Server::decode_failure(Status::invalid_argument("it takes protobuf"));
     assert_eq!(status.number(), Some(1002));
     let failed = Status::invalid_argument("no message").with_number(status::FAILED);
-    assert_eq!(Server::unreadable(failed).number(), Some(-1));
+    assert_eq!(Server::decode_failure(failed).number(), Some(-1));
 }
 
 #[test]
@@ -213,11 +214,11 @@ fn numbers_that_mean_nothing_are_told_as_such() {
         bytes[12..16].copy_from_slice(&service.to_le_bytes());
         bytes[16..20].copy_from_slice(&method.to_le_bytes());
         let mut inbox = BytesMut::from(&bytes[..]);
-        let Ok(Some(Event::Call(call, ticket))) = server.next_event(&mut inbox, &mut out) else {
+        let Ok(Some(ServerEvent::Call(call, ticket))) = server.next_event(&mut inbox, &mut out) else {
             panic!("want a call")
         };
         assert_eq!((call.service, call.method), want);
-        let refusal = Server::unknown(&call, polyrpc_core::session::Missing::Method);
+        let refusal = Server::not_found_failure(&call, polyrpc_core::session::NotFound::Method);
         server.reply(ticket, Reply::failure(refusal), &mut out);
     }
     assert_eq!(error_codes(&out.take()), [1002; 4]);
@@ -282,9 +283,9 @@ fn magic_and_service_hash_are_separate_choices() {
 #[test]
 fn who_is_not_understood_is_told_of_the_other_dialects() {
     let (mut client, mut out) = (client(Magic::Frpc), Outbox::new());
-    assert!(client.hint().expect("nothing was heard").contains("fb-rpc+two-dots://"));
+    assert!(client.failure_hint().expect("nothing was heard").contains("fb-rpc+two-dots://"));
     let mut inbox = BytesMut::from(&vector("frpc_response_error_1002")[..]);
-    let Ok(Some(Answer::Reply(_, reply))) = client.next_event(&mut inbox, &mut out) else {
+    let Ok(Some(ClientEvent::Reply(_, reply))) = client.next_event(&mut inbox, &mut out) else {
         panic!("want a reply")
     };
     let status = reply.result.unwrap_err();
@@ -294,11 +295,11 @@ fn who_is_not_understood_is_told_of_the_other_dialects() {
     inbox.extend_from_slice(&vector("frpc_response"));
     inbox.extend_from_slice(&vector("frpc_response_error_1002"));
     assert!(client.next_event(&mut inbox, &mut out).is_ok());
-    let Ok(Some(Answer::Reply(_, reply))) = client.next_event(&mut inbox, &mut out) else {
+    let Ok(Some(ClientEvent::Reply(_, reply))) = client.next_event(&mut inbox, &mut out) else {
         panic!("want a reply")
     };
     assert_eq!(reply.result.unwrap_err().message(), status::status(1002).message());
-    assert_eq!(client.hint(), None);
+    assert_eq!(client.failure_hint(), None);
 }
 
 #[test]
@@ -359,7 +360,7 @@ fn a_server_that_drains_says_so_and_its_client_goes_elsewhere() {
 fn who_wants_a_credential_closes_without_a_word() {
     let (mut server, mut out) = (server(), Outbox::new());
     let ticket = ticket(&mut server, 1);
-    assert!(server.refuse(ticket, Status::unauthenticated(""), &mut out));
+    assert!(server.reject(ticket, Status::unauthenticated(""), &mut out));
     assert!(out.is_empty());
 }
 
@@ -397,8 +398,8 @@ fn a_service_may_be_called_by_its_number() {
 
 #[test]
 fn methods_without_ids_bear_their_places() {
-    let mut directory = Directory::default();
-    directory.enter("S", [("A", None), ("B", None), ("C", Some(9))]).expect("numbers differ");
+    let mut directory = ServiceDirectory::default();
+    directory.add_service("S", [("A", None), ("B", None), ("C", Some(9))]).expect("numbers differ");
     let id = service_id("S", ServiceHash::OneDot);
     let name = |number| directory.names(id, number, Magic::Frpc).and_then(|(_, method)| method);
     assert_eq!([name(0), name(1), name(2), name(9)], [Some("A"), Some("B"), None, Some("C")]);
@@ -406,8 +407,8 @@ fn methods_without_ids_bear_their_places() {
 
 #[test]
 fn without_a_namespace_the_magic_of_the_call_says_how_methods_are_counted() {
-    let mut directory = Directory::default();
-    directory.enter("S", [("A", Some(1)), ("B", Some(0))]).expect("numbers differ");
+    let mut directory = ServiceDirectory::default();
+    directory.add_service("S", [("A", Some(1)), ("B", Some(0))]).expect("numbers differ");
     let ids = [ServiceHash::OneDot, ServiceHash::TwoDots].map(|hash| service_id("S", hash));
     assert_eq!(ids[0], ids[1]);
     let name = |number, magic| directory.names(ids[0], number, magic).and_then(|(_, method)| method);
@@ -417,14 +418,14 @@ fn without_a_namespace_the_magic_of_the_call_says_how_methods_are_counted() {
 
 #[test]
 fn the_same_number_twice_is_refused_and_the_same_service_replaced() {
-    let mut directory = Directory::default();
-    let error = directory.enter("S", [("A", Some(1)), ("B", None)]).unwrap_err();
+    let mut directory = ServiceDirectory::default();
+    let error = directory.add_service("S", [("A", Some(1)), ("B", None)]).unwrap_err();
     assert_eq!(
         error.to_string(),
         "S/A and S/B are both number 1 in fb_rpc; rename one, or give it another id"
     );
-    directory.enter("S", [("A", Some(1))]).expect("numbers differ");
-    directory.enter("S", [("B", Some(1))]).expect("it is the same service");
+    directory.add_service("S", [("A", Some(1))]).expect("numbers differ");
+    directory.add_service("S", [("B", Some(1))]).expect("it is the same service");
     let names = directory.names(service_id("S", ServiceHash::OneDot), 1, Magic::Frpc);
     assert_eq!(names, Some(("S", Some("B"))));
 }
@@ -433,9 +434,9 @@ fn server() -> Server {
     Server::new(Arc::new(ServerConfig { directory: directory(), ..ServerConfig::default() }))
 }
 
-fn directory() -> Arc<Directory> {
-    let mut directory = Directory::default();
-    directory.enter("test.BenchmarkService", [("Test", Some(7))]).expect("numbers differ");
+fn directory() -> Arc<ServiceDirectory> {
+    let mut directory = ServiceDirectory::default();
+    directory.add_service("test.BenchmarkService", [("Test", Some(7))]).expect("numbers differ");
     Arc::new(directory)
 }
 
@@ -472,7 +473,7 @@ fn ticket(server: &mut Server, id: u64) -> super::Ticket {
     client(Magic::Frpc).send(CallId(id), call(b"m"), &mut out).expect("it can be said");
     let mut inbox = BytesMut::from(&out.take()[..]);
     match server.next_event(&mut inbox, &mut out) {
-        Ok(Some(Event::Call(_, ticket))) => ticket,
+        Ok(Some(ServerEvent::Call(_, ticket))) => ticket,
         other => panic!("want a call, not {other:?}"),
     }
 }
@@ -480,7 +481,7 @@ fn ticket(server: &mut Server, id: u64) -> super::Ticket {
 fn heard_by_client(bytes: &[u8]) -> (CallId, Reply) {
     let (mut inbox, mut out) = (BytesMut::from(bytes), Outbox::new());
     match client(Magic::Frpc).next_event(&mut inbox, &mut out) {
-        Ok(Some(Answer::Reply(id, reply))) => (id, reply),
+        Ok(Some(ClientEvent::Reply(id, reply))) => (id, reply),
         other => panic!("want a reply, not {other:?}"),
     }
 }

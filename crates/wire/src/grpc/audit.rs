@@ -11,7 +11,7 @@ impl Client {
         self.http.assert_sound();
         for (stream, call) in &self.calls {
             let is_over = call.end.is_some() && self.found.contains(stream);
-            assert!(is_over || self.http.knows(*stream), "stream {stream} is over, and its call is kept");
+            assert!(is_over || self.http.is_open(*stream), "stream {stream} is over, and its call is kept");
             assert_within(call.assembler.held(), self.config.limits.message, &self.config.http);
         }
         for (id, stream) in &self.streams {

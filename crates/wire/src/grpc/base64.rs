@@ -15,7 +15,7 @@ pub(crate) struct Decoder {
 
 /// The text is no base64.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Malformed;
+pub(crate) struct MalformedBase64;
 
 /// What a piece of text was turned into.
 #[derive(Debug, PartialEq, Eq)]
@@ -27,7 +27,7 @@ pub(crate) struct Decoded {
 
 impl Decoder {
     /// Decodes a piece.
-    pub(crate) fn push(&mut self, text: &[u8]) -> Result<Decoded, Malformed> {
+    pub(crate) fn push(&mut self, text: &[u8]) -> Result<Decoded, MalformedBase64> {
         let mut bytes = Vec::with_capacity(text.len() / 4 * 3 + 3);
         let before = self.pending();
         let mut rest = text;
@@ -45,7 +45,7 @@ impl Decoder {
     }
 
     /// The text is over; its last padding may be missing.
-    pub(crate) fn finish(&mut self) -> Result<Bytes, Malformed> {
+    pub(crate) fn finish(&mut self) -> Result<Bytes, MalformedBase64> {
         let mut bytes = Vec::new();
         while self.pending() > 0 {
             self.one(b'=', &mut bytes)?;
@@ -58,17 +58,17 @@ impl Decoder {
         (self.digits + self.pads) as usize
     }
 
-    fn one(&mut self, char: u8, bytes: &mut Vec<u8>) -> Result<(), Malformed> {
+    fn one(&mut self, char: u8, bytes: &mut Vec<u8>) -> Result<(), MalformedBase64> {
         match (VALUES[usize::from(char)], char) {
             // Tools wrap their lines.
             (_, b'\r' | b'\n') => return Ok(()),
             (_, b'=') if self.digits >= 2 => self.pads += 1,
-            (NONE, _) => return Err(Malformed),
+            (NONE, _) => return Err(MalformedBase64),
             (value, _) if self.pads == 0 => {
                 self.bits = self.bits << 6 | u32::from(value);
                 self.digits += 1;
             }
-            _ => return Err(Malformed),
+            _ => return Err(MalformedBase64),
         }
         if self.pending() == 4 {
             let [_, group @ ..] = (self.bits << (6 * self.pads)).to_be_bytes();
@@ -109,7 +109,7 @@ const VALUES: [u8; 256] = {
 mod tests {
     use super::*;
 
-    fn decoded(pieces: &[&[u8]]) -> Result<Vec<u8>, Malformed> {
+    fn decoded(pieces: &[&[u8]]) -> Result<Vec<u8>, MalformedBase64> {
         let (mut decoder, mut bytes, mut overhead) = (Decoder::default(), Vec::new(), 0);
         for piece in pieces {
             let decoded = decoder.push(piece)?;
@@ -146,7 +146,7 @@ mod tests {
     #[test]
     fn what_is_no_base64_is_refused() {
         for text in ["A", "A===", "=", "AA=A", "AAAA=", "AA-A", "AAA\0", "AAAAA"] {
-            assert_eq!(decoded(&[text.as_bytes()]), Err(Malformed), "{text}");
+            assert_eq!(decoded(&[text.as_bytes()]), Err(MalformedBase64), "{text}");
         }
     }
 }

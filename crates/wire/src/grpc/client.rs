@@ -2,14 +2,14 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use polyrpc_core::session::Answer;
+use polyrpc_core::session::ClientEvent;
 use polyrpc_core::{
     Call, CallId, Carrier, Compression, Credential, Fault, Format, Limits, Misfit, Outbox, Retry, Scope,
     Status, Violation, session,
 };
 
 use super::dialect::Dialect;
-use super::outgoing::{End, Outgoing, not_one};
+use super::outgoing::{Outgoing, ResponseEnd, not_one};
 use super::{block, coding, frame, metadata, status, timeout};
 use crate::http::h2::hpack::{Fields, Indexing};
 use crate::http::h2::{self, Connection, ErrorCode};
@@ -39,7 +39,7 @@ pub struct Client {
     pub(super) calls: BTreeMap<u32, Outgoing>,
     pub(super) streams: HashMap<CallId, u32>,
     /// The beginning of the last request's header block, which the next one of the same method shares.
-    usual: Usual,
+    usual: HeaderBlockCache,
     /// The calls of which something was found that was not given out yet.
     pub(super) found: VecDeque<u32>,
     leaving: bool,
@@ -48,7 +48,7 @@ pub struct Client {
 
 /// A header block's beginning and what it depends on.
 #[derive(Debug, Default)]
-struct Usual {
+struct HeaderBlockCache {
     generation: u64,
     service: String,
     method: String,
@@ -71,7 +71,7 @@ impl Client {
             config,
             calls: BTreeMap::new(),
             streams: HashMap::new(),
-            usual: Usual::default(),
+            usual: HeaderBlockCache::default(),
             found: VecDeque::new(),
             leaving: false,
             said: false,
@@ -89,7 +89,7 @@ impl session::Client for Client {
     fn send(&mut self, id: CallId, call: Call<'_>, out: &mut Outbox) -> Result<(), Status> {
         let message = call.body.clone();
         let stream = self.request(id, &call, false, out)?;
-        self.put(stream, message, true, out);
+        self.send_message(stream, message, true, out);
         Ok(())
     }
 
@@ -99,7 +99,7 @@ impl session::Client for Client {
 
     fn message(&mut self, id: CallId, message: Bytes, out: &mut Outbox) {
         if let Some(&stream) = self.streams.get(&id) {
-            self.put(stream, message, false, out);
+            self.send_message(stream, message, false, out);
         }
     }
 
@@ -113,7 +113,7 @@ impl session::Client for Client {
         true
     }
 
-    fn room(&self, id: CallId) -> bool {
+    fn has_room(&self, id: CallId) -> bool {
         self.streams.get(&id).is_none_or(|stream| self.http.room(*stream))
     }
 
@@ -123,7 +123,11 @@ impl session::Client for Client {
         }
     }
 
-    fn next_event(&mut self, inbox: &mut BytesMut, out: &mut Outbox) -> Result<Option<Answer>, Violation> {
+    fn next_event(
+        &mut self,
+        inbox: &mut BytesMut,
+        out: &mut Outbox,
+    ) -> Result<Option<ClientEvent>, Violation> {
         loop {
             while let Some(&stream) = self.found.front() {
                 if let Some(answer) = self.take(stream, out) {
@@ -133,10 +137,10 @@ impl session::Client for Client {
             }
             if self.leaving && !self.said {
                 self.said = true;
-                return Ok(Some(Answer::GoAway));
+                return Ok(Some(ClientEvent::GoAway));
             }
             let Some(event) = self.http.next_event(inbox, out)? else { return Ok(None) };
-            if let Some(answer) = self.understand(event, out) {
+            if let Some(answer) = self.handle_event(event, out) {
                 return Ok(Some(answer));
             }
         }
@@ -151,7 +155,7 @@ impl session::Client for Client {
         }
     }
 
-    fn wanted(&self) -> usize {
+    fn bytes_needed(&self) -> usize {
         self.http.wanted()
     }
 
@@ -221,7 +225,7 @@ impl Client {
         }
         match self.size(call, sends) {
             size if size <= limit => Ok(()),
-            size => Err(unsendable(size, limit)),
+            size => Err(head_too_large(size, limit)),
         }
     }
 
@@ -230,7 +234,7 @@ impl Client {
     fn size(&self, call: &Call<'_>, sends: Compression) -> usize {
         let mut size = 0;
         let mut add = |name: &[u8], value: &[u8]| size += name.len() + value.len() + 32;
-        usual_fields(&self.config, call, sends, &mut add);
+        constant_fields(&self.config, call, sends, &mut add);
         if call.timeout.is_some() {
             add(b"grpc-timeout", b"99999999n");
         }
@@ -250,11 +254,11 @@ impl Client {
         if !block.is_empty() || !self.usual.is_of(call, compression, encoder.generation()) {
             let start = block.len();
             let before = encoder.generation();
-            usual_fields(&self.config, call, compression, &mut |name, value| {
+            constant_fields(&self.config, call, compression, &mut |name, value| {
                 encoder.field(name, value, Indexing::Likely, &mut block);
             });
             if encoder.generation() == before {
-                self.usual.become_of(call, compression, before, &block[start..]);
+                self.usual.update(call, compression, before, &block[start..]);
             }
         } else {
             block.extend_from_slice(&self.usual.block);
@@ -273,13 +277,13 @@ impl Client {
         block
     }
 
-    fn put(&mut self, stream: u32, message: Bytes, end: bool, out: &mut Outbox) {
+    fn send_message(&mut self, stream: u32, message: Bytes, end: bool, out: &mut Outbox) {
         let Some(call) = self.calls.get(&stream) else { return };
-        let (compressed, body) = coding::shrink(call.sends, message);
+        let (compressed, body) = coding::compress_if_smaller(call.sends, message);
         self.http.data(stream, &frame::prefix(compressed, body.len()), body, end, out);
     }
 
-    fn understand(&mut self, event: h2::Event, out: &mut Outbox) -> Option<Answer> {
+    fn handle_event(&mut self, event: h2::Event, out: &mut Outbox) -> Option<ClientEvent> {
         match event {
             h2::Event::Headers { stream, fields, end } => self.head(stream, &fields, end),
             h2::Event::Whole { .. } => None,
@@ -297,7 +301,7 @@ impl Client {
             }
             h2::Event::Trailers { stream, fields } => {
                 let call = self.calls.get_mut(&stream)?;
-                call.end = Some(End::read(&fields).unwrap_or_else(End::without_status));
+                call.end = Some(ResponseEnd::read(&fields).unwrap_or_else(ResponseEnd::without_status));
                 self.found.push_back(stream);
                 None
             }
@@ -305,62 +309,63 @@ impl Client {
                 let call = self.calls.get_mut(&stream)?;
                 // A server that resets without an error has said all it had to say.
                 if code != ErrorCode::NO_ERROR || call.end.is_none() {
-                    let status = if by_peer { status::of_reset(code.0) } else { broken() };
-                    call.end = Some(End::failed(status));
+                    let status = if by_peer { status::of_reset(code.0) } else { connection_broken() };
+                    call.end = Some(ResponseEnd::failed(status));
                 }
                 self.found.push_back(stream);
                 None
             }
             h2::Event::Room { stream } => {
                 let call = self.calls.get(&stream).filter(|call| call.streamed)?;
-                Some(Answer::Room(call.id))
+                Some(ClientEvent::Room(call.id))
             }
-            h2::Event::Pong => Some(Answer::Alive),
+            h2::Event::Pong => Some(ClientEvent::Alive),
             h2::Event::Pause => None,
             h2::Event::Oversized { stream, size, .. } => {
                 let limit = self.config.http.header_list;
                 let call = self.calls.get_mut(&stream)?;
                 call.begun = false;
-                call.end = Some(End::failed(oversized(size, limit)));
+                call.end = Some(ResponseEnd::failed(oversized(size, limit)));
                 self.found.push_back(stream);
                 None
             }
             h2::Event::GoAway { last, code, reason } => {
                 self.leaving = true;
-                self.unseen(last);
+                self.fail_unprocessed(last);
                 // Servers ask for calm for other reasons too (gRPC's proposal A8 has the word).
                 let too_many = code == ErrorCode::ENHANCE_YOUR_CALM && reason == TOO_MANY_PINGS;
-                too_many.then_some(Answer::TooManyHeartbeats)
+                too_many.then_some(ClientEvent::TooManyHeartbeats)
             }
         }
     }
 
     /// Ends the calls that the server has not looked at and never will.
-    fn unseen(&mut self, last: u32) {
+    fn fail_unprocessed(&mut self, last: u32) {
         for (stream, call) in self.calls.range_mut(last.saturating_add(1)..) {
-            call.end = Some(End::failed(refused("the server went away before it looked at the call")));
+            call.end =
+                Some(ResponseEnd::failed(refused("the server went away before it looked at the call")));
             self.found.push_back(*stream);
         }
     }
 
     /// The head of an answer; alone, it is all there is.
-    fn head(&mut self, stream: u32, fields: &Arc<Fields>, end: bool) -> Option<Answer> {
+    fn head(&mut self, stream: u32, fields: &Arc<Fields>, end: bool) -> Option<ClientEvent> {
         let call = self.calls.get_mut(&stream)?;
-        let begun = call.begin(fields, end);
+        let begun = call.read_head(fields, end);
         if end {
             let fallback = match &begun {
-                Err(status) => End::failed(status.clone()),
-                Ok(()) => End::without_status(),
+                Err(status) => ResponseEnd::failed(status.clone()),
+                Ok(()) => ResponseEnd::without_status(),
             };
-            call.end = Some(End::read(fields).unwrap_or(fallback));
+            call.end = Some(ResponseEnd::read(fields).unwrap_or(fallback));
             self.found.push_back(stream);
             return None;
         }
         match begun {
-            Ok(()) if call.streamed => Some(Answer::Head(call.id, call.head.clone())),
+            Ok(()) if call.streamed => Some(ClientEvent::Head(call.id, call.head.clone())),
             Ok(()) => None,
             Err(status) => {
-                call.end = Some(End::failed(status));
+                call.end = Some(ResponseEnd::failed(status));
                 self.found.push_back(stream);
                 None
             }
@@ -368,7 +373,7 @@ impl Client {
     }
 
     /// Takes what there is out of an answer.
-    fn take(&mut self, stream: u32, out: &mut Outbox) -> Option<Answer> {
+    fn take(&mut self, stream: u32, out: &mut Outbox) -> Option<ClientEvent> {
         let mut call = self.calls.get_mut(&stream)?;
         let limit = self.config.limits.message;
         while call.begun {
@@ -380,7 +385,7 @@ impl Client {
             if call.streamed {
                 let id = call.id;
                 self.credit(stream, frame::PREFIX, out);
-                return Some(Answer::Message(id, message));
+                return Some(ClientEvent::Message(id, message));
             }
             let bytes = frame::PREFIX + message.body.len();
             if call.message.replace(message).is_some() {
@@ -410,28 +415,28 @@ impl Client {
     }
 
     /// The call is over.
-    fn finish(&mut self, stream: u32, out: &mut Outbox) -> Option<Answer> {
+    fn finish(&mut self, stream: u32, out: &mut Outbox) -> Option<ClientEvent> {
         let call = self.calls.remove(&stream)?;
         if call.streamed {
             self.streams.remove(&call.id);
         }
-        if self.http.knows(stream) {
+        if self.http.is_open(stream) {
             // We would send more, or the server would: nobody wants it any more.
             self.http.reset(stream, ErrorCode::CANCEL, out);
         }
-        call.into_answer().map(|(id, reply)| Answer::Reply(id, reply))
+        call.into_answer().map(|(id, reply)| ClientEvent::Reply(id, reply))
     }
 
     #[cold]
-    fn fail(&mut self, stream: u32, status: Status, out: &mut Outbox) -> Option<Answer> {
+    fn fail(&mut self, stream: u32, status: Status, out: &mut Outbox) -> Option<ClientEvent> {
         let call = self.calls.get_mut(&stream)?;
         call.begun = false;
-        call.end = Some(End::failed(status.with_fault(Fault::Peer)));
+        call.end = Some(ResponseEnd::failed(status.with_fault(Fault::Peer)));
         self.finish(stream, out)
     }
 }
 
-impl Usual {
+impl HeaderBlockCache {
     fn is_of(&self, call: &Call<'_>, compression: Compression, generation: u64) -> bool {
         self.generation == generation
             && self.method == call.method
@@ -441,7 +446,7 @@ impl Usual {
             && !self.block.is_empty()
     }
 
-    fn become_of(&mut self, call: &Call<'_>, compression: Compression, generation: u64, block: &[u8]) {
+    fn update(&mut self, call: &Call<'_>, compression: Compression, generation: u64, block: &[u8]) {
         self.generation = generation;
         call.service.clone_into(&mut self.service);
         call.method.clone_into(&mut self.method);
@@ -457,7 +462,7 @@ const TOO_MANY_PINGS: &[u8] = b"too_many_pings";
 pub(crate) const USER_AGENT: &[u8] = concat!("polyrpc/", env!("CARGO_PKG_VERSION")).as_bytes();
 
 /// The fields that all calls of a method share.
-fn usual_fields(
+fn constant_fields(
     config: &ClientConfig,
     call: &Call<'_>,
     compression: Compression,
@@ -503,7 +508,7 @@ fn refused(why: &'static str) -> Status {
 
 /// The header list of a call that the server would not take.
 #[cold]
-fn unsendable(size: usize, limit: usize) -> Status {
+fn head_too_large(size: usize, limit: usize) -> Status {
     Status::resource_exhausted(format!(
         "the call's header list of {size} bytes exceeds the server's limit of {limit}"
     ))
@@ -522,6 +527,6 @@ fn oversized(size: usize, limit: usize) -> Status {
 }
 
 #[cold]
-fn broken() -> Status {
+fn connection_broken() -> Status {
     Status::internal("the server broke the rules of HTTP/2 on this stream").with_fault(Fault::Peer)
 }

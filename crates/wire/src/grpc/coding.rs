@@ -53,7 +53,7 @@ pub(crate) fn accepts(list: &[u8], compression: Compression) -> bool {
 }
 
 /// A message as it is sent, and whether it is compressed; one that compression makes no shorter goes as it is.
-pub(crate) fn shrink(compression: Compression, message: Bytes) -> (bool, Bytes) {
+pub(crate) fn compress_if_smaller(compression: Compression, message: Bytes) -> (bool, Bytes) {
     if compression == Compression::None {
         return (false, message);
     }

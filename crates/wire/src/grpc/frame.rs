@@ -27,11 +27,11 @@ impl Prefix {
     }
 
     /// Whether it is one of a message that is taken.
-    fn check(&self, limit: usize) -> Result<(), Malformed> {
+    fn check(&self, limit: usize) -> Result<(), MalformedFrame> {
         match self.flag {
             0 | 1 if self.length <= limit => Ok(()),
-            0 | 1 => Err(Malformed::TooLong { length: self.length, limit }),
-            flag => Err(Malformed::Flag(flag)),
+            0 | 1 => Err(MalformedFrame::TooLong { length: self.length, limit }),
+            flag => Err(MalformedFrame::Flag(flag)),
         }
     }
 
@@ -42,14 +42,14 @@ impl Prefix {
 
 /// One message as it came.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Framed {
+pub(crate) struct ReceivedMessage {
     pub(crate) compressed: bool,
     pub(crate) body: Bytes,
 }
 
 /// Why bytes are no message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Malformed {
+pub(crate) enum MalformedFrame {
     /// The flag is neither 0 nor 1.
     Flag(u8),
     /// The message is longer than the limit.
@@ -57,10 +57,10 @@ pub(crate) enum Malformed {
 }
 
 /// The only message of a body that is here whole; `None` if it holds anything else.
-pub(crate) fn sole(body: &Bytes, limit: usize) -> Option<Framed> {
+pub(crate) fn single_message(body: &Bytes, limit: usize) -> Option<ReceivedMessage> {
     let prefix = Prefix::read(*body.first_chunk()?);
     (prefix.check(limit).is_ok() && body.len() == PREFIX + prefix.length)
-        .then(|| Framed { compressed: prefix.is_compressed(), body: body.slice(PREFIX..) })
+        .then(|| ReceivedMessage { compressed: prefix.is_compressed(), body: body.slice(PREFIX..) })
 }
 
 /// Whether a body may become the only message of its request: it is no more than the beginning of one.
@@ -100,7 +100,7 @@ impl Assembler {
     }
 
     /// The next message, if all of it is here. If none is, nothing is left of the pieces in which they came.
-    pub(crate) fn next(&mut self, limit: usize) -> Result<Option<Framed>, Malformed> {
+    pub(crate) fn next(&mut self, limit: usize) -> Result<Option<ReceivedMessage>, MalformedFrame> {
         if !self.gathered.is_empty() {
             return self.gather(limit);
         }
@@ -114,19 +114,19 @@ impl Assembler {
         }
         let mut body = self.piece.split_to(whole);
         body.advance(PREFIX);
-        Ok(Some(Framed { compressed: prefix.is_compressed(), body }))
+        Ok(Some(ReceivedMessage { compressed: prefix.is_compressed(), body }))
     }
 
     /// The frame that comes next, whatever its flag, if all of it is here; it may have `limit` bytes.
     #[cold]
-    pub(crate) fn frame(&mut self, limit: usize) -> Result<Option<Bytes>, Malformed> {
+    pub(crate) fn frame(&mut self, limit: usize) -> Result<Option<Bytes>, MalformedFrame> {
         self.take(PREFIX);
         let Some(Prefix { length, .. }) = self.gathered.first_chunk().map(|prefix| Prefix::read(*prefix))
         else {
             return Ok(None);
         };
         if length > limit {
-            return Err(Malformed::TooLong { length, limit });
+            return Err(MalformedFrame::TooLong { length, limit });
         }
         let whole = PREFIX + length;
         self.take(whole);
@@ -137,7 +137,7 @@ impl Assembler {
     }
 
     /// Takes what belongs to the message that is being gathered, or begins to be, out of the piece.
-    fn gather(&mut self, limit: usize) -> Result<Option<Framed>, Malformed> {
+    fn gather(&mut self, limit: usize) -> Result<Option<ReceivedMessage>, MalformedFrame> {
         self.take(PREFIX);
         let Some(prefix) = self.gathered.first_chunk().map(|prefix| Prefix::read(*prefix)) else {
             return Ok(None);
@@ -149,7 +149,7 @@ impl Assembler {
             return Ok(None);
         }
         let body = Bytes::from(std::mem::take(&mut self.gathered)).slice(PREFIX..);
-        Ok(Some(Framed { compressed: prefix.is_compressed(), body }))
+        Ok(Some(ReceivedMessage { compressed: prefix.is_compressed(), body }))
     }
 
     /// Gathers bytes until there are `whole`, as far as they are here.
@@ -188,7 +188,7 @@ mod tests {
         [&prefix(false, body.len())[..], body].concat()
     }
 
-    fn all(pieces: &[&[u8]]) -> Result<Vec<Vec<u8>>, Malformed> {
+    fn all(pieces: &[&[u8]]) -> Result<Vec<Vec<u8>>, MalformedFrame> {
         let (mut assembler, mut messages) = (Assembler::default(), Vec::new());
         for piece in pieces {
             assembler.push(Bytes::copy_from_slice(piece));
@@ -219,7 +219,7 @@ mod tests {
         assembler.push(stream.clone());
         let message = assembler.next(LIMIT).unwrap().unwrap();
         assert_eq!(message.body.as_ptr(), stream[PREFIX..].as_ptr());
-        assert_eq!(sole(&stream, LIMIT).unwrap(), message);
+        assert_eq!(single_message(&stream, LIMIT).unwrap(), message);
     }
 
     #[test]
@@ -249,21 +249,21 @@ mod tests {
 
     #[test]
     fn a_flag_or_a_length_that_cannot_be_is_told_at_once() {
-        assert_eq!(all(&[&[2, 0, 0, 0, 0]]), Err(Malformed::Flag(2)));
+        assert_eq!(all(&[&[2, 0, 0, 0, 0]]), Err(MalformedFrame::Flag(2)));
         let mut assembler = Assembler::default();
         assembler.push(Bytes::from_static(&[0, 0xff, 0xff, 0xff, 0xff]));
         let length = u32::MAX as usize;
-        assert_eq!(assembler.next(10), Err(Malformed::TooLong { length, limit: 10 }));
+        assert_eq!(assembler.next(10), Err(MalformedFrame::TooLong { length, limit: 10 }));
     }
 
     #[test]
     fn only_a_single_whole_message_is_sole() {
         let one = framed(b"one");
-        assert!(sole(&Bytes::from(one.clone()), LIMIT).is_some());
-        assert!(sole(&Bytes::from(one[..7].to_vec()), LIMIT).is_none());
-        assert!(sole(&Bytes::from([one.clone(), one.clone()].concat()), LIMIT).is_none());
-        assert!(sole(&Bytes::from(one), 2).is_none());
-        assert!(sole(&Bytes::from_static(&[2, 0, 0, 0, 0]), LIMIT).is_none());
-        assert!(sole(&Bytes::new(), LIMIT).is_none());
+        assert!(single_message(&Bytes::from(one.clone()), LIMIT).is_some());
+        assert!(single_message(&Bytes::from(one[..7].to_vec()), LIMIT).is_none());
+        assert!(single_message(&Bytes::from([one.clone(), one.clone()].concat()), LIMIT).is_none());
+        assert!(single_message(&Bytes::from(one), 2).is_none());
+        assert!(single_message(&Bytes::from_static(&[2, 0, 0, 0, 0]), LIMIT).is_none());
+        assert!(single_message(&Bytes::new(), LIMIT).is_none());
     }
 }

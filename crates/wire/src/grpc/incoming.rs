@@ -5,7 +5,7 @@ use polyrpc_core::{Code, Compression, Message, Status};
 
 use super::base64::Decoder;
 use super::dialect::Dialect;
-use super::frame::{Assembler, Framed, Malformed};
+use super::frame::{Assembler, MalformedFrame, ReceivedMessage};
 
 /// The messages of one request, put together as their bytes come.
 #[derive(Debug)]
@@ -83,17 +83,17 @@ impl Incoming {
     pub(crate) fn next(&mut self, limit: usize) -> Result<Next, Status> {
         match self.assembler.next(limit) {
             Ok(Some(framed)) => message(framed, self.compression).map(Next::Message),
-            Ok(None) if self.garbled => Err(garbled()),
+            Ok(None) if self.garbled => Err(undecodable()),
             Ok(None) if !self.ended => Ok(Next::Wait),
             Ok(None) if self.assembler.is_empty() => Ok(Next::End),
-            Ok(None) => Err(cut_short()),
-            Err(malformed) => Err(unreadable(malformed)),
+            Ok(None) => Err(truncated()),
+            Err(malformed) => Err(malformed_frame(malformed)),
         }
     }
 }
 
 /// A message with its compression, which `grpc-encoding` has told.
-fn message(framed: Framed, told: Compression) -> Result<Message, Status> {
+fn message(framed: ReceivedMessage, told: Compression) -> Result<Message, Status> {
     match (framed.compressed, told) {
         (true, Compression::None) => Err(compressed_without_name()),
         (true, compression) => Ok(Message { body: framed.body, compression }),
@@ -115,7 +115,7 @@ pub(crate) fn unknown_encoding() -> Status {
 /// The failure of a message that cannot be decompressed, in a compression that is known, or cannot be parsed: INTERNAL,
 /// whichever side reads it (`doc/statuscodes.md`). One that becomes too long stays what it is.
 #[cold]
-pub fn corrupt(status: Status) -> Status {
+pub fn decompression_failed(status: Status) -> Status {
     match status.code() {
         Code::InvalidArgument => Status::internal(status.message().to_owned()),
         _ => status,
@@ -123,20 +123,20 @@ pub fn corrupt(status: Status) -> Status {
 }
 
 #[cold]
-fn cut_short() -> Status {
+fn truncated() -> Status {
     Status::internal("the request ended inside of a message")
 }
 
 #[cold]
-fn garbled() -> Status {
+fn undecodable() -> Status {
     Status::internal("the request is no text in base64")
 }
 
 #[cold]
-pub(crate) fn unreadable(malformed: Malformed) -> Status {
+pub(crate) fn malformed_frame(malformed: MalformedFrame) -> Status {
     match malformed {
-        Malformed::Flag(flag) => Status::internal(format!("a message with the flag {flag}")),
-        Malformed::TooLong { length, limit } => {
+        MalformedFrame::Flag(flag) => Status::internal(format!("a message with the flag {flag}")),
+        MalformedFrame::TooLong { length, limit } => {
             Status::resource_exhausted(format!("a message of {length} bytes exceeds the limit of {limit}"))
         }
     }

@@ -27,4 +27,4 @@ pub(crate) mod audit;
 
 pub(crate) use client::USER_AGENT;
 pub use client::{Client, ClientConfig};
-pub use incoming::corrupt;
+pub use incoming::decompression_failed;

@@ -5,8 +5,8 @@ use polyrpc_core::{CallId, Compression, Fault, Format, Head, Message, Metadata, 
 use polyrpc_payload::compress;
 
 use super::dialect::Dialect;
-use super::frame::{Assembler, Malformed};
-use super::incoming::unreadable;
+use super::frame::{Assembler, MalformedFrame};
+use super::incoming::malformed_frame;
 use super::{block, coding, metadata, request, status, trailers};
 use crate::http::h2::hpack::Fields;
 
@@ -30,20 +30,20 @@ pub(crate) struct Outgoing {
     pub(crate) message: Option<Message>,
     /// Bytes for which the peer was allowed to send others before they were taken.
     pub(crate) advanced: usize,
-    pub(crate) end: Option<End>,
+    pub(crate) end: Option<ResponseEnd>,
     /// It is called by gRPC-Web.
-    web: Option<Box<Web>>,
+    web: Option<Box<WebResponse>>,
 }
 
 /// What an answer of gRPC-Web has beside.
 #[derive(Debug)]
-struct Web {
+struct WebResponse {
     /// How many bytes its trailers may have.
     limit: usize,
     /// What the frame behind the messages told.
-    told: Option<End>,
+    told: Option<ResponseEnd>,
     /// What the head told, which counts if nothing follows (Trailers-Only).
-    alone: Option<End>,
+    alone: Option<ResponseEnd>,
     /// Something follows the head.
     came: bool,
     /// All of the answer is here.
@@ -52,7 +52,7 @@ struct Web {
 
 /// How an answer ended.
 #[derive(Debug)]
-pub(crate) struct End {
+pub(crate) struct ResponseEnd {
     pub(crate) result: Result<(), Status>,
     pub(crate) trailers: Metadata,
 }
@@ -66,7 +66,7 @@ impl Outgoing {
         dialect: Dialect,
         limit: usize,
     ) -> Self {
-        let web = || Box::new(Web { limit, told: None, alone: None, came: false, ended: false });
+        let web = || Box::new(WebResponse { limit, told: None, alone: None, came: false, ended: false });
         Self {
             id,
             streamed,
@@ -84,7 +84,7 @@ impl Outgoing {
     }
 
     /// Reads the head of the answer. How the call ended it tells only if nothing follows (Trailers-Only).
-    pub(crate) fn begin(&mut self, fields: &Fields, end: bool) -> Result<(), Status> {
+    pub(crate) fn read_head(&mut self, fields: &Fields, end: bool) -> Result<(), Status> {
         let (mut http, mut format) = (0, None);
         let mut is_over = false;
         let dialect = if self.web.is_some() { Dialect::Web } else { Dialect::Native };
@@ -105,7 +105,7 @@ impl Outgoing {
         if let Some(web) = &mut self.web
             && is_over
         {
-            web.alone = End::read(fields);
+            web.alone = ResponseEnd::read(fields);
         }
         match (http, format) {
             (200, Some(format)) if format != self.format && !is_same(format, self.format) => {
@@ -128,7 +128,7 @@ impl Outgoing {
         {
             web.came = true;
             if web.told.take().is_some() {
-                self.end = Some(End::failed(behind_trailers()));
+                self.end = Some(ResponseEnd::failed(behind_trailers()));
                 return;
             }
         }
@@ -143,7 +143,7 @@ impl Outgoing {
         if let Some(web) = &mut self.web {
             web.ended = true;
         }
-        self.end = Some(End::without_status());
+        self.end = Some(ResponseEnd::without_status());
     }
 
     /// The next message of the answer.
@@ -166,13 +166,13 @@ impl Outgoing {
 
     /// What comes is no message: in gRPC-Web, it may be the trailers.
     #[cold]
-    fn no_message(&mut self, malformed: Malformed) -> Result<(), Status> {
-        let (Some(web), Malformed::Flag(flag @ (TRAILERS | COMPRESSED_TRAILERS))) =
+    fn no_message(&mut self, malformed: MalformedFrame) -> Result<(), Status> {
+        let (Some(web), MalformedFrame::Flag(flag @ (TRAILERS | COMPRESSED_TRAILERS))) =
             (&mut self.web, malformed)
         else {
-            return Err(unreadable(malformed));
+            return Err(malformed_frame(malformed));
         };
-        let Some(frame) = self.assembler.frame(web.limit).map_err(unreadable)? else { return Ok(()) };
+        let Some(frame) = self.assembler.frame(web.limit).map_err(malformed_frame)? else { return Ok(()) };
         let text = match (flag, self.compression) {
             (TRAILERS, _) => frame,
             (_, Some(compression)) => compress::decompress(compression, &frame, web.limit)
@@ -183,21 +183,22 @@ impl Outgoing {
         if !self.assembler.is_empty() {
             return Err(behind_trailers());
         }
-        web.told = Some(End::read(&trailers::fields(&text)).unwrap_or_else(End::without_status));
+        web.told =
+            Some(ResponseEnd::read(&trailers::fields(&text)).unwrap_or_else(ResponseEnd::without_status));
         self.begun = false;
         Ok(())
     }
 
     /// What the call ended with; `None` if it has not ended.
     pub(crate) fn into_answer(self) -> Option<(CallId, Reply)> {
-        let End { result, trailers } = match self.web {
+        let ResponseEnd { result, trailers } = match self.web {
             None => self.end?,
             Some(web) => web.end(self.end?),
         };
         let mut head = self.head;
         let result = match (result, self.message) {
             (Err(status), _) => Err(status),
-            (Ok(()), _) if !self.assembler.is_empty() => Err(cut_short()),
+            (Ok(()), _) if !self.assembler.is_empty() => Err(truncated()),
             (Ok(()), None) if self.streamed => Ok(Bytes::new()),
             (Ok(()), None) => Err(not_one("a unary answer without a message")),
             (Ok(()), Some(message)) => {
@@ -209,9 +210,9 @@ impl Outgoing {
     }
 }
 
-impl Web {
+impl WebResponse {
     /// How the answer ended whose connection tells `end`: by the frame behind the messages, or the head alone.
-    fn end(self, end: End) -> End {
+    fn end(self, end: ResponseEnd) -> ResponseEnd {
         match (self.ended, self.told, self.alone) {
             (true, Some(told), _) => told,
             (true, None, Some(alone)) if !self.came => alone,
@@ -220,7 +221,7 @@ impl Web {
     }
 }
 
-impl End {
+impl ResponseEnd {
     /// `None` if the fields do not say how the call ended.
     pub(crate) fn read(fields: &Fields) -> Option<Self> {
         let number = fields.get(b"grpc-status")?;
@@ -299,6 +300,6 @@ fn no_trailers() -> Status {
 }
 
 #[cold]
-fn cut_short() -> Status {
+fn truncated() -> Status {
     Status::internal("the answer ended inside of a message").with_fault(Fault::Peer)
 }

@@ -16,7 +16,7 @@ pub(crate) struct Request {
     pub(crate) dialect: Dialect,
     pub(crate) format: Format,
     pub(crate) compression: Compression,
-    pub(crate) accepts: Accepts,
+    pub(crate) accepts: AcceptedCompressions,
     pub(crate) timeout: Option<Duration>,
     pub(crate) credential: Option<Bytes>,
     pub(crate) metadata: Metadata,
@@ -26,7 +26,7 @@ pub(crate) struct Request {
 
 /// Why a request is none of gRPC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Unfit {
+pub(crate) enum InvalidRequest {
     /// Only POST calls a method.
     Method,
     /// Another content type.
@@ -43,14 +43,16 @@ pub(crate) enum Unfit {
 
 impl Request {
     /// Reads the fields of a head, their names in lower case, `:method` and `:path` among them.
-    pub(crate) fn read<'f>(fields: impl Iterator<Item = (&'f [u8], &'f [u8])>) -> Result<Self, Unfit> {
+    pub(crate) fn read<'f>(
+        fields: impl Iterator<Item = (&'f [u8], &'f [u8])>,
+    ) -> Result<Self, InvalidRequest> {
         let mut request = Self {
             service: String::new(),
             method: String::new(),
             dialect: Dialect::Native,
             format: Format::Protobuf,
             compression: Compression::None,
-            accepts: Accepts::default(),
+            accepts: AcceptedCompressions::default(),
             timeout: None,
             credential: None,
             metadata: Metadata::new(),
@@ -62,11 +64,15 @@ impl Request {
                 b":method" => post = value == b"POST",
                 b":path" => request.name(value)?,
                 b"content-type" => {
-                    (request.dialect, request.format) = kind(value).ok_or(Unfit::ContentType)?;
+                    (request.dialect, request.format) = kind(value).ok_or(InvalidRequest::ContentType)?;
                     typed = true;
                 }
-                b"grpc-timeout" => request.timeout = Some(timeout::read(value).ok_or(Unfit::Timeout)?),
-                b"grpc-encoding" => request.compression = coding::read(value).ok_or(Unfit::Encoding)?,
+                b"grpc-timeout" => {
+                    request.timeout = Some(timeout::read(value).ok_or(InvalidRequest::Timeout)?)
+                }
+                b"grpc-encoding" => {
+                    request.compression = coding::read(value).ok_or(InvalidRequest::Encoding)?
+                }
                 // It may be told in several lines (RFC 9110, §5.3).
                 b"grpc-accept-encoding" => request.accepts.add(value),
                 b"authorization" => {
@@ -77,8 +83,8 @@ impl Request {
             }
         }
         match (post, typed) {
-            (false, _) => Err(Unfit::Method),
-            (true, false) => Err(Unfit::ContentType),
+            (false, _) => Err(InvalidRequest::Method),
+            (true, false) => Err(InvalidRequest::ContentType),
             (true, true) => Ok(request),
         }
     }
@@ -106,10 +112,10 @@ impl Request {
     }
 
     /// `/package.Service/Method`
-    fn name(&mut self, path: &[u8]) -> Result<(), Unfit> {
-        let path = std::str::from_utf8(path).map_err(|_| Unfit::Path)?;
+    fn name(&mut self, path: &[u8]) -> Result<(), InvalidRequest> {
+        let path = std::str::from_utf8(path).map_err(|_| InvalidRequest::Path)?;
         let (service, method) =
-            path.strip_prefix('/').and_then(|path| path.rsplit_once('/')).ok_or(Unfit::Path)?;
+            path.strip_prefix('/').and_then(|path| path.rsplit_once('/')).ok_or(InvalidRequest::Path)?;
         (self.service, self.method) = (service.to_owned(), method.to_owned());
         Ok(())
     }
@@ -145,9 +151,9 @@ pub(crate) fn kind(content_type: &[u8]) -> Option<(Dialect, Format)> {
 
 /// The compressions a peer can read, besides none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Accepts(u8);
+pub(crate) struct AcceptedCompressions(u8);
 
-impl Accepts {
+impl AcceptedCompressions {
     const KNOWN: [Compression; 4] =
         [Compression::Gzip, Compression::Zlib, Compression::SnappyFrames, Compression::Zstd];
 

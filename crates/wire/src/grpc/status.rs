@@ -7,7 +7,7 @@ use std::borrow::Cow;
 
 use bytes::Bytes;
 use polyrpc_core::digits::{hexadecimal, put_decimal};
-use polyrpc_core::session::Missing;
+use polyrpc_core::session::NotFound;
 use polyrpc_core::{Call, Code, Fault, Metadata, Retry, Scope, Status};
 
 use super::{coding, metadata};
@@ -93,10 +93,10 @@ pub(super) fn of_reset(code: u32) -> Status {
 }
 
 /// The failure of a call to something that does not exist.
-pub(crate) fn unknown(call: &Call<'_>, missing: Missing) -> Status {
+pub(crate) fn unknown(call: &Call<'_>, missing: NotFound) -> Status {
     Status::unimplemented(match missing {
-        Missing::Service => format!("unknown service {}", call.service_or_function()),
-        Missing::Method => format!("unknown method {} for service {}", call.method, call.service),
+        NotFound::Service => format!("unknown service {}", call.service_or_function()),
+        NotFound::Method => format!("unknown method {} for service {}", call.method, call.service),
     })
 }
 

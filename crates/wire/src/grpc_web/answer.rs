@@ -30,7 +30,7 @@ pub(crate) fn message(
     message: Bytes,
     send: impl FnOnce(&[u8], Bytes),
 ) {
-    let (compressed, body) = coding::shrink(compression, message);
+    let (compressed, body) = coding::compress_if_smaller(compression, message);
     framed(dialect, &frame::prefix(compressed, body.len()), body, send);
 }
 

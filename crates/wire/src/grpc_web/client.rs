@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use polyrpc_core::digits::put_decimal;
-use polyrpc_core::session::Answer;
+use polyrpc_core::session::ClientEvent;
 use polyrpc_core::{
     Call, CallId, Carrier, Compression, Fault, Format, Limits, Misfit, Outbox, Status, Violation, session,
 };
 
 use crate::grpc::dialect::Dialect;
-use crate::grpc::outgoing::{End, Outgoing, not_one};
+use crate::grpc::outgoing::{Outgoing, ResponseEnd, not_one};
 use crate::grpc::{self, coding, frame as grpc_frame, metadata, timeout};
 use crate::http::client::check_name;
 use crate::http::field;
@@ -54,14 +54,14 @@ pub struct Client {
 #[derive(Debug)]
 enum Reading {
     Head,
-    Body(Rest),
+    Body(RemainingBody),
     /// All of the answer is here.
     Over,
 }
 
 /// What of a body has not come.
 #[derive(Debug)]
-enum Rest {
+enum RemainingBody {
     Bytes(usize),
     Chunks(Box<Chunked>),
     UntilClose,
@@ -177,15 +177,15 @@ impl Client {
             }
             self.ending |= !head.keep;
             self.reading = Reading::Body(match head.framing {
-                Framing::Length(length) => Rest::Bytes(length),
-                Framing::Chunked => Rest::Chunks(Box::default()),
-                Framing::UntilClose => Rest::UntilClose,
+                Framing::Length(length) => RemainingBody::Bytes(length),
+                Framing::Chunked => RemainingBody::Chunks(Box::default()),
+                Framing::UntilClose => RemainingBody::UntilClose,
             });
-            return Ok(match call.begin(&head.fields, false) {
-                Ok(()) if call.streamed => Step::Answer(Answer::Head(call.id, call.head.clone())),
+            return Ok(match call.read_head(&head.fields, false) {
+                Ok(()) if call.streamed => Step::Answer(ClientEvent::Head(call.id, call.head.clone())),
                 Ok(()) => Step::Next,
                 Err(status) => {
-                    call.end = Some(End::failed(status));
+                    call.end = Some(ResponseEnd::failed(status));
                     self.end()
                 }
             });
@@ -223,7 +223,7 @@ impl Client {
             let failed = match call.next(limit) {
                 Ok(Some(message)) if call.streamed => {
                     self.untaken += message.body.len();
-                    return Step::Answer(Answer::Message(call.id, message));
+                    return Step::Answer(ClientEvent::Message(call.id, message));
                 }
                 Ok(Some(message)) => match call.message.replace(message) {
                     None => continue,
@@ -233,7 +233,7 @@ impl Client {
                 Err(status) => status,
             };
             call.begun = false;
-            call.end = Some(End::failed(failed.with_fault(Fault::Peer)));
+            call.end = Some(ResponseEnd::failed(failed.with_fault(Fault::Peer)));
             return self.end();
         }
         Step::Wait
@@ -246,7 +246,7 @@ impl Client {
         self.reading = Reading::Head;
         (self.sending, self.untaken) = (false, 0);
         match self.call.take().and_then(Outgoing::into_answer) {
-            Some((id, reply)) => Step::Answer(Answer::Reply(id, reply)),
+            Some((id, reply)) => Step::Answer(ClientEvent::Reply(id, reply)),
             None => Step::Next,
         }
     }
@@ -254,7 +254,7 @@ impl Client {
 
 /// What was found.
 enum Step {
-    Answer(Answer),
+    Answer(ClientEvent),
     /// Something else may be found at once.
     Next,
     /// More bytes are needed.
@@ -264,10 +264,10 @@ enum Step {
 impl session::Client for Client {
     fn send(&mut self, id: CallId, call: Call<'_>, out: &mut Outbox) -> Result<(), Status> {
         let sends = self.check(&call)?;
-        let (compressed, body) = coding::shrink(sends, call.body.clone());
+        let (compressed, body) = coding::compress_if_smaller(sends, call.body.clone());
         let prefix = grpc_frame::prefix(compressed, body.len());
         self.begin(&call, Some(prefix.len() + body.len()), out)?;
-        out.copy(&prefix);
+        out.extend_from_slice(&prefix);
         out.body(body);
         self.sent(id, false, (call.head.format, sends));
         // The next call could not be told from one that waits: it takes another connection.
@@ -285,14 +285,14 @@ impl session::Client for Client {
 
     fn message(&mut self, id: CallId, message: Bytes, out: &mut Outbox) {
         let Some(call) = self.open_call(id) else { return };
-        let (compressed, body) = coding::shrink(call.sends, message);
+        let (compressed, body) = coding::compress_if_smaller(call.sends, message);
         chunked::write(&grpc_frame::prefix(compressed, body.len()), body, out);
     }
 
     fn end(&mut self, id: CallId, out: &mut Outbox) {
         if self.open_call(id).is_some() {
             self.sending = false;
-            out.copy(chunked::END);
+            out.extend_from_slice(chunked::END);
         }
     }
 
@@ -304,13 +304,17 @@ impl session::Client for Client {
         self.untaken = self.untaken.saturating_sub(bytes);
     }
 
-    fn holds_back(&self) -> bool {
+    fn blocks_input(&self) -> bool {
         self.untaken > self.config.limits.message
     }
 
-    fn next_event(&mut self, inbox: &mut BytesMut, _out: &mut Outbox) -> Result<Option<Answer>, Violation> {
+    fn next_event(
+        &mut self,
+        inbox: &mut BytesMut,
+        _out: &mut Outbox,
+    ) -> Result<Option<ClientEvent>, Violation> {
         loop {
-            if self.holds_back() {
+            if self.blocks_input() {
                 return Ok(None);
             }
             if self.ending && self.call.is_none() {
@@ -338,11 +342,11 @@ impl session::Client for Client {
         }
     }
 
-    fn wanted(&self) -> usize {
+    fn bytes_needed(&self) -> usize {
         0
     }
 
-    fn owes(&self) -> bool {
+    fn has_pending_output(&self) -> bool {
         self.oneway && self.call.is_some()
     }
 
@@ -354,9 +358,9 @@ impl session::Client for Client {
         !self.ending
     }
 
-    fn end_of_stream(&mut self, _inbox: &mut BytesMut) -> Option<Answer> {
+    fn end_of_stream(&mut self, _inbox: &mut BytesMut) -> Option<ClientEvent> {
         self.ending = true;
-        let Reading::Body(Rest::UntilClose) = self.reading else { return None };
+        let Reading::Body(RemainingBody::UntilClose) = self.reading else { return None };
         self.call.as_mut()?.body_ended();
         match self.end() {
             Step::Answer(answer) => Some(answer),
@@ -365,7 +369,7 @@ impl session::Client for Client {
     }
 }
 
-impl Rest {
+impl RemainingBody {
     /// What of the body is in `inbox`, and whether that was all of it. What chunks say beside it may have `overhead`
     /// bytes.
     fn pull(&mut self, inbox: &mut BytesMut, overhead: usize) -> Result<(Bytes, bool), Refusal> {

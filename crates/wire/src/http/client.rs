@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use polyrpc_core::digits::put_decimal;
-use polyrpc_core::session::Answer;
+use polyrpc_core::session::ClientEvent;
 use polyrpc_core::{
     Call, CallId, Carrier, Compression, Format, Head, Json, Limits, Metadata, Misfit, Outbox, Reply, Status,
     Violation, session,
@@ -181,7 +181,7 @@ impl Client {
     }
 
     /// Takes heads out of `inbox` up to the first that is not interim; its body may be here already.
-    fn read_head(&mut self, inbox: &mut BytesMut) -> Result<Option<Answer>, Violation> {
+    fn read_head(&mut self, inbox: &mut BytesMut) -> Result<Option<ClientEvent>, Violation> {
         loop {
             if inbox.is_empty() {
                 return Ok(None);
@@ -215,7 +215,7 @@ impl Client {
         }
     }
 
-    fn read_body(&mut self, inbox: &mut BytesMut) -> Result<Option<Answer>, Violation> {
+    fn read_body(&mut self, inbox: &mut BytesMut) -> Result<Option<ClientEvent>, Violation> {
         let limits = &self.config.limits;
         let Reading::Body(partial) = &mut self.reading else { return Ok(None) };
         let body = match partial.response.framing {
@@ -231,7 +231,7 @@ impl Client {
         }
     }
 
-    fn finish_partial(&mut self, body: Bytes) -> Result<Option<Answer>, Violation> {
+    fn finish_partial(&mut self, body: Bytes) -> Result<Option<ClientEvent>, Violation> {
         match std::mem::replace(&mut self.reading, Reading::Head) {
             Reading::Body(partial) => self.finish(partial.response, body),
             Reading::Head => Ok(None),
@@ -239,13 +239,13 @@ impl Client {
     }
 
     /// A response is whole.
-    fn finish(&mut self, response: Response, body: Bytes) -> Result<Option<Answer>, Violation> {
+    fn finish(&mut self, response: Response, body: Bytes) -> Result<Option<ClientEvent>, Violation> {
         let Some(id) = self.waiting.pop_front() else { return Ok(None) };
         let reply = match self.config.json_rpc {
             true => response.into_json_rpc_reply(body, id)?,
             false => response.into_reply(body),
         };
-        Ok(Some(Answer::Reply(id, reply)))
+        Ok(Some(ClientEvent::Reply(id, reply)))
     }
 }
 
@@ -262,7 +262,11 @@ impl session::Client for Client {
         Ok(())
     }
 
-    fn next_event(&mut self, inbox: &mut BytesMut, _out: &mut Outbox) -> Result<Option<Answer>, Violation> {
+    fn next_event(
+        &mut self,
+        inbox: &mut BytesMut,
+        _out: &mut Outbox,
+    ) -> Result<Option<ClientEvent>, Violation> {
         match self.reading {
             Reading::Head => self.read_head(inbox),
             Reading::Body(_) => self.read_body(inbox),
@@ -274,7 +278,7 @@ impl session::Client for Client {
         self.ending |= self.waiting.contains(&id);
     }
 
-    fn wanted(&self) -> usize {
+    fn bytes_needed(&self) -> usize {
         match &self.reading {
             Reading::Body(partial) => match partial.response.framing {
                 Framing::Length(length) => length,
@@ -292,7 +296,7 @@ impl session::Client for Client {
         !self.ending
     }
 
-    fn end_of_stream(&mut self, inbox: &mut BytesMut) -> Option<Answer> {
+    fn end_of_stream(&mut self, inbox: &mut BytesMut) -> Option<ClientEvent> {
         self.ending = true;
         match &self.reading {
             Reading::Body(partial) if partial.response.framing == Framing::UntilClose => {

@@ -69,7 +69,7 @@ pub(crate) fn push_metadata(metadata: &mut Metadata, name: &str, value: Bytes) {
 
 /// Makes one list of each repeated field, as [`add_metadata`] does, but of all its lines in one go.
 pub(crate) fn join_repeated(metadata: &mut Metadata) {
-    metadata.unite(|name, values| values.join(separator(name)).into());
+    metadata.merge_duplicates(|name, values| values.join(separator(name)).into());
 }
 
 /// What stands between the values of a repeated field: cookies have their own.

@@ -1,7 +1,7 @@
 //! The head of a response: text in HTTP/1, a header block in HTTP/2.
 
-use polyrpc_core::{Carrier, Metadata};
 use polyrpc_core::digits::put_decimal;
+use polyrpc_core::{Carrier, Metadata};
 
 use super::field;
 

@@ -18,4 +18,4 @@ pub(crate) mod client;
 pub use client::{Client, ClientConfig};
 pub use cors::Cors;
 pub use h1::frame::MAX_FIELDS;
-pub use mapping::{Health, Hosts, Offers, Probes, ServerConfig};
+pub use mapping::{Health, Hosts, MethodCatalog, Probes, ServerConfig};

@@ -6,13 +6,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use polyrpc_core::Metadata;
 
-use super::upgrade::Wish;
+use super::upgrade::UpgradeFields;
 use crate::grpc::dialect::Dialect;
 use crate::grpc::{request as grpc, timeout};
 use crate::http::h1::frame::{self, Framing, Lengths, Refusal};
-use crate::http::mapping::asked::RPCX_PATH;
 use crate::http::mapping::content_type::is_grpc;
 use crate::http::mapping::request::{Method, Request};
+use crate::http::mapping::request_kind::RPCX_PATH;
 use crate::http::mapping::text::{Text, milliseconds};
 use crate::http::mapping::{brpc, gateway};
 use crate::http::websocket::handshake as websocket;
@@ -27,11 +27,11 @@ pub(super) struct H1Request {
     pub(super) keep: bool,
     pub(super) framing: Framing,
     /// The call of gRPC, if the content type says that it is one.
-    pub(super) grpc: Option<Box<Result<grpc::Request, grpc::Unfit>>>,
+    pub(super) grpc: Option<Box<Result<grpc::Request, grpc::InvalidRequest>>>,
     /// The peer would go on in HTTP/2, where its settings are these.
     pub(super) upgrade: Option<Box<h2::Settings>>,
     /// The peer would go on in WebSocket.
-    pub(super) websocket: Option<Box<websocket::Wish>>,
+    pub(super) websocket: Option<Box<websocket::HandshakeFields>>,
 }
 
 impl H1Request {
@@ -106,7 +106,7 @@ impl H1Request {
     }
 
     /// Whether what answers it may leave only behind everything that is owed before.
-    pub(super) fn comes_last(&self) -> bool {
+    pub(super) fn must_be_last(&self) -> bool {
         self.is_web() || self.asks_for_websocket()
     }
 
@@ -184,7 +184,7 @@ fn read_grpc(
     method: &str,
     target: &str,
     headers: &[httparse::Header<'_>],
-) -> Result<grpc::Request, grpc::Unfit> {
+) -> Result<grpc::Request, grpc::InvalidRequest> {
     let names: Vec<String> = headers.iter().map(|header| header.name.to_ascii_lowercase()).collect();
     let line = [(":method", method), (":path", path_of(target))]
         .map(|(name, value)| (name.as_bytes(), value.as_bytes()));
@@ -251,8 +251,8 @@ struct Fields {
     metadata: Metadata,
     /// Fields that `Connection` names: they are for this hop only.
     hop_by_hop: Vec<String>,
-    wish: Wish,
-    websocket: Option<Box<websocket::Wish>>,
+    wish: UpgradeFields,
+    websocket: Option<Box<websocket::HandshakeFields>>,
 }
 
 impl Fields {
@@ -358,8 +358,8 @@ impl Fields {
     }
 
     /// What is asked for, if it is a WebSocket.
-    fn websocket(&mut self) -> Option<Box<websocket::Wish>> {
-        let mut wish = self.websocket.take().filter(|wish| wish.is_meant())?;
+    fn websocket(&mut self) -> Option<Box<websocket::HandshakeFields>> {
+        let mut wish = self.websocket.take().filter(|wish| wish.is_websocket())?;
         wish.host.clone_from(&self.host);
         wish.agreed = self.hop_by_hop.iter().any(|option| option == "upgrade");
         Some(wish)

@@ -9,14 +9,14 @@ use crate::http::h2;
 
 /// What the fields of a request say of an upgrade, gathered field by field.
 #[derive(Debug, Default)]
-pub(super) struct Wish {
+pub(super) struct UpgradeFields {
     h2c: bool,
     settings: Option<Bytes>,
     /// The settings stand there twice, which makes them none.
     twice: bool,
 }
 
-impl Wish {
+impl UpgradeFields {
     /// Takes an `Upgrade`.
     pub(super) fn upgrade(&mut self, mut protocols: impl Iterator<Item: AsRef<[u8]>>) {
         self.h2c |= protocols.any(|protocol| protocol.as_ref().eq_ignore_ascii_case(b"h2c"));

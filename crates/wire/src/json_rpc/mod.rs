@@ -10,4 +10,4 @@ pub(crate) mod text;
 mod tests;
 
 pub(crate) use frame::{Incoming, Request, announces, read, read_response, write_request};
-pub(crate) use session::{Batch, Owed};
+pub(crate) use session::{Batch, PendingResponse};

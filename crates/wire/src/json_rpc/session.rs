@@ -6,7 +6,7 @@ use super::{frame, status};
 
 /// What answering one request takes.
 #[derive(Debug)]
-pub(crate) struct Owed {
+pub(crate) struct PendingResponse {
     /// The request's id as written.
     id: bytes::Bytes,
     dotted: bool,
@@ -14,7 +14,7 @@ pub(crate) struct Owed {
     bare: bool,
 }
 
-impl Owed {
+impl PendingResponse {
     /// What is owed to `request`; nothing if it is a notification.
     pub(crate) fn to(request: &frame::Request) -> Option<Self> {
         let (dotted, bare) = (request.is_dotted(), request.params.is_empty());
@@ -43,7 +43,7 @@ impl Owed {
     #[cold]
     fn fail(&self, failure: &Status, text: &mut Vec<u8>) {
         let code = status::write(failure, self.dotted, self.bare);
-        frame::write_error(text, code, failure.words(), failure.number(), &self.id);
+        frame::write_error(text, code, failure.message_or_code(), failure.number(), &self.id);
     }
 }
 

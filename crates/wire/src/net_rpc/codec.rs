@@ -61,24 +61,24 @@ impl Codec {
 
     /// The codec of a connection that begins with `start`. The length-prefixed ones begin with any byte, so none of
     /// them is ever recognised.
-    pub(super) fn recognise(start: &[u8]) -> Guess {
+    pub(super) fn recognise(start: &[u8]) -> DetectedCodec {
         let blank = start.iter().take_while(|byte| is_blank(**byte)).count();
         match start.get(blank..) {
-            _ if blank >= MOST_BLANK => Guess::Unknown,
-            None | Some([]) => Guess::NeedMore,
-            Some([b'{', ..]) => Guess::Is(Self::Json),
-            Some(_) if blank > 0 => Guess::Unknown,
-            Some([0x81..=0x8f]) => Guess::NeedMore,
-            Some([0x81..=0x8f, 0xa0..=0xbf | 0xd9..=0xdb, ..]) => Guess::Is(Self::MessagePack),
+            _ if blank >= MOST_BLANK => DetectedCodec::Unknown,
+            None | Some([]) => DetectedCodec::NeedMore,
+            Some([b'{', ..]) => DetectedCodec::Is(Self::Json),
+            Some(_) if blank > 0 => DetectedCodec::Unknown,
+            Some([0x81..=0x8f]) => DetectedCodec::NeedMore,
+            Some([0x81..=0x8f, 0xa0..=0xbf | 0xd9..=0xdb, ..]) => DetectedCodec::Is(Self::MessagePack),
             Some([length, id @ ..]) if DEFINITION.contains(length) => recognise_gob(id),
-            Some(_) => Guess::Unknown,
+            Some(_) => DetectedCodec::Unknown,
         }
     }
 }
 
 /// What the first bytes say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Guess {
+pub(super) enum DetectedCodec {
     Is(Codec),
     NeedMore,
     Unknown,
@@ -87,22 +87,22 @@ pub(super) enum Guess {
 /// A gob stream begins with the definition of the header's struct: a message long enough to name its fields and too
 /// short for a longer length, the negated id of a type, then the difference that leads to `StructT` in a `wireType`
 /// (Go `encoding/gob/doc.go`).
-fn recognise_gob(id: &[u8]) -> Guess {
+fn recognise_gob(id: &[u8]) -> DetectedCodec {
     let (lowest, rest) = match id {
-        [] => return Guess::NeedMore,
+        [] => return DetectedCodec::NeedMore,
         [id @ 0x7f, rest @ ..] => (*id, rest),
         [width @ 0xfc..=0xff, rest @ ..] => match rest.split_at_checked(width.wrapping_neg().into()) {
             Some(([.., lowest], rest)) => (*lowest, rest),
-            _ => return Guess::NeedMore,
+            _ => return DetectedCodec::NeedMore,
         },
-        _ => return Guess::Unknown,
+        _ => return DetectedCodec::Unknown,
     };
     match rest {
         // A number whose lowest bit is not set is not negative.
-        _ if lowest & 1 == 0 => Guess::Unknown,
-        [] => Guess::NeedMore,
-        [STRUCT_T, ..] => Guess::Is(Codec::Gob),
-        _ => Guess::Unknown,
+        _ if lowest & 1 == 0 => DetectedCodec::Unknown,
+        [] => DetectedCodec::NeedMore,
+        [STRUCT_T, ..] => DetectedCodec::Is(Codec::Gob),
+        _ => DetectedCodec::Unknown,
     }
 }
 
@@ -137,9 +137,14 @@ mod tests {
             (&hex("82a353"), Codec::MessagePack),
             (&hex("83d90d"), Codec::MessagePack),
         ] {
-            assert_eq!(Codec::recognise(start), Guess::Is(codec), "{}", start.escape_ascii());
+            assert_eq!(Codec::recognise(start), DetectedCodec::Is(codec), "{}", start.escape_ascii());
             for end in 0..start.len() - 1 {
-                assert_ne!(Codec::recognise(&start[..end]), Guess::Unknown, "{}", start.escape_ascii());
+                assert_ne!(
+                    Codec::recognise(&start[..end]),
+                    DetectedCodec::Unknown,
+                    "{}",
+                    start.escape_ascii()
+                );
             }
         }
     }
@@ -163,7 +168,7 @@ mod tests {
             &hex("8080"),
             &hex("160301"),
         ] {
-            assert_eq!(Codec::recognise(start), Guess::Unknown, "{}", start.escape_ascii());
+            assert_eq!(Codec::recognise(start), DetectedCodec::Unknown, "{}", start.escape_ascii());
         }
     }
 }

@@ -12,12 +12,12 @@ use polyrpc_payload::gob;
 
 /// A name with its credential taken out.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Signed {
+pub(super) struct SignedName {
     pub(super) method: Bytes,
     pub(super) credential: Option<Bytes>,
 }
 
-impl Signed {
+impl SignedName {
     /// Parts a name. One that has no three parts is a name alone.
     pub(super) fn read(name: Bytes) -> Self {
         let signed = match name[..] {
@@ -40,7 +40,7 @@ impl Signed {
     /// The stream begins with the definition of a type. Its number is below -63, so its first byte is one that stands in
     /// no name.
     fn read_gob(name: &[u8]) -> Option<Self> {
-        let Authorized { authorization, service_method, tag } = gob::from_slice(name).ok()?;
+        let AuthorizedName { authorization, service_method, tag } = gob::from_slice(name).ok()?;
         let credential = if tag.is_empty() { authorization } else { format!("{tag} {authorization}") };
         Some(Self { method: service_method.into(), credential: Some(credential.into()) })
     }
@@ -49,7 +49,7 @@ impl Signed {
 /// What v1.1.0 has in the place of a name.
 #[derive(Default, Deserialize)]
 #[serde(rename = "AuthorizationAndServiceMethod", rename_all = "PascalCase", default)]
-struct Authorized {
+struct AuthorizedName {
     authorization: String,
     service_method: String,
     tag: String,
@@ -64,7 +64,7 @@ pub(super) fn sign(name: &mut String, credential: &[u8]) -> Result<(), Status> {
     let credential = std::str::from_utf8(credential)
         .ok()
         .filter(|credential| !credential.as_bytes().contains(&SEPARATOR))
-        .ok_or_else(unspeakable)?;
+        .ok_or_else(unsupported_credential)?;
     let (tag, authorization) = credential.split_once(' ').unwrap_or(("", credential));
     for part in [authorization, tag] {
         name.push(char::from(SEPARATOR));
@@ -77,7 +77,7 @@ pub(super) fn sign(name: &mut String, credential: &[u8]) -> Result<(), Status> {
 pub(super) const SEPARATOR: u8 = 0x1f;
 
 #[cold]
-fn unspeakable() -> Status {
+fn unsupported_credential() -> Status {
     Status::invalid_argument("a credential of net/rpc is a text without unit separators")
 }
 
@@ -98,7 +98,7 @@ mod tests {
             let mut signed = "Arith.Mul".to_owned();
             sign(&mut signed, credential.as_bytes()).expect("a text");
             assert_eq!(signed, name);
-            let read = Signed::read(signed.into());
+            let read = SignedName::read(signed.into());
             assert_eq!((&read.method[..], read.credential), (&b"Arith.Mul"[..], Some(credential.into())));
         }
     }
@@ -128,10 +128,10 @@ mod tests {
             ),
         ] {
             let name = hex(name);
-            let signed = Signed { method: "Arith.Mul".into(), credential: Some(credential.into()) };
-            assert_eq!(Signed::read(name.clone()), signed);
+            let signed = SignedName { method: "Arith.Mul".into(), credential: Some(credential.into()) };
+            assert_eq!(SignedName::read(name.clone()), signed);
             damage(&name, |name| {
-                Signed::read(Bytes::copy_from_slice(name));
+                SignedName::read(Bytes::copy_from_slice(name));
             });
         }
     }
@@ -139,7 +139,7 @@ mod tests {
     #[test]
     fn a_name_without_three_parts_is_a_name() {
         for name in ["Arith.Mul", "", "Arith.Mul\x1fonly", "a\x1fb\x1fc\x1fd", "V\x7f", "\x03\x7f\x03\x01"] {
-            assert_eq!(Signed::read(name.into()), Signed { method: name.into(), credential: None });
+            assert_eq!(SignedName::read(name.into()), SignedName { method: name.into(), credential: None });
         }
     }
 

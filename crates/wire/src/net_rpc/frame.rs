@@ -37,10 +37,10 @@ pub(super) trait Framing: fmt::Debug + Send {
     fn response(&mut self, tag: &Tag, result: Result<Bytes, &str>, out: &mut Outbox) -> Result<(), Status>;
 
     /// How many bytes the inbox must hold in all before the next message can come; 0 when unknown.
-    fn wanted(&self) -> usize;
+    fn bytes_needed(&self) -> usize;
 
     /// Whether a message, once begun, is still incomplete.
-    fn mid_message(&self, inbox: &BytesMut) -> bool;
+    fn is_mid_message(&self, inbox: &BytesMut) -> bool;
 
     /// Bytes that are kept of what came: of a message that is not whole, and of what later ones refer to.
     fn held(&self) -> usize {
@@ -110,6 +110,6 @@ pub(super) struct Response {
 
 /// A message whose length nothing announces goes beyond the limit.
 #[cold]
-fn endless(limit: usize) -> Violation {
+fn message_too_long(limit: usize) -> Violation {
     Violation::too_large(format!("message is too long: {limit} bytes are allowed"))
 }

@@ -36,7 +36,7 @@ impl Greeting {
     /// Where calls are written to, greeting first if that was not done yet.
     pub(super) fn outbox<'o>(&'o mut self, out: &'o mut Outbox) -> &'o mut Outbox {
         if let Self::Unsaid(path) = self {
-            out.copy(format!("CONNECT {path} HTTP/1.0\n\n").as_bytes());
+            out.extend_from_slice(format!("CONNECT {path} HTTP/1.0\n\n").as_bytes());
             *self = Self::Awaited { held: Outbox::new(), scanned: 0 };
         }
         match self {
@@ -60,7 +60,7 @@ impl Greeting {
                 *scanned = inbox.len();
                 return Ok(false);
             }
-            _ => return Err(endless()),
+            _ => return Err(response_too_long()),
         };
         check(&inbox[..end])?;
         inbox.advance(end);
@@ -86,16 +86,16 @@ fn check(head: &[u8]) -> Result<(), Violation> {
     let status = line.strip_prefix(b"HTTP/1.").and_then(|rest| rest.get(2..));
     match status {
         Some(b"200 Connected to Go RPC") => Ok(()),
-        _ => Err(unexpected(status.unwrap_or(line))),
+        _ => Err(unexpected_response(status.unwrap_or(line))),
     }
 }
 
 #[cold]
-fn unexpected(status: &[u8]) -> Violation {
+fn unexpected_response(status: &[u8]) -> Violation {
     Violation::new(format!("unexpected HTTP response: {}", String::from_utf8_lossy(status)))
 }
 
 #[cold]
-fn endless() -> Violation {
+fn response_too_long() -> Violation {
     Violation::new("the answer to CONNECT does not end")
 }

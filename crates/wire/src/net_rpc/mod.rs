@@ -7,8 +7,8 @@ mod session;
 
 mod credential;
 mod greeting;
-mod outstanding;
 mod page;
+mod pending_calls;
 mod status;
 
 #[cfg(test)]
@@ -22,14 +22,14 @@ pub use session::{Client, ClientConfig, Server, ServerConfig, Ticket};
 pub(crate) use greeting::CONNECTED;
 pub(crate) use page::PAGE_PATH;
 
-use polyrpc_core::{Guess, Protocol};
+use polyrpc_core::{Detected, Protocol};
 
 /// Whether a connection that begins with `start` speaks this protocol, in one of the codecs that can be told by it:
 /// gob, JSON or MessagePack.
-pub fn recognise(start: &[u8]) -> Guess {
+pub fn recognise(start: &[u8]) -> Detected {
     match Codec::recognise(start) {
-        codec::Guess::Is(_) => Guess::Is(Protocol::NetRpc),
-        codec::Guess::NeedMore => Guess::NeedMore,
-        codec::Guess::Unknown => Guess::Unknown,
+        codec::DetectedCodec::Is(_) => Detected::Is(Protocol::NetRpc),
+        codec::DetectedCodec::NeedMore => Detected::NeedMore,
+        codec::DetectedCodec::Unknown => Detected::Unknown,
     }
 }

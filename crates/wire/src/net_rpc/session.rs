@@ -3,16 +3,16 @@
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use polyrpc_core::session::{Answer, Event, Missing};
+use polyrpc_core::session::{ClientEvent, NotFound, ServerEvent};
 use polyrpc_core::{
     Call, CallId, Compression, Credential, Format, Head, Limits, Outbox, Reply, Status, Violation, session,
 };
 
-use super::codec::{Codec, Guess};
-use super::credential::{SEPARATOR, Signed, sign};
+use super::codec::{Codec, DetectedCodec};
+use super::credential::{SEPARATOR, SignedName, sign};
 use super::frame::{Framing, Outgoing, Request, Tag, framing};
 use super::greeting::Greeting;
-use super::outstanding::Outstanding;
+use super::pending_calls::PendingCalls;
 use super::status;
 
 /// The server's side of a connection.
@@ -20,7 +20,7 @@ use super::status;
 pub struct Server {
     config: Arc<ServerConfig>,
     /// `None` until the first bytes have told the codec.
-    spoken: Option<Spoken>,
+    spoken: Option<CodecState>,
     /// The name that the last event borrows.
     method: Bytes,
     draining: bool,
@@ -37,12 +37,12 @@ pub struct ServerConfig {
 }
 
 #[derive(Debug)]
-struct Spoken {
+struct CodecState {
     codec: Codec,
     framing: Box<dyn Framing>,
 }
 
-impl Spoken {
+impl CodecState {
     fn new(codec: Codec, limits: &Limits) -> Self {
         Self { codec, framing: framing(codec, limits) }
     }
@@ -51,18 +51,18 @@ impl Spoken {
 impl Server {
     /// A connection that has not heard anything yet.
     pub fn new(config: Arc<ServerConfig>) -> Self {
-        let spoken = config.codec.map(|codec| Spoken::new(codec, &config.limits));
+        let spoken = config.codec.map(|codec| CodecState::new(codec, &config.limits));
         Self { config, spoken, method: Bytes::new(), draining: false }
     }
 
     /// Tells the codec, if that was not done yet.
-    fn listen(&mut self, inbox: &BytesMut) -> Guess {
+    fn listen(&mut self, inbox: &BytesMut) -> DetectedCodec {
         if let Some(spoken) = &self.spoken {
-            return Guess::Is(spoken.codec);
+            return DetectedCodec::Is(spoken.codec);
         }
         let guess = Codec::recognise(inbox);
-        if let Guess::Is(codec) = guess {
-            self.spoken = Some(Spoken::new(codec, &self.config.limits));
+        if let DetectedCodec::Is(codec) = guess {
+            self.spoken = Some(CodecState::new(codec, &self.config.limits));
         }
         guess
     }
@@ -73,7 +73,7 @@ impl Server {
             if !self.draining {
                 return Ok(Some(request));
             }
-            let Signed { method, .. } = Signed::read(request.name);
+            let SignedName { method, .. } = SignedName::read(request.name);
             fail(&mut *spoken.framing, &Tag { method, id: request.id }, &status::shutting_down(), out);
         }
         Ok(None)
@@ -90,17 +90,17 @@ impl session::Server for Server {
         &mut self,
         inbox: &mut BytesMut,
         out: &mut Outbox,
-    ) -> Result<Option<Event<'_, Ticket>>, Violation> {
+    ) -> Result<Option<ServerEvent<'_, Ticket>>, Violation> {
         // Let go of first: an idle connection keeps no message, and the inbox may use its memory again.
         self.method = Bytes::new();
         let codec = match self.listen(inbox) {
-            Guess::Is(codec) => codec,
-            Guess::NeedMore => return Ok(None),
-            Guess::Unknown => return Ok(Some(Event::Foreign)),
+            DetectedCodec::Is(codec) => codec,
+            DetectedCodec::NeedMore => return Ok(None),
+            DetectedCodec::Unknown => return Ok(Some(ServerEvent::Foreign)),
         };
         let Some(request) = self.next_request(inbox, out)? else { return Ok(None) };
         let Request { name, id, body, positional, spoiled } = request;
-        let Signed { method, credential } = Signed::read(name);
+        let SignedName { method, credential } = SignedName::read(name);
         self.method = method.clone();
         let ticket = Ticket { tag: Tag { method, id }, signed: credential.is_some() };
         let (service, method) = names(&self.method);
@@ -111,11 +111,11 @@ impl session::Server for Server {
             spoiled,
             ..Call::new(service, method, format, body)
         };
-        Ok(Some(Event::Call(call, ticket)))
+        Ok(Some(ServerEvent::Call(call, ticket)))
     }
 
     fn reply(&mut self, ticket: Ticket, reply: Reply, out: &mut Outbox) {
-        let Some(Spoken { codec, framing }) = &mut self.spoken else { return };
+        let Some(CodecState { codec, framing }) = &mut self.spoken else { return };
         let written = match reply.result {
             Ok(_) if !codec.carries(reply.head.format) => Err(foreign_reply(*codec, reply.head.format)),
             Ok(body) => framing.response(&ticket.tag, Ok(body), out),
@@ -126,11 +126,11 @@ impl session::Server for Server {
         }
     }
 
-    fn unknown(call: &Call<'_>, missing: Missing) -> Status {
+    fn not_found_failure(call: &Call<'_>, missing: NotFound) -> Status {
         status::unknown(call, missing)
     }
 
-    fn refuse(&mut self, ticket: Ticket, status: Status, out: &mut Outbox) -> bool {
+    fn reject(&mut self, ticket: Ticket, status: Status, out: &mut Outbox) -> bool {
         let status = match ticket.signed {
             true => status,
             false => status::unsigned(&String::from_utf8_lossy(&ticket.tag.method)),
@@ -140,12 +140,12 @@ impl session::Server for Server {
         true
     }
 
-    fn wanted(&self) -> usize {
-        self.spoken.as_ref().map_or(0, |spoken| spoken.framing.wanted())
+    fn bytes_needed(&self) -> usize {
+        self.spoken.as_ref().map_or(0, |spoken| spoken.framing.bytes_needed())
     }
 
-    fn mid_message(&self, inbox: &BytesMut) -> bool {
-        self.spoken.as_ref().map_or(!inbox.is_empty(), |spoken| spoken.framing.mid_message(inbox))
+    fn is_mid_message(&self, inbox: &BytesMut) -> bool {
+        self.spoken.as_ref().map_or(!inbox.is_empty(), |spoken| spoken.framing.is_mid_message(inbox))
     }
 
     fn buffered(&self) -> usize {
@@ -183,7 +183,7 @@ pub struct Client {
     config: ClientConfig,
     framing: Box<dyn Framing>,
     greeting: Greeting,
-    outstanding: Outstanding,
+    outstanding: PendingCalls,
     /// The name of the call sent last, in a buffer that is used again and again.
     name: String,
 }
@@ -209,7 +209,7 @@ impl Client {
         Self {
             framing: framing(config.codec, &config.limits),
             greeting: Greeting::new(config.connect.as_deref()),
-            outstanding: Outstanding::default(),
+            outstanding: PendingCalls::default(),
             name: String::new(),
             config,
         }
@@ -247,14 +247,18 @@ impl session::Client for Client {
         Ok(())
     }
 
-    fn next_event(&mut self, inbox: &mut BytesMut, out: &mut Outbox) -> Result<Option<Answer>, Violation> {
+    fn next_event(
+        &mut self,
+        inbox: &mut BytesMut,
+        out: &mut Outbox,
+    ) -> Result<Option<ClientEvent>, Violation> {
         if !self.greeting.take(inbox, out, self.config.limits.header)? {
             return Ok(None);
         }
         while let Some(response) = self.framing.next_response(inbox)? {
             let id = response.number.and_then(|number| self.outstanding.end(number));
             if let Some(id) = id {
-                return Ok(Some(Answer::Reply(id, self.reply(response.result))));
+                return Ok(Some(ClientEvent::Reply(id, self.reply(response.result))));
             }
         }
         Ok(None)
@@ -264,8 +268,8 @@ impl session::Client for Client {
         self.outstanding.forget(id);
     }
 
-    fn wanted(&self) -> usize {
-        self.framing.wanted()
+    fn bytes_needed(&self) -> usize {
+        self.framing.bytes_needed()
     }
 }
 

@@ -1,13 +1,13 @@
 //! Failures of net/rpc, which are nothing but texts: a table of those that say more.
 
-use polyrpc_core::session::Missing;
+use polyrpc_core::session::NotFound;
 use polyrpc_core::status::texts;
 use polyrpc_core::status::texts::Text;
 use polyrpc_core::{Call, Code, Status};
 
 /// The text that tells a peer of a failure. It is never empty: an empty one is a success.
 pub(super) fn write(status: &Status) -> &str {
-    status.words()
+    status.message_or_code()
 }
 
 /// The failure that a peer's text tells of.
@@ -18,14 +18,14 @@ pub(super) fn read(text: &str) -> Status {
 
 /// The failure of a call to what does not exist (Go `net/rpc/server.go`, `readRequestHeader`).
 #[cold]
-pub(super) fn unknown(call: &Call<'_>, missing: Missing) -> Status {
+pub(super) fn unknown(call: &Call<'_>, missing: NotFound) -> Status {
     let Call { service, method, .. } = call;
     Status::unimplemented(match missing {
         // Where there is no function of that name, it lacks the service: one without a name if there is a dot.
         _ if service.is_empty() && method.contains('.') => format!("{NO_SERVICE}{method}"),
         _ if service.is_empty() => format!("{ILL_FORMED}{method}"),
-        Missing::Service => format!("{NO_SERVICE}{service}.{method}"),
-        Missing::Method => format!("{NO_METHOD}{service}.{method}"),
+        NotFound::Service => format!("{NO_SERVICE}{service}.{method}"),
+        NotFound::Method => format!("{NO_METHOD}{service}.{method}"),
     })
 }
 
@@ -80,9 +80,9 @@ mod tests {
     #[test]
     fn what_this_side_says_of_itself_the_other_side_understands() {
         for status in [
-            unknown(&call("Arith", "Mul"), Missing::Service),
-            unknown(&call("Arith", "Mul"), Missing::Method),
-            unknown(&call("", "Mul"), Missing::Service),
+            unknown(&call("Arith", "Mul"), NotFound::Service),
+            unknown(&call("Arith", "Mul"), NotFound::Method),
+            unknown(&call("", "Mul"), NotFound::Service),
             missing_params(),
             unsigned("Arith.Mul"),
             shutting_down(),
@@ -100,10 +100,10 @@ mod tests {
     #[test]
     fn the_texts_are_those_of_go() {
         let told = |service, method, missing| write(&unknown(&call(service, method), missing)).to_owned();
-        assert_eq!(told("Nope", "Mul", Missing::Service), "rpc: can't find service Nope.Mul");
-        assert_eq!(told("Arith", "Nope", Missing::Method), "rpc: can't find method Arith.Nope");
-        assert_eq!(told("", "Mul", Missing::Service), "rpc: service/method request ill-formed: Mul");
-        assert_eq!(told("", ".Mul", Missing::Service), "rpc: can't find service .Mul");
+        assert_eq!(told("Nope", "Mul", NotFound::Service), "rpc: can't find service Nope.Mul");
+        assert_eq!(told("Arith", "Nope", NotFound::Method), "rpc: can't find method Arith.Nope");
+        assert_eq!(told("", "Mul", NotFound::Service), "rpc: service/method request ill-formed: Mul");
+        assert_eq!(told("", ".Mul", NotFound::Service), "rpc: can't find service .Mul");
         assert_eq!(write(&missing_params()), "jsonrpc: request body missing params");
     }
 

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 use polyrpc_core::session::Client as _;
 use polyrpc_core::session::Server as _;
-use polyrpc_core::session::{Answer, Event, Missing};
+use polyrpc_core::session::{ClientEvent, NotFound, ServerEvent};
 use polyrpc_core::testing::{Pair, assert_bytes, assert_case, hex, sole_reply};
 use polyrpc_core::{
     Call, CallId, Code, Compression, Format, Json, Limits, Metadata, Outbox, Reply, Retry, Status,
@@ -99,17 +99,17 @@ fn a_failure_without_words_is_a_failure_all_the_same() {
 fn what_does_not_exist_is_told_in_the_words_of_go() {
     for codec in Codec::ALL {
         for (service, method, missing, want) in [
-            ("Nope", "Mul", Missing::Service, "rpc: can't find service Nope.Mul"),
-            ("a.b.Arith", "Nope", Missing::Method, "rpc: can't find method a.b.Arith.Nope"),
-            ("", "Mul", Missing::Service, "rpc: service/method request ill-formed: Mul"),
+            ("Nope", "Mul", NotFound::Service, "rpc: can't find service Nope.Mul"),
+            ("a.b.Arith", "Nope", NotFound::Method, "rpc: can't find method a.b.Arith.Nope"),
+            ("", "Mul", NotFound::Service, "rpc: service/method request ill-formed: Mul"),
             // No dot is dropped: what is called is no function `Mul`.
-            ("", ".Mul", Missing::Service, "rpc: can't find service .Mul"),
-            ("", ".", Missing::Service, "rpc: can't find service ."),
+            ("", ".Mul", NotFound::Service, "rpc: can't find service .Mul"),
+            ("", ".", NotFound::Service, "rpc: can't find service ."),
         ] {
             let (_, reply) =
                 sole_reply(pair(codec).call(CallId(0), &call(codec, service, method), |heard| {
                     assert_eq!((heard.service, heard.method), (service, method), "split at the last dot");
-                    Reply::failure(Server::unknown(heard, missing))
+                    Reply::failure(Server::not_found_failure(heard, missing))
                 }));
             let status = reply.result.expect_err("a failure");
             assert_eq!((status.code(), status.message()), (Code::Unimplemented, want));
@@ -233,7 +233,7 @@ fn an_incomplete_message_is_told_from_an_idle_connection() {
         let bytes = out.take();
         let mut inbox = BytesMut::new();
         let mut server = server(codec);
-        assert!(!server.mid_message(&inbox));
+        assert!(!server.is_mid_message(&inbox));
         for byte in &bytes[..bytes.len() - 1] {
             inbox.extend_from_slice(&[*byte]);
             let last = server.next_event(&mut inbox, &mut out).expect("a call");
@@ -241,12 +241,12 @@ fn an_incomplete_message_is_told_from_an_idle_connection() {
             if last.is_some() {
                 break;
             }
-            assert!(server.mid_message(&inbox), "{codec:?}");
-            assert!(server.wanted() == 0 || server.wanted() > inbox.len(), "{codec:?}");
+            assert!(server.is_mid_message(&inbox), "{codec:?}");
+            assert!(server.bytes_needed() == 0 || server.bytes_needed() > inbox.len(), "{codec:?}");
         }
         inbox.extend_from_slice(&bytes[bytes.len() - 1..]);
         let _ = server.next_event(&mut inbox, &mut out).expect("a call");
-        assert!(!server.mid_message(&inbox), "{codec:?}");
+        assert!(!server.is_mid_message(&inbox), "{codec:?}");
     }
 }
 
@@ -264,7 +264,7 @@ fn the_codec_is_told_by_the_first_bytes_where_nothing_is_set() {
     }
     let (mut server, mut out) = (Server::new(Arc::default()), Outbox::new());
     let mut inbox = BytesMut::from(&b"\x0b\x0a\x09Arith.Mul"[..]);
-    assert!(matches!(server.next_event(&mut inbox, &mut out), Ok(Some(Event::Foreign))));
+    assert!(matches!(server.next_event(&mut inbox, &mut out), Ok(Some(ServerEvent::Foreign))));
 }
 
 // ------------------------------------------------------------------------------------------ helpers
@@ -330,7 +330,7 @@ fn assert_same(codec: Codec, got: &[u8], want: &[u8]) {
 
 fn sole_call(server: &mut Server, inbox: &mut BytesMut, out: &mut Outbox) -> Ticket {
     match server.next_event(inbox, out) {
-        Ok(Some(Event::Call(_, ticket))) => ticket,
+        Ok(Some(ServerEvent::Call(_, ticket))) => ticket,
         other => panic!("want a call, got {other:?}"),
     }
 }

@@ -3,14 +3,14 @@
 use std::collections::VecDeque;
 
 use bytes::{Bytes, BytesMut};
-use polyrpc_core::session::Answer;
+use polyrpc_core::session::ClientEvent;
 use polyrpc_core::{
     Call, CallId, Compression, Format, Head, Limits, Message, Metadata, Outbox, Push, Reply, Status,
     Violation, session,
 };
 use polyrpc_payload::msgpack::Writer;
 
-use super::frame::{Header, Kind, MAX_BODY, Taken};
+use super::frame::{Header, Kind, MAX_BODY, NextFrame};
 use super::functions::{number, qualified};
 use super::generation::Generation;
 use super::{body, frame, status};
@@ -22,9 +22,9 @@ pub struct Client {
     wanted: usize,
     /// Since v0.21 answers bear no number: they come in the order of the calls.
     asked: VecDeque<CallId>,
-    topics: Vec<Subscribed>,
+    topics: Vec<TopicSubscription>,
     /// Answers that one frame has brought beside the first.
-    ready: VecDeque<Answer>,
+    ready: VecDeque<ClientEvent>,
     /// What still comes on this connection would be taken for something else.
     spent: bool,
 }
@@ -40,7 +40,7 @@ pub struct ClientConfig {
 
 /// A topic that the server was told of.
 #[derive(Debug)]
-struct Subscribed {
+struct TopicSubscription {
     name: String,
     /// Who waits for what is published under it.
     by: Vec<Subscriber>,
@@ -67,7 +67,7 @@ impl Client {
         }
     }
 
-    fn is_coded(&self) -> bool {
+    fn is_msgpack_coded(&self) -> bool {
         matches!(self.config.generation, Generation::V0_21(_))
     }
 
@@ -108,13 +108,13 @@ impl Client {
         }
         let header = Header { kind: Kind::Call, length, id: to_wire(id), function };
         generation.write(header, out.buffer());
-        out.copy(&head);
+        out.extend_from_slice(&head);
         out.body(arguments);
         Ok(())
     }
 
     /// Tells the server of a topic, unless it knows.
-    fn tell(&mut self, key: &str, token: &str, out: &mut Outbox) -> Result<(), Status> {
+    fn send_subscription(&mut self, key: &str, token: &str, out: &mut Outbox) -> Result<(), Status> {
         let generation = self.config.generation;
         let mut names = Vec::new();
         let function = match generation {
@@ -134,43 +134,45 @@ impl Client {
         }
         let header = Header { kind: Kind::Topic, length: names.len(), id: 0, function };
         generation.write(header, out.buffer());
-        out.copy(&names);
+        out.extend_from_slice(&names);
         Ok(())
     }
 
-    fn heed(&mut self, header: Header, body: Bytes) -> Result<Answer, Violation> {
-        match (header.kind, self.is_coded()) {
+    fn handle_frame(&mut self, header: Header, body: Bytes) -> Result<ClientEvent, Violation> {
+        match (header.kind, self.is_msgpack_coded()) {
             (Kind::Heartbeat, _) => Err(Violation::new("an answer without a body")),
             (Kind::Other(number), _) => {
                 Err(Violation::new(format!("a message of the unknown type {number}")))
             }
-            (Kind::Call, false) => reply_of(&body).map(|reply| Answer::Reply(from_wire(header.id), reply)),
+            (Kind::Call, false) => {
+                reply_of(&body).map(|reply| ClientEvent::Reply(from_wire(header.id), reply))
+            }
             (Kind::Call, true) => {
                 let id = self.asked.pop_front().ok_or_else(|| Violation::new("an answer to no call"))?;
-                Ok(Answer::Reply(id, Reply::new(coded(&body)?, head(Format::RestRpc))))
+                Ok(ClientEvent::Reply(id, Reply::new(coded(&body)?, head(Format::RestRpc))))
             }
             (Kind::Topic, false) => {
                 let (topic, data) = body::published(&body)
                     .ok_or_else(|| Violation::new("a published message that names no topic"))?;
                 let subscribed = self.topics.iter().position(|known| known.name.as_bytes() == topic);
                 let name = |data| pushed(&String::from_utf8_lossy(&topic), data);
-                Ok(self.give(subscribed, data).unwrap_or_else(name))
+                Ok(self.deliver(subscribed, data).unwrap_or_else(name))
             }
             (Kind::Topic, true) => {
                 let data = coded(&body)?.map_err(|_| Violation::new("a published message that failed"))?;
                 let subscribed = self.topics.iter().position(|known| number(&known.name) == header.function);
                 let name = |data| pushed(&header.function.to_string(), data);
-                Ok(self.give(subscribed, data).unwrap_or_else(name))
+                Ok(self.deliver(subscribed, data).unwrap_or_else(name))
             }
         }
     }
 
     /// Hands a published message to those who wait for it; gives it back if nobody does.
-    fn give(&mut self, subscribed: Option<usize>, data: Bytes) -> Result<Answer, Bytes> {
+    fn deliver(&mut self, subscribed: Option<usize>, data: Bytes) -> Result<ClientEvent, Bytes> {
         let Some(topic) = subscribed.and_then(|at| self.topics.get_mut(at)) else { return Err(data) };
         topic.by.retain_mut(|subscriber| {
             let answer = subscriber.take(data.clone());
-            let goes_on = matches!(answer, Answer::Message(..));
+            let goes_on = matches!(answer, ClientEvent::Message(..));
             self.ready.push_back(answer);
             goes_on
         });
@@ -184,20 +186,20 @@ fn number_of(name: &str) -> u32 {
 }
 
 impl Subscriber {
-    fn take(&mut self, body: Bytes) -> Answer {
+    fn take(&mut self, body: Bytes) -> ClientEvent {
         self.bytes += body.len();
         self.messages += 1;
         if self.bytes > UNTAKEN_BYTES || self.messages > UNTAKEN_MESSAGES {
-            return Answer::Reply(self.id, Reply::failure(too_slow()));
+            return ClientEvent::Reply(self.id, Reply::failure(confirmation_timed_out()));
         }
-        Answer::Message(self.id, Message { body, compression: Compression::None })
+        ClientEvent::Message(self.id, Message { body, compression: Compression::None })
     }
 }
 
 impl session::Client for Client {
     fn send(&mut self, id: CallId, call: Call<'_>, out: &mut Outbox) -> Result<(), Status> {
         expressed(&call)?;
-        match self.is_coded() {
+        match self.is_msgpack_coded() {
             true => self.send_coded(id, call, out),
             false => self.send_list(id, call, out),
         }
@@ -210,8 +212,8 @@ impl session::Client for Client {
             known.by.push(subscriber);
             return Ok(());
         }
-        self.tell(key, token, out)?;
-        self.topics.push(Subscribed { name, by: vec![subscriber] });
+        self.send_subscription(key, token, out)?;
+        self.topics.push(TopicSubscription { name, by: vec![subscriber] });
         Ok(())
     }
 
@@ -223,14 +225,18 @@ impl session::Client for Client {
         }
     }
 
-    fn next_event(&mut self, inbox: &mut BytesMut, _out: &mut Outbox) -> Result<Option<Answer>, Violation> {
+    fn next_event(
+        &mut self,
+        inbox: &mut BytesMut,
+        _out: &mut Outbox,
+    ) -> Result<Option<ClientEvent>, Violation> {
         if let Some(answer) = self.ready.pop_front() {
             return Ok(Some(answer));
         }
         self.wanted = 0;
         match frame::take(inbox, self.config.generation, self.config.limits.message)? {
-            Taken::Frame(header, body) => self.heed(header, body.freeze()).map(Some),
-            Taken::Short { wanted } => {
+            NextFrame::Frame(header, body) => self.handle_frame(header, body.freeze()).map(Some),
+            NextFrame::Short { wanted } => {
                 self.wanted = wanted;
                 Ok(None)
             }
@@ -247,7 +253,7 @@ impl session::Client for Client {
         self.spent = self.config.generation.is_one_at_a_time();
     }
 
-    fn wanted(&self) -> usize {
+    fn bytes_needed(&self) -> usize {
         self.wanted
     }
 
@@ -261,7 +267,7 @@ impl session::Client for Client {
 
     /// It has no answer; it keeps the server from closing an idle connection (rest_rpc `rpc_server.h`, 15 s).
     fn heartbeat(&mut self, out: &mut Outbox) -> bool {
-        if !self.is_coded() {
+        if !self.is_msgpack_coded() {
             let header = Header { kind: Kind::Heartbeat, length: 0, id: 0, function: 0 };
             self.config.generation.write(header, out.buffer());
         }
@@ -287,8 +293,13 @@ fn head(format: Format) -> Head {
     Head { format, ..Head::default() }
 }
 
-fn pushed(topic: &str, body: Bytes) -> Answer {
-    Answer::Push(Push { service: topic.to_owned(), method: String::new(), metadata: Metadata::new(), body })
+fn pushed(topic: &str, body: Bytes) -> ClientEvent {
+    ClientEvent::Push(Push {
+        service: topic.to_owned(),
+        method: String::new(),
+        metadata: Metadata::new(),
+        body,
+    })
 }
 
 /// Calls are numbered from 1 on the wire: a heartbeat has the 0.
@@ -335,7 +346,7 @@ fn one_topic() -> Status {
 }
 
 #[cold]
-fn too_slow() -> Status {
+fn confirmation_timed_out() -> Status {
     Status::resource_exhausted("what is published comes faster than it is taken")
 }
 

@@ -38,7 +38,7 @@ pub(super) enum Kind {
 
 /// What the front of an inbox is.
 #[derive(Debug)]
-pub(super) enum Taken {
+pub(super) enum NextFrame {
     /// A whole frame: its header and its body.
     Frame(Header, BytesMut),
     /// The beginning of one that is `wanted` bytes long, 0 while that is unknown.
@@ -46,19 +46,23 @@ pub(super) enum Taken {
 }
 
 /// Takes the next frame out of `inbox`; `limit` bounds its whole length.
-pub(super) fn take(inbox: &mut BytesMut, generation: Generation, limit: usize) -> Result<Taken, Violation> {
+pub(super) fn take(
+    inbox: &mut BytesMut,
+    generation: Generation,
+    limit: usize,
+) -> Result<NextFrame, Violation> {
     if generation.has_magic() && inbox.first().is_some_and(|first| *first != MAGIC) {
         return Err(Violation::new("the magic byte is not 39"));
     }
-    let Some(head) = inbox.get(..generation.header()) else { return Ok(Taken::Short { wanted: 0 }) };
+    let Some(head) = inbox.get(..generation.header()) else { return Ok(NextFrame::Short { wanted: 0 }) };
     let header = generation.read(head);
     let total = generation.frame_length(header.length, limit)?;
     if inbox.len() < total {
-        return Ok(Taken::Short { wanted: total });
+        return Ok(NextFrame::Short { wanted: total });
     }
     let mut body = inbox.split_to(total);
     body.advance(generation.header());
-    Ok(Taken::Frame(header, body))
+    Ok(NextFrame::Frame(header, body))
 }
 
 impl Generation {

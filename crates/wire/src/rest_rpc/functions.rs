@@ -24,18 +24,18 @@ pub fn qualified(service: &str, method: &str) -> String {
 /// What a server offers, by the names and the numbers that rest_rpc's clients call it by.
 #[derive(Clone, Default)]
 pub struct Functions {
-    targets: Vec<Target>,
-    names: BTreeMap<String, Place>,
-    numbers: BTreeMap<u32, Place>,
+    targets: Vec<FunctionTarget>,
+    names: BTreeMap<String, FunctionIndex>,
+    numbers: BTreeMap<u32, FunctionIndex>,
 }
 
 /// Where a method stands among those on offer.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Place(usize);
+pub(super) struct FunctionIndex(usize);
 
 /// A method as the server knows it.
 #[derive(Clone, Debug)]
-pub(super) struct Target {
+pub(super) struct FunctionTarget {
     pub(super) service: String,
     pub(super) method: String,
 }
@@ -44,28 +44,28 @@ impl Functions {
     /// Adds a method under its [qualified] name and as `Service/Method`. A name that is taken, or whose number is,
     /// stays with who has it.
     pub fn add(&mut self, service: &str, method: &str) {
-        let place = Place(self.targets.len());
-        self.targets.push(Target { service: service.to_owned(), method: method.to_owned() });
+        let place = FunctionIndex(self.targets.len());
+        self.targets.push(FunctionTarget { service: service.to_owned(), method: method.to_owned() });
         self.name(qualified(service, method), place);
         if !service.is_empty() {
             self.name(format!("{service}/{method}"), place);
         }
     }
 
-    fn name(&mut self, name: String, place: Place) {
+    fn name(&mut self, name: String, place: FunctionIndex) {
         self.numbers.entry(number(&name)).or_insert(place);
         self.names.entry(name).or_insert(place);
     }
 
-    pub(super) fn named(&self, name: &str) -> Option<Place> {
+    pub(super) fn named(&self, name: &str) -> Option<FunctionIndex> {
         self.names.get(name).copied()
     }
 
-    pub(super) fn numbered(&self, number: u32) -> Option<Place> {
+    pub(super) fn numbered(&self, number: u32) -> Option<FunctionIndex> {
         self.numbers.get(&number).copied()
     }
 
-    pub(super) fn at(&self, Place(place): Place) -> Option<&Target> {
+    pub(super) fn at(&self, FunctionIndex(place): FunctionIndex) -> Option<&FunctionTarget> {
         self.targets.get(place)
     }
 }

@@ -81,7 +81,7 @@ impl Generation {
     /// How long a client leaves a connection alone once it is made. Up to v0.04 the server begins to read before it has
     /// entered the connection where it looks it up to answer: a call that comes in between is never answered, nor is
     /// any after it (rest_rpc v0.01 `rpc_server.h`, `do_accept`).
-    pub fn settling(self) -> Option<Duration> {
+    pub fn settle_time(self) -> Option<Duration> {
         (self == Self::V0_04).then_some(SETTLING)
     }
 

@@ -21,15 +21,15 @@ pub use generation::{ByteOrder, Generation, UnknownGeneration};
 pub use server::{Server, ServerConfig, Ticket};
 pub use status::wrong_count;
 
-use polyrpc_core::{Guess, Protocol};
+use polyrpc_core::{Detected, Protocol};
 
 /// Whether a connection that begins with `start` speaks this protocol, in a generation that
 /// [`generation`] tells.
-pub fn recognise(start: &[u8]) -> Guess {
-    match told(start) {
-        Told::Is(_) => Guess::Is(Protocol::RestRpc),
-        Told::NeedMore => Guess::NeedMore,
-        Told::Unknown => Guess::Unknown,
+pub fn recognise(start: &[u8]) -> Detected {
+    match detect_header(start) {
+        DetectedHeader::Is(_) => Detected::Is(Protocol::RestRpc),
+        DetectedHeader::NeedMore => Detected::NeedMore,
+        DetectedHeader::Unknown => Detected::Unknown,
     }
 }
 
@@ -39,15 +39,15 @@ pub fn recognise(start: &[u8]) -> Guess {
 /// [v0.20]: Generation::V0_20
 /// [v0.21]: Generation::V0_21
 pub fn generation(start: &[u8]) -> Option<Generation> {
-    match told(start) {
-        Told::Is(generation) => Some(generation),
-        Told::NeedMore | Told::Unknown => None,
+    match detect_header(start) {
+        DetectedHeader::Is(generation) => Some(generation),
+        DetectedHeader::NeedMore | DetectedHeader::Unknown => None,
     }
 }
 
 /// What the first bytes say.
 #[derive(Debug, PartialEq, Eq)]
-enum Told {
+enum DetectedHeader {
     Is(Generation),
     NeedMore,
     Unknown,
@@ -55,24 +55,24 @@ enum Told {
 
 /// What both headers begin with decides, together with what stands at bytes 8 to 15: an id up to v0.20, which calls have
 /// and heartbeats and subscriptions do not, and a sequence number since, which is always 0.
-fn told(start: &[u8]) -> Told {
+fn detect_header(start: &[u8]) -> DetectedHeader {
     // Byte 1 is the kind up to v0.20 and a version, 0, since.
     let begins = [|byte| byte == frame::MAGIC, |byte| byte <= 1];
     if !start.iter().zip(begins).all(|(byte, fits)| fits(*byte)) {
-        return Told::Unknown;
+        return DetectedHeader::Unknown;
     }
     let Some((&[_, first, second, third, n0, n1, n2, n3], rest)) = start.split_first_chunk() else {
-        return Told::NeedMore;
+        return DetectedHeader::NeedMore;
     };
     // The length of the body up to v0.20, the number of the function since.
     let number = u32::from_le_bytes([n0, n1, n2, n3]);
-    let Some(&id) = rest.first_chunk() else { return Told::NeedMore };
+    let Some(&id) = rest.first_chunk() else { return DetectedHeader::NeedMore };
     match ([first, second, third], u64::from_le_bytes(id)) {
         ([0, 0, 0], 0) if number != 0 => newest(start),
         ([0, 0, 1], 0) => newest(start),
         // The peer's compiler leaves in the padding whatever was there: then a call is told by its id alone.
         ([_, 0, 0], _) | (_, 1..) => older(start, number as usize),
-        _ => Told::Unknown,
+        _ => DetectedHeader::Unknown,
     }
 }
 
@@ -80,28 +80,28 @@ fn told(start: &[u8]) -> Told {
 /// begins at byte 20. There, in December 2022 is a part of the name and in February 2023 padding.
 ///
 /// A heartbeat has no body: what follows it begins there.
-fn older(start: &[u8], length: usize) -> Told {
+fn older(start: &[u8], length: usize) -> DetectedHeader {
     if length >= frame::MAX_BODY {
-        return Told::Unknown;
+        return DetectedHeader::Unknown;
     }
     let Some(body) = start.get(Generation::V0_20.header()..).filter(|body| !body.is_empty()) else {
-        return Told::NeedMore;
+        return DetectedHeader::NeedMore;
     };
     let fits = match length {
         0 => body.first() == Some(&frame::MAGIC),
         _ => matches!(body.first(), Some(0x90..=0x9f | 0xdc | 0xdd)),
     };
-    if fits { Told::Is(Generation::V0_20) } else { Told::Unknown }
+    if fits { DetectedHeader::Is(Generation::V0_20) } else { DetectedHeader::Unknown }
 }
 
 /// Whether it is v0.21, by the parts of its header that are always 0 and a length that is no larger than memory.
-fn newest(start: &[u8]) -> Told {
+fn newest(start: &[u8]) -> DetectedHeader {
     let unused =
         |range: std::ops::Range<usize>| start.iter().take(range.end).skip(range.start).all(|byte| *byte == 0);
     // The sequence number, the length's upper half, the attachment's length.
     if !unused(8..16) || !unused(20..32) {
-        return Told::Unknown;
+        return DetectedHeader::Unknown;
     }
     let newest = Generation::default();
-    if start.len() < newest.header() { Told::NeedMore } else { Told::Is(newest) }
+    if start.len() < newest.header() { DetectedHeader::NeedMore } else { DetectedHeader::Is(newest) }
 }

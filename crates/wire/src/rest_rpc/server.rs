@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use polyrpc_core::session::{Event, Missing};
+use polyrpc_core::session::{NotFound, ServerEvent};
 use polyrpc_core::{Call, Format, Head, Limits, Outbox, Push, Reply, Status, Topic, Violation, session};
 use polyrpc_payload::msgpack::Writer;
 
-use super::frame::{Header, Kind, MAX_BODY, Taken};
-use super::functions::{Functions, Place, Target, number};
+use super::frame::{Header, Kind, MAX_BODY, NextFrame};
+use super::functions::{FunctionIndex, FunctionTarget, Functions, number};
 use super::generation::Generation;
 use super::{body, frame, status};
 
@@ -50,10 +50,10 @@ impl Server {
     }
 
     /// What a frame asks of the handlers; `None` if the session has dealt with it.
-    fn heed(&mut self, header: Header, body: BytesMut, out: &mut Outbox) -> Option<Heard> {
+    fn handle_frame(&mut self, header: Header, body: BytesMut, out: &mut Outbox) -> Option<FrameRequest> {
         match header.kind {
             Kind::Call => self.call(header, body, out),
-            Kind::Topic => self.topic(header, &body).map(Heard::Subscription),
+            Kind::Topic => self.topic(header, &body).map(FrameRequest::Subscription),
             Kind::Heartbeat => {
                 self.heartbeats += 1;
                 None
@@ -76,13 +76,13 @@ impl Server {
         }
     }
 
-    fn call(&self, header: Header, body: BytesMut, out: &mut Outbox) -> Option<Heard> {
+    fn call(&self, header: Header, body: BytesMut, out: &mut Outbox) -> Option<FrameRequest> {
         let (called, arguments) = if self.generation.calls_by_name() {
             // Without a list there is no name, and what follows is no list either.
             let (name, arguments) = body::cut_name(body).unwrap_or_default();
-            (Called::Name(name), arguments)
+            (CalledFunction::Name(name), arguments)
         } else {
-            (Called::Number(header.function), body.freeze())
+            (CalledFunction::Number(header.function), body.freeze())
         };
         let place = self.place(&called);
         let ticket = Ticket { id: header.id, called };
@@ -92,25 +92,27 @@ impl Server {
         }
         // The peer reads a call whole before it looks for the name (rest_rpc `router.h`, `route`). What is offered reads
         // its arguments itself.
-        if place.is_none() && matches!(ticket.called, Called::Name(_)) && !body::is_list(&arguments) {
-            self.answer(&ticket, Reply::failure(status::no_match()), out);
+        if place.is_none() && matches!(ticket.called, CalledFunction::Name(_)) && !body::is_list(&arguments) {
+            self.answer(&ticket, Reply::failure(status::argument_mismatch()), out);
             return None;
         }
-        Some(Heard::Call { place, arguments, ticket })
+        Some(FrameRequest::Call { place, arguments, ticket })
     }
 
-    fn place(&self, called: &Called) -> Option<Place> {
+    fn place(&self, called: &CalledFunction) -> Option<FunctionIndex> {
         let functions = &self.config.functions;
         match called {
-            Called::Name(name) => std::str::from_utf8(name).ok().and_then(|name| functions.named(name)),
-            Called::Number(number) => functions.numbered(*number),
+            CalledFunction::Name(name) => {
+                std::str::from_utf8(name).ok().and_then(|name| functions.named(name))
+            }
+            CalledFunction::Number(number) => functions.numbered(*number),
         }
     }
 
     /// Service and method of a call. One that nobody offers has no service, and what it was called as its method.
-    fn target(&self, place: Option<Place>) -> (&str, &str) {
+    fn target(&self, place: Option<FunctionIndex>) -> (&str, &str) {
         match place.and_then(|place| self.config.functions.at(place)) {
-            Some(Target { service, method }) => (service, method),
+            Some(FunctionTarget { service, method }) => (service, method),
             None => ("", self.name.as_str()),
         }
     }
@@ -141,20 +143,20 @@ impl Server {
     fn succeed(&self, ticket: &Ticket, value: Bytes, format: Format, out: &mut Outbox) {
         if value.is_empty() || format == Format::MessagePack && value[..] == *NIL {
             self.write_header(Kind::Call, ticket.id, 2, out);
-            return out.copy(&[0x91, 0]);
+            return out.extend_from_slice(&[0x91, 0]);
         }
         // What is in any other format, the peer gets as a text.
         let is_text = !matches!(format, Format::MessagePack | Format::MessagePackArray);
         let length = 2 + value.len() + if is_text { body::text_head(value.len()) } else { 0 };
         if length >= MAX_BODY {
             let name = match &ticket.called {
-                Called::Name(name) => String::from_utf8_lossy(name),
-                Called::Number(_) => "".into(),
+                CalledFunction::Name(name) => String::from_utf8_lossy(name),
+                CalledFunction::Number(_) => "".into(),
             };
             return self.fail(ticket, &status::too_long(&name), out);
         }
         self.write_header(Kind::Call, ticket.id, length, out);
-        out.copy(&[0x92, 0]);
+        out.extend_from_slice(&[0x92, 0]);
         if is_text {
             Writer::new(out.buffer()).str_head(value.len());
         }
@@ -168,7 +170,7 @@ impl Server {
         // A longer one would be a body that no peer reads.
         let text = &text[..text.floor_char_boundary(LONGEST_TEXT)];
         self.write_header(Kind::Call, ticket.id, 2 + body::text_head(text.len()) + text.len(), out);
-        out.copy(&[0x92, 1]);
+        out.extend_from_slice(&[0x92, 1]);
         Writer::new(out.buffer()).str(text);
     }
 
@@ -187,10 +189,10 @@ impl Server {
 }
 
 /// What a frame asks of the handlers.
-enum Heard {
+enum FrameRequest {
     /// A call of what stands at this place, if anything does.
     Call {
-        place: Option<Place>,
+        place: Option<FunctionIndex>,
         arguments: Bytes,
         ticket: Ticket,
     },
@@ -204,7 +206,7 @@ impl session::Server for Server {
         &mut self,
         inbox: &mut BytesMut,
         out: &mut Outbox,
-    ) -> Result<Option<Event<'_, Ticket>>, Violation> {
+    ) -> Result<Option<ServerEvent<'_, Ticket>>, Violation> {
         // An idle connection keeps nothing.
         self.name = String::new();
         let heard = loop {
@@ -213,20 +215,20 @@ impl session::Server for Server {
             }
             self.wanted = 0;
             match frame::take(inbox, self.generation, self.config.limits.message)? {
-                Taken::Frame(header, body) => {
-                    if let Some(heard) = self.heed(header, body, out) {
+                NextFrame::Frame(header, body) => {
+                    if let Some(heard) = self.handle_frame(header, body, out) {
                         break heard;
                     }
                 }
-                Taken::Short { wanted } => {
+                NextFrame::Short { wanted } => {
                     self.wanted = wanted;
                     return Ok(None);
                 }
             }
         };
         Ok(Some(match heard {
-            Heard::Subscription(topic) => Event::Subscribe(topic),
-            Heard::Call { place, arguments, ticket } => {
+            FrameRequest::Subscription(topic) => ServerEvent::Subscribe(topic),
+            FrameRequest::Call { place, arguments, ticket } => {
                 self.answering = self.generation.is_one_at_a_time();
                 if place.is_none() {
                     self.name = ticket.called.text();
@@ -234,7 +236,7 @@ impl session::Server for Server {
                 let (service, method) = self.target(place);
                 let head = self.head(&arguments);
                 let call = Call { head, ..Call::new(service, method, Format::Raw, arguments) };
-                Event::Call(call, ticket)
+                ServerEvent::Call(call, ticket)
             }
         }))
     }
@@ -244,23 +246,23 @@ impl session::Server for Server {
         self.answer(&ticket, reply, out);
     }
 
-    fn unreadable(status: Status) -> Status {
+    fn decode_failure(status: Status) -> Status {
         status::unreadable(status)
     }
 
-    fn unknown(call: &Call<'_>, _: Missing) -> Status {
+    fn not_found_failure(call: &Call<'_>, _: NotFound) -> Status {
         status::unknown(&call.method)
     }
 
-    fn unknown_to(ticket: &Ticket, call: &Call<'_>, missing: Missing) -> Status {
+    fn not_found_failure_of(ticket: &Ticket, call: &Call<'_>, missing: NotFound) -> Status {
         match &ticket.called {
-            Called::Number(number) => status::unknown(number),
-            Called::Name(_) => Self::unknown(call, missing),
+            CalledFunction::Number(number) => status::unknown(number),
+            CalledFunction::Name(_) => Self::not_found_failure(call, missing),
         }
     }
 
     /// There are no credentials: whoever wants some cannot be called.
-    fn refuse(&mut self, ticket: Ticket, status: Status, out: &mut Outbox) -> bool {
+    fn reject(&mut self, ticket: Ticket, status: Status, out: &mut Outbox) -> bool {
         self.reply(ticket, Reply::failure(status), out);
         true
     }
@@ -284,7 +286,7 @@ impl session::Server for Server {
                     return Err(status::too_long(&String::from_utf8_lossy(topic)));
                 }
                 self.write_header(Kind::Topic, 0, length, out);
-                out.copy(&[0x93, 0]);
+                out.extend_from_slice(&[0x93, 0]);
                 let mut writer = Writer::new(out.buffer());
                 writer.raw_str(topic);
                 writer.str_head(data.len());
@@ -298,11 +300,11 @@ impl session::Server for Server {
         self.heartbeats
     }
 
-    fn holds_back(&self) -> bool {
+    fn blocks_input(&self) -> bool {
         self.answering
     }
 
-    fn wanted(&self) -> usize {
+    fn bytes_needed(&self) -> usize {
         self.wanted
     }
 
@@ -315,19 +317,19 @@ impl session::Server for Server {
 #[derive(Debug)]
 pub struct Ticket {
     id: u64,
-    called: Called,
+    called: CalledFunction,
 }
 
 /// What a call said of its function.
 #[derive(Debug)]
-enum Called {
+enum CalledFunction {
     /// Its name, up to December 2022's.
     Name(Bytes),
     /// Its number.
     Number(u32),
 }
 
-impl Called {
+impl CalledFunction {
     /// As a client writes it: the name, or `#` and the number.
     #[cold]
     fn text(&self) -> String {

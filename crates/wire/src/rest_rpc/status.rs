@@ -8,7 +8,7 @@ use polyrpc_core::{Code, Status};
 
 /// The text that tells a peer of a failure.
 pub(super) fn text(status: &Status) -> &str {
-    status.words()
+    status.message_or_code()
 }
 
 /// The failure that a text up to v0.20 tells of.
@@ -48,7 +48,7 @@ pub(super) fn unknown(name: &dyn std::fmt::Display) -> Status {
 
 /// The failure of a call whose arguments are not those of the function (rest_rpc `codec.h`).
 #[cold]
-pub(super) fn no_match() -> Status {
+pub(super) fn argument_mismatch() -> Status {
     Status::invalid_argument(NO_MATCH)
 }
 
@@ -62,7 +62,7 @@ pub fn wrong_count(expected: usize, found: usize) -> Status {
 /// The failure of a call whose arguments cannot be read: the peer's words alone, or those of [`wrong_count`].
 #[cold]
 pub(super) fn unreadable(status: Status) -> Status {
-    if status.message().starts_with(NO_MATCH) { status } else { no_match() }
+    if status.message().starts_with(NO_MATCH) { status } else { argument_mismatch() }
 }
 
 /// The failure of a call whose result is as long as no client reads it (rest_rpc `connection.h`).
@@ -136,7 +136,7 @@ mod tests {
         for status in [
             unknown(&"nosuch"),
             unknown(&2_470_863_502_u32),
-            no_match(),
+            argument_mismatch(),
             wrong_count(2, 3),
             too_long("echo"),
             shutting_down(),
@@ -160,11 +160,11 @@ mod tests {
         let same_words = Status::unknown("unknown function: 7");
         assert_eq!(coded(&same_words), (4, "exception occur when callunknown function: 7".into()));
         assert_eq!(coded(&Status::unknown("boom")), (4, "exception occur when callboom".into()));
-        assert_eq!(text(&no_match()), "unpack failed: Args not match!");
+        assert_eq!(text(&argument_mismatch()), "unpack failed: Args not match!");
         let wrong_count = wrong_count(1, 0);
         assert_eq!(text(&wrong_count), "unpack failed: Args not match! expected 1 argument, found 0");
         assert_eq!(unreadable(wrong_count.clone()), wrong_count);
-        assert_eq!(unreadable(Status::invalid_argument("cannot read the value")), no_match());
+        assert_eq!(unreadable(Status::invalid_argument("cannot read the value")), argument_mismatch());
     }
 
     #[test]

@@ -4,12 +4,14 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 use polyrpc_core::session::Client as _;
 use polyrpc_core::session::Server as _;
-use polyrpc_core::session::{Answer, Event, Missing};
+use polyrpc_core::session::{ClientEvent, NotFound, ServerEvent};
 use polyrpc_core::testing::{
     Pair, assert_any_split, assert_bytes, assert_case, assert_client_survives_damage, assert_survives_damage,
     hex, sole_reply,
 };
-use polyrpc_core::{Call, CallId, Code, Format, Guess, Limits, Outbox, Protocol, Push, Reply, Status, Topic};
+use polyrpc_core::{
+    Call, CallId, Code, Detected, Format, Limits, Outbox, Protocol, Push, Reply, Status, Topic,
+};
 use serde_json::Value;
 
 use super::{
@@ -62,7 +64,7 @@ fn call<'a>(function: &'a str, arguments: &[u8]) -> Call<'a> {
 fn sole_call(server: &mut Server, bytes: &[u8], out: &mut Outbox) -> (String, Bytes, Ticket) {
     let mut inbox = BytesMut::from(bytes);
     match server.next_event(&mut inbox, out).expect("no violation") {
-        Some(Event::Call(call, ticket)) => {
+        Some(ServerEvent::Call(call, ticket)) => {
             assert!(call.head.positional, "arguments are a list");
             (call.method.to_owned(), call.body, ticket)
         }
@@ -189,7 +191,7 @@ fn every_captured_answer_is_understood() {
         let (mut client, mut out) = (client(request.generation), Outbox::new());
         client.send(CallId(0), call("f", ADD), &mut out).expect("it can be said");
         let mut inbox = BytesMut::from(&answer.bytes[..]);
-        let Ok(Some(Answer::Reply(_, reply))) = client.next_event(&mut inbox, &mut out) else {
+        let Ok(Some(ClientEvent::Reply(_, reply))) = client.next_event(&mut inbox, &mut out) else {
             panic!("{} is no answer", answer.name)
         };
         let want = reply_of(request.generation, &answer.body).result;
@@ -223,8 +225,8 @@ fn every_captured_subscription_is_heard_and_what_is_published_written_and_read()
 
             let mut inbox = BytesMut::from(&vector.bytes[..]);
             match server(vector.generation).next_event(&mut inbox, &mut out) {
-                Ok(Some(Event::Subscribe(Topic::Name(name)))) => assert_eq!(name, topic),
-                Ok(Some(Event::Subscribe(Topic::Id(id)))) => assert_eq!(id, super::number(&topic)),
+                Ok(Some(ServerEvent::Subscribe(Topic::Name(name)))) => assert_eq!(name, topic),
+                Ok(Some(ServerEvent::Subscribe(Topic::Id(id)))) => assert_eq!(id, super::number(&topic)),
                 other => panic!("{other:?}"),
             }
         } else {
@@ -241,7 +243,7 @@ fn every_captured_subscription_is_heard_and_what_is_published_written_and_read()
             client.subscribe(CallId(7), key, token, &mut out).expect("it has topics");
             let mut inbox = BytesMut::from(&vector.bytes[..]);
             match client.next_event(&mut inbox, &mut out) {
-                Ok(Some(Answer::Message(CallId(7), message))) => assert_bytes(message.body, data),
+                Ok(Some(ClientEvent::Message(CallId(7), message))) => assert_bytes(message.body, data),
                 other => panic!("{other:?}"),
             }
         }
@@ -307,8 +309,8 @@ fn an_unknown_function_is_told_by_its_name_or_its_number() {
         let mut server = server(generation);
         let mut inbox = BytesMut::from(&bytes[..]);
         match server.next_event(&mut inbox, &mut out) {
-            Ok(Some(Event::Call(call, ticket))) => {
-                let status = Server::unknown_to(&ticket, &call, Missing::Service);
+            Ok(Some(ServerEvent::Call(call, ticket))) => {
+                let status = Server::not_found_failure_of(&ticket, &call, NotFound::Service);
                 assert_eq!((status.message(), status.code()), (want, Code::Unimplemented));
             }
             other => panic!("{other:?}"),
@@ -325,7 +327,7 @@ fn a_name_may_be_bytes() {
     assert_bytes(body, ADD);
     let mut inbox = BytesMut::from(&hex("08000000 0000000000000000 01 92c4026b65c40179")[..]);
     match server.next_event(&mut inbox, &mut out) {
-        Ok(Some(Event::Subscribe(Topic::Name(name)))) => assert_eq!(name, "key"),
+        Ok(Some(ServerEvent::Subscribe(Topic::Name(name)))) => assert_eq!(name, "key"),
         other => panic!("{other:?}"),
     }
 }
@@ -337,7 +339,7 @@ fn a_topic_need_not_be_utf8() {
     let subscription = "27010000 04000000 0000000000000000 00000000 92a1ff a0";
     let mut inbox = BytesMut::from(&hex(subscription)[..]);
     match server.next_event(&mut inbox, &mut out) {
-        Ok(Some(Event::Subscribe(Topic::Name(name)))) => assert_eq!(name, &b"\xff"[..]),
+        Ok(Some(ServerEvent::Subscribe(Topic::Name(name)))) => assert_eq!(name, &b"\xff"[..]),
         other => panic!("{other:?}"),
     }
     server.publish(b"\xff", Bytes::from_static(b"x"), &mut out).expect("it can push");
@@ -347,7 +349,7 @@ fn a_topic_need_not_be_utf8() {
     let mut client = client(generation);
     client.subscribe(CallId(7), "\u{fffd}", "", &mut out).expect("it has topics");
     let answer = client.next_event(&mut BytesMut::from(&pushed[..]), &mut out);
-    assert!(matches!(answer, Ok(Some(Answer::Push(_)))), "it is another topic");
+    assert!(matches!(answer, Ok(Some(ClientEvent::Push(_)))), "it is another topic");
 }
 
 #[test]
@@ -357,7 +359,7 @@ fn what_a_subscription_does_not_say_is_empty() {
         let frame = hex(&format!("{length:02x}000000 0000000000000000 01 {body}"));
         let (mut server, mut out) = (server(Generation::V0_11), Outbox::new());
         match server.next_event(&mut BytesMut::from(&frame[..]), &mut out) {
-            Ok(Some(Event::Subscribe(Topic::Name(name)))) => assert_eq!(name, want),
+            Ok(Some(ServerEvent::Subscribe(Topic::Name(name)))) => assert_eq!(name, want),
             other => panic!("{other:?}"),
         }
     }
@@ -403,8 +405,8 @@ fn a_call_by_no_name_is_of_no_number_either() {
         let (mut server, mut out) = (server(generation), Outbox::new());
         let mut inbox = BytesMut::from(&hex(bytes)[..]);
         match server.next_event(&mut inbox, &mut out) {
-            Ok(Some(Event::Call(call, ticket))) => {
-                let status = Server::unknown_to(&ticket, &call, Missing::Service);
+            Ok(Some(ServerEvent::Call(call, ticket))) => {
+                let status = Server::not_found_failure_of(&ticket, &call, NotFound::Service);
                 assert_eq!(status.message(), "unknown function: ", "{generation}");
             }
             other => panic!("{other:?}"),
@@ -472,7 +474,7 @@ fn one_call_at_a_time_where_answers_have_nothing_but_their_order() {
         }
         let mut inbox = BytesMut::from(&out.take()[..]);
         let mut server = server(generation);
-        let Ok(Some(Event::Call(_, first))) = server.next_event(&mut inbox, &mut out) else {
+        let Ok(Some(ServerEvent::Call(_, first))) = server.next_event(&mut inbox, &mut out) else {
             panic!("no first call")
         };
         let second = matches!(server.next_event(&mut inbox, &mut out), Ok(Some(_)));
@@ -480,7 +482,7 @@ fn one_call_at_a_time_where_answers_have_nothing_but_their_order() {
         assert_eq!(client.concurrency() == 1, generation.is_one_at_a_time());
         server.reply(first, Reply::message(generation.format(), Bytes::from_static(&[1])), &mut out);
         if !second {
-            assert!(matches!(server.next_event(&mut inbox, &mut out), Ok(Some(Event::Call(..)))));
+            assert!(matches!(server.next_event(&mut inbox, &mut out), Ok(Some(ServerEvent::Call(..)))));
         }
     }
 }
@@ -655,11 +657,11 @@ fn what_is_published_faster_than_taken_ends_the_subscription_and_no_other() {
         let mut inbox = BytesMut::from(&out.take()[..]);
         while let Some(answer) = client.next_event(&mut inbox, &mut out).expect("understood") {
             match answer {
-                Answer::Message(CallId(2), message) => {
+                ClientEvent::Message(CallId(2), message) => {
                     client.consumed(CallId(2), message.body.len(), &mut out)
                 }
-                Answer::Message(..) => {}
-                Answer::Reply(id, reply) => ended.push((id, reply.result.expect_err("too slow").code())),
+                ClientEvent::Message(..) => {}
+                ClientEvent::Reply(id, reply) => ended.push((id, reply.result.expect_err("too slow").code())),
                 other => panic!("{other:?}"),
             }
         }
@@ -689,11 +691,11 @@ fn the_generation_is_told_by_the_first_bytes_of_every_captured_conversation() {
                 assert_eq!(told, Some(vector.generation), "{}", vector.name);
                 for end in 0..bytes.len() {
                     let guess = sniff(&bytes[..end], &Protocol::ALL);
-                    assert_ne!(guess, Guess::Unknown, "{} bytes of {}", end, vector.name);
+                    assert_ne!(guess, Detected::Unknown, "{} bytes of {}", end, vector.name);
                     let early = generation(&bytes[..end]);
                     assert!(early.is_none() || early == told, "{} bytes of {}", end, vector.name);
                 }
-                assert_eq!(sniff(&bytes, &Protocol::ALL), Guess::Is(Protocol::RestRpc));
+                assert_eq!(sniff(&bytes, &Protocol::ALL), Detected::Is(Protocol::RestRpc));
             }
             _ => assert_ne!(told, Some(Generation::V0_20), "{}", vector.name),
         }
@@ -706,7 +708,7 @@ fn a_call_of_v0_20_is_told_whatever_its_padding_holds() {
         let call = hex(&format!("2700{padding} 03000000 0100000000000000 fc78ec34 920708"));
         assert_eq!(generation(&call), Some(Generation::V0_20), "{padding}");
         for end in 0..call.len() {
-            assert_ne!(sniff(&call[..end], &Protocol::ALL), Guess::Unknown, "{end} bytes, {padding}");
+            assert_ne!(sniff(&call[..end], &Protocol::ALL), Detected::Unknown, "{end} bytes, {padding}");
         }
     }
 }
@@ -725,7 +727,7 @@ fn what_cannot_be_told_is_not_taken_for_something_else() {
         "2700abcd 03000000 0100000000000000 fc78ec34 070809",
         "2700abcd 0000a000 0100000000000000 fc78ec34 920708",
     ] {
-        assert_eq!(sniff(&hex(front), &Protocol::ALL), Guess::Unknown, "{front}");
+        assert_eq!(sniff(&hex(front), &Protocol::ALL), Detected::Unknown, "{front}");
     }
     // A big-endian call with a body.
     assert_eq!(generation(&hex("2700000034ec78fc000000000000000000000000000000120000000000000000")), None);

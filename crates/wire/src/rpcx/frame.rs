@@ -16,27 +16,27 @@ pub(super) fn take(
     inbox: &mut BytesMut,
     limit: usize,
     compressors: &Compressors,
-) -> Result<Taken, Violation> {
+) -> Result<NextFrame, Violation> {
     match inbox.first() {
         Some(&MAGIC) => {}
-        Some(_) => return Ok(Taken::Foreign),
-        None => return Ok(Taken::Short { wanted: 0 }),
+        Some(_) => return Ok(NextFrame::Foreign),
+        None => return Ok(NextFrame::Short { wanted: 0 }),
     }
     let Some(head) = inbox.first_chunk::<HEADER>() else {
-        return Ok(Taken::Short { wanted: 0 });
+        return Ok(NextFrame::Short { wanted: 0 });
     };
     let (header, total) = Header::read(head);
     let length = frame_length(total, limit)?;
     let compression = header.flags.compression(compressors)?;
     if inbox.len() < length {
-        return Ok(Taken::Short { wanted: length });
+        return Ok(NextFrame::Short { wanted: length });
     }
-    Frame::parse(header, compression, inbox.split_to(length).freeze()).map(Taken::Frame)
+    Frame::parse(header, compression, inbox.split_to(length).freeze()).map(NextFrame::Frame)
 }
 
 /// What the front of an inbox is.
 #[derive(Debug)]
-pub(super) enum Taken {
+pub(super) enum NextFrame {
     /// A whole frame.
     Frame(Frame),
     /// The beginning of one that is `wanted` bytes long, 0 while that is unknown.
@@ -210,12 +210,12 @@ impl<'o> Writer<'o> {
     }
 
     /// Ends the frame with its payload. One that is longer than rpcx can say is taken back.
-    pub(super) fn finish(self, payload: Bytes) -> Result<(), Overlong> {
+    pub(super) fn finish(self, payload: Bytes) -> Result<(), FrameTooLong> {
         let buffer = self.out.buffer();
         let total = buffer.len() - self.start - HEADER + PREFIX + payload.len();
         let Ok(total) = u32::try_from(total) else {
             buffer.truncate(self.start);
-            return Err(Overlong);
+            return Err(FrameTooLong);
         };
         patch(buffer, self.start + TOTAL, total);
         close_block(buffer, self.metadata);
@@ -227,7 +227,7 @@ impl<'o> Writer<'o> {
 
 /// A frame would need more than 32 bits for its length.
 #[derive(Debug)]
-pub(super) struct Overlong;
+pub(super) struct FrameTooLong;
 
 /// What stands before a frame's blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -16,7 +16,7 @@ pub use session::{Client, ClientConfig, Server, ServerConfig, Ticket};
 pub use status::no_codec;
 
 use polyrpc_core::protocol::by_magic;
-use polyrpc_core::{Guess, Protocol, Status};
+use polyrpc_core::{Detected, Protocol, Status};
 
 /// The failure that a text of rpcx tells of, which JSON-RPC has too.
 #[cold]
@@ -25,6 +25,6 @@ pub(crate) fn failure(text: &str) -> Status {
 }
 
 /// Whether a connection that begins with `start` speaks this protocol.
-pub fn recognise(start: &[u8]) -> Guess {
+pub fn recognise(start: &[u8]) -> Detected {
     by_magic(Protocol::Rpcx, &[frame::MAGIC], start)
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use polyrpc_core::session::{Answer, Event, Missing};
+use polyrpc_core::session::{ClientEvent, NotFound, ServerEvent};
 use polyrpc_core::{
     Call, CallId, Carrier, Compression, Credential, Format, Head, Limits, Metadata, Misfit, Outbox, Push,
     Reply, Status, Violation, session,
@@ -12,7 +12,7 @@ use polyrpc_core::{
 use polyrpc_payload::compress;
 
 use super::compressors::Compressors;
-use super::frame::{Flags, Frame, Header, Overlong, Taken, Writer};
+use super::frame::{Flags, Frame, FrameTooLong, Header, NextFrame, Writer};
 use super::{frame, status};
 
 /// The server's side of a connection.
@@ -70,40 +70,40 @@ impl session::Server for Server {
         &mut self,
         inbox: &mut BytesMut,
         out: &mut Outbox,
-    ) -> Result<Option<Event<'_, Ticket>>, Violation> {
+    ) -> Result<Option<ServerEvent<'_, Ticket>>, Violation> {
         // Let go of first: an idle connection keeps no frame, and the inbox may use its memory again.
         self.frame = None;
         let frame = loop {
             self.wanted = 0;
             match frame::take(inbox, self.config.limits.message, &self.config.compressors)? {
-                Taken::Frame(frame) if self.answers(&frame, out)? => {}
-                Taken::Frame(frame) => break frame,
-                Taken::Short { wanted } => {
+                NextFrame::Frame(frame) if self.answers(&frame, out)? => {}
+                NextFrame::Frame(frame) => break frame,
+                NextFrame::Short { wanted } => {
                     self.wanted = wanted;
                     return Ok(None);
                 }
-                Taken::Foreign => return Ok(Some(Event::Foreign)),
+                NextFrame::Foreign => return Ok(Some(ServerEvent::Foreign)),
             }
         };
         let frame = self.frame.insert(frame);
-        Ok(Some(Event::Call(call_of(frame)?, Ticket::of(frame))))
+        Ok(Some(ServerEvent::Call(call_of(frame)?, Ticket::of(frame))))
     }
 
     fn reply(&mut self, ticket: Ticket, reply: Reply, out: &mut Outbox) {
         ticket.answer(reply, &self.config.compressors, out);
     }
 
-    fn unknown(call: &Call<'_>, missing: Missing) -> Status {
+    fn not_found_failure(call: &Call<'_>, missing: NotFound) -> Status {
         status::unknown(call, missing)
     }
 
     /// rpcx unpacks a message as it reads it (`protocol/message.go`, `Decode`), so that one it cannot unpack is none.
     #[cold]
-    fn corrupt(_ticket: &Ticket, status: Status) -> Result<Status, Violation> {
+    fn decompression_failure(_ticket: &Ticket, status: Status) -> Result<Status, Violation> {
         Err(Violation::new(format!("a message cannot be decompressed: {}", status.message())))
     }
 
-    fn refuse(&mut self, ticket: Ticket, status: Status, out: &mut Outbox) -> bool {
+    fn reject(&mut self, ticket: Ticket, status: Status, out: &mut Outbox) -> bool {
         ticket.answer(Reply::failure(status), &self.config.compressors, out);
         // rpcx `server/server_conn.go`, `serveConn`: "auth failed, closed the connection".
         true
@@ -117,7 +117,7 @@ impl session::Server for Server {
         frame.finish(push.body).map_err(overlong)
     }
 
-    fn wanted(&self) -> usize {
+    fn bytes_needed(&self) -> usize {
         self.wanted
     }
 
@@ -161,11 +161,11 @@ impl Ticket {
         let header = serialize.map_or(self.header, |serialize| self.header.with_serialize(serialize));
         let number = self.header.flags.compressor();
         let asked = compressors.get(number).unwrap_or_default();
-        let (flags, body) = shrink((asked, number), self.header.flags.of_answer(), body);
+        let (flags, body) = compress_if_smaller((asked, number), self.header.flags.of_answer(), body);
         let mut frame = Writer::answering(out, header.with_flags(flags), &self.names);
         frame.pairs(&head.metadata, |key| key == ERROR);
-        if let Err(Overlong) = frame.finish(body) {
-            self.fail(&overlong(Overlong), &Metadata::new(), out);
+        if let Err(FrameTooLong) = frame.finish(body) {
+            self.fail(&overlong(FrameTooLong), &Metadata::new(), out);
         }
     }
 
@@ -207,17 +207,17 @@ impl Client {
         Self { config, wanted: 0, heartbeats: 0 }
     }
 
-    fn answer(&self, frame: &Frame) -> Result<Answer, Violation> {
+    fn answer(&self, frame: &Frame) -> Result<ClientEvent, Violation> {
         let flags = frame.header.flags;
         if flags.has(Flags::HEARTBEAT) {
-            return Ok(Answer::Alive);
+            return Ok(ClientEvent::Alive);
         }
         // A request that wants no answer, from a server: nothing else comes in this direction as a request
         // (rpcx `client/client.go`, `input`).
         if flags.has(Flags::ONEWAY) && !flags.has(Flags::RESPONSE) {
-            return push_of(frame, &self.config.limits).map(Answer::Push);
+            return push_of(frame, &self.config.limits).map(ClientEvent::Push);
         }
-        Ok(Answer::Reply(CallId(frame.header.seq), reply_of(frame)?))
+        Ok(ClientEvent::Reply(CallId(frame.header.seq), reply_of(frame)?))
     }
 }
 
@@ -225,7 +225,7 @@ impl session::Client for Client {
     fn send(&mut self, id: CallId, call: Call<'_>, out: &mut Outbox) -> Result<(), Status> {
         let (flags, serialize, compressor) = expressed(&call, &self.config.compressors)?;
         Carrier::Map.check(&call.head.metadata).map_err(Misfit::into_refusal)?;
-        let (flags, body) = shrink((call.head.compression, compressor), flags, call.body);
+        let (flags, body) = compress_if_smaller((call.head.compression, compressor), flags, call.body);
         let mut frame = Writer::new(out, Header::new(flags, serialize, id.0), call.service, call.method);
         let credential = call.credential.bytes().or(self.config.credential.as_ref());
         if let Some(credential) = credential {
@@ -242,19 +242,23 @@ impl session::Client for Client {
         frame.finish(body).map_err(overlong)
     }
 
-    fn next_event(&mut self, inbox: &mut BytesMut, _out: &mut Outbox) -> Result<Option<Answer>, Violation> {
+    fn next_event(
+        &mut self,
+        inbox: &mut BytesMut,
+        _out: &mut Outbox,
+    ) -> Result<Option<ClientEvent>, Violation> {
         self.wanted = 0;
         match frame::take(inbox, self.config.limits.message, &self.config.compressors)? {
-            Taken::Frame(frame) => self.answer(&frame).map(Some),
-            Taken::Short { wanted } => {
+            NextFrame::Frame(frame) => self.answer(&frame).map(Some),
+            NextFrame::Short { wanted } => {
                 self.wanted = wanted;
                 Ok(None)
             }
-            Taken::Foreign => Err(Violation::new("the answer is not of rpcx")),
+            NextFrame::Foreign => Err(Violation::new("the answer is not of rpcx")),
         }
     }
 
-    fn wanted(&self) -> usize {
+    fn bytes_needed(&self) -> usize {
         self.wanted
     }
 
@@ -281,7 +285,7 @@ fn call_of(frame: &Frame) -> Result<Call<'_>, Violation> {
             key => metadata.append(text(key), value),
         }
     }
-    metadata.keep_last();
+    metadata.dedup_keep_last();
     Ok(Call {
         service: name(frame.path()),
         method: name(frame.method()),
@@ -333,7 +337,7 @@ fn metadata_of(frame: &Frame) -> Result<Metadata, Violation> {
         let (key, value) = pair?;
         metadata.append(text(key), value);
     }
-    metadata.keep_last();
+    metadata.dedup_keep_last();
     Ok(metadata)
 }
 
@@ -354,7 +358,7 @@ fn text(bytes: &[u8]) -> String {
 /// The flags of a call, its serialize number and its compressor's, if rpcx has a word for all that it asks for.
 fn expressed(call: &Call<'_>, compressors: &Compressors) -> Result<(Flags, u8, u8), Status> {
     if call.service.is_empty() && call.method.is_empty() {
-        return Err(nameless());
+        return Err(missing_name());
     }
     if !call.attachment.is_empty() {
         return Err(Status::invalid_argument("rpcx has no attachments"));
@@ -367,7 +371,7 @@ fn expressed(call: &Call<'_>, compressors: &Compressors) -> Result<(Flags, u8, u
 
 /// Compresses a body that is worth it, and says so in the flags. What cannot be compressed goes as it is
 /// (rpcx `Message.EncodeSlicePointer`).
-fn shrink((asked, number): (Compression, u8), flags: Flags, body: Bytes) -> (Flags, Bytes) {
+fn compress_if_smaller((asked, number): (Compression, u8), flags: Flags, body: Bytes) -> (Flags, Bytes) {
     if asked == Compression::None || body.len() <= WORTH_COMPRESSING {
         return (flags, body);
     }
@@ -392,7 +396,7 @@ fn parse_timeout(value: &[u8]) -> Option<Duration> {
 }
 
 #[cold]
-fn nameless() -> Status {
+fn missing_name() -> Status {
     Status::invalid_argument("a call without any name is a heartbeat in rpcx")
 }
 
@@ -410,7 +414,7 @@ fn no_format(format: Format) -> Status {
 }
 
 #[cold]
-fn overlong(_: Overlong) -> Status {
+fn overlong(_: FrameTooLong) -> Status {
     Status::resource_exhausted("an rpcx frame holds no more than 4 GiB")
 }
 

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use polyrpc_core::session::Missing;
+use polyrpc_core::session::NotFound;
 use polyrpc_core::status::texts;
 use polyrpc_core::status::texts::Text;
 use polyrpc_core::{Call, Code, Format, Status};
@@ -13,7 +13,7 @@ use super::panic::Panic;
 /// The text that tells a peer of a failure. Of a panic it names the method, as rpcx's does (`server/service.go`, `call`);
 /// the arguments and the stack that follow there are nobody's business.
 pub(super) fn write<'s>(status: &'s Status, method: &[u8]) -> Cow<'s, str> {
-    let words = status.words();
+    let words = status.message_or_code();
     match words.starts_with(PANIC) && !words.contains(METHOD) {
         true => Cow::Owned(format!("{words}{METHOD}{}", String::from_utf8_lossy(method))),
         false => Cow::Borrowed(words),
@@ -31,10 +31,10 @@ pub(super) fn read(text: &str) -> Status {
 
 /// The failure of a call to what does not exist (rpcx `server/server_dispatch.go`).
 #[cold]
-pub(super) fn unknown(call: &Call<'_>, missing: Missing) -> Status {
+pub(super) fn unknown(call: &Call<'_>, missing: NotFound) -> Status {
     Status::unimplemented(match missing {
-        Missing::Service => format!("{NO_SERVICE}{}", call.service_or_function()),
-        Missing::Method => format!("{NO_METHOD}{}", call.method),
+        NotFound::Service => format!("{NO_SERVICE}{}", call.service_or_function()),
+        NotFound::Method => format!("{NO_METHOD}{}", call.method),
     })
 }
 
@@ -87,8 +87,8 @@ mod tests {
     fn what_this_side_says_of_itself_the_other_side_understands() {
         let call = Call::new("Arith", "Mul", Format::MessagePack, Default::default());
         for status in [
-            unknown(&call, Missing::Service),
-            unknown(&call, Missing::Method),
+            unknown(&call, NotFound::Service),
+            unknown(&call, NotFound::Method),
             no_codec(Format::Other(4)),
             no_codec(Format::ProtoText),
             shutting_down(),
@@ -109,12 +109,12 @@ mod tests {
     #[test]
     fn the_texts_are_those_of_the_peer() {
         let call = Call::new("NoSuch", "Nope", Format::Raw, Default::default());
-        assert_eq!(write(&unknown(&call, Missing::Service), b"Nope"), "rpcx: can't find service NoSuch");
-        assert_eq!(write(&unknown(&call, Missing::Method), b"Nope"), "rpcx: can't find method Nope");
+        assert_eq!(write(&unknown(&call, NotFound::Service), b"Nope"), "rpcx: can't find service NoSuch");
+        assert_eq!(write(&unknown(&call, NotFound::Method), b"Nope"), "rpcx: can't find method Nope");
         assert_eq!(write(&no_codec(Format::Other(9)), b"Nope"), "can not find codec for 9");
         assert_eq!(write(&no_codec(Format::Json(Json::Go)), b"Nope"), "can not find codec for 1");
         let function = Call::new("", "add", Format::Raw, Default::default());
-        assert_eq!(write(&unknown(&function, Missing::Service), b"add"), "rpcx: can't find service add");
+        assert_eq!(write(&unknown(&function, NotFound::Service), b"add"), "rpcx: can't find service add");
         let panicked = Status::internal("[service internal error]: oops");
         assert_eq!(write(&panicked, b"Panic"), "[service internal error]: oops, method: Panic");
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use polyrpc_core::session::Client as _;
 use polyrpc_core::session::Server as _;
-use polyrpc_core::session::{Answer, Event, Missing};
+use polyrpc_core::session::{ClientEvent, NotFound, ServerEvent};
 use polyrpc_core::testing::{
     Pair, assert_any_split, assert_bytes, assert_case, assert_client_survives_damage, assert_survives_damage,
     hear, hex, sole_reply,
@@ -17,7 +17,7 @@ use polyrpc_core::{
 use polyrpc_payload::compress;
 use serde_json::Value;
 
-use super::frame::{Flags, Frame, Taken};
+use super::frame::{Flags, Frame, NextFrame};
 use super::{Client, ClientConfig, Compressors, Server, ServerConfig, Ticket, frame};
 
 #[test]
@@ -83,8 +83,8 @@ fn every_captured_answer_is_understood() {
         let answer = client().next_event(&mut inbox, &mut out).expect("understood").expect("whole");
         let fields = &response.fields;
         match answer {
-            Answer::Alive => assert_eq!(fields["heartbeat"], true),
-            Answer::Reply(id, reply) => {
+            ClientEvent::Alive => assert_eq!(fields["heartbeat"], true),
+            ClientEvent::Reply(id, reply) => {
                 assert_case(&request.name, Value::from(id.0), request.fields["seq"].clone());
                 assert_case(&request.name, format_name(reply.head.format), text(&fields["serialize"]));
                 match reply.result {
@@ -107,7 +107,7 @@ fn every_captured_answer_is_understood() {
 fn every_captured_request_is_written_as_go_wrote_it() {
     for (request, _) in conversations() {
         let (mut server, mut inbox, mut out) = (server(), BytesMut::from(&request.bytes[..]), Outbox::new());
-        let Ok(Some(Event::Call(mut call, _))) = server.next_event(&mut inbox, &mut out) else {
+        let Ok(Some(ServerEvent::Call(mut call, _))) = server.next_event(&mut inbox, &mut out) else {
             continue; // a heartbeat
         };
         let compressed = call.head.compression == Compression::Gzip;
@@ -143,7 +143,7 @@ fn the_captured_push_is_written_and_read() {
 
     let mut inbox = BytesMut::from(&pushed.bytes[..]);
     match client().next_event(&mut inbox, &mut out) {
-        Ok(Some(Answer::Push(got))) => assert_eq!(format!("{got:?}"), format!("{push:?}")),
+        Ok(Some(ClientEvent::Push(got))) => assert_eq!(format!("{got:?}"), format!("{push:?}")),
         other => panic!("{other:?}"),
     }
 }
@@ -272,7 +272,7 @@ fn a_oneway_call_is_not_answered_not_even_when_it_fails_or_is_refused() {
     inbox.extend_from_slice(&out.take());
     let (_, ticket) = sole_call(&mut server, &mut inbox, &mut out);
     assert!(
-        server.refuse(ticket, Status::unauthenticated("no"), &mut out),
+        server.reject(ticket, Status::unauthenticated("no"), &mut out),
         "the connection ends all the same"
     );
     assert!(out.is_empty());
@@ -293,11 +293,11 @@ fn a_failure_arrives_with_its_text_and_the_metadata_of_the_reply() {
 #[test]
 fn what_does_not_exist_is_told_in_the_words_of_rpcx() {
     for (missing, want) in [
-        (Missing::Service, "rpcx: can't find service NoSuch"),
-        (Missing::Method, "rpcx: can't find method Nope"),
+        (NotFound::Service, "rpcx: can't find service NoSuch"),
+        (NotFound::Method, "rpcx: can't find method Nope"),
     ] {
         let (_, reply) = sole_reply(pair().call(CallId(0), &call("NoSuch", "Nope", b""), |heard| {
-            Reply::failure(Server::unknown(heard, missing))
+            Reply::failure(Server::not_found_failure(heard, missing))
         }));
         let status = reply.result.expect_err("a failure");
         assert_eq!((status.code(), status.message()), (Code::Unimplemented, want));
@@ -332,7 +332,7 @@ fn a_refused_call_is_answered_and_the_connection_ends() {
     let (mut server, mut inbox, mut out) = (server(), BytesMut::from(&request.bytes[..]), Outbox::new());
     let (call, ticket) = sole_call(&mut server, &mut inbox, &mut out);
     assert_eq!(call.credential, Credential::Call(Some(Bytes::from_static(b"bearer wrong"))));
-    assert!(server.refuse(ticket, Status::unauthenticated("invalid token"), &mut out));
+    assert!(server.reject(ticket, Status::unauthenticated("invalid token"), &mut out));
     assert_bytes(out.take(), &response.bytes);
 }
 
@@ -386,7 +386,7 @@ fn a_heartbeat_is_answered_without_an_event() {
     assert!(server.next_event(&mut inbox, &mut out).expect("heartbeats").is_none());
     inbox.extend_from_slice(&out.take());
     for _ in 0..2 {
-        assert!(matches!(client.next_event(&mut inbox, &mut out), Ok(Some(Answer::Alive))));
+        assert!(matches!(client.next_event(&mut inbox, &mut out), Ok(Some(ClientEvent::Alive))));
     }
     assert!(matches!(client.next_event(&mut inbox, &mut out), Ok(None)));
 }
@@ -430,7 +430,7 @@ fn a_pushed_message_arrives_between_answers() {
     assert_eq!(inbox[11], 1, "the first is numbered 1");
     for text in ["one", "two"] {
         match client.next_event(&mut inbox, &mut out) {
-            Ok(Some(Answer::Push(push))) => assert_bytes(push.body, text),
+            Ok(Some(ClientEvent::Push(push))) => assert_bytes(push.body, text),
             other => panic!("{other:?}"),
         }
     }
@@ -446,7 +446,7 @@ fn a_compressed_push_is_read_within_the_limit() {
         let mut client = Client::new(ClientConfig { limits, ..<_>::default() });
         client.next_event(&mut BytesMut::from(&push[..]), &mut Outbox::new())
     };
-    assert!(matches!(read(2000), Ok(Some(Answer::Push(push))) if push.body == vec![0; 2000]));
+    assert!(matches!(read(2000), Ok(Some(ClientEvent::Push(push))) if push.body == vec![0; 2000]));
     assert!(read(1999).is_err());
 }
 
@@ -472,9 +472,9 @@ fn a_server_that_goes_away_answers_late_calls_and_heartbeats_by_itself() {
     let (id, reply) = sole_reply(vec![late]);
     let status = reply.result.expect_err("refused");
     assert_eq!((id, status.code(), status.retry()), (CallId(9), Code::Unavailable, Retry::Elsewhere));
-    assert!(matches!(client.next_event(&mut inbox, &mut out), Ok(Some(Answer::Alive))));
+    assert!(matches!(client.next_event(&mut inbox, &mut out), Ok(Some(ClientEvent::Alive))));
     assert!(
-        matches!(client.next_event(&mut inbox, &mut out), Ok(Some(Answer::Reply(CallId(0), r))) if r.result.is_ok())
+        matches!(client.next_event(&mut inbox, &mut out), Ok(Some(ClientEvent::Reply(CallId(0), r))) if r.result.is_ok())
     );
 }
 
@@ -565,7 +565,7 @@ fn an_oversized_frame_is_refused_before_its_body_comes() {
     }
     let (mut session, mut inbox) = (server(), BytesMut::from(&head(84)[..]));
     assert!(session.next_event(&mut inbox, &mut Outbox::new()).expect("within the limit").is_none());
-    assert_eq!(session.wanted(), 100);
+    assert_eq!(session.bytes_needed(), 100);
 }
 
 #[test]
@@ -587,7 +587,7 @@ fn a_name_that_is_not_text_is_the_name_of_nothing() {
         let (mut server, mut inbox, mut out) = (server(), BytesMut::from(&frame[..]), Outbox::new());
         let (call, ticket) = sole_call(&mut server, &mut inbox, &mut out);
         assert!([call.service, call.method].contains(&"\u{fffd}"));
-        let status = Server::unknown(&call, Missing::Service);
+        let status = Server::not_found_failure(&call, NotFound::Service);
         server.reply(ticket, Reply::failure(status), &mut out);
         let answer = parse(&out.take());
         assert_eq!((answer.path(), answer.method()), (path, method), "the peer's own bytes go back");
@@ -615,7 +615,7 @@ fn another_protocol_behind_a_frame_is_left_untouched() {
     let (mut server, mut inbox, mut out) = (server(), BytesMut::from(&bytes[..]), Outbox::new());
     sole_call(&mut server, &mut inbox, &mut out);
     for _ in 0..2 {
-        assert!(matches!(server.next_event(&mut inbox, &mut out), Ok(Some(Event::Foreign))));
+        assert!(matches!(server.next_event(&mut inbox, &mut out), Ok(Some(ServerEvent::Foreign))));
         assert_bytes(&inbox, b"GET / HTTP/1.1\r\n");
     }
     assert!(client().next_event(&mut inbox, &mut out).is_err());
@@ -627,7 +627,7 @@ fn an_undefined_status_is_no_success() {
         let mut frame = request(b"S", b"M", b"", b"");
         frame[2] = 0x80 | status;
         match client().next_event(&mut BytesMut::from(&frame[..]), &mut Outbox::new()) {
-            Ok(Some(Answer::Reply(_, reply))) => assert_eq!(reply.result.is_err(), failed),
+            Ok(Some(ClientEvent::Reply(_, reply))) => assert_eq!(reply.result.is_err(), failed),
             other => panic!("{other:?}"),
         }
     }
@@ -693,7 +693,7 @@ fn call<'a>(service: &'a str, method: &'a str, body: &[u8]) -> Call<'a> {
 #[track_caller]
 fn sole_call<'s>(server: &'s mut Server, inbox: &mut BytesMut, out: &mut Outbox) -> (Call<'s>, Ticket) {
     match server.next_event(inbox, out) {
-        Ok(Some(Event::Call(call, ticket))) => (call, ticket),
+        Ok(Some(ServerEvent::Call(call, ticket))) => (call, ticket),
         other => panic!("want a call, got {other:?}"),
     }
 }
@@ -724,7 +724,7 @@ fn answer_to(frame: &[u8]) -> Vec<u8> {
 fn parse(bytes: &[u8]) -> Frame {
     let mut inbox = BytesMut::from(bytes);
     match frame::take(&mut inbox, bytes.len(), &Compressors::default()) {
-        Ok(Taken::Frame(frame)) if inbox.is_empty() => frame,
+        Ok(NextFrame::Frame(frame)) if inbox.is_empty() => frame,
         other => panic!("want one frame, got {other:?}"),
     }
 }
@@ -874,7 +874,7 @@ fn a_panic_in_go_has_its_stack_among_the_details() {
         .expect("recorded");
     let (mut client, mut out) = (client(), Outbox::new());
     let mut inbox = BytesMut::from(&response.expect("it was answered").bytes[..]);
-    let Ok(Some(Answer::Reply(_, reply))) = client.next_event(&mut inbox, &mut out) else {
+    let Ok(Some(ClientEvent::Reply(_, reply))) = client.next_event(&mut inbox, &mut out) else {
         panic!("want a reply")
     };
     let status = reply.result.unwrap_err();

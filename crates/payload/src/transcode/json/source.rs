@@ -1,6 +1,6 @@
 use std::borrow::Cow;
 
-use super::super::parse::{self, Left, Token};
+use super::super::parse::{self, RemainingItems, Token};
 use crate::transcode::Error;
 
 /// Reads JSON as strictly as RapidJSON, and complains in its words (`rapidjson/error/en.h`), since those are
@@ -14,7 +14,7 @@ pub(super) struct Source<'a> {
 }
 
 /// A list or an object that has just begun.
-const BEGUN: Left = Left(0);
+const BEGUN: RemainingItems = RemainingItems(0);
 
 impl<'a> Source<'a> {
     pub(super) fn new(bytes: &'a [u8], root: &'a str) -> Result<Self, Error> {
@@ -139,8 +139,8 @@ impl<'a> Source<'a> {
     }
 
     /// Steps to the next item or to the end of a list or an object.
-    fn next(&mut self, left: &mut Left, end: u8, missing: &str) -> Result<bool, Error> {
-        let first = std::mem::replace(left, Left(1)) == BEGUN;
+    fn next(&mut self, left: &mut RemainingItems, end: u8, missing: &str) -> Result<bool, Error> {
+        let first = std::mem::replace(left, RemainingItems(1)) == BEGUN;
         match self.skip_blanks() {
             Some(byte) if byte == end => {
                 self.at += 1;
@@ -182,11 +182,11 @@ impl<'a> parse::Source<'a> for Source<'a> {
         }
     }
 
-    fn item(&mut self, left: &mut Left) -> Result<bool, Error> {
+    fn item(&mut self, left: &mut RemainingItems) -> Result<bool, Error> {
         self.next(left, b']', "Missing a comma or ] after an array element.")
     }
 
-    fn key(&mut self, left: &mut Left) -> Result<Option<Token<'a>>, Error> {
+    fn key(&mut self, left: &mut RemainingItems) -> Result<Option<Token<'a>>, Error> {
         if !self.next(left, b'}', "Missing a comma or } after an object member.")? {
             return Ok(None);
         }

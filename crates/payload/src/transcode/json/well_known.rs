@@ -5,7 +5,7 @@ use std::ops::Range;
 use polyrpc_core::protobuf::{WireType, put_tag, put_varint};
 
 use super::super::binary::{close, open, put_bytes};
-use super::super::parse::{self, Left, Parser, Token};
+use super::super::parse::{self, Parser, RemainingItems, Token};
 use super::super::print::{Printer, Sink as _, Value};
 use super::sink::Sink;
 use super::time::Time;
@@ -185,7 +185,7 @@ pub(in super::super) fn parse<'p, 'a, S: parse::Source<'a>>(
 /// The type may come behind what it is the type of, so that it is looked for first.
 fn parse_any<'p, 'a, S: parse::Source<'a>>(
     parser: &mut Parser<'p, S>,
-    left: Left,
+    left: RemainingItems,
     depth: usize,
 ) -> Result<(), Error> {
     let start = parser.source.clone();
@@ -226,7 +226,7 @@ fn parse_any<'p, 'a, S: parse::Source<'a>>(
 fn parse_any_value<'p, 'a, S: parse::Source<'a>>(
     parser: &mut Parser<'p, S>,
     inner: &'p MessageType,
-    mut left: Left,
+    mut left: RemainingItems,
     depth: usize,
 ) -> Result<(), Error> {
     let mut found = inner.well_known() == Some(WellKnown::Empty);

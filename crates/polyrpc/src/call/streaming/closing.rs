@@ -18,7 +18,7 @@ pub(crate) struct Closing {
 
 /// The stream was given up before all was sent.
 #[derive(Debug)]
-pub(crate) struct GivenUp;
+pub(crate) struct Abandoned;
 
 impl Closing {
     pub(crate) fn new() -> (Closer, Self) {
@@ -40,8 +40,8 @@ impl Closing {
 
 impl Closer {
     /// Says that the stream shall end, and waits until it has.
-    pub(crate) async fn close(mut self) -> Result<(), GivenUp> {
+    pub(crate) async fn close(mut self) -> Result<(), Abandoned> {
         self.asked.notify_one();
-        self.ended.changed().await.map_err(|_| GivenUp)
+        self.ended.changed().await.map_err(|_| Abandoned)
     }
 }

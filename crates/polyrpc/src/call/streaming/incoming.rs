@@ -8,7 +8,7 @@ use std::{fmt, mem};
 use bytes::Bytes;
 use polyrpc_core::{Compression, Message, Metadata, Status};
 
-use super::Bell;
+use super::StreamNotify;
 use super::outgoing::footprint;
 use crate::codec::{decompress_message, decompress_message_aside};
 
@@ -21,12 +21,12 @@ pub struct Incoming(Arc<Shared>);
 
 /// The connection's end of an [`Incoming`].
 #[derive(Debug)]
-pub(crate) struct Feed(Arc<Shared>);
+pub(crate) struct IncomingSender(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
     stream: u64,
-    bell: Option<Arc<Bell>>,
+    bell: Option<Arc<StreamNotify>>,
     /// Bytes that a message may have once its compression is undone.
     limit: usize,
     state: Mutex<State>,
@@ -57,9 +57,9 @@ impl fmt::Debug for Decompressing {
 
 impl Incoming {
     /// A way for messages of this stream, which rings when some were taken.
-    pub(crate) fn new(stream: u64, bell: Arc<Bell>, limit: usize) -> (Feed, Self) {
+    pub(crate) fn new(stream: u64, bell: Arc<StreamNotify>, limit: usize) -> (IncomingSender, Self) {
         let shared = Arc::new(Shared { stream, bell: Some(bell), limit, state: Mutex::default() });
-        (Feed(shared.clone()), Self(shared))
+        (IncomingSender(shared.clone()), Self(shared))
     }
 
     /// A single message, which is there already and not compressed.
@@ -124,7 +124,7 @@ impl Incoming {
         drop(state);
         self.0.release(footprint(&message.body));
         if first {
-            self.0.ring();
+            self.0.notify();
         }
         Poll::Ready(Some(Ok(message)))
     }
@@ -148,12 +148,12 @@ impl Drop for Incoming {
         drop(state);
         self.0.release(footprint);
         if first {
-            self.0.ring();
+            self.0.notify();
         }
     }
 }
 
-impl Feed {
+impl IncomingSender {
     /// Whether the receiver is gone.
     pub(crate) fn is_abandoned(&self) -> bool {
         Arc::strong_count(&self.0) == 1
@@ -196,7 +196,7 @@ impl Feed {
     }
 
     /// No more messages come. Those that wait may still be taken.
-    pub(crate) fn end(&self, result: Result<(), Status>, trailers: Metadata) {
+    pub(crate) fn close(&self, result: Result<(), Status>, trailers: Metadata) {
         self.change(|state| {
             if state.end.is_none() {
                 state.end = Some(result);
@@ -222,7 +222,7 @@ impl Feed {
     }
 }
 
-impl Drop for Feed {
+impl Drop for IncomingSender {
     /// Parts of a handler may live on in other tasks when the connection is dropped: they must not wait for ever.
     fn drop(&mut self) {
         self.change(|state| {
@@ -282,9 +282,9 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn ring(&self) {
+    fn notify(&self) {
         if let Some(bell) = &self.bell {
-            bell.ring(self.stream);
+            bell.notify(self.stream);
         }
     }
 }

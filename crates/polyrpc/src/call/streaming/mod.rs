@@ -1,8 +1,8 @@
 //! Calls with several messages in a direction.
 
-mod bell;
 mod closing;
 mod incoming;
+mod notify;
 mod outgoing;
 mod send;
 
@@ -23,10 +23,10 @@ pub use polyrpc_core::session::StreamOptions;
 pub use incoming::Incoming;
 pub use outgoing::Outgoing;
 
-pub(crate) use bell::Bell;
 pub(crate) use closing::{Closer, Closing};
-pub(crate) use incoming::Feed;
-pub(crate) use outgoing::Drain;
+pub(crate) use incoming::IncomingSender;
+pub(crate) use notify::StreamNotify;
+pub(crate) use outgoing::OutgoingReceiver;
 pub(crate) use send::send;
 
 /// Messages of one direction of a call, one after the other.
@@ -228,7 +228,7 @@ impl<T> Sender<T> {
     ///
     /// Dropping the future before it is ready loses the message.
     pub async fn send(&self, message: T) -> ClientResult<()> {
-        self.messages.send(Ok(message)).await.map_err(|_| gone())
+        self.messages.send(Ok(message)).await.map_err(|_| stream_closed())
     }
 
     /// Ends the stream with an error, behind the messages sent before.
@@ -257,10 +257,12 @@ impl<T> Sender<T> {
         match closer {
             Some(closer) => {
                 drop(messages);
-                closer.close().await.map_err(|_| gone())
+                closer.close().await.map_err(|_| stream_closed())
             }
             // All places are free when nothing waits to be taken.
-            None => messages.reserve_many(messages.max_capacity()).await.map(drop).map_err(|_| gone()),
+            None => {
+                messages.reserve_many(messages.max_capacity()).await.map(drop).map_err(|_| stream_closed())
+            }
         }
     }
 
@@ -276,7 +278,7 @@ impl<T> Sender<T> {
 }
 
 #[cold]
-fn gone() -> Error {
+fn stream_closed() -> Error {
     Status::cancelled("nobody takes the messages any more").into()
 }
 

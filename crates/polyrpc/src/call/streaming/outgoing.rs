@@ -5,7 +5,7 @@ use std::task::{Context, Poll, Waker};
 use bytes::Bytes;
 use polyrpc_core::Head;
 
-use super::Bell;
+use super::StreamNotify;
 
 /// Where the encoded messages of one call wait for the connection to send them.
 #[derive(Debug)]
@@ -13,12 +13,12 @@ pub struct Outgoing(Arc<Shared>);
 
 /// The connection's end of an [`Outgoing`].
 #[derive(Debug)]
-pub(crate) struct Drain(Arc<Shared>);
+pub(crate) struct OutgoingReceiver(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
     stream: u64,
-    bell: Arc<Bell>,
+    bell: Arc<StreamNotify>,
     state: Mutex<State>,
 }
 
@@ -38,13 +38,13 @@ impl Outgoing {
     const BYTES: usize = 32 << 10;
 
     /// A way for messages of this stream, which rings when there are some.
-    pub(crate) fn new(stream: u64, bell: Arc<Bell>) -> (Self, Drain) {
+    pub(crate) fn new(stream: u64, bell: Arc<StreamNotify>) -> (Self, OutgoingReceiver) {
         let shared = Arc::new(Shared { stream, bell, state: Mutex::default() });
-        (Self(shared.clone()), Drain(shared))
+        (Self(shared.clone()), OutgoingReceiver(shared))
     }
 
     /// Sets what travels before the first message.
-    pub fn begin(&self, head: Head) {
+    pub fn set_head(&self, head: Head) {
         self.change(|state| state.head = Some(head));
     }
 
@@ -72,7 +72,7 @@ impl Outgoing {
         change(&mut state);
         if !std::mem::replace(&mut state.rung, true) {
             drop(state);
-            self.0.bell.ring(self.0.stream);
+            self.0.bell.notify(self.0.stream);
         }
     }
 }
@@ -85,7 +85,7 @@ pub(super) fn footprint(message: &Bytes) -> usize {
 /// About what a message takes beside its bytes. Peers may send very many that are empty.
 const PLACE: usize = 64;
 
-impl Drain {
+impl OutgoingReceiver {
     /// What travels before the first message, once it is known.
     pub(crate) fn head(&self) -> Option<Head> {
         self.0.lock().head.take()
@@ -106,7 +106,7 @@ impl Drain {
     }
 
     /// The connection has taken what it can for now: whoever waits for room may go on if there is some.
-    pub(crate) fn rest(&self) {
+    pub(crate) fn resume_senders(&self) {
         let maker = {
             let mut state = self.0.lock();
             // Half empty at least, so that it is filled in batches.

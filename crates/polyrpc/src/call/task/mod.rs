@@ -103,7 +103,7 @@ impl Inherited {
 
     /// Lets this, and nothing else, be current while `work` runs on this thread.
     pub fn during<T>(&mut self, work: impl FnOnce() -> T) -> T {
-        let _entered = Entered::new(self);
+        let _entered = ScopeGuard::new(self);
         work()
     }
 
@@ -121,7 +121,7 @@ impl Inherited {
     }
 
     /// Writes the trace beside a call, where its protocol has room for it.
-    pub(crate) fn tell(&self, metadata: &mut Metadata, protocol: Protocol) {
+    pub(crate) fn inject(&self, metadata: &mut Metadata, protocol: Protocol) {
         if let Some(trace) = &self.trace
             && carries_metadata(protocol)
         {
@@ -140,16 +140,16 @@ pub(crate) fn carries_metadata(protocol: Protocol) -> bool {
 
 /// Something that is current until this is dropped; then what was current before is again. It is moved there and back,
 /// so that nothing is counted or copied.
-struct Entered<'i>(&'i mut Inherited);
+struct ScopeGuard<'i>(&'i mut Inherited);
 
-impl<'i> Entered<'i> {
+impl<'i> ScopeGuard<'i> {
     fn new(inherited: &'i mut Inherited) -> Self {
         exchange(inherited);
         Self(inherited)
     }
 }
 
-impl Drop for Entered<'_> {
+impl Drop for ScopeGuard<'_> {
     fn drop(&mut self) {
         exchange(self.0);
     }

@@ -28,7 +28,7 @@ impl Trace {
 
     /// The same trace and what is said of it, with another parent of the calls to come.
     #[must_use]
-    pub fn within(&self, parent: TraceParent) -> Self {
+    pub fn with_parent(&self, parent: TraceParent) -> Self {
         Self { parent: Some(parent), ..self.clone() }
     }
 

@@ -25,7 +25,7 @@ impl Candidate {
     }
 
     /// The same server as if it did this: what a pick makes of it is to be learned, and nothing is to come of it.
-    pub(in crate::client) fn supposing(&self, load: &Arc<Load>) -> Self {
+    pub(in crate::client) fn with_load(&self, load: &Arc<Load>) -> Self {
         Self { instance: self.instance.clone(), load: load.clone() }
     }
 
@@ -74,12 +74,12 @@ impl Load {
     }
 
     /// An attempt begins.
-    pub fn enter(&self) {
+    pub fn record_start(&self) {
         self.in_flight.fetch_add(1, Ordering::Relaxed);
     }
 
     /// An attempt has ended.
-    pub fn leave(&self) {
+    pub fn record_end(&self) {
         self.in_flight.fetch_sub(1, Ordering::Relaxed);
     }
 
@@ -98,7 +98,7 @@ impl Load {
     }
 
     /// Keeps calls from it until then.
-    pub fn shun(&self, until: Instant) {
+    pub fn mark_unavailable_until(&self, until: Instant) {
         let nanos = until.saturating_duration_since(self.since).as_nanos();
         self.shunned_until.store(u64::try_from(nanos).unwrap_or(u64::MAX), Ordering::Relaxed);
     }
@@ -113,7 +113,7 @@ mod tests {
         let load = Load::default();
         let now = Instant::now();
         assert!(load.is_available(now));
-        load.shun(now + Duration::from_secs(1));
+        load.mark_unavailable_until(now + Duration::from_secs(1));
         assert!(!load.is_available(now));
         assert!(load.is_available(now + Duration::from_secs(1)));
         load.set_well(false);

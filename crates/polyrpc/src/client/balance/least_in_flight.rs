@@ -10,15 +10,15 @@ pub struct LeastInFlight;
 
 impl Balance for LeastInFlight {
     fn over(&self, candidates: &[Candidate]) -> Box<dyn Pick> {
-        Box::new(Counts(candidates.len()))
+        Box::new(LeastInFlightPicker(candidates.len()))
     }
 }
 
 const DRAWS: usize = 32;
 
-struct Counts(usize);
+struct LeastInFlightPicker(usize);
 
-impl Pick for Counts {
+impl Pick for LeastInFlightPicker {
     fn pick(&self, asked: &Asked<'_>) -> Option<usize> {
         let Self(n) = *self;
         let drawn = (n > DRAWS).then(|| least(asked, (0..DRAWS).map(|_| chance::place(n))));

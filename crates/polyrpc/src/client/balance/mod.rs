@@ -73,10 +73,10 @@ mod closest;
 
 mod sticky;
 
+mod available;
+mod candidate_state;
 mod chance;
-mod last;
-mod memory;
-mod spare;
+mod picker_cache;
 mod tiers;
 mod weights;
 

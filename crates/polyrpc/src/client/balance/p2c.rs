@@ -2,7 +2,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::memory::Memory;
+use super::candidate_state::CandidateState;
 use super::{Asked, Balance, Candidate, Outcome, Pick, chance};
 
 /// The better of two servers drawn at random, by latency, calls under way and weight: brpc's `p2c`, the power of two
@@ -14,14 +14,14 @@ use super::{Asked, Balance, Candidate, Outcome, Pick, chance};
 #[derive(Debug)]
 pub struct P2c {
     choices: usize,
-    fading: Fading,
-    memory: Memory<Latency>,
+    fading: Decay,
+    memory: CandidateState<Latency>,
     since: Instant,
 }
 
 /// How averages move.
 #[derive(Debug, Clone, Copy)]
-struct Fading {
+struct Decay {
     /// After which an average weighs 1/e.
     tau: Duration,
     /// As what a failed call counts at most.
@@ -31,8 +31,8 @@ struct Fading {
 impl P2c {
     /// Two choices; an average fades to 1/e in 10 s; a failed call counts as one of 30 s at most.
     pub fn new() -> Self {
-        let fading = Fading { tau: Duration::from_secs(10), punishment: Duration::from_secs(30) };
-        Self { choices: 2, fading, memory: Memory::default(), since: Instant::now() }
+        let fading = Decay { tau: Duration::from_secs(10), punishment: Duration::from_secs(30) };
+        Self { choices: 2, fading, memory: CandidateState::default(), since: Instant::now() }
     }
 
     /// Draws so many servers instead of two: at least 2, at most 64.
@@ -68,11 +68,11 @@ impl Default for P2c {
 
 impl Balance for P2c {
     fn over(&self, candidates: &[Candidate]) -> Box<dyn Pick> {
-        let latencies = self.memory.recall(candidates, |_| Latency::default());
+        let latencies = self.memory.get_or_insert(candidates, |_| Latency::default());
         // A weight of zero is none that brpc would accept, and counts as one.
         let weights = candidates.iter().map(|candidate| candidate.instance().attributes.weight().max(1));
         let servers = latencies.into_iter().zip(weights);
-        Box::new(Choice {
+        Box::new(P2cPicker {
             servers: servers.map(|(latency, weight)| Server { latency, weight: weight.into() }).collect(),
             choices: self.choices,
             fading: self.fading,
@@ -81,10 +81,10 @@ impl Balance for P2c {
     }
 }
 
-struct Choice {
+struct P2cPicker {
     servers: Box<[Server]>,
     choices: usize,
-    fading: Fading,
+    fading: Decay,
     since: Instant,
 }
 
@@ -93,7 +93,7 @@ struct Server {
     weight: f64,
 }
 
-impl Choice {
+impl P2cPicker {
     /// The best of some servers that may take the call; the first of those that are as good.
     fn best(&self, asked: &Asked<'_>, places: impl Iterator<Item = usize>) -> Option<usize> {
         let now = self.elapsed(asked.now);
@@ -112,7 +112,7 @@ impl Choice {
     }
 
     /// Different servers at random, in random order.
-    fn drawn(&self) -> ([usize; MOST_CHOICES], usize) {
+    fn sample(&self) -> ([usize; MOST_CHOICES], usize) {
         let mut drawn = [0; MOST_CHOICES];
         for count in 0..self.choices {
             let (before, rest) = drawn.split_at_mut(count);
@@ -142,10 +142,10 @@ impl Choice {
 /// A microsecond: what is faster is alike.
 const LEAST_LATENCY: f64 = 1e3;
 
-impl Pick for Choice {
+impl Pick for P2cPicker {
     fn pick(&self, asked: &Asked<'_>) -> Option<usize> {
         if self.servers.len() > self.choices {
-            let (drawn, count) = self.drawn();
+            let (drawn, count) = self.sample();
             let best = self.best(asked, drawn.into_iter().take(count));
             if best.is_some() {
                 return best;
@@ -159,9 +159,9 @@ impl Pick for Choice {
         let now = self.elapsed(outcome.now);
         let took = nanos(outcome.latency);
         if outcome.is_the_servers_failure() {
-            latency.punish(took.max(outcome.timeout.map_or(0.0, nanos)), now, self.fading);
+            latency.record_failure(took.max(outcome.timeout.map_or(0.0, nanos)), now, self.fading);
         } else if !outcome.is_given_up() || latency.is_exceeded_by(took) {
-            latency.note(took, now, self.fading.tau);
+            latency.record(took, now, self.fading.tau);
         }
     }
 }
@@ -189,11 +189,11 @@ impl Latency {
 
     /// What is left of the average now.
     fn faded(&self, now: u64, tau: Duration) -> f64 {
-        self.average() * self.remains(now, tau)
+        self.average() * self.decay_factor(now, tau)
     }
 
     /// How much what was noted last still weighs.
-    fn remains(&self, now: u64, tau: Duration) -> f64 {
+    fn decay_factor(&self, now: u64, tau: Duration) -> f64 {
         let age = now.saturating_sub(self.at.load(Ordering::Relaxed));
         (-(age as f64) / nanos(tau)).exp()
     }
@@ -203,20 +203,20 @@ impl Latency {
     }
 
     /// A call took so long.
-    fn note(&self, latency: f64, now: u64, tau: Duration) {
+    fn record(&self, latency: f64, now: u64, tau: Duration) {
         let _noting = self.noting.lock().unwrap_or_else(PoisonError::into_inner);
         self.follow(latency, now, tau);
     }
 
     /// A call that was to be answered within `latency`, or took that long, failed.
-    fn punish(&self, latency: f64, now: u64, fading: Fading) {
+    fn record_failure(&self, latency: f64, now: u64, fading: Decay) {
         let _noting = self.noting.lock().unwrap_or_else(PoisonError::into_inner);
         let latency = latency.max(2.0 * self.average());
         self.follow(latency.min(nanos(fading.punishment)), now, fading.tau);
     }
 
     fn follow(&self, latency: f64, now: u64, tau: Duration) {
-        let (average, remains) = (self.average(), self.remains(now, tau));
+        let (average, remains) = (self.average(), self.decay_factor(now, tau));
         let average = if latency > average { latency } else { average * remains + latency * (1.0 - remains) };
         self.average.store(average.to_bits(), Ordering::Relaxed);
         self.at.fetch_max(now, Ordering::Relaxed);
@@ -233,10 +233,10 @@ mod tests {
     #[test]
     fn a_worse_latency_is_followed_at_once_and_a_better_one_slowly() {
         let latency = Latency::default();
-        latency.note(100.0, 0, TAU);
-        latency.note(500.0, 0, TAU);
+        latency.record(100.0, 0, TAU);
+        latency.record(500.0, 0, TAU);
         assert_eq!(latency.average(), 500.0);
-        latency.note(100.0, 10 * SECOND, TAU);
+        latency.record(100.0, 10 * SECOND, TAU);
         let expected = 500.0 / std::f64::consts::E + 100.0 * (1.0 - 1.0 / std::f64::consts::E);
         assert!((latency.average() - expected).abs() < 1e-9);
         assert!((latency.faded(20 * SECOND, TAU) - expected / std::f64::consts::E).abs() < 1e-9);
@@ -244,15 +244,15 @@ mod tests {
 
     #[test]
     fn a_failure_counts_twice_the_average_up_to_the_limit() {
-        let fading = Fading { tau: TAU, punishment: Duration::from_nanos(700) };
+        let fading = Decay { tau: TAU, punishment: Duration::from_nanos(700) };
         let latency = Latency::default();
-        latency.punish(200.0, 0, fading);
+        latency.record_failure(200.0, 0, fading);
         assert_eq!(latency.average(), 200.0);
-        latency.punish(1.0, 0, fading);
+        latency.record_failure(1.0, 0, fading);
         assert_eq!(latency.average(), 400.0);
-        latency.punish(1.0, 0, fading);
+        latency.record_failure(1.0, 0, fading);
         assert_eq!(latency.average(), 700.0);
-        latency.punish(1.0, 0, Fading { punishment: Duration::MAX, ..fading });
+        latency.record_failure(1.0, 0, Decay { punishment: Duration::MAX, ..fading });
         assert_eq!(latency.average(), 1400.0);
     }
 }

@@ -123,7 +123,7 @@ fn closest(parameters: &mut Parameters<'_>) -> Result<Closest> {
     let mut degrees = |name, most: f64| {
         let degrees: Option<f64> = parameters.take(name)?;
         let degrees = degrees.filter(|degrees| degrees.abs() <= most);
-        degrees.ok_or_else(|| parameters.wrong(format_args!("want `{name}` in degrees, up to {most}")))
+        degrees.ok_or_else(|| parameters.invalid(format_args!("want `{name}` in degrees, up to {most}")))
     };
     Ok(Closest::to(degrees("latitude", 90.0)?, degrees("longitude", 180.0)?))
 }
@@ -145,7 +145,7 @@ impl<'a> Parameters<'a> {
         let mut parameters = Self { balancer, left: Vec::new() };
         for word in text.split_whitespace() {
             let Some(parameter) = word.split_once('=') else {
-                return Err(parameters.wrong(format_args!("`{word}` is not `name=value`")));
+                return Err(parameters.invalid(format_args!("`{word}` is not `name=value`")));
             };
             parameters.left.push(parameter);
         }
@@ -156,7 +156,7 @@ impl<'a> Parameters<'a> {
     fn take<T: FromStr>(&mut self, name: &str) -> Result<Option<T>> {
         let Some(index) = self.left.iter().position(|(known, _)| *known == name) else { return Ok(None) };
         let (_, value) = self.left.remove(index);
-        let wrong = |_| self.wrong(format_args!("`{name}` cannot be `{value}`"));
+        let wrong = |_| self.invalid(format_args!("`{name}` cannot be `{value}`"));
         value.parse().map(Some).map_err(wrong)
     }
 
@@ -164,7 +164,7 @@ impl<'a> Parameters<'a> {
     fn within(&mut self, name: &str, range: std::ops::RangeInclusive<u64>) -> Result<Option<u64>> {
         match self.take(name)? {
             Some(number) if !range.contains(&number) => {
-                Err(self.wrong(format_args!("`{name}` is {} to {}", range.start(), range.end())))
+                Err(self.invalid(format_args!("`{name}` is {} to {}", range.start(), range.end())))
             }
             number => Ok(number),
         }
@@ -173,13 +173,13 @@ impl<'a> Parameters<'a> {
     fn none_left(&self) -> Result<()> {
         match self.left.first() {
             Some((name, _)) => {
-                Err(self.wrong(format_args!("there is no parameter `{name}`, or it is there twice")))
+                Err(self.invalid(format_args!("there is no parameter `{name}`, or it is there twice")))
             }
             None => Ok(()),
         }
     }
 
-    fn wrong(&self, why: impl Display) -> crate::Error {
+    fn invalid(&self, why: impl Display) -> crate::Error {
         Status::invalid_argument(format!("balancer `{}`: {why}", self.balancer)).into()
     }
 }

@@ -1,4 +1,4 @@
-use super::{Asked, Balance, Candidate, Pick, spare};
+use super::{Asked, Balance, Candidate, Pick, available};
 
 /// Any server, each as probable as the others: brpc's `random`, rpcx's `RandomSelect`.
 ///
@@ -9,14 +9,14 @@ pub struct Random;
 
 impl Balance for Random {
     fn over(&self, candidates: &[Candidate]) -> Box<dyn Pick> {
-        Box::new(Places(candidates.len()))
+        Box::new(RandomPicker(candidates.len()))
     }
 }
 
-struct Places(usize);
+struct RandomPicker(usize);
 
-impl Pick for Places {
+impl Pick for RandomPicker {
     fn pick(&self, asked: &Asked<'_>) -> Option<usize> {
-        spare::any(asked, self.0, |place| place)
+        available::any_available(asked, self.0, |place| place)
     }
 }

@@ -32,16 +32,16 @@ impl Default for RoundRobin {
 
 impl Balance for RoundRobin {
     fn over(&self, candidates: &[Candidate]) -> Box<dyn Pick> {
-        Box::new(Turns { n: candidates.len(), turn: self.turn.clone() })
+        Box::new(RoundRobinPicker { n: candidates.len(), turn: self.turn.clone() })
     }
 }
 
-struct Turns {
+struct RoundRobinPicker {
     n: usize,
     turn: Arc<AtomicUsize>,
 }
 
-impl Pick for Turns {
+impl Pick for RoundRobinPicker {
     fn pick(&self, asked: &Asked<'_>) -> Option<usize> {
         if self.n == 0 {
             return None;

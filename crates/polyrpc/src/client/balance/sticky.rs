@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use polyrpc_core::Scope;
 
-use super::memory::address;
+use super::candidate_state::address;
 use super::{Asked, Balance, Candidate, Outcome, Pick};
 
 /// The server that another balancer chose first, for as long as its connection holds: rpcx's option `Sticky`.
@@ -14,17 +14,17 @@ use super::{Asked, Balance, Candidate, Outcome, Pick};
 #[derive(Debug)]
 pub struct Sticky<B> {
     inner: B,
-    kept: Arc<Kept>,
+    kept: Arc<StickyTarget>,
 }
 
 /// The server to stay with, across sets.
 #[derive(Debug)]
-struct Kept(AtomicUsize);
+struct StickyTarget(AtomicUsize);
 
 impl<B: Balance> Sticky<B> {
     /// Stays with what `inner` chooses.
     pub fn new(inner: B) -> Self {
-        Self { inner, kept: Arc::new(Kept(AtomicUsize::new(NONE))) }
+        Self { inner, kept: Arc::new(StickyTarget(AtomicUsize::new(NONE))) }
     }
 }
 
@@ -33,7 +33,7 @@ const NONE: usize = 0;
 
 impl<B: Balance> Balance for Sticky<B> {
     fn over(&self, candidates: &[Candidate]) -> Box<dyn Pick> {
-        Box::new(Staying {
+        Box::new(StickyPicker {
             inner: self.inner.over(candidates),
             kept: self.kept.clone(),
             addresses: candidates.iter().map(address).collect(),
@@ -42,19 +42,19 @@ impl<B: Balance> Balance for Sticky<B> {
     }
 }
 
-struct Staying {
+struct StickyPicker {
     inner: Box<dyn Pick>,
-    kept: Arc<Kept>,
+    kept: Arc<StickyTarget>,
     /// Of the servers of this set.
     addresses: Box<[usize]>,
     /// Where the kept one was last.
     last: AtomicUsize,
 }
 
-impl Staying {
+impl StickyPicker {
     /// The place of the server to stay with, if there is one and this set has it.
-    fn kept(&self) -> Option<usize> {
-        let Kept(kept) = &*self.kept;
+    fn sticky_index(&self) -> Option<usize> {
+        let StickyTarget(kept) = &*self.kept;
         let kept = Some(kept.load(Ordering::Relaxed)).filter(|&kept| kept != NONE)?;
         let last = self.last.load(Ordering::Relaxed);
         if self.addresses.get(last) == Some(&kept) {
@@ -67,7 +67,7 @@ impl Staying {
 
     /// Stays with this one, unless another call has found one in the meantime.
     fn keep(&self, place: usize, in_place_of: Option<usize>) {
-        let Kept(kept) = &*self.kept;
+        let StickyTarget(kept) = &*self.kept;
         let seen = in_place_of.and_then(|place| self.addresses.get(place).copied());
         let Some(&chosen) = self.addresses.get(place) else { return };
         let now = kept.load(Ordering::Relaxed);
@@ -79,16 +79,16 @@ impl Staying {
     }
 }
 
-impl Pick for Staying {
+impl Pick for StickyPicker {
     fn pick(&self, asked: &Asked<'_>) -> Option<usize> {
-        let kept = self.kept();
+        let kept = self.sticky_index();
         match kept {
             Some(place) if asked.may_take(place) => Some(place),
             Some(place) if asked.is_available(place) => self.inner.pick(asked),
             _ => {
                 let place = self.inner.pick(asked)?;
                 self.keep(place, kept);
-                Some(self.kept().filter(|&kept| asked.may_take(kept)).unwrap_or(place))
+                Some(self.sticky_index().filter(|&kept| asked.may_take(kept)).unwrap_or(place))
             }
         }
     }
@@ -99,7 +99,7 @@ impl Pick for Staying {
 
     fn ended(&self, place: usize, outcome: &Outcome<'_>) {
         self.inner.ended(place, outcome);
-        let Kept(kept) = &*self.kept;
+        let StickyTarget(kept) = &*self.kept;
         if outcome.failure.is_some_and(|status| status.scope() == Scope::Connection)
             && let Some(&address) = self.addresses.get(place)
         {

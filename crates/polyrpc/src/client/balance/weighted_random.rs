@@ -1,5 +1,5 @@
 use super::weights::Weights;
-use super::{Asked, Balance, Candidate, Pick, chance, spare};
+use super::{Asked, Balance, Candidate, Pick, available, chance};
 
 /// Any server, each as probable as it is heavy: brpc's `wr`.
 ///
@@ -10,16 +10,16 @@ pub struct WeightedRandom;
 
 impl Balance for WeightedRandom {
     fn over(&self, candidates: &[Candidate]) -> Box<dyn Pick> {
-        Box::new(Draw(Weights::of(candidates)))
+        Box::new(WeightedRandomPicker(Weights::of(candidates)))
     }
 }
 
-struct Draw(Weights);
+struct WeightedRandomPicker(Weights);
 
-impl Pick for Draw {
+impl Pick for WeightedRandomPicker {
     fn pick(&self, asked: &Asked<'_>) -> Option<usize> {
         let Self(weights) = self;
-        spare::drawn(asked, || weights.at(chance::below(weights.total())))
-            .or_else(|| spare::by_weight(asked, weights.iter()))
+        available::first_drawn(asked, || weights.at(chance::below(weights.total())))
+            .or_else(|| available::by_weight(asked, weights.iter()))
     }
 }

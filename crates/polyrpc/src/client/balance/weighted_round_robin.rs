@@ -1,7 +1,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::weights::Weights;
-use super::{Asked, Balance, Candidate, Pick, chance, spare};
+use super::{Asked, Balance, Candidate, Pick, available, chance};
 
 /// Turns by weight, spread evenly: brpc's `wrr`.
 ///
@@ -16,7 +16,11 @@ impl Balance for WeightedRoundRobin {
     fn over(&self, candidates: &[Candidate]) -> Box<dyn Pick> {
         let weights = Weights::of(candidates);
         let total = weights.total();
-        Box::new(Lap { stride: stride(total), position: AtomicU64::new(chance::below(total)), weights })
+        Box::new(WeightedRoundRobinPicker {
+            stride: stride(total),
+            position: AtomicU64::new(chance::below(total)),
+            weights,
+        })
     }
 }
 
@@ -42,13 +46,13 @@ fn greatest_common_divisor(a: u64, b: u64) -> u64 {
     if b == 0 { a } else { greatest_common_divisor(b, a % b) }
 }
 
-struct Lap {
+struct WeightedRoundRobinPicker {
     weights: Weights,
     stride: u64,
     position: AtomicU64,
 }
 
-impl Lap {
+impl WeightedRoundRobinPicker {
     fn stride(&self) -> usize {
         let further = |position: u64| (position + self.stride) % self.weights.total();
         let before = self.position.update(Ordering::Relaxed, Ordering::Relaxed, further);
@@ -56,12 +60,13 @@ impl Lap {
     }
 }
 
-impl Pick for Lap {
+impl Pick for WeightedRoundRobinPicker {
     fn pick(&self, asked: &Asked<'_>) -> Option<usize> {
         if self.weights.total() == 0 {
             return None;
         }
-        spare::drawn(asked, || self.stride()).or_else(|| spare::by_weight(asked, self.weights.iter()))
+        available::first_drawn(asked, || self.stride())
+            .or_else(|| available::by_weight(asked, self.weights.iter()))
     }
 }
 

@@ -3,7 +3,7 @@
 //! For one call at a time this is the fastest way there is, since nothing has to be handed to another task and
 //! back. Threads do not share a connection: each call takes one from a pool.
 
-mod gate;
+mod connect_gate;
 
 use std::io::{IoSlice, Write};
 use std::net::{TcpStream, ToSocketAddrs};
@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 use std::{fmt, io};
 
 use bytes::{Bytes, BytesMut};
-use polyrpc_core::session::Answer;
 use polyrpc_core::session::Client as Session;
+use polyrpc_core::session::ClientEvent;
 use polyrpc_core::{Call, CallId, Outbox, Protocol, Reply, Retry, Scope, Status};
 use polyrpc_wire::http::websocket;
 use polyrpc_wire::{baidu_std, fb_rpc, grpc, grpc_web, http, net_rpc, rest_rpc, rpcx};
@@ -23,11 +23,11 @@ use rustix::net::{RecvFlags, SendFlags};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use self::gate::Gate;
+use self::connect_gate::BlockingConnectGate;
+use super::call_defaults::CallDefaults;
 use super::connection::Backoff;
-use super::connection::dial::Sessions;
+use super::connection::connector::SessionFactory;
 use super::connection::{PushHandler, broken_protocol, closed};
-use super::exchange::Defaults;
 use super::pool::Kind;
 use super::url::Url;
 use super::{Builder, split};
@@ -57,15 +57,15 @@ pub struct Client(Arc<Inner>);
 struct Inner {
     address: Address,
     tls: Option<tls::Connector>,
-    sessions: Sessions,
-    defaults: Defaults,
+    sessions: SessionFactory,
+    defaults: CallDefaults,
     connect_timeout: Duration,
     settling: Option<Duration>,
-    gate: Gate,
+    gate: BlockingConnectGate,
     on_push: Option<PushHandler>,
     /// How many connections may wait for their next call.
     idle: usize,
-    waiting: Mutex<Vec<Box<dyn Link>>>,
+    waiting: Mutex<Vec<Box<dyn AnyConnection>>>,
 }
 
 impl Client {
@@ -79,7 +79,7 @@ impl Client {
     }
 
     pub(super) fn from_builder(builder: Builder) -> Result<Self> {
-        if builder.is_of_several()? {
+        if builder.uses_channel()? {
             return Err(Status::unimplemented(
                 "servers are found, chosen and tried again with a runtime: use the asynchronous client",
             )
@@ -102,8 +102,8 @@ impl Client {
             tls: builder.connector(&url)?,
             sessions: builder.sessions(&url),
             defaults: builder.defaults(&url),
-            settling: url.settling(),
-            gate: Gate::new(builder.backoff.unwrap_or_else(Backoff::of_one_server)),
+            settling: url.settle_time(),
+            gate: BlockingConnectGate::new(builder.backoff.unwrap_or_else(Backoff::single_server)),
             address: url.address,
             connect_timeout: builder.connect_timeout,
             on_push: builder.on_push,
@@ -125,7 +125,7 @@ impl Client {
         let options = Options::default();
         let body = self.0.defaults.encode_plain(arguments, &options)?;
         let (service, method) = split(target);
-        let response = self.0.exchange(service, method, body, options)?;
+        let response = self.0.call(service, method, body, options)?;
         Ok(response.decode_plain()?)
     }
 
@@ -136,7 +136,7 @@ impl Client {
     /// As [`call`](Self::call).
     pub fn call_raw(&self, target: &str, body: Body, options: Options) -> Result<Response<Body>> {
         let (service, method) = split(target);
-        Ok(self.0.exchange(service, method, body, options)?)
+        Ok(self.0.call(service, method, body, options)?)
     }
 
     /// Calls a method as a typed stub does.
@@ -155,7 +155,7 @@ impl Client {
         let Request { message, options } = request.into();
         let body = self.0.defaults.encode::<C, Req>(message, signature.input.as_ref(), &options)?;
         let method = signature.called(self.0.defaults.protocol);
-        let response = self.0.exchange(signature.service, method, body, options)?;
+        let response = self.0.call(signature.service, method, body, options)?;
         Ok(response.decode::<C, Resp>(signature.output.as_ref())?)
     }
 }
@@ -167,7 +167,7 @@ impl fmt::Debug for Client {
 }
 
 impl Inner {
-    fn exchange(
+    fn call(
         &self,
         service: &str,
         method: &str,
@@ -180,7 +180,7 @@ impl Inner {
         let (mut link, dialled) = match self.take(now) {
             Some(link) => (link, None),
             None => {
-                let begun = self.gate.enter(deadline)?;
+                let begun = self.gate.wait_turn(deadline)?;
                 let link = self.connect(begun, deadline)?;
                 // Connecting took its part: the server is told, and the socket waits, what is left.
                 call.timeout = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
@@ -188,17 +188,17 @@ impl Inner {
             }
         };
         let format = call.head.format;
-        let ended = link.exchange(call, now, deadline, self.on_push.as_ref());
+        let ended = link.call(call, now, deadline, self.on_push.as_ref());
         if let Some(begun) = dialled {
-            self.gate.judge(&self.address, begun, &ended);
+            self.gate.record_first_call(&self.address, begun, &ended);
         }
         // On an error the connection is not put back: a late reply may still be on its way.
         let reply = ended?;
-        self.put_back(link);
+        self.return_connection(link);
         self.defaults.open(reply, format)
     }
 
-    fn take(&self, now: Instant) -> Option<Box<dyn Link>> {
+    fn take(&self, now: Instant) -> Option<Box<dyn AnyConnection>> {
         loop {
             let link = self.lock().pop()?;
             if link.usable(now) {
@@ -207,14 +207,14 @@ impl Inner {
         }
     }
 
-    fn put_back(&self, link: Box<dyn Link>) {
+    fn return_connection(&self, link: Box<dyn AnyConnection>) {
         let mut waiting = self.lock();
         if waiting.len() < self.idle && link.reusable() {
             waiting.push(link);
         }
     }
 
-    fn connect(&self, begun: Instant, deadline: Option<Instant>) -> Result<Box<dyn Link>, Status> {
+    fn connect(&self, begun: Instant, deadline: Option<Instant>) -> Result<Box<dyn AnyConnection>, Status> {
         let left =
             deadline.map_or(Duration::MAX, |deadline| deadline.saturating_duration_since(Instant::now()));
         if left.is_zero() {
@@ -237,30 +237,36 @@ impl Inner {
             std::thread::sleep(pause.min(left));
         }
         Ok(match self.sessions.clone() {
-            Sessions::BaiduStd(config) => Box::new(Connection::new(socket, baidu_std::Client::new(config))),
-            Sessions::Rpcx(config) => Box::new(Connection::new(socket, rpcx::Client::new(config))),
-            Sessions::FbRpc(config) => Box::new(Connection::new(socket, fb_rpc::Client::new(config))),
-            Sessions::Grpc(config) => Box::new(Connection::new(socket, grpc::Client::new(config))),
-            Sessions::Http(config) => Box::new(Connection::new(socket, http::Client::new(config))),
-            Sessions::GrpcWeb(config) => Box::new(Connection::new(socket, grpc_web::Client::new(config))),
-            Sessions::RestRpc(config) => Box::new(Connection::new(socket, rest_rpc::Client::new(config))),
-            Sessions::WebSocket(config, carried) => {
+            SessionFactory::BaiduStd(config) => {
+                Box::new(Connection::new(socket, baidu_std::Client::new(config)))
+            }
+            SessionFactory::Rpcx(config) => Box::new(Connection::new(socket, rpcx::Client::new(config))),
+            SessionFactory::FbRpc(config) => Box::new(Connection::new(socket, fb_rpc::Client::new(config))),
+            SessionFactory::Grpc(config) => Box::new(Connection::new(socket, grpc::Client::new(config))),
+            SessionFactory::Http(config) => Box::new(Connection::new(socket, http::Client::new(config))),
+            SessionFactory::GrpcWeb(config) => {
+                Box::new(Connection::new(socket, grpc_web::Client::new(config)))
+            }
+            SessionFactory::RestRpc(config) => {
+                Box::new(Connection::new(socket, rest_rpc::Client::new(config)))
+            }
+            SessionFactory::WebSocket(config, carried) => {
                 Box::new(Connection::new(socket, websocket::Client::new(config, carried.session())))
             }
-            Sessions::NetRpc(config) => Box::new(Connection::new(socket, net_rpc::Client::new(config))),
+            SessionFactory::NetRpc(config) => Box::new(Connection::new(socket, net_rpc::Client::new(config))),
             #[cfg(test)]
-            Sessions::Lines => Box::new(Connection::new(socket, super::tests::Lines::default())),
+            SessionFactory::Lines => Box::new(Connection::new(socket, super::tests::Lines::default())),
         })
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<Box<dyn Link>>> {
+    fn lock(&self) -> MutexGuard<'_, Vec<Box<dyn AnyConnection>>> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// A connection with its protocol forgotten.
-trait Link: Send {
-    fn exchange(
+trait AnyConnection: Send {
+    fn call(
         &mut self,
         call: Call<'_>,
         now: Instant,
@@ -313,13 +319,13 @@ impl<S: Session + Send> Connection<S> {
             if self.out.is_empty() {
                 return Ok(());
             }
-            self.hurry(deadline)?;
+            self.limit_read_timeout(deadline)?;
         }
     }
 
     /// Reads once; 0 at the end of the stream. A long message is read into a buffer of its size.
     fn receive(&mut self, deadline: Option<Instant>) -> io::Result<usize> {
-        let missing = self.session.wanted().saturating_sub(self.inbox.len());
+        let missing = self.session.bytes_needed().saturating_sub(self.inbox.len());
         if missing > SCRATCH {
             return self.receive_long(missing, deadline);
         }
@@ -340,7 +346,7 @@ impl<S: Session + Send> Connection<S> {
             if self.socket.receive(&mut long)? == 0 {
                 return Ok(0);
             }
-            self.hurry(deadline)?;
+            self.limit_read_timeout(deadline)?;
         }
         // The bytes change hands without a copy: nobody else holds them.
         self.inbox = BytesMut::from(Bytes::from(long));
@@ -349,7 +355,7 @@ impl<S: Session + Send> Connection<S> {
 
     /// Lets no read wait much beyond the deadline. The socket's own time-out is only set anew when it would be
     /// far off, since that costs a system call.
-    fn hurry(&mut self, deadline: Option<Instant>) -> io::Result<()> {
+    fn limit_read_timeout(&mut self, deadline: Option<Instant>) -> io::Result<()> {
         let Some(deadline) = deadline else { return self.set_patience(None) };
         let left = deadline.saturating_duration_since(Instant::now());
         if left.is_zero() {
@@ -379,8 +385,8 @@ impl<S: Session + Send> Connection<S> {
         let mut patient = true;
         loop {
             match self.session.next_event(&mut self.inbox, &mut self.out) {
-                Ok(Some(Answer::Reply(replied, reply))) if replied == id => return Ok(reply),
-                Ok(Some(Answer::Push(push))) => {
+                Ok(Some(ClientEvent::Reply(replied, reply))) if replied == id => return Ok(reply),
+                Ok(Some(ClientEvent::Push(push))) => {
                     if let Some(on_push) = on_push {
                         on_push(push);
                     }
@@ -392,7 +398,7 @@ impl<S: Session + Send> Connection<S> {
                         self.send(deadline).map_err(broken)?;
                     }
                     if !std::mem::take(&mut patient) {
-                        self.hurry(deadline).map_err(broken)?;
+                        self.limit_read_timeout(deadline).map_err(broken)?;
                     }
                     if self.receive(deadline).map_err(broken)? == 0 {
                         return self.last(id);
@@ -407,14 +413,14 @@ impl<S: Session + Send> Connection<S> {
 
     fn last(&mut self, id: CallId) -> Result<Reply, Status> {
         match self.session.end_of_stream(&mut self.inbox) {
-            Some(Answer::Reply(replied, reply)) if replied == id => Ok(reply),
+            Some(ClientEvent::Reply(replied, reply)) if replied == id => Ok(reply),
             _ => Err(closed(&self.session, &self.inbox)),
         }
     }
 }
 
-impl<S: Session + Send> Link for Connection<S> {
-    fn exchange(
+impl<S: Session + Send> AnyConnection for Connection<S> {
+    fn call(
         &mut self,
         call: Call<'_>,
         now: Instant,
@@ -466,14 +472,14 @@ fn broken(error: io::Error) -> Status {
 
 /// A socket, and TLS over it if that is wanted.
 struct Socket {
-    raw: Raw,
+    raw: RawSocket,
     tls: Option<Box<tls::Blocking>>,
 }
 
 impl Socket {
     fn connect(address: &Address, tls: Option<&tls::Connector>, timeout: Duration) -> io::Result<Self> {
         let began = Instant::now();
-        let mut raw = Raw::connect(address, timeout)?;
+        let mut raw = RawSocket::connect(address, timeout)?;
         let Some(connector) = tls else { return Ok(Self { raw, tls: None }) };
         let tls =
             tls::Blocking::connect(connector, &mut raw, |raw| match timeout.checked_sub(began.elapsed()) {
@@ -523,12 +529,12 @@ impl Drop for Socket {
     }
 }
 
-enum Raw {
+enum RawSocket {
     Tcp(TcpStream),
     Unix(UnixStream),
 }
 
-impl Raw {
+impl RawSocket {
     fn connect(address: &Address, timeout: Duration) -> io::Result<Self> {
         let address = match address {
             Address::Tcp(address) => address,
@@ -556,7 +562,7 @@ impl Raw {
 
     fn write_out(&mut self, out: &mut Outbox) -> io::Result<()> {
         let mut slices = [IoSlice::new(&[]); 4];
-        let written = match out.single() {
+        let written = match out.as_single_slice() {
             Some(bytes) => self.write(bytes)?,
             None => {
                 let filled = out.slices(&mut slices);
@@ -614,7 +620,7 @@ impl Raw {
     }
 }
 
-impl tls::Socket for Raw {
+impl tls::Socket for RawSocket {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self {
             Self::Tcp(stream) => stream.write(bytes),

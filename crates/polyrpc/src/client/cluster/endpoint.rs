@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 
 use polyrpc_core::{Retry, Status};
 
-use super::breaker::{Breaker, Fuse, Quota, Seat};
-use super::doubts::Doubts;
-use super::health::{Health, Question};
+use super::breaker::{Breaker, CircuitState, EjectionPermit, EjectionQuota};
+use super::health::{Health, HealthProbe};
+use super::suspects::SuspectQueue;
 use super::{TARGET, now};
 use crate::client::balance::{Load, Outcome};
 use crate::client::pool::{Pool, PooledConnection};
@@ -23,26 +23,31 @@ pub(in crate::client) struct Endpoint {
     calls: AtomicU64,
     failures: AtomicU64,
     /// It is being tried in the background, or about to be.
-    doubted: AtomicBool,
-    doubts: Arc<Doubts<Endpoint>>,
+    is_suspect: AtomicBool,
+    suspects: Arc<SuspectQueue<Endpoint>>,
     /// Whether it fails too much, where that matters.
-    fuse: Option<Fuse>,
-    quota: Arc<Quota>,
+    circuit: Option<CircuitState>,
+    quota: Arc<EjectionQuota>,
     /// Its place among those that are isolated.
-    seat: Mutex<Option<Seat>>,
+    ejection: Mutex<Option<EjectionPermit>>,
     this: Weak<Self>,
 }
 
 /// What the servers of a channel have in common.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Common {
-    pub(super) doubts: Arc<Doubts<Endpoint>>,
+pub(super) struct EndpointContext {
+    pub(super) suspects: Arc<SuspectQueue<Endpoint>>,
     pub(super) breaker: Option<Breaker>,
-    pub(super) quota: Arc<Quota>,
+    pub(super) quota: Arc<EjectionQuota>,
 }
 
 impl Endpoint {
-    pub(super) fn new(instance: &Instance, pool: Pool, load: Arc<Load>, common: &Common) -> Arc<Self> {
+    pub(super) fn new(
+        instance: &Instance,
+        pool: Pool,
+        load: Arc<Load>,
+        common: &EndpointContext,
+    ) -> Arc<Self> {
         Arc::new_cyclic(|this| Self {
             network: instance.network,
             address: instance.address.clone(),
@@ -50,11 +55,11 @@ impl Endpoint {
             load,
             calls: AtomicU64::new(0),
             failures: AtomicU64::new(0),
-            doubted: AtomicBool::new(false),
-            doubts: common.doubts.clone(),
-            fuse: common.breaker.clone().map(|breaker| Fuse::new(breaker, now())),
+            is_suspect: AtomicBool::new(false),
+            suspects: common.suspects.clone(),
+            circuit: common.breaker.clone().map(|breaker| CircuitState::new(breaker, now())),
             quota: common.quota.clone(),
-            seat: Mutex::default(),
+            ejection: Mutex::default(),
             this: this.clone(),
         })
     }
@@ -69,144 +74,150 @@ impl Endpoint {
     }
 
     /// An attempt begins.
-    pub(super) fn began(&self) {
-        self.load.enter();
+    pub(super) fn record_start(&self) {
+        self.load.record_start();
         self.calls.fetch_add(1, Ordering::Relaxed);
     }
 
     /// An attempt on it is over.
     pub(super) fn left(&self) {
-        self.load.leave();
+        self.load.record_end();
     }
 
     /// How an attempt went. Returns whether that was one failure too many.
-    pub(super) fn ended(&self, outcome: &Outcome<'_>) -> bool {
+    pub(super) fn record_end(&self, outcome: &Outcome<'_>) -> bool {
         if outcome.is_the_servers_failure() {
             self.failures.fetch_add(1, Ordering::Relaxed);
         }
-        let Some(fuse) = &self.fuse else { return false };
+        let Some(fuse) = &self.circuit else { return false };
         // What cannot be reached is out already, and takes nobody's place.
-        self.load.is_available(outcome.now) && fuse.note(outcome)
+        self.load.is_available(outcome.now) && fuse.record(outcome)
     }
 
     /// Isolates it if it may be, being one of so many.
     #[cold]
     pub(super) fn isolate(&self, servers: usize, others_are_well: bool, now: Instant) {
-        let Some(fuse) = &self.fuse else { return };
-        let mut place = self.seat.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(fuse) = &self.circuit else { return };
+        let mut place = self.ejection.lock().unwrap_or_else(PoisonError::into_inner);
         if place.is_some() || self.pool.is_retired() {
             return;
         }
         let seat = others_are_well.then(|| self.quota.take(fuse.places_out(servers))).flatten();
         if seat.is_none() {
-            return fuse.relent();
+            return fuse.reset();
         }
         if fuse.open(now) {
             *place = seat;
             tracing::warn!(target: TARGET, server = %self.address, "a server that fails too much gets no calls for a while");
-            self.shun();
+            self.eject();
         }
     }
 
     /// Whether it gets no calls because it failed too much.
     fn is_isolated(&self) -> bool {
-        self.fuse.as_ref().is_some_and(|fuse| fuse.open_until().is_some())
+        self.circuit.as_ref().is_some_and(|fuse| fuse.open_until().is_some())
     }
 
     /// It could not be reached: no more calls go there until it can.
     #[cold]
-    pub(super) fn shun(&self) {
+    pub(super) fn eject(&self) {
         self.load.set_well(false);
-        self.doubt();
+        self.suspect();
     }
 
     /// Has it tried in the background whether it can be reached.
     #[cold]
-    pub(super) fn doubt(&self) {
-        if !self.doubted.swap(true, Ordering::Relaxed) {
-            self.doubts.add(self.this.clone());
+    pub(super) fn suspect(&self) {
+        if !self.is_suspect.swap(true, Ordering::Relaxed) {
+            self.suspects.add(self.this.clone());
         }
     }
 
     /// Whether it has to be tried whether it can be reached.
-    pub(super) fn is_doubted(&self) -> bool {
-        self.doubted.load(Ordering::Relaxed)
+    pub(super) fn is_suspect(&self) -> bool {
+        self.is_suspect.load(Ordering::Relaxed)
     }
 
     /// When it may be tried next.
     pub(super) fn next_attempt(&self) -> Instant {
         let reachable = self.pool.next_attempt().unwrap_or_else(now);
-        let isolated = self.fuse.as_ref().and_then(Fuse::open_until);
+        let isolated = self.circuit.as_ref().and_then(CircuitState::open_until);
         isolated.map_or(reachable, |until| until.max(reachable))
     }
 
     /// Tries whether it can be reached and is well, and has calls go there if so. The connection is kept for them.
-    pub(super) async fn revive(&self, health: &Health) -> Trial {
+    pub(super) async fn probe(&self, health: &Health) -> ProbeOutcome {
         let tried = match self.is_isolated() {
-            true => self.meet_anew(health).await,
-            false => self.meet(health).await,
+            true => self.check_health_on_new_connection(health).await,
+            false => self.check_health(health).await,
         };
         match tried {
             // Calls that were under way have brought it down meanwhile.
-            Ok(()) if self.next_attempt() > now() => Trial::Again(Duration::ZERO),
+            Ok(()) if self.next_attempt() > now() => ProbeOutcome::RetryAfter(Duration::ZERO),
             Ok(()) => {
-                self.come_back();
-                Trial::Over
+                self.reinstate();
+                ProbeOutcome::Done
             }
-            Err(_) if self.pool.is_retired() => Trial::Over,
-            Err(Illness::Unreachable(status)) => {
+            Err(_) if self.pool.is_retired() => ProbeOutcome::Done,
+            Err(EjectionReason::Unreachable(status)) => {
                 self.load.set_well(false);
                 match status.retry() {
-                    Retry::Never => Trial::Over,
-                    _ => Trial::Again(Duration::ZERO),
+                    Retry::Never => ProbeOutcome::Done,
+                    _ => ProbeOutcome::RetryAfter(Duration::ZERO),
                 }
             }
-            Err(Illness::Unwell) => {
+            Err(EjectionReason::Unhealthy) => {
                 self.load.set_well(false);
-                Trial::Again(health.every)
+                ProbeOutcome::RetryAfter(health.every)
             }
         }
     }
 
     /// Asks a server that is thought to be well.
-    pub(super) async fn check(&self, health: &Health) {
-        if self.is_doubted() || self.pool.is_retired() {
+    pub(super) async fn check_in_background(&self, health: &Health) {
+        if self.is_suspect() || self.pool.is_retired() {
             return;
         }
         let asked = match health.question {
             // A connection that is there says nothing.
-            Question::Connect => self.pool.anew().await.map(drop).map_err(Illness::Unreachable),
-            _ => match self.pool.ready() {
-                Some(lease) => self.ask(health, &lease).await,
-                None => self.meet(health).await,
+            HealthProbe::Connect => {
+                self.pool.acquire_new().await.map(drop).map_err(EjectionReason::Unreachable)
+            }
+            _ => match self.pool.try_acquire() {
+                Some(lease) => self.check_health_on(health, &lease).await,
+                None => self.check_health(health).await,
             },
         };
         if asked.is_err() {
-            self.shun();
+            self.eject();
         }
     }
 
-    async fn meet(&self, health: &Health) -> Result<(), Illness> {
-        let lease = self.pool.lease().await.map_err(Illness::Unreachable)?;
-        self.ask(health, &lease).await
+    async fn check_health(&self, health: &Health) -> Result<(), EjectionReason> {
+        let lease = self.pool.acquire().await.map_err(EjectionReason::Unreachable)?;
+        self.check_health_on(health, &lease).await
     }
 
     /// The same over a new connection, which takes the place of those that may be broken.
-    async fn meet_anew(&self, health: &Health) -> Result<(), Illness> {
-        let lease = self.pool.anew().await.map_err(Illness::Unreachable)?;
-        self.ask(health, &lease).await?;
-        self.pool.renew(lease);
+    async fn check_health_on_new_connection(&self, health: &Health) -> Result<(), EjectionReason> {
+        let lease = self.pool.acquire_new().await.map_err(EjectionReason::Unreachable)?;
+        self.check_health_on(health, &lease).await?;
+        self.pool.replace_connections(lease);
         Ok(())
     }
 
-    async fn ask(&self, health: &Health, connection: &PooledConnection) -> Result<(), Illness> {
-        let asked = health.question.ask(&self.pool, &connection.link, health.timeout).await;
-        asked.map_err(|_| Illness::Unwell)
+    async fn check_health_on(
+        &self,
+        health: &Health,
+        connection: &PooledConnection,
+    ) -> Result<(), EjectionReason> {
+        let asked = health.question.ask(&self.pool, &connection.connection, health.timeout).await;
+        asked.map_err(|_| EjectionReason::Unhealthy)
     }
 
-    fn come_back(&self) {
-        let mut place = self.seat.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(fuse) = &self.fuse
+    fn reinstate(&self) {
+        let mut place = self.ejection.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(fuse) = &self.circuit
             && place.is_some()
         {
             fuse.close(now());
@@ -214,14 +225,14 @@ impl Endpoint {
         }
         *place = None;
         // In this order: whoever takes it out again finds that it has to be tried.
-        self.doubted.store(false, Ordering::Relaxed);
+        self.is_suspect.store(false, Ordering::Relaxed);
         self.load.set_well(true);
     }
 
     /// It is not listed any more: its connections close when the last call on them has ended.
     pub(super) fn retire(&self) {
         self.pool.retire();
-        *self.seat.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        *self.ejection.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
     pub(super) fn facts(&self, instance: &Instance, now: Instant) -> EndpointFacts {
@@ -237,18 +248,18 @@ impl Endpoint {
 }
 
 /// What came of trying a server.
-pub(super) enum Trial {
+pub(super) enum ProbeOutcome {
     /// It need not be tried again.
-    Over,
+    Done,
     /// After so long, and not before it may be.
-    Again(Duration),
+    RetryAfter(Duration),
 }
 
 /// Why a server gets no calls.
-enum Illness {
+enum EjectionReason {
     Unreachable(Status),
     /// It does not say that it is well.
-    Unwell,
+    Unhealthy,
 }
 
 impl fmt::Debug for Endpoint {

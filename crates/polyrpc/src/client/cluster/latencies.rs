@@ -36,7 +36,7 @@ impl Default for Latencies {
 
 impl Latencies {
     /// A call took so long.
-    pub(super) fn note(&self, latency: Duration) {
+    pub(super) fn record(&self, latency: Duration) {
         let place = self.noted.fetch_add(1, Ordering::Relaxed) % RECENT;
         if let Some(slot) = self.recent.get(place) {
             slot.store(u32::try_from(latency.as_micros()).unwrap_or(u32::MAX), Ordering::Relaxed);
@@ -53,13 +53,13 @@ impl Latencies {
         let asked_at = self.asked_at.load(Ordering::Relaxed);
         if asked_at == 0 || noted.wrapping_sub(asked_at) >= FRESH {
             self.asked_at.store(noted, Ordering::Relaxed);
-            self.answer.store(self.sorted(noted, share), Ordering::Relaxed);
+            self.answer.store(self.percentile_of_recent(noted, share), Ordering::Relaxed);
         }
         Some(Duration::from_micros(u64::from(self.answer.load(Ordering::Relaxed))))
     }
 
     #[cold]
-    fn sorted(&self, noted: usize, share: f64) -> u32 {
+    fn percentile_of_recent(&self, noted: usize, share: f64) -> u32 {
         let mut all: Vec<u32> =
             self.recent.iter().take(noted).map(|latency| latency.load(Ordering::Relaxed)).collect();
         all.sort_unstable();
@@ -75,11 +75,11 @@ mod tests {
     #[test]
     fn a_share_of_recent_calls_is_told_once_there_are_enough() {
         let latencies = Latencies::default();
-        (1..ENOUGH as u64).for_each(|millis| latencies.note(Duration::from_millis(millis)));
+        (1..ENOUGH as u64).for_each(|millis| latencies.record(Duration::from_millis(millis)));
         assert_eq!(latencies.slowest(0.5), None);
-        latencies.note(Duration::from_millis(100));
+        latencies.record(Duration::from_millis(100));
         assert_eq!(latencies.slowest(0.5), Some(Duration::from_millis(17)));
-        (0..RECENT).for_each(|_| latencies.note(Duration::from_millis(7)));
+        (0..RECENT).for_each(|_| latencies.record(Duration::from_millis(7)));
         assert_eq!(latencies.slowest(0.99), Some(Duration::from_millis(7)));
     }
 
@@ -87,7 +87,7 @@ mod tests {
     fn odd_shares_do_no_harm() {
         for (share, want) in [(f64::NAN, 1), (-1.0, 1), (2.0, 1)] {
             let latencies = Latencies::default();
-            (0..ENOUGH).for_each(|_| latencies.note(Duration::from_millis(1)));
+            (0..ENOUGH).for_each(|_| latencies.record(Duration::from_millis(1)));
             assert_eq!(latencies.slowest(share), Some(Duration::from_millis(want)));
         }
     }

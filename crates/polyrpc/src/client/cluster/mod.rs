@@ -6,26 +6,26 @@
 //! An [`attempt`] is a call on its way, also to the one server of a client that has no more; a [`lease`] is the connection that
 //! takes it.
 
-mod attempt;
 mod backoff;
 mod backup;
 mod breaker;
-mod budget;
-mod course;
-mod doubts;
-mod each;
+mod call_attempt;
+mod call_connection;
+mod config;
 mod endpoint;
+mod endpoint_guard;
+mod filter;
 mod health;
-mod keeper;
 mod latencies;
-mod lease;
 mod mode;
-mod plan;
 mod recovery;
-mod sift;
+mod registry_health;
+mod resolver_task;
+mod retry_budget;
+mod retry_loop;
+mod single_endpoint;
 mod snapshot;
-mod trust;
-mod visit;
+mod suspects;
 mod warnings;
 
 use std::fmt;
@@ -39,36 +39,36 @@ use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
 
 pub use self::breaker::Breaker;
-pub use self::budget::Budget;
 pub use self::endpoint::EndpointFacts;
 pub use self::health::Health;
 pub use self::mode::{Backup, FailMode};
 pub use self::recovery::Recovery;
+pub use self::retry_budget::Budget;
 
-pub(super) use self::attempt::Attempt;
-pub(super) use self::budget::Purse;
-pub(super) use self::course::{Course, Terms};
-pub(super) use self::each::Server;
-pub(super) use self::lease::Lease;
-pub(super) use self::plan::Plan;
-pub(super) use self::sift::may_call;
-pub(super) use self::trust::Trust;
+pub(super) use self::call_attempt::CallAttempt;
+pub(super) use self::call_connection::CallConnection;
+pub(super) use self::config::ChannelConfig;
+pub(super) use self::filter::may_call;
+pub(super) use self::registry_health::RegistryHealth;
+pub(super) use self::retry_budget::RetryTokens;
+pub(super) use self::retry_loop::{RetryLoop, RoutingOptions};
+pub(super) use self::single_endpoint::SingleEndpoint;
 
-use self::endpoint::Common;
-use self::keeper::Keeper;
+use self::config::ChannelSettings;
+use self::endpoint::EndpointContext;
 use self::latencies::Latencies;
-use self::plan::Settings;
-use self::recovery::Crisis;
+use self::recovery::ClusterRecovery;
+use self::resolver_task::ResolverTask;
 use self::snapshot::Snapshot;
 use super::factory::Factory;
 use crate::cores::Cores;
 use crate::discovery::Discover;
-use crate::runtime::Owned;
+use crate::runtime::AbortOnDrop;
 
 /// The servers of a service and what is to be done when calls fail. The task behind it ends with it.
 pub(super) struct Channel {
     shared: Arc<Shared>,
-    keeper: Mutex<Option<Owned<()>>>,
+    keeper: Mutex<Option<AbortOnDrop<()>>>,
     cores: Option<Cores>,
 }
 
@@ -76,24 +76,24 @@ pub(super) struct Channel {
 struct Shared {
     /// How the user named the service.
     name: String,
-    settings: Settings,
+    settings: ChannelSettings,
     discover: Box<dyn Discover>,
     factory: Factory,
     /// The servers there are; `None` before the first set.
     current: ArcSwapOption<Snapshot>,
-    news: watch::Sender<News>,
+    news: watch::Sender<ResolverUpdate>,
     /// The task runs, or has nothing left to do.
     kept: AtomicBool,
-    common: Common,
+    common: EndpointContext,
     /// Whether the servers are recovering, where that matters.
-    crisis: Option<Crisis>,
-    purse: Purse,
+    recovery: Option<ClusterRecovery>,
+    retry_tokens: RetryTokens,
     latencies: Latencies,
 }
 
 /// What was last heard from the registry, for those who wait for servers.
 #[derive(Debug, Clone, Default)]
-pub(super) enum News {
+pub(super) enum ResolverUpdate {
     /// Nothing yet.
     #[default]
     Silence,
@@ -110,18 +110,18 @@ impl Channel {
     /// never looked at it.
     pub(super) fn new(
         name: String,
-        mut plan: Plan,
+        mut plan: ChannelConfig,
         discover: Box<dyn Discover>,
         factory: Factory,
         spares: bool,
     ) -> Self {
         let cores = factory.cores();
-        let common = Common { breaker: plan.breaker.take(), ..Common::default() };
-        let crisis = plan.recovery.map(Crisis::new);
+        let common = EndpointContext { breaker: plan.breaker.take(), ..EndpointContext::default() };
+        let crisis = plan.recovery.map(ClusterRecovery::new);
         let settings = plan.settings(spares);
         let shared = Shared {
             name,
-            purse: Purse::new(&settings.budget),
+            retry_tokens: RetryTokens::new(&settings.budget),
             settings,
             discover,
             factory,
@@ -129,7 +129,7 @@ impl Channel {
             news: watch::Sender::default(),
             kept: AtomicBool::new(false),
             common,
-            crisis,
+            recovery: crisis,
             latencies: Latencies::default(),
         };
         Self { shared: Arc::new(shared), keeper: Mutex::default(), cores }
@@ -144,9 +144,9 @@ impl Channel {
     pub(super) async fn exchange_with_backup(
         &self,
         call: Call<'_>,
-        terms: Terms,
+        terms: RoutingOptions,
     ) -> Result<Option<Reply>, Status> {
-        backup::exchange(self, call, terms).await
+        backup::call_with_backup(self, call, terms).await
     }
 
     /// The servers there are, as far as is known.
@@ -175,12 +175,12 @@ impl Channel {
             let last = news.borrow_and_update().clone();
             match self.snapshot().filter(|snapshot| !snapshot.is_empty()) {
                 Some(snapshot) => return Ok(snapshot),
-                None if last.is_final() && !patient => return Err(self.nobody(&last)),
+                None if last.is_final() && !patient => return Err(self.no_endpoint(&last)),
                 None => {}
             }
             // The sender is in the same place as the servers: it cannot be gone.
             if timeout_at(latest, news.changed()).await.is_err() {
-                return Err(self.nobody(&last));
+                return Err(self.no_endpoint(&last));
             }
         }
     }
@@ -193,7 +193,7 @@ impl Channel {
         if self.shared.kept.swap(true, Ordering::Relaxed) {
             return;
         }
-        let keeping = Keeper::new(self.shared.clone()).run();
+        let keeping = ResolverTask::new(self.shared.clone()).run();
         let task = match &self.cores {
             Some(cores) => cores.next().spawn(keeping),
             None => tokio::spawn(keeping),
@@ -202,12 +202,12 @@ impl Channel {
     }
 
     #[cold]
-    fn nobody(&self, last: &News) -> Status {
+    fn no_endpoint(&self, last: &ResolverUpdate) -> Status {
         let why = match last {
-            News::Silence => "the registry has not answered in time".to_owned(),
-            News::Set => "the registry holds none that may be called".to_owned(),
-            News::Trouble(status) => status.to_string(),
-            News::Over => "the registry says nothing".to_owned(),
+            ResolverUpdate::Silence => "the registry has not answered in time".to_owned(),
+            ResolverUpdate::Set => "the registry holds none that may be called".to_owned(),
+            ResolverUpdate::Trouble(status) => status.to_string(),
+            ResolverUpdate::Over => "the registry says nothing".to_owned(),
         };
         Status::unavailable(format!("no server known for {}: {why}", self.shared.name))
             .with_scope(Scope::Connection)
@@ -215,7 +215,7 @@ impl Channel {
     }
 }
 
-impl News {
+impl ResolverUpdate {
     /// Whether who has no server now need not wait for one. A registry that cannot be asked may be asked again.
     fn is_final(&self) -> bool {
         matches!(self, Self::Set | Self::Over)

@@ -30,35 +30,35 @@ impl Recovery {
 
 /// Whether the servers of a channel are recovering.
 #[derive(Debug)]
-pub(super) struct Crisis {
+pub(super) struct ClusterRecovery {
     recovery: Recovery,
-    is_on: AtomicBool,
-    count: Mutex<Count>,
+    is_active: AtomicBool,
+    count: Mutex<HealthyCount>,
 }
 
 /// How many servers were well.
 #[derive(Debug, Default)]
-struct Count {
-    well: usize,
+struct HealthyCount {
+    healthy: usize,
     /// Since when it is that many.
     since: Option<Instant>,
     counted: Option<Instant>,
 }
 
-impl Crisis {
+impl ClusterRecovery {
     pub(super) fn new(recovery: Recovery) -> Self {
-        Self { recovery, is_on: AtomicBool::new(false), count: Mutex::default() }
+        Self { recovery, is_active: AtomicBool::new(false), count: Mutex::default() }
     }
 
-    pub(super) fn is_on(&self) -> bool {
-        self.is_on.load(Ordering::Relaxed)
+    pub(super) fn is_active(&self) -> bool {
+        self.is_active.load(Ordering::Relaxed)
     }
 
     /// No server is well.
     #[cold]
-    pub(super) fn begin(&self) {
-        if !self.is_on.swap(true, Ordering::Relaxed) {
-            *self.count.lock().unwrap_or_else(PoisonError::into_inner) = Count::default();
+    pub(super) fn start(&self) {
+        if !self.is_active.swap(true, Ordering::Relaxed) {
+            *self.count.lock().unwrap_or_else(PoisonError::into_inner) = HealthyCount::default();
         }
     }
 
@@ -74,37 +74,37 @@ impl Crisis {
         chance: f64,
         well: impl FnOnce() -> usize,
     ) -> Result<(), Status> {
-        if !self.is_on() {
+        if !self.is_active() {
             return Ok(());
         }
         let mut count = self.count.lock().unwrap_or_else(PoisonError::into_inner);
         count.renew(now, well);
         if count.is_steady_for(self.recovery.hold, now) {
-            self.is_on.store(false, Ordering::Relaxed);
+            self.is_active.store(false, Ordering::Relaxed);
             return Ok(());
         }
-        match chance * (self.recovery.min_working as f64) < count.well as f64 {
+        match chance * (self.recovery.min_working as f64) < count.healthy as f64 {
             true => Ok(()),
             false => Err(rejected()),
         }
     }
 }
 
-impl Count {
+impl HealthyCount {
     fn renew(&mut self, now: Instant, well: impl FnOnce() -> usize) {
         if self.counted.is_some_and(|counted| now.saturating_duration_since(counted) < FRESH) {
             return;
         }
         self.counted = Some(now);
         let well = well();
-        if well != self.well || self.since.is_none() {
-            self.well = well;
+        if well != self.healthy || self.since.is_none() {
+            self.healthy = well;
             self.since = Some(now);
         }
     }
 
     fn is_steady_for(&self, hold: Duration, now: Instant) -> bool {
-        self.well > 0 && self.since.is_some_and(|since| now.saturating_duration_since(since) > hold)
+        self.healthy > 0 && self.since.is_some_and(|since| now.saturating_duration_since(since) > hold)
     }
 }
 
@@ -128,12 +128,12 @@ mod tests {
 
     const MILLI: Duration = Duration::from_millis(1);
 
-    fn crisis() -> Crisis {
-        Crisis::new(Recovery::new(4, 100 * MILLI))
+    fn crisis() -> ClusterRecovery {
+        ClusterRecovery::new(Recovery::new(4, 100 * MILLI))
     }
 
     /// How many of a hundred calls go on while so many servers are well.
-    fn admitted(crisis: &Crisis, now: Instant, well: usize) -> usize {
+    fn admitted(crisis: &ClusterRecovery, now: Instant, well: usize) -> usize {
         (0..100).filter(|&n| crisis.admit(now, f64::from(n) / 100.0, || well).is_ok()).count()
     }
 
@@ -141,7 +141,7 @@ mod tests {
     fn calls_go_on_as_servers_come_back() {
         let (crisis, start) = (crisis(), Instant::now());
         assert_eq!(admitted(&crisis, start, 0), 100, "there is no crisis");
-        crisis.begin();
+        crisis.start();
         for (n, (well, want)) in [(0, 0), (1, 25), (2, 50), (4, 100), (9, 100)].into_iter().enumerate() {
             assert_eq!(admitted(&crisis, start + 10 * MILLI * n as u32, well), want, "{well}");
         }
@@ -150,20 +150,20 @@ mod tests {
     #[test]
     fn it_is_over_when_as_many_have_been_well_for_a_while() {
         let (crisis, start) = (crisis(), Instant::now());
-        crisis.begin();
+        crisis.start();
         assert_eq!(admitted(&crisis, start, 0), 0);
         assert_eq!(admitted(&crisis, start + 500 * MILLI, 0), 0, "none is not enough");
         assert_eq!(admitted(&crisis, start + 600 * MILLI, 1), 25);
-        crisis.begin();
+        crisis.start();
         assert_eq!(admitted(&crisis, start + 690 * MILLI, 1), 25);
         assert_eq!(admitted(&crisis, start + 701 * MILLI, 1), 100);
-        assert!(!crisis.is_on());
+        assert!(!crisis.is_active());
     }
 
     #[test]
     fn servers_are_not_counted_for_every_call() {
         let (crisis, start) = (crisis(), Instant::now());
-        crisis.begin();
+        crisis.start();
         let counted = std::cell::Cell::new(0);
         for millis in 0..20 {
             let _ = crisis.admit(start + millis * MILLI, 1.0, || {
@@ -177,7 +177,7 @@ mod tests {
     #[test]
     fn who_is_rejected_is_not_tried_again_and_blames_nobody() {
         let crisis = crisis();
-        crisis.begin();
+        crisis.start();
         let status = crisis.admit(Instant::now(), 0.0, || 0).unwrap_err();
         assert_eq!(status.retry(), Retry::Never);
         assert_eq!(status.number(), Some(1018));

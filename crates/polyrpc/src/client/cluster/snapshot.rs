@@ -62,7 +62,7 @@ impl Snapshot {
         unwell.set_well(false);
         let servers = self.candidates.iter().enumerate();
         let supposed =
-            servers.map(|(place, candidate)| candidate.supposing(if among(place) { &well } else { &unwell }));
+            servers.map(|(place, candidate)| candidate.with_load(if among(place) { &well } else { &unwell }));
         let candidates: Vec<_> = supposed.collect();
         self.pick(&Asked { candidates: &candidates, ..*asked })
     }
@@ -78,7 +78,7 @@ impl Snapshot {
     }
 
     /// Whether any other than the one at this place is thought to be well.
-    pub(super) fn is_well_without(&self, place: usize, now: Instant) -> bool {
+    pub(super) fn has_other_healthy(&self, place: usize, now: Instant) -> bool {
         let mut others = self.candidates.iter().enumerate().filter(|(other, _)| *other != place);
         others.any(|(_, candidate)| candidate.load().is_available(now))
     }

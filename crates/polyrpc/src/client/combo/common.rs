@@ -1,8 +1,8 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::gather::Bounds;
-use super::holdings::Portion;
+use super::assignment::Portion;
+use super::gather::CompletionBounds;
 use super::parallel::Parallel;
 use super::partitions::Partitions;
 use super::sub::{Map, Merger, Sub};
@@ -13,7 +13,7 @@ use crate::client::Result;
 pub(super) struct Common {
     pub(super) map: Option<Arc<Map>>,
     pub(super) merge: Option<Arc<Merger>>,
-    pub(super) bounds: Bounds,
+    pub(super) bounds: CompletionBounds,
 }
 
 impl Common {

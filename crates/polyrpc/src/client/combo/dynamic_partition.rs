@@ -7,14 +7,14 @@ use futures_util::future::BoxFuture;
 use polyrpc_core::Status;
 
 use super::Combo;
+use super::assignment::PartitionAssignment;
 use super::common::Common;
-use super::holdings::Holdings;
 use super::partitions::Partitions;
-use super::selective::{Choosable, Selective};
+use super::selective::{SelectableClient, Selective};
 use crate::Client;
 use crate::call::{Outgoing, Response};
 use crate::client::balance::WeightedRandom;
-use crate::client::exchange::{Defaults, deadline};
+use crate::client::call_defaults::{CallDefaults, deadline};
 use crate::client::{EndpointFacts, Result};
 use crate::codec::Body;
 use crate::discovery::Attributes;
@@ -40,17 +40,17 @@ use crate::discovery::Attributes;
 pub struct DynamicPartition {
     partitions: Arc<Partitions>,
     common: Common,
-    defaults: Arc<Defaults>,
+    defaults: Arc<CallDefaults>,
     /// A client for each complete partitioning, under the number of its parts.
     selective: Selective,
     /// The set that they were made for.
-    known: ArcSwapOption<Holdings>,
+    known: ArcSwapOption<PartitionAssignment>,
     /// Those clients, held while they are changed.
-    clients: Mutex<BTreeMap<usize, Choosable>>,
+    clients: Mutex<BTreeMap<usize, SelectableClient>>,
 }
 
 impl DynamicPartition {
-    pub(super) fn client(partitions: Arc<Partitions>, common: Common, defaults: Defaults) -> Client {
+    pub(super) fn client(partitions: Arc<Partitions>, common: Common, defaults: CallDefaults) -> Client {
         let dynamic = Self {
             partitions,
             common,
@@ -62,14 +62,14 @@ impl DynamicPartition {
         Client::of(dynamic, defaults)
     }
 
-    async fn exchange(&self, mut call: Outgoing<'_>) -> Result<Response<Body>, Status> {
+    async fn call(&self, mut call: Outgoing<'_>) -> Result<Response<Body>, Status> {
         if !self.is_current() || self.is_incomplete() {
             let deadline = deadline(call.options.timeout)?;
             self.partitions.find(deadline, |set| self.renew(set)).await??;
             // They may have been waited for.
             call.end_by(deadline);
         }
-        self.selective.exchange(call).await
+        self.selective.call(call).await
     }
 
     fn is_current(&self) -> bool {
@@ -85,7 +85,7 @@ impl DynamicPartition {
     }
 
     /// Has a client for each partitioning that is complete in this set; `None` if there is none.
-    fn renew(&self, set: &Arc<Holdings>) -> Option<Result<(), Status>> {
+    fn renew(&self, set: &Arc<PartitionAssignment>) -> Option<Result<(), Status>> {
         let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
         // Another call may have been faster.
         if !self.known.load().as_ref().is_some_and(|known| Arc::ptr_eq(known, set)) {
@@ -102,15 +102,15 @@ impl DynamicPartition {
     /// The clients for a set. Those that are known stay what they are.
     fn clients_for(
         &self,
-        set: &Holdings,
-        known: &BTreeMap<usize, Choosable>,
-    ) -> Result<BTreeMap<usize, Choosable>> {
+        set: &PartitionAssignment,
+        known: &BTreeMap<usize, SelectableClient>,
+    ) -> Result<BTreeMap<usize, SelectableClient>> {
         let capacities = self.partitions.capacities(set).into_iter();
         let clients = capacities.map(|(of, capacity)| {
             let weight = Attributes::default().with("weight", capacity.to_string());
             match known.get(&of) {
                 Some(known) => Ok((of, known.renewed(weight))),
-                None => Ok((of, Choosable::new(of.to_string(), self.client_of(of)?, weight))),
+                None => Ok((of, SelectableClient::new(of.to_string(), self.client_of(of)?, weight))),
             }
         });
         clients.collect()
@@ -123,7 +123,7 @@ impl DynamicPartition {
 
 impl Combo for DynamicPartition {
     fn call<'a>(&'a self, call: Outgoing<'a>) -> BoxFuture<'a, Result<Response<Body>, Status>> {
-        Box::pin(self.exchange(call))
+        Box::pin(self.call(call))
     }
 
     fn endpoints(&self) -> Vec<EndpointFacts> {

@@ -13,14 +13,14 @@ use crate::codec::Body;
 
 /// How many parts have to end so that the whole has ended.
 #[derive(Debug, Clone, Copy, Default)]
-pub(in crate::client) struct Bounds {
+pub(in crate::client) struct CompletionBounds {
     /// So many failures are the whole's failure: brpc's `fail_limit`.
     pub(in crate::client) fail: Option<usize>,
     /// So many successes are enough: brpc's `success_limit`.
     pub(in crate::client) success: Option<usize>,
 }
 
-impl Bounds {
+impl CompletionBounds {
     /// What they are for so many parts, failures first (brpc `parallel_channel.cpp`: `success_limit` counts only where
     /// `fail_limit` is not set).
     fn of(self, parts: usize) -> (usize, usize) {
@@ -33,7 +33,7 @@ impl Bounds {
 }
 
 /// How a part ended.
-pub(in crate::client) struct Ended<O> {
+pub(in crate::client) struct PartOutcome<O> {
     /// Whose it was.
     pub(in crate::client) of: O,
     /// Its answer; `None` if it turned out that it need not give one.
@@ -47,17 +47,17 @@ pub(in crate::client) struct Ended<O> {
 ///
 /// Dropping the future cancels whatever is under way.
 pub(in crate::client) async fn gather<O, N: fmt::Display>(
-    parts: impl IntoIterator<Item = impl Future<Output = Ended<O>>>,
-    bounds: Bounds,
+    parts: impl IntoIterator<Item = impl Future<Output = PartOutcome<O>>>,
+    bounds: CompletionBounds,
     merge: impl Fn(&mut Option<Response<Body>>, Response<Body>, &O) -> Merge,
     named: impl Fn(&O) -> N,
 ) -> Result<Response<Body>, Status> {
     let mut parts: FuturesUnordered<_> = parts.into_iter().collect();
     let count = parts.len();
     let (fail, success) = bounds.of(count.max(1));
-    let mut failures = Failures { named, of: count, failed: Vec::new(), answered: false };
+    let mut failures = PartFailures { named, of: count, failed: Vec::new(), answered: false };
     let (mut whole, mut successes, mut format) = (None, 0, Format::default());
-    while let Some(Ended { of, result }) = parts.next().await {
+    while let Some(PartOutcome { of, result }) = parts.next().await {
         let merged = match result {
             Some(Ok(part)) => {
                 format = part.message.format;
@@ -90,7 +90,7 @@ pub(in crate::client) async fn gather<O, N: fmt::Display>(
 }
 
 /// The parts that failed.
-struct Failures<O, F> {
+struct PartFailures<O, F> {
     named: F,
     /// Of how many parts.
     of: usize,
@@ -99,7 +99,7 @@ struct Failures<O, F> {
     answered: bool,
 }
 
-impl<O, N: fmt::Display, F: Fn(&O) -> N> Failures<O, F> {
+impl<O, N: fmt::Display, F: Fn(&O) -> N> PartFailures<O, F> {
     /// The whole's failure: what the parts' have in common, or brpc's `ETOOMANYFAILS`.
     #[cold]
     fn into_status(mut self) -> Status {
@@ -177,15 +177,18 @@ mod tests {
     use super::*;
     use crate::client::combo::sub::keep_first;
 
-    fn parts(ends: &[Result<&'static str, Status>]) -> Vec<Ready<Ended<usize>>> {
+    fn parts(ends: &[Result<&'static str, Status>]) -> Vec<Ready<PartOutcome<usize>>> {
         let parts = ends.iter().cloned().enumerate().map(|(of, end)| {
             let result = Some(end.map(|text| Response::new(Body::new(Default::default(), text))));
-            ready(Ended { of, result })
+            ready(PartOutcome { of, result })
         });
         parts.collect()
     }
 
-    async fn whole(ends: &[Result<&'static str, Status>], bounds: Bounds) -> Result<String, Status> {
+    async fn whole(
+        ends: &[Result<&'static str, Status>],
+        bounds: CompletionBounds,
+    ) -> Result<String, Status> {
         let response = gather(parts(ends), bounds, keep_first, |of| *of).await?;
         Ok(String::from_utf8(response.message.bytes.to_vec()).unwrap())
     }
@@ -196,7 +199,7 @@ mod tests {
 
     #[test]
     fn limits_are_those_of_brpc() {
-        let bounds = |fail, success| Bounds { fail, success }.of(3);
+        let bounds = |fail, success| CompletionBounds { fail, success }.of(3);
         assert_eq!(bounds(None, None), (3, 3));
         assert_eq!(bounds(Some(0), None), (1, 3));
         assert_eq!(bounds(Some(9), Some(1)), (3, 3));
@@ -207,29 +210,31 @@ mod tests {
     #[tokio::test]
     async fn failures_below_the_limit_do_not_matter() {
         let ends = [Err(gone()), Ok("a"), Err(gone())];
-        assert_eq!(whole(&ends, Bounds::default()).await.unwrap(), "a");
-        let bounds = Bounds { fail: Some(2), success: None };
+        assert_eq!(whole(&ends, CompletionBounds::default()).await.unwrap(), "a");
+        let bounds = CompletionBounds { fail: Some(2), success: None };
         assert_eq!(whole(&ends, bounds).await.unwrap_err().code(), Code::Unavailable);
     }
 
     #[tokio::test]
     async fn failures_that_differ_are_too_many_failures() {
-        let status = whole(&[Err(gone()), Err(Status::not_found("x"))], Bounds::default()).await.unwrap_err();
+        let status = whole(&[Err(gone()), Err(Status::not_found("x"))], CompletionBounds::default())
+            .await
+            .unwrap_err();
         assert_eq!((status.number(), status.retry()), (Some(1005), Retry::Never));
         assert_eq!(status.message(), "2 of 2 failed: 0: unavailable: gone; 1: not found: x");
     }
 
     #[tokio::test]
     async fn what_somebody_has_begun_is_tried_again_only_if_it_is_idempotent() {
-        let fail_fast = Bounds { fail: Some(1), success: None };
+        let fail_fast = CompletionBounds { fail: Some(1), success: None };
         let status = whole(&[Err(gone()), Ok("a")], fail_fast).await.unwrap_err();
         assert_eq!((status.retry(), status.scope()), (Retry::IfIdempotent, Scope::Call));
-        let status = whole(&[Err(gone()), Err(gone())], Bounds::default()).await.unwrap_err();
+        let status = whole(&[Err(gone()), Err(gone())], CompletionBounds::default()).await.unwrap_err();
         assert_eq!((status.retry(), status.scope()), (Retry::Elsewhere, Scope::Connection));
     }
 
     #[tokio::test]
     async fn the_failure_of_the_only_part_is_the_failure_of_the_whole() {
-        assert_eq!(whole(&[Err(gone())], Bounds::default()).await.unwrap_err(), gone());
+        assert_eq!(whole(&[Err(gone())], CompletionBounds::default()).await.unwrap_err(), gone());
     }
 }

@@ -18,7 +18,7 @@ mod parallel;
 
 mod selective;
 
-mod holdings;
+mod assignment;
 
 mod partitions;
 
@@ -32,17 +32,17 @@ use std::fmt;
 use futures_util::future::BoxFuture;
 use polyrpc_core::Status;
 
+pub use self::assignment::Portion;
 pub use self::dynamic_partition::DynamicPartition;
-pub use self::holdings::Portion;
 pub use self::parallel::{Parallel, ParallelBuilder};
 pub use self::partition::{Partition, PartitionBuilder};
 pub use self::selective::{Selective, SelectiveBuilder};
 pub use self::sub::{Merge, Part, Place, Sub, fold};
 
-pub(super) use self::gather::{Bounds, Ended, gather};
+pub(super) use self::gather::{CompletionBounds, PartOutcome, gather};
 pub(super) use self::sub::keep_first;
 
-use super::exchange::Defaults;
+use super::call_defaults::CallDefaults;
 use super::{Client, Transport};
 use crate::call::{Outgoing, Response};
 use crate::client::EndpointFacts;
@@ -63,7 +63,7 @@ pub(super) trait Combo: fmt::Debug + Send + Sync + 'static {
 
 impl Client {
     /// A client whose calls a combination makes, encoded as these defaults say.
-    pub(super) fn of(combo: impl Combo, defaults: Defaults) -> Self {
+    pub(super) fn of(combo: impl Combo, defaults: CallDefaults) -> Self {
         Self {
             transport: Transport::Combo(std::sync::Arc::new(combo)),
             defaults: defaults.into(),
@@ -72,8 +72,8 @@ impl Client {
     }
 
     /// Makes a call that was encoded already.
-    async fn pass(&self, call: Outgoing<'_>) -> Result<Response<Body>, Status> {
+    async fn call_outgoing(&self, call: Outgoing<'_>) -> Result<Response<Body>, Status> {
         let Outgoing { service, method, body, options, .. } = call;
-        self.exchange(service, method, body, options).await
+        self.call_encoded(service, method, body, options).await
     }
 }

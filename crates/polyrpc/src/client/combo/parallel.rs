@@ -5,7 +5,7 @@ use futures_util::future::BoxFuture;
 use polyrpc_core::Status;
 
 use super::Combo;
-use super::gather::{Bounds, Ended, gather};
+use super::gather::{CompletionBounds, PartOutcome, gather};
 use super::sub::{Part, Place, Sub};
 use crate::Client;
 use crate::call::{Outgoing, Response};
@@ -23,7 +23,7 @@ use crate::codec::Body;
 #[derive(Debug)]
 pub struct Parallel {
     subs: Arc<[Sub]>,
-    bounds: Bounds,
+    bounds: CompletionBounds,
 }
 
 impl Parallel {
@@ -32,7 +32,7 @@ impl Parallel {
         ParallelBuilder::default()
     }
 
-    pub(super) fn new(subs: impl Into<Arc<[Sub]>>, bounds: Bounds) -> Self {
+    pub(super) fn new(subs: impl Into<Arc<[Sub]>>, bounds: CompletionBounds) -> Self {
         Self { subs: subs.into(), bounds }
     }
 
@@ -54,9 +54,9 @@ impl Parallel {
         }
     }
 
-    async fn exchange(&self, call: Outgoing<'_>) -> Result<Response<Body>, Status> {
+    async fn call(&self, call: Outgoing<'_>) -> Result<Response<Body>, Status> {
         let parts = self.parts(&call)?.into_iter().map(|(place, sub, part)| async move {
-            Ended { of: (place, sub), result: Some(sub.client.pass(part).await) }
+            PartOutcome { of: (place, sub), result: Some(sub.client.call_outgoing(part).await) }
         });
         let merge = |whole: &mut _, part, &(place, sub): &(Place, &Sub)| (sub.merge)(whole, part, place);
         gather(parts, self.bounds, merge, |(place, _)| format!("client {}", place.index)).await
@@ -65,7 +65,7 @@ impl Parallel {
 
 impl Combo for Parallel {
     fn call<'a>(&'a self, call: Outgoing<'a>) -> BoxFuture<'a, Result<Response<Body>, Status>> {
-        Box::pin(self.exchange(call))
+        Box::pin(self.call(call))
     }
 
     fn endpoints(&self) -> Vec<EndpointFacts> {
@@ -78,7 +78,7 @@ impl Combo for Parallel {
 #[must_use]
 pub struct ParallelBuilder {
     subs: Vec<Sub>,
-    bounds: Bounds,
+    bounds: CompletionBounds,
     timeout: Option<Option<Duration>>,
 }
 

@@ -3,9 +3,9 @@ use std::sync::Arc;
 
 use polyrpc_core::Status;
 
+use super::assignment::{Parser, Portion};
 use super::common::Common;
 use super::dynamic_partition::DynamicPartition;
-use super::holdings::{Parser, Portion};
 use super::partitions::{Partitions, Template};
 use super::sub::{Merge, Part, Place};
 use crate::Client;

@@ -11,10 +11,10 @@ use polyrpc_core::{Retry, Scope, Status};
 use tokio::sync::{Mutex, watch};
 use tokio::time::{Instant, timeout_at};
 
-use super::holdings::{Holdings, Parser, Portion};
+use super::assignment::{Parser, PartitionAssignment, Portion};
 use crate::Client;
-use crate::client::cluster::{FIRST_SET, News, Trust, may_call};
-use crate::client::exchange::Defaults;
+use crate::client::call_defaults::CallDefaults;
+use crate::client::cluster::{FIRST_SET, RegistryHealth, ResolverUpdate, may_call};
 use crate::client::{Builder, Result};
 use crate::discovery::{Discover, Instance, Sets};
 
@@ -28,20 +28,20 @@ pub(super) struct Partitions {
     discover: Box<dyn Discover>,
     group: Option<String>,
     believes_empty_sets: bool,
-    hearing: Mutex<Hearing>,
+    hearing: Mutex<RegistryWatch>,
     /// The newest set.
-    latest: ArcSwapOption<Holdings>,
-    news: watch::Sender<News>,
+    latest: ArcSwapOption<PartitionAssignment>,
+    news: watch::Sender<ResolverUpdate>,
 }
 
 /// What whoever watches the registry goes by.
 #[derive(Default)]
-struct Hearing {
+struct RegistryWatch {
     /// What is told; `None` before it was asked for.
     sets: Option<Sets>,
     /// Who the newest set was made of.
     current: Option<Arc<Vec<Instance>>>,
-    trust: Trust<Vec<Instance>>,
+    trust: RegistryHealth<Vec<Instance>>,
 }
 
 impl Partitions {
@@ -50,9 +50,9 @@ impl Partitions {
     /// # Errors
     ///
     /// When the template makes no client, or one of one server.
-    pub(super) fn new(template: Box<Template>, parse: Box<Parser>) -> Result<(Arc<Self>, Defaults)> {
+    pub(super) fn new(template: Box<Template>, parse: Box<Parser>) -> Result<(Arc<Self>, CallDefaults)> {
         let mut builder = template()?;
-        let (url, discover) = builder.way()?;
+        let (url, discover) = builder.resolve_url()?;
         let discover = discover
             .ok_or_else(|| Status::invalid_argument("parts are found, but this client is of one server"))?;
         let defaults = builder.defaults(&url);
@@ -73,20 +73,20 @@ impl Partitions {
     /// A client of the servers that hold this part.
     pub(super) fn client(self: &Arc<Self>, portion: Portion) -> Result<Client> {
         let mut builder = (self.template)()?;
-        let (url, _) = builder.way()?;
+        let (url, _) = builder.resolve_url()?;
         // That nobody holds a part any more was said on purpose if others are there: whole sets that are empty are kept
         // away from it.
         builder.plan().believes_empty_sets = true;
-        builder.build_by(url, Some(Box::new(Holders { partitions: self.clone(), portion })))
+        builder.build_by(url, Some(Box::new(PartitionDiscovery { partitions: self.clone(), portion })))
     }
 
     /// The newest set, if one is known.
-    pub(super) fn latest(&self) -> Option<Arc<Holdings>> {
+    pub(super) fn latest(&self) -> Option<Arc<PartitionAssignment>> {
         self.latest.load_full()
     }
 
     /// How much each partitioning of which every part is held can take, by what may be called of it.
-    pub(super) fn capacities(&self, holdings: &Holdings) -> BTreeMap<usize, u32> {
+    pub(super) fn capacities(&self, holdings: &PartitionAssignment) -> BTreeMap<usize, u32> {
         holdings.capacities(|instance| self.counts(instance))
     }
 
@@ -95,33 +95,33 @@ impl Partitions {
     /// # Cancel safety
     ///
     /// Nothing is lost when the future is dropped.
-    pub(super) async fn next(&self, told: &mut Told) {
+    pub(super) async fn next(&self, told: &mut SeenVersion) {
         tokio::select! {
             biased;
             // The sender is in `self`: it cannot be gone.
             _ = told.0.changed() => {}
-            () = self.hear() => {
+            () = self.next_update() => {
                 told.0.borrow_and_update();
             }
         }
     }
 
     /// Nothing was told yet.
-    pub(super) fn told(&self) -> Told {
-        Told(self.news.subscribe())
+    pub(super) fn seen_version(&self) -> SeenVersion {
+        SeenVersion(self.news.subscribe())
     }
 
     /// Waits until what was heard last is a set of use to `find`.
     pub(super) async fn find<T>(
         &self,
         deadline: Option<Instant>,
-        find: impl Fn(&Arc<Holdings>) -> Option<T>,
+        find: impl Fn(&Arc<PartitionAssignment>) -> Option<T>,
     ) -> Result<T, Status> {
         let latest = deadline.unwrap_or_else(|| Instant::now() + FIRST_SET);
-        let mut told = self.told();
+        let mut told = self.seen_version();
         loop {
             // Before the set is looked at: there may be a last one.
-            let is_over = matches!(*told.0.borrow(), News::Over);
+            let is_over = matches!(*told.0.borrow(), ResolverUpdate::Over);
             if let Some(found) = self.latest().and_then(|set| find(&set)) {
                 return Ok(found);
             }
@@ -132,30 +132,30 @@ impl Partitions {
     }
 
     /// Takes in what the registry tells next.
-    async fn hear(&self) {
+    async fn next_update(&self) {
         let mut hearing = self.hearing.lock().await;
         let news = loop {
-            let Hearing { sets, trust, .. } = &mut *hearing;
+            let RegistryWatch { sets, trust, .. } = &mut *hearing;
             let sets = sets.get_or_insert_with(|| self.discover.watch());
             let told = tokio::select! {
                 told = sets.next() => told,
                 // By now the last set may be believed.
-                () = trust.settled() => trust.told().map(Ok),
+                () = trust.wait_until_settled() => trust.pending_set().map(Ok),
             };
             match told {
                 Some(Ok(set)) => {
                     if let Some(holdings) = self.renew(&mut hearing, set) {
                         self.latest.store(Some(Arc::new(holdings)));
-                        break News::Set;
+                        break ResolverUpdate::Set;
                     }
                 }
                 Some(Err(error)) => {
                     self.shake(&mut hearing);
-                    break News::Trouble(error.into_status());
+                    break ResolverUpdate::Trouble(error.into_status());
                 }
                 None => {
                     hearing.sets = Some(stream::once(pending()).boxed());
-                    break News::Over;
+                    break ResolverUpdate::Over;
                 }
             }
         };
@@ -163,23 +163,23 @@ impl Partitions {
     }
 
     /// Who holds what by this set, as far as it is believed: at once, in part, or not at all.
-    fn renew(&self, hearing: &mut Hearing, mut set: Vec<Instance>) -> Option<Holdings> {
+    fn renew(&self, hearing: &mut RegistryWatch, mut set: Vec<Instance>) -> Option<PartitionAssignment> {
         if set.is_empty() && !self.believes_empty_sets && hearing.current.is_some() {
             // More likely the registry has lost its data than all servers went at once.
             self.shake(hearing);
             return None;
         }
         if let Some(current) = &hearing.current {
-            set.extend(hearing.trust.hear(&set, current));
+            set.extend(hearing.trust.reconcile(&set, current));
         }
         hearing.current = Some(Arc::new(set.clone()));
-        Some(Holdings::new(set, &*self.parse))
+        Some(PartitionAssignment::new(set, &*self.parse))
     }
 
     /// What the registry says next is not all that there is.
-    fn shake(&self, hearing: &mut Hearing) {
+    fn shake(&self, hearing: &mut RegistryWatch) {
         if !self.believes_empty_sets {
-            hearing.trust.shake(hearing.current.clone());
+            hearing.trust.degrade(hearing.current.clone());
         }
     }
 
@@ -191,9 +191,9 @@ impl Partitions {
     #[cold]
     fn incomplete(&self) -> Status {
         let why = match &*self.news.borrow() {
-            News::Silence => "the registry has not answered in time".to_owned(),
-            News::Set | News::Over => "there are parts that nobody holds".to_owned(),
-            News::Trouble(status) => status.to_string(),
+            ResolverUpdate::Silence => "the registry has not answered in time".to_owned(),
+            ResolverUpdate::Set | ResolverUpdate::Over => "there are parts that nobody holds".to_owned(),
+            ResolverUpdate::Trouble(status) => status.to_string(),
         };
         Status::unavailable(format!("no partitioning is complete: {why}"))
             .with_scope(Scope::Connection)
@@ -202,7 +202,7 @@ impl Partitions {
 }
 
 /// What somebody knows already.
-pub(super) struct Told(watch::Receiver<News>);
+pub(super) struct SeenVersion(watch::Receiver<ResolverUpdate>);
 
 impl fmt::Debug for Partitions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -211,49 +211,54 @@ impl fmt::Debug for Partitions {
 }
 
 /// Finds the servers that hold one part.
-struct Holders {
+struct PartitionDiscovery {
     partitions: Arc<Partitions>,
     portion: Portion,
 }
 
-impl Discover for Holders {
+impl Discover for PartitionDiscovery {
     fn watch(&self) -> Sets {
-        let told = self.partitions.told();
+        let told = self.partitions.seen_version();
         let heard = told.0.borrow().clone();
-        let watch =
-            Watch { partitions: self.partitions.clone(), portion: self.portion, told, heard, known: None };
+        let watch = PartitionWatch {
+            partitions: self.partitions.clone(),
+            portion: self.portion,
+            told,
+            heard,
+            known: None,
+        };
         stream::unfold(watch, |mut watch| async move { Some((watch.next().await?, watch)) }).boxed()
     }
 }
 
-struct Watch {
+struct PartitionWatch {
     partitions: Arc<Partitions>,
     portion: Portion,
-    told: Told,
+    told: SeenVersion,
     /// What was heard and not said yet.
-    heard: News,
+    heard: ResolverUpdate,
     /// The set whose holders were told last.
-    known: Option<Arc<Holdings>>,
+    known: Option<Arc<PartitionAssignment>>,
 }
 
-impl Watch {
+impl PartitionWatch {
     async fn next(&mut self) -> Option<Result<Vec<Instance>>> {
         loop {
             // First of all, since news may have come behind it that hide it.
-            if let Some(holders) = self.news_of_holders() {
+            if let Some(holders) = self.updated_holders() {
                 return Some(Ok(holders));
             }
             match std::mem::take(&mut self.heard) {
-                News::Trouble(status) => return Some(Err(status.into())),
-                News::Over => return None,
-                News::Silence | News::Set => {}
+                ResolverUpdate::Trouble(status) => return Some(Err(status.into())),
+                ResolverUpdate::Over => return None,
+                ResolverUpdate::Silence | ResolverUpdate::Set => {}
             }
             self.partitions.next(&mut self.told).await;
             self.heard = self.told.0.borrow().clone();
         }
     }
 
-    fn news_of_holders(&mut self) -> Option<Vec<Instance>> {
+    fn updated_holders(&mut self) -> Option<Vec<Instance>> {
         let latest = self.partitions.latest()?;
         if self.known.as_ref().is_some_and(|known| Arc::ptr_eq(known, &latest)) {
             return None;
@@ -280,7 +285,8 @@ mod tests {
     async fn one_watch_of_the_registry_serves_all_parts() {
         let list: List = "a:1 0/2,b:1 1/2,c:1 tag=0/2&tag=1/2".parse().unwrap();
         let partitions = partitions(&list);
-        let holders = |index| Holders { partitions: partitions.clone(), portion: Portion { index, of: 2 } };
+        let holders =
+            |index| PartitionDiscovery { partitions: partitions.clone(), portion: Portion { index, of: 2 } };
         let (mut first, mut second) = (holders(0).watch(), holders(1).watch());
         assert_eq!(told(&mut first).await, "tcp@a:1?tag=0%2F2 tcp@c:1?tag=0%2F2&tag=1%2F2");
         assert_eq!(told(&mut second).await, "tcp@b:1?tag=1%2F2 tcp@c:1?tag=0%2F2&tag=1%2F2");
@@ -293,7 +299,7 @@ mod tests {
     async fn a_registry_that_has_nothing_any_more_is_not_believed() {
         let list: List = "a:1 0/1".parse().unwrap();
         let partitions = partitions(&list);
-        let mut sets = Holders { partitions, portion: Portion { index: 0, of: 1 } }.watch();
+        let mut sets = PartitionDiscovery { partitions, portion: Portion { index: 0, of: 1 } }.watch();
         assert_eq!(told(&mut sets).await, "tcp@a:1?tag=0%2F1");
         list.update([]);
         assert!(futures_util::FutureExt::now_or_never(sets.next()).is_none());
@@ -306,7 +312,8 @@ mod tests {
     async fn who_is_missing_after_trouble_holds_its_part_for_a_while() {
         let list: List = "a:1 0/2,b:1 1/2".parse().unwrap();
         let partitions = partitions(&list);
-        let holders = |index| Holders { partitions: partitions.clone(), portion: Portion { index, of: 2 } };
+        let holders =
+            |index| PartitionDiscovery { partitions: partitions.clone(), portion: Portion { index, of: 2 } };
         let (mut first, mut second) = (holders(0).watch(), holders(1).watch());
         assert_eq!(told(&mut first).await, "tcp@a:1?tag=0%2F2");
         assert_eq!(told(&mut second).await, "tcp@b:1?tag=1%2F2");
@@ -330,10 +337,11 @@ mod tests {
             ];
             stream::iter(sets).boxed()
         };
-        let template = move || Ok(Client::builder("rpcx://parts").discover(Once(discover)));
+        let template = move || Ok(Client::builder("rpcx://parts").discover(StaticSet(discover)));
         let parse = |tag: &str| tag.parse().ok();
         let (partitions, _) = Partitions::new(Box::new(template), Box::new(parse)).unwrap();
-        let holders = || Holders { partitions: partitions.clone(), portion: Portion { index: 0, of: 1 } };
+        let holders =
+            || PartitionDiscovery { partitions: partitions.clone(), portion: Portion { index: 0, of: 1 } };
         let (mut listener, mut other) = (holders().watch(), holders().watch());
         assert_eq!(told(&mut listener).await, "tcp@a:1?tag=0%2F1");
         assert_eq!(told(&mut listener).await, "gone");
@@ -345,9 +353,9 @@ mod tests {
     }
 
     /// A registry that says this.
-    struct Once<F>(F);
+    struct StaticSet<F>(F);
 
-    impl<F: Fn() -> Sets + Send + Sync + 'static> Discover for Once<F> {
+    impl<F: Fn() -> Sets + Send + Sync + 'static> Discover for StaticSet<F> {
         fn watch(&self) -> Sets {
             (self.0)()
         }

@@ -10,9 +10,9 @@ use super::Combo;
 use crate::Client;
 use crate::call::{Outgoing, Response};
 use crate::client::balance::{Asked, Balance, Candidate, Outcome, Pick, RoundRobin};
-use crate::client::cluster::Purse;
-use crate::client::exchange::{Defaults, deadline};
-use crate::client::failure::{is_repeatable, reached_nobody};
+use crate::client::call_defaults::{CallDefaults, deadline};
+use crate::client::cluster::RetryTokens;
+use crate::client::failure::{is_retryable, is_unprocessed};
 use crate::client::{Budget, EndpointFacts, Result};
 use crate::codec::Body;
 use crate::discovery::{Attributes, Instance};
@@ -38,7 +38,7 @@ use crate::discovery::{Attributes, Instance};
 #[derive(Debug, Clone)]
 pub struct Selective {
     inner: Arc<Inner>,
-    defaults: Arc<Defaults>,
+    defaults: Arc<CallDefaults>,
 }
 
 impl Selective {
@@ -59,7 +59,7 @@ impl Selective {
 
     /// Adds a client of which is said, to the balancer, what registries say of servers: its weight, where it stands.
     pub fn add_with(&self, name: impl Into<String>, client: Client, attributes: Attributes) {
-        let sub = Choosable::new(name.into(), client, attributes);
+        let sub = SelectableClient::new(name.into(), client, attributes);
         self.inner.change(|subs| put(subs, sub));
     }
 
@@ -80,20 +80,20 @@ impl Selective {
     }
 
     /// One of no clients yet.
-    pub(super) fn empty(balance: impl Balance, defaults: Arc<Defaults>) -> Self {
+    pub(super) fn empty(balance: impl Balance, defaults: Arc<CallDefaults>) -> Self {
         Self::new(SelectiveBuilder::new().balance(balance), defaults)
     }
 
-    fn new(builder: SelectiveBuilder, defaults: Arc<Defaults>) -> Self {
+    fn new(builder: SelectiveBuilder, defaults: Arc<CallDefaults>) -> Self {
         let SelectiveBuilder { subs, balance, retries, budget, .. } = builder;
         let current = ArcSwap::from_pointee(Choices::new(subs, &*balance));
         let inner =
-            Inner { current, changing: Mutex::default(), balance, retries, purse: Purse::new(&budget) };
+            Inner { current, changing: Mutex::default(), balance, retries, purse: RetryTokens::new(&budget) };
         Self { inner: Arc::new(inner), defaults }
     }
 
     /// Puts these clients in place of those there are.
-    pub(super) fn replace(&self, subs: Vec<Choosable>) {
+    pub(super) fn replace(&self, subs: Vec<SelectableClient>) {
         self.inner.change(|known| *known = subs);
     }
 
@@ -102,8 +102,8 @@ impl Selective {
     }
 
     /// Makes a call.
-    pub(super) async fn exchange(&self, call: Outgoing<'_>) -> Result<Response<Body>, Status> {
-        self.inner.exchange(call).await
+    pub(super) async fn call(&self, call: Outgoing<'_>) -> Result<Response<Body>, Status> {
+        self.inner.call(call).await
     }
 
     pub(super) fn endpoints(&self) -> Vec<EndpointFacts> {
@@ -111,7 +111,7 @@ impl Selective {
     }
 }
 
-fn put(subs: &mut Vec<Choosable>, sub: Choosable) {
+fn put(subs: &mut Vec<SelectableClient>, sub: SelectableClient) {
     match subs.iter_mut().find(|known| known.name() == sub.name()) {
         Some(known) => *known = sub,
         None => subs.push(sub),
@@ -122,7 +122,7 @@ fn put(subs: &mut Vec<Choosable>, sub: Choosable) {
 #[derive(Debug)]
 #[must_use]
 pub struct SelectiveBuilder {
-    subs: Vec<Choosable>,
+    subs: Vec<SelectableClient>,
     balance: Box<dyn Balance>,
     retries: usize,
     budget: Budget,
@@ -147,7 +147,7 @@ impl SelectiveBuilder {
 
     /// Adds a client as [`Selective::add_with`] does.
     pub fn sub_with(mut self, name: impl Into<String>, client: Client, attributes: Attributes) -> Self {
-        put(&mut self.subs, Choosable::new(name.into(), client, attributes));
+        put(&mut self.subs, SelectableClient::new(name.into(), client, attributes));
         self
     }
 
@@ -198,12 +198,12 @@ const RETRIES: usize = 3;
 
 /// A client that may be chosen.
 #[derive(Debug, Clone)]
-pub(super) struct Choosable {
+pub(super) struct SelectableClient {
     client: Client,
     candidate: Candidate,
 }
 
-impl Choosable {
+impl SelectableClient {
     pub(super) fn new(name: String, client: Client, attributes: Attributes) -> Self {
         Self { client, candidate: Candidate::new(Instance::tcp(name).with(attributes)) }
     }
@@ -226,39 +226,39 @@ struct Inner {
     changing: Mutex<()>,
     balance: Box<dyn Balance>,
     retries: usize,
-    purse: Purse,
+    purse: RetryTokens,
 }
 
 impl Inner {
-    fn change(&self, change: impl FnOnce(&mut Vec<Choosable>)) {
+    fn change(&self, change: impl FnOnce(&mut Vec<SelectableClient>)) {
         let _changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         let mut subs = self.current.load().subs.clone();
         change(&mut subs);
         self.current.store(Arc::new(Choices::new(subs, &*self.balance)));
     }
 
-    async fn exchange(&self, mut call: Outgoing<'_>) -> Result<Response<Body>, Status> {
+    async fn call(&self, mut call: Outgoing<'_>) -> Result<Response<Body>, Status> {
         let deadline = deadline(call.options.timeout)?.map(|deadline| deadline.into_std());
         let (mut tried, mut failure) = (Vec::new(), None);
-        self.purse.earn();
+        self.purse.deposit();
         loop {
             let choices = self.current.load_full();
             let began = now();
             call.options.timeout = deadline.map(|deadline| deadline.saturating_duration_since(began));
             let attempts = (self.retries.saturating_sub(tried.len()), tried.len() + 1);
             let place = choices.choose(&call, &tried, began);
-            let visit =
-                place.and_then(|place| Visit::begin(&choices, place, began, call.options.timeout, attempts));
+            let visit = place
+                .and_then(|place| ChoiceGuard::start(&choices, place, began, call.options.timeout, attempts));
             // Why a client failed says more than that there is none left.
-            let Some(mut visit) = visit else { return Err(failure.unwrap_or_else(nobody)) };
-            let status = match visit.sub.client.pass(call.clone()).await {
+            let Some(mut visit) = visit else { return Err(failure.unwrap_or_else(no_client)) };
+            let status = match visit.sub.client.call_outgoing(call.clone()).await {
                 Ok(response) => {
-                    visit.end(None);
+                    visit.finish(None);
                     return Ok(response);
                 }
                 Err(status) => status,
             };
-            visit.end(Some(&status));
+            visit.finish(Some(&status));
             tried.push(visit.sub.candidate.clone());
             let is_over = deadline.is_some_and(|deadline| deadline <= now());
             if is_over || tried.len() > self.retries || !self.may_try_again(&status, call.options.idempotent)
@@ -271,7 +271,8 @@ impl Inner {
 
     /// Whether another client may be asked after this failure. It is paid for then.
     fn may_try_again(&self, status: &Status, idempotent: bool) -> bool {
-        is_repeatable(status, idempotent) && (reached_nobody(status) || self.purse.pay(|| self.in_flight()))
+        is_retryable(status, idempotent)
+            && (is_unprocessed(status) || self.purse.withdraw(|| self.in_flight()))
     }
 
     /// How many attempts are under way.
@@ -285,7 +286,7 @@ impl Inner {
 }
 
 #[cold]
-fn nobody() -> Status {
+fn no_client() -> Status {
     Status::unavailable("there is no client left to choose")
         .with_scope(Scope::Connection)
         .with_retry(Retry::Elsewhere)
@@ -293,13 +294,13 @@ fn nobody() -> Status {
 
 /// The clients at one time.
 struct Choices {
-    subs: Vec<Choosable>,
+    subs: Vec<SelectableClient>,
     candidates: Vec<Candidate>,
     pick: Box<dyn Pick>,
 }
 
 impl Choices {
-    fn new(subs: Vec<Choosable>, balance: &dyn Balance) -> Self {
+    fn new(subs: Vec<SelectableClient>, balance: &dyn Balance) -> Self {
         let candidates: Vec<_> = subs.iter().map(|sub| sub.candidate.clone()).collect();
         let pick = balance.over(&candidates);
         Self { subs, candidates, pick }
@@ -334,18 +335,18 @@ impl fmt::Debug for Choices {
 }
 
 /// An attempt by a client, from the choice to its end. One that is dropped before it has ended was given up.
-struct Visit<'a> {
+struct ChoiceGuard<'a> {
     choices: &'a Choices,
     place: usize,
-    sub: &'a Choosable,
+    sub: &'a SelectableClient,
     began: Instant,
     timeout: Option<Duration>,
     attempts: (usize, usize),
     ended: bool,
 }
 
-impl<'a> Visit<'a> {
-    fn begin(
+impl<'a> ChoiceGuard<'a> {
+    fn start(
         choices: &'a Choices,
         place: usize,
         began: Instant,
@@ -353,12 +354,12 @@ impl<'a> Visit<'a> {
         attempts: (usize, usize),
     ) -> Option<Self> {
         let sub = choices.subs.get(place)?;
-        sub.candidate.load().enter();
+        sub.candidate.load().record_start();
         choices.pick.began(place, began);
         Some(Self { choices, place, sub, began, timeout, attempts, ended: false })
     }
 
-    fn end(&mut self, failure: Option<&Status>) {
+    fn finish(&mut self, failure: Option<&Status>) {
         self.ended = true;
         let now = now();
         let attempts = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
@@ -370,18 +371,18 @@ impl<'a> Visit<'a> {
             attempts: (attempts(self.attempts.0), attempts(self.attempts.1)),
         };
         self.choices.pick.ended(self.place, &outcome);
-        if failure.is_some_and(reached_nobody) {
-            self.sub.candidate.load().shun(now + PAUSE);
+        if failure.is_some_and(is_unprocessed) {
+            self.sub.candidate.load().mark_unavailable_until(now + PAUSE);
         }
     }
 }
 
-impl Drop for Visit<'_> {
+impl Drop for ChoiceGuard<'_> {
     fn drop(&mut self) {
         if !self.ended {
-            self.end(Some(&Status::cancelled("the attempt was given up")));
+            self.finish(Some(&Status::cancelled("the attempt was given up")));
         }
-        self.sub.candidate.load().leave();
+        self.sub.candidate.load().record_end();
     }
 }
 
@@ -399,7 +400,7 @@ struct Choice(Arc<Inner>);
 
 impl Combo for Choice {
     fn call<'a>(&'a self, call: Outgoing<'a>) -> BoxFuture<'a, Result<Response<Body>, Status>> {
-        Box::pin(self.0.exchange(call))
+        Box::pin(self.0.call(call))
     }
 
     fn endpoints(&self) -> Vec<EndpointFacts> {

@@ -6,7 +6,7 @@ use polyrpc_core::{Format, Status};
 
 use crate::Client;
 use crate::call::{Outgoing, Response};
-use crate::client::exchange::unreadable;
+use crate::client::call_defaults::unreadable;
 use crate::codec::{Body, Codec};
 
 /// One of the clients of a [`Parallel`](super::Parallel), with what it is asked and what becomes of its answer.
@@ -42,7 +42,7 @@ pub(super) type Merger = dyn Fn(&mut Option<Response<Body>>, Response<Body>, Pla
 impl Sub {
     /// A client that is asked what the whole is asked, and whose answer is merged as protobuf merges messages.
     pub fn new(client: Client) -> Self {
-        Self { client, map: Arc::new(ask_the_same), merge: Arc::new(merge_messages) }
+        Self { client, map: Arc::new(same_request), merge: Arc::new(merge_messages) }
     }
 
     /// What the client is asked: brpc's `CallMapper`. It must not wait.
@@ -155,7 +155,7 @@ fn take_in<C: Codec<T>, T>(
     Ok(())
 }
 
-fn ask_the_same(call: Outgoing<'_>, _: Place) -> Part<'_> {
+fn same_request(call: Outgoing<'_>, _: Place) -> Part<'_> {
     Part::Ask(call)
 }
 

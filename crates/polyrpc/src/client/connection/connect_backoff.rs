@@ -22,7 +22,7 @@ use super::backoff::{Backoff, chance};
 #[derive(Debug)]
 pub(in crate::client) struct ConnectBackoff {
     settings: Backoff,
-    failing: Option<Failing>,
+    failing: Option<FailureState>,
     /// When a connection was last found to be good.
     proven: Option<Instant>,
     /// Dials that began before anything was known of the server, and when the first of them did.
@@ -31,7 +31,7 @@ pub(in crate::client) struct ConnectBackoff {
 
 /// What is known of the last failure.
 #[derive(Debug)]
-struct Failing {
+struct FailureState {
     reason: Status,
     /// When it was noted.
     noted: Instant,
@@ -47,7 +47,7 @@ struct Failing {
 
 /// Whether a dial may begin.
 #[derive(Debug)]
-pub(in crate::client) enum Permit {
+pub(in crate::client) enum ConnectPermit {
     Now,
     /// The server is being tried; if that leads to nothing, one more dial may begin then.
     At(Instant),
@@ -56,7 +56,7 @@ pub(in crate::client) enum Permit {
 
 /// What a failure changed.
 #[derive(Debug, PartialEq, Eq)]
-pub(in crate::client) enum Change {
+pub(in crate::client) enum BackoffChange {
     Nothing,
     /// Dials wait from now on.
     BacksOff,
@@ -68,37 +68,37 @@ impl ConnectBackoff {
     }
 
     /// Asks for a dial. [`Permit::Now`] takes the slot if there is but one.
-    pub(in crate::client) fn ask(&mut self, now: Instant) -> Permit {
+    pub(in crate::client) fn ask(&mut self, now: Instant) -> ConnectPermit {
         if let Some(refusal) = self.refusal(now) {
-            return Permit::Refused(refusal);
+            return ConnectPermit::Refused(refusal);
         }
         let Some(failing) = &mut self.failing else { return self.ask_at_first(now) };
         // A server may take its time for the first reply: a connection that lasts counts for as much.
         if failing.connected.is_some_and(|since| now.saturating_duration_since(since) >= LASTS) {
-            return Permit::Now;
+            return ConnectPermit::Now;
         }
         match failing.slot.filter(|slot| now < *slot) {
-            Some(slot) => Permit::At(slot),
+            Some(slot) => ConnectPermit::At(slot),
             None => {
                 let pause = self.settings.initial.min(PAUSE);
                 failing.slot = Some(now + pause.mul_f64(1.0 + 0.2 * chance()));
-                Permit::Now
+                ConnectPermit::Now
             }
         }
     }
 
     /// Nothing is known to be wrong. Of many callers that begin at once some dial, and the others wait for a moment for what
     /// comes of it: a server that closes every connection must not be dialled by each.
-    fn ask_at_first(&mut self, now: Instant) -> Permit {
+    fn ask_at_first(&mut self, now: Instant) -> ConnectPermit {
         if self.proven.is_some() {
-            return Permit::Now;
+            return ConnectPermit::Now;
         }
         let (begun, dials) = self.first.get_or_insert((now, 0));
         if *dials >= AT_FIRST && now.saturating_duration_since(*begun) < HEARD {
-            return Permit::At(*begun + HEARD);
+            return ConnectPermit::At(*begun + HEARD);
         }
         *dials += 1;
-        Permit::Now
+        ConnectPermit::Now
     }
 
     /// Why no dial may begin now, if none may: the last failure and when the next attempt is.
@@ -124,18 +124,28 @@ impl ConnectBackoff {
     }
 
     /// A dial that began at `begun` failed to connect.
-    pub(in crate::client) fn failed(&mut self, begun: Instant, now: Instant, reason: &Status) -> Change {
-        self.note(begun, now, reason, false)
+    pub(in crate::client) fn failed(
+        &mut self,
+        begun: Instant,
+        now: Instant,
+        reason: &Status,
+    ) -> BackoffChange {
+        self.record_failure(begun, now, reason, false)
     }
 
     /// A connection whose dial began at `begun` ended before any reply. The first time may be chance (a server that
     /// restarts, a request that it chokes on): one dial may follow at once.
-    pub(in crate::client) fn ended_early(&mut self, begun: Instant, now: Instant, reason: &Status) -> Change {
+    pub(in crate::client) fn ended_early(
+        &mut self,
+        begun: Instant,
+        now: Instant,
+        reason: &Status,
+    ) -> BackoffChange {
         // Others were good since.
         if self.proven.is_some_and(|proven| begun < proven) {
-            return Change::Nothing;
+            return BackoffChange::Nothing;
         }
-        self.note(begun, now, reason, true)
+        self.record_failure(begun, now, reason, true)
     }
 
     /// The first reply came on a connection. Returns whether dials had waited.
@@ -144,31 +154,43 @@ impl ConnectBackoff {
         self.failing.take().is_some_and(|failing| failing.wait.is_some())
     }
 
-    fn note(&mut self, begun: Instant, now: Instant, reason: &Status, is_forgiven: bool) -> Change {
+    fn record_failure(
+        &mut self,
+        begun: Instant,
+        now: Instant,
+        reason: &Status,
+        is_forgiven: bool,
+    ) -> BackoffChange {
         let wait = match &mut self.failing {
             None if is_forgiven => None,
             None => Some(self.settings.initial),
             // Dials that were under way together fail together: that is one failure.
             Some(last) if begun < last.noted => {
                 last.reason = reason.clone();
-                return Change::Nothing;
+                return BackoffChange::Nothing;
             }
-            Some(Failing { wait: None, .. }) => Some(self.settings.initial),
+            Some(FailureState { wait: None, .. }) => Some(self.settings.initial),
             // No call has been made for long: what was learnt then says little now.
             Some(last) if now.saturating_duration_since(last.until) > self.settings.max => {
                 Some(self.settings.initial)
             }
-            Some(Failing { wait: Some(wait), .. }) => {
+            Some(FailureState { wait: Some(wait), .. }) => {
                 Some(wait.mul_f64(self.settings.factor).min(self.settings.max))
             }
         };
         let had_waited = self.failing.as_ref().is_some_and(|failing| failing.wait.is_some());
-        let until = now + wait.map_or(Duration::ZERO, spread);
-        self.failing =
-            Some(Failing { reason: reason.clone(), noted: now, wait, until, slot: None, connected: None });
+        let until = now + wait.map_or(Duration::ZERO, with_jitter);
+        self.failing = Some(FailureState {
+            reason: reason.clone(),
+            noted: now,
+            wait,
+            until,
+            slot: None,
+            connected: None,
+        });
         match wait.is_some() && !had_waited {
-            true => Change::BacksOff,
-            false => Change::Nothing,
+            true => BackoffChange::BacksOff,
+            false => BackoffChange::Nothing,
         }
     }
 }
@@ -186,7 +208,7 @@ const PAUSE: Duration = Duration::from_millis(500);
 const LASTS: Duration = Duration::from_secs(2);
 
 /// A fifth more or less, so that clients that failed together do not come back together.
-fn spread(wait: Duration) -> Duration {
+fn with_jitter(wait: Duration) -> Duration {
     wait.mul_f64(0.8 + 0.4 * chance())
 }
 
@@ -197,7 +219,7 @@ mod tests {
     const MILLI: Duration = Duration::from_millis(1);
 
     fn backoff() -> ConnectBackoff {
-        ConnectBackoff::new(Backoff::of_one_server())
+        ConnectBackoff::new(Backoff::single_server())
     }
 
     fn refused() -> Status {
@@ -213,7 +235,7 @@ mod tests {
             for begun in dials.iter().filter(|begun| **begun + lasting == at) {
                 backoff.ended_early(start + MILLI * *begun, now, &refused());
             }
-            if let Permit::Now = backoff.ask(now) {
+            if let ConnectPermit::Now = backoff.ask(now) {
                 dials.push(at);
                 backoff.connected(now);
             }
@@ -236,23 +258,28 @@ mod tests {
     #[test]
     fn of_many_callers_that_begin_at_once_some_dial_and_the_others_wait_for_the_outcome() {
         let (mut backoff, now) = (backoff(), Instant::now());
-        let dialled = (0..50).filter(|_| matches!(backoff.ask(now), Permit::Now)).count();
+        let dialled = (0..50).filter(|_| matches!(backoff.ask(now), ConnectPermit::Now)).count();
         assert_eq!(dialled, AT_FIRST);
-        let Permit::At(slot) = backoff.ask(now + MILLI) else { panic!("the others wait") };
-        assert!(matches!(backoff.ask(slot), Permit::Now), "a server may be slow");
+        let ConnectPermit::At(slot) = backoff.ask(now + MILLI) else { panic!("the others wait") };
+        assert!(matches!(backoff.ask(slot), ConnectPermit::Now), "a server may be slow");
         backoff.succeeded(now + MILLI * 2);
-        assert!(matches!(backoff.ask(now + MILLI * 2), Permit::Now), "a good server takes all");
+        assert!(matches!(backoff.ask(now + MILLI * 2), ConnectPermit::Now), "a good server takes all");
     }
 
     #[test]
     fn the_first_connection_that_ends_early_is_dialled_again_at_once() {
         let (mut backoff, now) = (backoff(), Instant::now());
-        assert!(matches!(backoff.ask(now), Permit::Now));
-        assert_eq!(backoff.ended_early(now, now + MILLI, &refused()), Change::Nothing);
-        assert!(matches!(backoff.ask(now + MILLI), Permit::Now));
-        assert!(matches!(backoff.ask(now + MILLI), Permit::At(_)), "one dial, not one for each caller");
-        assert_eq!(backoff.ended_early(now + MILLI, now + MILLI * 2, &refused()), Change::BacksOff);
-        let Permit::Refused(status) = backoff.ask(now + MILLI * 2) else { panic!("dials have to wait") };
+        assert!(matches!(backoff.ask(now), ConnectPermit::Now));
+        assert_eq!(backoff.ended_early(now, now + MILLI, &refused()), BackoffChange::Nothing);
+        assert!(matches!(backoff.ask(now + MILLI), ConnectPermit::Now));
+        assert!(
+            matches!(backoff.ask(now + MILLI), ConnectPermit::At(_)),
+            "one dial, not one for each caller"
+        );
+        assert_eq!(backoff.ended_early(now + MILLI, now + MILLI * 2, &refused()), BackoffChange::BacksOff);
+        let ConnectPermit::Refused(status) = backoff.ask(now + MILLI * 2) else {
+            panic!("dials have to wait")
+        };
         assert!(status.message().starts_with("refused; next attempt in 0."), "{status}");
     }
 
@@ -261,7 +288,7 @@ mod tests {
         let (mut backoff, mut now) = (backoff(), Instant::now());
         let mut waits = Vec::new();
         for _ in 0..8 {
-            assert!(matches!(backoff.ask(now), Permit::Now));
+            assert!(matches!(backoff.ask(now), ConnectPermit::Now));
             backoff.failed(now, now, &refused());
             let next = backoff.next_attempt(now);
             waits.push((next - now).as_millis());
@@ -277,7 +304,7 @@ mod tests {
         let (mut backoff, now) = (backoff(), Instant::now());
         backoff.failed(now, now, &refused());
         assert!(backoff.succeeded(now), "dials had to wait");
-        assert!((0..100).all(|_| matches!(backoff.ask(now), Permit::Now)));
+        assert!((0..100).all(|_| matches!(backoff.ask(now), ConnectPermit::Now)));
         assert!(!backoff.succeeded(now));
     }
 
@@ -292,10 +319,10 @@ mod tests {
     #[test]
     fn dials_that_fail_together_are_one_failure() {
         let (mut backoff, start) = (backoff(), Instant::now());
-        assert_eq!(backoff.failed(start, start + MILLI, &refused()), Change::BacksOff);
+        assert_eq!(backoff.failed(start, start + MILLI, &refused()), BackoffChange::BacksOff);
         let next = backoff.next_attempt(start);
         for later in 2..50 {
-            assert_eq!(backoff.failed(start, start + MILLI * later, &refused()), Change::Nothing);
+            assert_eq!(backoff.failed(start, start + MILLI * later, &refused()), BackoffChange::Nothing);
         }
         assert_eq!(backoff.next_attempt(start), next);
     }
@@ -305,11 +332,11 @@ mod tests {
         let (mut backoff, start) = (backoff(), Instant::now());
         backoff.failed(start, start, &refused());
         let back = backoff.next_attempt(start);
-        assert!(matches!(backoff.ask(back), Permit::Now));
+        assert!(matches!(backoff.ask(back), ConnectPermit::Now));
         backoff.connected(back);
-        assert!(matches!(backoff.ask(back + MILLI), Permit::At(_)));
+        assert!(matches!(backoff.ask(back + MILLI), ConnectPermit::At(_)));
         let lasting = back + LASTS;
-        assert!((0..100).all(|_| matches!(backoff.ask(lasting), Permit::Now)));
+        assert!((0..100).all(|_| matches!(backoff.ask(lasting), ConnectPermit::Now)));
         // Its failure is a failure nevertheless, and the wait goes on growing.
         backoff.ended_early(back, lasting, &refused());
         assert!(backoff.next_attempt(lasting) - lasting >= MILLI * 640);

@@ -9,8 +9,8 @@ use tokio::sync::Notify;
 use tokio::time::timeout_at;
 
 use super::backoff::Backoff;
-use super::connect_backoff::{Change, ConnectBackoff, Permit};
-use crate::client::failure::reached_nobody;
+use super::connect_backoff::{BackoffChange, ConnectBackoff, ConnectPermit};
+use crate::client::failure::is_unprocessed;
 use crate::rate_limited::EventLimiter;
 use crate::transport::Address;
 
@@ -33,16 +33,16 @@ impl ConnectGate {
     /// # Errors
     ///
     /// The reason of the last failure, if it is too early to try again.
-    pub(in crate::client) async fn enter(&self) -> Result<Instant, Status> {
+    pub(in crate::client) async fn wait_turn(&self) -> Result<Instant, Status> {
         loop {
             // Before the question, so that no answer is missed.
             let changed = self.changed.notified();
             let now = now();
             let permit = self.lock().ask(now);
             match permit {
-                Permit::Now => return Ok(now),
-                Permit::Refused(reason) => return Err(reason),
-                Permit::At(slot) => drop(timeout_at(slot.into(), changed).await),
+                ConnectPermit::Now => return Ok(now),
+                ConnectPermit::Refused(reason) => return Err(reason),
+                ConnectPermit::At(slot) => drop(timeout_at(slot.into(), changed).await),
             }
         }
     }
@@ -78,9 +78,9 @@ impl ConnectGate {
         log_recovery(&self.server, had_waited);
     }
 
-    fn report(&self, change: &Change, reason: &Status) {
+    fn report(&self, change: &BackoffChange, reason: &Status) {
         self.changed.notify_waiters();
-        if *change == Change::BacksOff {
+        if *change == BackoffChange::BacksOff {
             log_failure(&self.server, reason);
         }
     }
@@ -91,7 +91,7 @@ impl ConnectGate {
 }
 
 /// A connection on which no reply has come yet.
-pub(super) struct Probation {
+pub(super) struct UnconfirmedConnection {
     gate: Arc<ConnectGate>,
     begun: Instant,
     /// The server refused a call on it.
@@ -100,7 +100,7 @@ pub(super) struct Probation {
     answered: bool,
 }
 
-impl Probation {
+impl UnconfirmedConnection {
     /// Of a connection whose dial began then.
     pub(in crate::client) fn new(gate: Arc<ConnectGate>, begun: Instant) -> Self {
         Self { gate, begun, refused: false, answered: false }
@@ -109,9 +109,9 @@ impl Probation {
     /// A reply came; `None`: one that has several messages began. It counts unless all it says is that the server did not
     /// look at the call.
     #[cold]
-    pub(in crate::client) fn hear(&mut self, reply: Option<&Reply>) {
+    pub(in crate::client) fn on_reply(&mut self, reply: Option<&Reply>) {
         let failure = reply.and_then(|reply| reply.result.as_ref().err());
-        match failure.is_some_and(reached_nobody) {
+        match failure.is_some_and(is_unprocessed) {
             true => self.refused = true,
             false => self.answered = true,
         }
@@ -120,32 +120,32 @@ impl Probation {
     /// The server wants no more calls on it. One that says so as soon as it was connected to refuses to serve; later it is
     /// how a server lets go of its connections.
     #[cold]
-    pub(super) fn dismiss(&mut self) {
-        self.refused |= self.is_young();
+    pub(super) fn on_go_away(&mut self) {
+        self.refused |= self.was_just_connected();
     }
 
-    fn is_young(&self) -> bool {
+    fn was_just_connected(&self) -> bool {
         now().saturating_duration_since(self.begun) < YOUNG
     }
 
-    pub(in crate::client) fn is_over(&self) -> bool {
+    pub(in crate::client) fn is_confirmed(&self) -> bool {
         self.answered
     }
 
     /// Tells the others that the server answers.
     #[cold]
-    pub(in crate::client) fn pass(self) {
+    pub(in crate::client) fn confirm(self) {
         self.gate.succeeded();
     }
 
     /// The connection ended without a reply. `left`: calls waited for one. `by_us`: this client ended it.
     #[cold]
-    pub(in crate::client) fn end(self, left: bool, by_us: bool, status: &Status) {
+    pub(in crate::client) fn on_close(self, left: bool, by_us: bool, status: &Status) {
         if self.answered {
-            return self.pass();
+            return self.confirm();
         }
         // A connection that nobody used may be closed by an idle server, but not as soon as it is made.
-        if self.refused || left || !by_us && self.is_young() {
+        if self.refused || left || !by_us && self.was_just_connected() {
             self.gate.ended_early(self.begun, status);
         }
     }
@@ -192,11 +192,11 @@ pub(in crate::client) fn log_recovery(server: &Address, had_waited: bool) {
 const TARGET: &str = "polyrpc::client::connect_gate";
 
 /// The servers of which was logged that they cannot be reached.
-static LOST: Lost = Lost(Mutex::new(BTreeSet::new()));
+static LOST: LostConnection = LostConnection(Mutex::new(BTreeSet::new()));
 
-struct Lost(Mutex<BTreeSet<String>>);
+struct LostConnection(Mutex<BTreeSet<String>>);
 
-impl Lost {
+impl LostConnection {
     /// Returns whether it was not known.
     fn add(&self, server: &Address) -> bool {
         let mut lost = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -232,13 +232,13 @@ mod tests {
     use super::*;
 
     /// Whether dials have to wait after two connections that went so.
-    async fn waits(connection: impl AsyncFn(Probation)) -> bool {
+    async fn waits(connection: impl AsyncFn(UnconfirmedConnection)) -> bool {
         let server = Address::Tcp("h:1".into());
-        let gate = Arc::new(ConnectGate::new(server, Backoff::of_one_server()));
+        let gate = Arc::new(ConnectGate::new(server, Backoff::single_server()));
         for _ in 0..2 {
-            let begun = gate.enter().await.expect("the first failure is forgiven");
+            let begun = gate.wait_turn().await.expect("the first failure is forgiven");
             gate.dialled(begun, None);
-            connection(Probation::new(gate.clone(), begun)).await;
+            connection(UnconfirmedConnection::new(gate.clone(), begun)).await;
         }
         gate.refusal().is_some()
     }
@@ -251,7 +251,7 @@ mod tests {
 
     #[test]
     fn a_lost_server_is_told_once_until_it_is_back_and_memory_is_bounded() {
-        let lost = Lost(Mutex::default());
+        let lost = LostConnection(Mutex::default());
         let server = |port: usize| Address::Tcp(format!("lost:{port}"));
         assert!(!lost.remove(&server(1)), "it was not lost");
         assert_eq!([1, 1, 2].map(|port| lost.add(&server(port))), [true, false, true]);
@@ -263,55 +263,55 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_connection_fails_if_it_ends_without_a_reply() {
-        assert!(waits(async |probation| probation.end(true, false, &closed())).await, "calls waited");
-        assert!(waits(async |probation| probation.end(false, false, &closed())).await, "closed at once");
-        let dismissed = async |mut probation: Probation| {
-            probation.dismiss();
-            probation.end(false, true, &closed());
+        assert!(waits(async |probation| probation.on_close(true, false, &closed())).await, "calls waited");
+        assert!(waits(async |probation| probation.on_close(false, false, &closed())).await, "closed at once");
+        let dismissed = async |mut probation: UnconfirmedConnection| {
+            probation.on_go_away();
+            probation.on_close(false, true, &closed());
         };
         assert!(waits(dismissed).await, "GOAWAY at once");
-        let refused = async |mut probation: Probation| {
+        let refused = async |mut probation: UnconfirmedConnection| {
             let status = closed().with_scope(Scope::Connection).with_retry(Retry::Elsewhere);
-            probation.hear(Some(&Reply::new(Err(status), Head::default())));
-            probation.end(false, true, &closed());
+            probation.on_reply(Some(&Reply::new(Err(status), Head::default())));
+            probation.on_close(false, true, &closed());
         };
         assert!(waits(refused).await, "no call was looked at");
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_connection_that_ends_otherwise_has_not_failed() {
-        let answered = async |mut probation: Probation| {
-            probation.hear(Some(&Reply::new(Err(Status::not_found("x")), Head::default())));
-            probation.end(true, false, &closed());
+        let answered = async |mut probation: UnconfirmedConnection| {
+            probation.on_reply(Some(&Reply::new(Err(Status::not_found("x")), Head::default())));
+            probation.on_close(true, false, &closed());
         };
         assert!(!waits(answered).await, "a failure is a reply too");
-        assert!(!waits(async |probation| probation.end(false, true, &closed())).await, "by us");
-        let idle = async |mut probation: Probation| {
+        assert!(!waits(async |probation| probation.on_close(false, true, &closed())).await, "by us");
+        let idle = async |mut probation: UnconfirmedConnection| {
             tokio::time::advance(SECOND * 2).await;
-            probation.dismiss();
-            probation.end(false, false, &closed());
+            probation.on_go_away();
+            probation.on_close(false, false, &closed());
         };
         assert!(!waits(idle).await, "nobody used it for long");
     }
 
     #[tokio::test(start_paused = true)]
     async fn callers_who_wait_for_a_slot_go_on_as_soon_as_the_server_answers() {
-        let gate = Arc::new(ConnectGate::new(Address::Tcp("h:1".into()), Backoff::of_one_server()));
-        let begun = gate.enter().await.unwrap();
-        Probation::new(gate.clone(), begun).end(true, false, &closed());
-        let again = gate.enter().await.unwrap();
+        let gate = Arc::new(ConnectGate::new(Address::Tcp("h:1".into()), Backoff::single_server()));
+        let begun = gate.wait_turn().await.unwrap();
+        UnconfirmedConnection::new(gate.clone(), begun).on_close(true, false, &closed());
+        let again = gate.wait_turn().await.unwrap();
         let waiting: Vec<_> = (0..10)
             .map(|_| {
                 let gate = gate.clone();
-                tokio::spawn(async move { gate.enter().await.is_ok() })
+                tokio::spawn(async move { gate.wait_turn().await.is_ok() })
             })
             .collect();
         tokio::task::yield_now().await;
         assert!(waiting.iter().all(|caller| !caller.is_finished()));
         let before = tokio::time::Instant::now();
-        let mut probation = Probation::new(gate.clone(), again);
-        probation.hear(None);
-        probation.pass();
+        let mut probation = UnconfirmedConnection::new(gate.clone(), again);
+        probation.on_reply(None);
+        probation.confirm();
         for caller in waiting {
             assert!(caller.await.unwrap());
         }

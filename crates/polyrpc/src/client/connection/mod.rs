@@ -4,10 +4,10 @@
 pub(super) mod connect_gate;
 mod keepalive;
 
+pub(super) mod any_connection;
 pub(super) mod backoff;
 pub(super) mod connect_backoff;
-pub(super) mod dial;
-pub(super) mod link;
+pub(super) mod connector;
 pub(super) mod pending;
 
 use std::borrow::Cow;
@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use futures_util::task::AtomicWaker;
-use polyrpc_core::session::{Answer, Client as Session};
+use polyrpc_core::session::{Client as Session, ClientEvent};
 use polyrpc_core::{Call, CallId, Message, Outbox, Push, Reply, Retry, Scope, Status, Violation};
 use tokio::time::{Sleep, sleep_until};
 
@@ -30,11 +30,11 @@ pub use self::backoff::Backoff;
 pub(super) use self::connect_gate::ConnectGate;
 pub(super) use self::keepalive::Keepalive;
 
-use self::connect_gate::Probation;
+use self::any_connection::{AnyConnection, AttachedStreams, CallEnded, Readiness};
+use self::connect_gate::UnconfirmedConnection;
 use self::keepalive::Heartbeat;
-use self::link::{Beside, Link, Over, Standing};
-use self::pending::{Arrived, Pending, note};
-use super::hook::Watched;
+use self::pending::{PendingCalls, ReceivedMessages, register_waker};
+use super::hook::HookedConnection;
 use crate::transport::{Inbox, ReadHalf, Stream, WriteHalf};
 
 /// A connection that many callers share.
@@ -48,16 +48,16 @@ pub(super) struct Connection<S> {
     socket: WriteHalf,
     /// The task that reads.
     reader: AtomicWaker,
-    ears: Ears,
+    ears: ConnectionListeners,
 }
 
 /// Who is told what happens on a connection beside its calls.
 #[derive(Default)]
-pub(super) struct Ears {
+pub(super) struct ConnectionListeners {
     pub(super) push: Option<PushHandler>,
-    pub(super) watched: Option<Watched>,
+    pub(super) watched: Option<HookedConnection>,
     /// Until the first reply.
-    probation: Option<Probation>,
+    probation: Option<UnconfirmedConnection>,
 }
 
 /// Called with each message that no call asked for.
@@ -66,7 +66,7 @@ pub(super) type PushHandler = Arc<dyn Fn(Push) + Send + Sync>;
 struct Shared<S> {
     session: S,
     out: Outbox,
-    pending: Pending,
+    pending: PendingCalls,
     /// The reader will write: callers only append.
     corked: bool,
     /// No call may be sent any more, for this reason.
@@ -90,13 +90,13 @@ impl<S: Session + Send + 'static> Connection<S> {
         stream: Stream,
         session: S,
         keepalive: Option<Keepalive>,
-        mut ears: Ears,
+        mut ears: ConnectionListeners,
     ) -> Arc<Self> {
         let (source, socket) = stream.split();
         let shared = Shared {
             session,
             out: Outbox::new(),
-            pending: Pending::default(),
+            pending: PendingCalls::default(),
             corked: false,
             closed: None,
             retiring: false,
@@ -132,7 +132,7 @@ impl<S> Connection<S> {
     }
 }
 
-impl<S: Session + Send + 'static> Link for Connection<S> {
+impl<S: Session + Send + 'static> AnyConnection for Connection<S> {
     fn submit(
         &self,
         call: &mut Option<Call<'_>>,
@@ -163,7 +163,7 @@ impl<S: Session + Send + 'static> Link for Connection<S> {
         &self,
         call: &mut Option<Call<'_>>,
         deadline: Option<Instant>,
-        beside: &Beside,
+        beside: &AttachedStreams,
         waker: &Waker,
     ) -> Result<(CallId, Vec<CallId>), Status> {
         let mut shared = self.lock();
@@ -231,11 +231,11 @@ impl<S: Session + Send + 'static> Link for Connection<S> {
         messages: &mut VecDeque<Bytes>,
         last: bool,
         cx: &mut Context<'_>,
-    ) -> Poll<Result<(), Over>> {
+    ) -> Poll<Result<(), CallEnded>> {
         let mut shared = self.lock();
         let shared = &mut *shared;
         if shared.pending.opened(id).is_none() || !shared.session.writable(id) {
-            return Poll::Ready(Err(Over));
+            return Poll::Ready(Err(CallEnded));
         }
         let (mut roomy, mut sent) = (shared.is_roomy(id), false);
         while roomy {
@@ -245,7 +245,7 @@ impl<S: Session + Send + 'static> Link for Connection<S> {
             sent = true;
         }
         if sent && let Some(opened) = shared.pending.opened(id) {
-            opened.stir();
+            opened.touch();
         }
         let done = last && messages.is_empty();
         if done {
@@ -263,7 +263,7 @@ impl<S: Session + Send + 'static> Link for Connection<S> {
         &self,
         id: CallId,
         consumed: usize,
-        arrived: &mut Arrived,
+        arrived: &mut ReceivedMessages,
         cx: &mut Context<'_>,
     ) -> Poll<()> {
         let mut shared = self.lock();
@@ -312,21 +312,21 @@ impl<S: Session + Send + 'static> Link for Connection<S> {
             if shared.retiring || !shared.out.is_empty() {
                 self.reader.wake();
             }
-            shared.vacate()
+            shared.take_slot_waiter()
         };
         vacancy.into_iter().for_each(Waker::wake);
     }
 
-    fn standing(&self) -> Standing {
-        self.lock().standing()
+    fn readiness(&self) -> Readiness {
+        self.lock().readiness()
     }
 
     fn poll_vacancy(&self, cx: &mut Context<'_>) -> Poll<()> {
         let mut shared = self.lock();
-        if shared.standing() != Standing::Full {
+        if shared.readiness() != Readiness::Full {
             return Poll::Ready(());
         }
-        note(&mut shared.vacancy, cx.waker());
+        register_waker(&mut shared.vacancy, cx.waker());
         Poll::Pending
     }
 
@@ -335,7 +335,7 @@ impl<S: Session + Send + 'static> Link for Connection<S> {
         self.reader.wake();
     }
 
-    fn watched(&self) -> Option<&Watched> {
+    fn watched(&self) -> Option<&HookedConnection> {
         self.ears.watched.as_ref()
     }
 }
@@ -358,10 +358,10 @@ impl<S: Session> Connection<S> {
 
     /// So many bytes of an opened call were taken.
     fn take(&self, shared: &mut Shared<S>, id: CallId, bytes: usize) {
-        let held_back = shared.session.holds_back();
+        let held_back = shared.session.blocks_input();
         shared.session.consumed(id, bytes, &mut shared.out);
         self.flush(shared);
-        if held_back && !shared.session.holds_back() {
+        if held_back && !shared.session.blocks_input() {
             self.reader.wake();
         }
     }
@@ -380,7 +380,7 @@ impl<S: Session> Shared<S> {
         self.check()?;
         let call = call.take().expect("a call is sent once");
         if self.out.len() >= UNSENT {
-            return Err(overcrowded());
+            return Err(too_many_calls());
         }
         Ok(call)
     }
@@ -389,24 +389,24 @@ impl<S: Session> Shared<S> {
     fn check(&self) -> Result<(), Status> {
         match &self.closed {
             Some(status) => Err(status.clone()),
-            None if self.standing() != Standing::Free => Err(no_more_calls()),
+            None if self.readiness() != Readiness::Free => Err(connection_closing()),
             None => Ok(()),
         }
     }
 
-    fn standing(&self) -> Standing {
+    fn readiness(&self) -> Readiness {
         if self.closed.is_some() || self.retiring || !self.session.reusable() {
-            Standing::Ending
+            Readiness::Ending
         } else if self.pending.waiting() >= self.session.concurrency() {
-            Standing::Full
+            Readiness::Full
         } else {
-            Standing::Free
+            Readiness::Free
         }
     }
 
     /// Who is to be told that there is a place for a call now, or that there never will be one.
-    fn vacate(&mut self) -> Option<Waker> {
-        if self.vacancy.is_none() || self.standing() == Standing::Full {
+    fn take_slot_waiter(&mut self) -> Option<Waker> {
+        if self.vacancy.is_none() || self.readiness() == Readiness::Full {
             return None;
         }
         self.vacancy.take()
@@ -414,14 +414,14 @@ impl<S: Session> Shared<S> {
 
     /// Whether a message of an opened call may be sent now.
     fn is_roomy(&self, id: CallId) -> bool {
-        self.out.len() < AHEAD && self.session.room(id)
+        self.out.len() < AHEAD && self.session.has_room(id)
     }
 
     /// Notes whom to wake when there is room for an opened call's messages.
     fn hold(&mut self, id: CallId, waker: &Waker) {
         let crowded = self.out.len() >= AHEAD;
         let Some(opened) = self.pending.opened(id) else { return };
-        note(&mut opened.sender, waker);
+        register_waker(&mut opened.sender, waker);
         if crowded && !std::mem::replace(&mut opened.held, true) {
             self.held.push(id);
         }
@@ -454,7 +454,7 @@ impl<S: Session> Shared<S> {
             Some(opened) => {
                 if !opened.give(message, wakers) {
                     let status = Status::resource_exhausted("too many messages wait to be taken");
-                    self.pending.end(id, Err(status), wakers);
+                    self.pending.finish(id, Err(status), wakers);
                     self.session.cancel(id, &mut self.out);
                 }
             }
@@ -486,14 +486,14 @@ struct Reader<S> {
     alarm: Option<Pin<Box<Sleep>>>,
     heartbeat: Option<Heartbeat>,
     /// No reply has come yet.
-    probation: Option<Probation>,
+    probation: Option<UnconfirmedConnection>,
 }
 
 impl<S: Session + Send + 'static> Reader<S> {
     async fn run(mut self) {
         let ended = poll_fn(|cx| self.poll_read(cx)).await;
         self.end_probation(ended.as_ref().err().cloned());
-        self.end(ended.err().unwrap_or_else(|| Status::unavailable("the connection was closed")));
+        self.fail_pending(ended.err().unwrap_or_else(|| Status::unavailable("the connection was closed")));
     }
 
     /// The connection ends: what that says of the server, if no reply ever came.
@@ -503,7 +503,7 @@ impl<S: Session + Send + 'static> Reader<S> {
         let left = shared.pending.waiting() > 0;
         let by_us = shared.retiring && !left;
         drop(shared);
-        probation.end(left, by_us, &failure.unwrap_or_else(no_more_calls));
+        probation.on_close(left, by_us, &failure.unwrap_or_else(connection_closing));
     }
 
     /// Goes on until the connection ends.
@@ -524,7 +524,7 @@ impl<S: Session + Send + 'static> Reader<S> {
             }
             if self.pauses {
                 // Woken when the socket takes more.
-                self.inbox.rest();
+                self.inbox.release_spare();
                 return Poll::Pending;
             }
             let filled = match self.held_back {
@@ -533,7 +533,7 @@ impl<S: Session + Send + 'static> Reader<S> {
             };
             match filled {
                 Poll::Pending => {
-                    self.inbox.rest();
+                    self.inbox.release_spare();
                     return Poll::Pending;
                 }
                 Poll::Ready(Ok(0)) => {
@@ -546,7 +546,7 @@ impl<S: Session + Send + 'static> Reader<S> {
             let corked = match self.take_answers() {
                 Ok(corked) => corked,
                 Err(violation) => {
-                    self.say_why();
+                    self.flush_error();
                     return Poll::Ready(Err(violation));
                 }
             };
@@ -557,7 +557,7 @@ impl<S: Session + Send + 'static> Reader<S> {
             if corked {
                 // Behind every caller that was just woken; then one write takes all they appended.
                 cx.waker().wake_by_ref();
-                self.inbox.rest();
+                self.inbox.release_spare();
                 return Poll::Pending;
             }
         }
@@ -583,7 +583,8 @@ impl<S: Session + Send + 'static> Reader<S> {
         if !shared.held.is_empty() {
             shared.release(&mut self.wakers);
         }
-        let settled = shared.out.is_empty() && shared.pending.waiting() == 0 && !shared.session.owes();
+        let settled =
+            shared.out.is_empty() && shared.pending.waiting() == 0 && !shared.session.has_pending_output();
         if shared.retiring && settled {
             return Poll::Ready(Ok(()));
         }
@@ -593,7 +594,7 @@ impl<S: Session + Send + 'static> Reader<S> {
     }
 
     /// The server broke the protocol: what the session has to say of that is sent if the socket takes it at once.
-    fn say_why(&mut self) {
+    fn flush_error(&mut self) {
         let mut shared = self.connection.lock();
         // The connection ends whether it hears it or not.
         let _ = self.connection.socket.try_flush(&mut shared.out);
@@ -603,8 +604,8 @@ impl<S: Session + Send + 'static> Reader<S> {
     fn take_answers(&mut self) -> Result<bool, Status> {
         let mut pushes = Vec::new();
         let taken = self.take_into(&mut pushes);
-        if let Some(probation) = self.probation.take_if(|probation| probation.is_over()) {
-            probation.pass();
+        if let Some(probation) = self.probation.take_if(|probation| probation.is_confirmed()) {
+            probation.confirm();
         }
         // Outside of the lock: the handler may make calls of its own on this connection.
         if let Some(on_push) = &self.connection.ears.push {
@@ -621,40 +622,40 @@ impl<S: Session + Send + 'static> Reader<S> {
         let before = shared.out.len();
         let taken = loop {
             match shared.session.next_event(&mut self.inbox.bytes, &mut shared.out) {
-                Ok(Some(Answer::Reply(id, reply))) => {
+                Ok(Some(ClientEvent::Reply(id, reply))) => {
                     if let Some(probation) = &mut self.probation {
-                        probation.hear(Some(&reply));
+                        probation.on_reply(Some(&reply));
                     }
-                    shared.pending.end(id, Ok(reply), &mut self.wakers);
+                    shared.pending.finish(id, Ok(reply), &mut self.wakers);
                 }
-                Ok(Some(Answer::Message(id, message))) => {
+                Ok(Some(ClientEvent::Message(id, message))) => {
                     if let Some(probation) = &mut self.probation {
-                        probation.hear(None);
+                        probation.on_reply(None);
                     }
                     shared.give(id, message, &mut self.wakers);
                 }
-                Ok(Some(Answer::Head(id, head))) => {
+                Ok(Some(ClientEvent::Head(id, head))) => {
                     if let Some(probation) = &mut self.probation {
-                        probation.hear(None);
+                        probation.on_reply(None);
                     }
                     if let Some(opened) = shared.pending.opened(id) {
-                        opened.begin(head, &mut self.wakers);
+                        opened.start_response(head, &mut self.wakers);
                     }
                 }
-                Ok(Some(Answer::Room(id))) => {
+                Ok(Some(ClientEvent::Room(id))) => {
                     self.wakers.extend(shared.pending.opened(id).and_then(|opened| opened.sender.take()));
                 }
-                Ok(Some(Answer::Push(push))) => pushes.push(push),
-                Ok(Some(Answer::Alive)) => {}
-                Ok(Some(Answer::TooManyHeartbeats)) => {
+                Ok(Some(ClientEvent::Push(push))) => pushes.push(push),
+                Ok(Some(ClientEvent::Alive)) => {}
+                Ok(Some(ClientEvent::TooManyHeartbeats)) => {
                     if let Some(heartbeat) = &self.heartbeat {
                         heartbeat.keepalive.halve();
                     }
                 }
-                Ok(Some(Answer::GoAway)) => {
+                Ok(Some(ClientEvent::GoAway)) => {
                     shared.retiring = true;
                     if let Some(probation) = &mut self.probation {
-                        probation.dismiss();
+                        probation.on_go_away();
                     }
                 }
                 Ok(None) => break Ok(()),
@@ -667,9 +668,9 @@ impl<S: Session + Send + 'static> Reader<S> {
         if self.unwritable.is_some() {
             shared.discard();
         }
-        self.wanted = shared.session.wanted();
-        self.held_back = shared.session.holds_back();
-        self.wakers.extend(shared.vacate());
+        self.wanted = shared.session.bytes_needed();
+        self.held_back = shared.session.blocks_input();
+        self.wakers.extend(shared.take_slot_waiter());
         shared.corked = self.wakers.len() > 1;
         taken.map(|()| shared.corked)
     }
@@ -677,11 +678,11 @@ impl<S: Session + Send + 'static> Reader<S> {
     /// The server closed: a reply that only the end of the connection delimits is complete now.
     fn take_last(&mut self) -> Result<(), Status> {
         let mut shared = self.connection.lock();
-        if let Some(Answer::Reply(id, reply)) = shared.session.end_of_stream(&mut self.inbox.bytes) {
+        if let Some(ClientEvent::Reply(id, reply)) = shared.session.end_of_stream(&mut self.inbox.bytes) {
             if let Some(probation) = &mut self.probation {
-                probation.hear(Some(&reply));
+                probation.on_reply(Some(&reply));
             }
-            shared.pending.end(id, Ok(reply), &mut self.wakers);
+            shared.pending.finish(id, Ok(reply), &mut self.wakers);
         }
         Err(closed(&shared.session, &self.inbox.bytes))
     }
@@ -704,7 +705,7 @@ impl<S: Session + Send + 'static> Reader<S> {
             for id in expired {
                 shared.session.cancel(id, &mut shared.out);
             }
-            self.wakers.extend(shared.vacate());
+            self.wakers.extend(shared.take_slot_waiter());
         }
         drop(shared);
         self.wake();
@@ -716,7 +717,7 @@ impl<S: Session + Send + 'static> Reader<S> {
         while heartbeat.poll_due(cx) {
             let mut shared = self.connection.lock();
             if std::mem::replace(&mut shared.listening, true) {
-                return Err(gone("the server does not answer heartbeats"));
+                return Err(connection_lost("the server does not answer heartbeats"));
             }
             let shared = &mut *shared;
             if !shared.session.heartbeat(&mut shared.out) {
@@ -734,7 +735,7 @@ impl<S> Reader<S> {
     }
 
     /// Fails every call that still waits.
-    fn end(&mut self, status: Status) {
+    fn fail_pending(&mut self, status: Status) {
         let mut shared = self.connection.lock();
         if shared.closed.is_some() {
             return;
@@ -756,7 +757,7 @@ impl<S> Reader<S> {
 impl<S> Drop for Reader<S> {
     /// The runtime may end before the connection does: without its task no call would ever end.
     fn drop(&mut self) {
-        self.end(gone("the runtime of the connection has ended"));
+        self.fail_pending(connection_lost("the runtime of the connection has ended"));
     }
 }
 
@@ -777,14 +778,14 @@ fn too_many() -> Status {
 }
 
 #[cold]
-fn no_more_calls() -> Status {
+fn connection_closing() -> Status {
     Status::unavailable("the connection takes no more calls")
         .with_scope(Scope::Connection)
         .with_retry(Retry::Elsewhere)
 }
 
 #[cold]
-fn overcrowded() -> Status {
+fn too_many_calls() -> Status {
     Status::resource_exhausted("the server does not read what it is sent")
 }
 
@@ -798,7 +799,7 @@ pub(super) fn broken_protocol(
     if expects_tls(inbox) {
         return tls_is_expected();
     }
-    Status::internal(with_hint(format!("the server broke the protocol: {violation}"), session.hint()))
+    Status::internal(with_hint(format!("the server broke the protocol: {violation}"), session.failure_hint()))
         .with_scope(Scope::Connection)
         .with_retry(Retry::IfIdempotent)
 }
@@ -809,7 +810,7 @@ pub(super) fn closed(session: &(impl Session + ?Sized), inbox: &[u8]) -> Status 
     if expects_tls(inbox) {
         return tls_is_expected();
     }
-    gone(with_hint("the server closed the connection".to_owned(), session.hint()))
+    connection_lost(with_hint("the server closed the connection".to_owned(), session.failure_hint()))
 }
 
 fn with_hint(text: String, hint: Option<String>) -> String {
@@ -828,16 +829,16 @@ fn expects_tls(inbox: &[u8]) -> bool {
 
 #[cold]
 fn tls_is_expected() -> Status {
-    gone("the server expects TLS: call it by grpcs://, https://, or with +tls behind the protocol")
+    connection_lost("the server expects TLS: call it by grpcs://, https://, or with +tls behind the protocol")
 }
 
 #[cold]
 fn broken(error: io::Error) -> Status {
-    gone(format!("the connection broke: {error}")).with_source(error)
+    connection_lost(format!("the connection broke: {error}")).with_source(error)
 }
 
 /// The connection is gone, and how far its calls came is unknown.
 #[cold]
-fn gone(why: impl Into<Cow<'static, str>>) -> Status {
+fn connection_lost(why: impl Into<Cow<'static, str>>) -> Status {
     Status::unavailable(why).with_scope(Scope::Connection).with_retry(Retry::IfIdempotent)
 }

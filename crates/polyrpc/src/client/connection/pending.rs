@@ -9,7 +9,7 @@ use polyrpc_core::{CallId, Code, Fault, Head, Message, Reply, Status};
 /// A call's id is its place and how often the place was used, so that a late reply to a call that nobody
 /// waits for any more never reaches another.
 #[derive(Debug, Default)]
-pub(in crate::client) struct Pending {
+pub(in crate::client) struct PendingCalls {
     slots: Vec<Slot>,
     free: Vec<u32>,
     /// Unary calls that wait.
@@ -35,16 +35,16 @@ enum State {
     },
     Ended(Result<Reply, Status>),
     /// Boxed, so that unary calls do not pay for its size.
-    Opened(Box<Opened>),
+    Opened(Box<StreamState>),
 }
 
 /// A call whose messages come and go one by one.
 #[derive(Debug, Default)]
-pub(in crate::client) struct Opened {
+pub(in crate::client) struct StreamState {
     deadline: Option<Instant>,
     /// How long no message may come or leave, if that has a limit: the deadline is this long behind the last then.
     idle: Option<Duration>,
-    arrived: Arrived,
+    arrived: ReceivedMessages,
     /// Whom to wake when more has come.
     pub(super) taker: Option<Waker>,
     /// Whom to wake when there is room for more.
@@ -55,7 +55,7 @@ pub(in crate::client) struct Opened {
 
 /// What has come on an opened call and was not taken. The peer sends no more ahead than it was allowed to.
 #[derive(Debug, Default)]
-pub(in crate::client) struct Arrived {
+pub(in crate::client) struct ReceivedMessages {
     pub(in crate::client) head: Option<Head>,
     pub(in crate::client) messages: VecDeque<Message>,
     /// How the call ended, behind the messages.
@@ -69,7 +69,7 @@ const MOST_WAITING: usize = 1 << 20;
 /// Places a connection has for calls: the id's low bits. One more call is refused.
 const PLACES: u32 = 20;
 
-impl Pending {
+impl PendingCalls {
     /// Takes on a unary call; `None` when there are too many.
     pub(in crate::client) fn insert(&mut self, waker: Waker, deadline: Option<Instant>) -> Option<CallId> {
         let id = self.place(State::Waiting { waker, deadline }, deadline)?;
@@ -79,7 +79,7 @@ impl Pending {
 
     /// Takes on a call whose messages come one by one; `None` when there are too many.
     pub(in crate::client) fn open(&mut self, deadline: Option<Instant>) -> Option<CallId> {
-        let opened = Opened { deadline, ..Opened::default() };
+        let opened = StreamState { deadline, ..StreamState::default() };
         let id = self.place(State::Opened(Box::new(opened)), deadline)?;
         self.opened += 1;
         Some(id)
@@ -119,7 +119,7 @@ impl Pending {
     }
 
     /// An opened call that has not ended.
-    pub(in crate::client) fn opened(&mut self, id: CallId) -> Option<&mut Opened> {
+    pub(in crate::client) fn opened(&mut self, id: CallId) -> Option<&mut StreamState> {
         match &mut self.slot(id)?.state {
             State::Opened(opened) if opened.arrived.end.is_none() => Some(opened),
             _ => None,
@@ -130,7 +130,7 @@ impl Pending {
     pub(in crate::client) fn end_if_idle(&mut self, id: CallId, idle: Duration) -> Option<Instant> {
         let opened = self.opened(id)?;
         opened.idle = Some(idle);
-        opened.stir();
+        opened.touch();
         let deadline = opened.deadline;
         self.earliest = match (self.earliest, deadline) {
             (Some(earliest), Some(deadline)) => Some(earliest.min(deadline)),
@@ -140,14 +140,14 @@ impl Pending {
     }
 
     /// Ends a call, if anybody waits for it, and tells whom to wake.
-    pub(in crate::client) fn end(
+    pub(in crate::client) fn finish(
         &mut self,
         id: CallId,
         result: Result<Reply, Status>,
         wakers: &mut Vec<Waker>,
     ) {
         let Some(slot) = self.slot(id) else { return };
-        let result = in_time(result, slot.state.deadline());
+        let result = apply_deadline(result, slot.state.deadline());
         match &mut slot.state {
             State::Waiting { .. } => {
                 if let State::Waiting { waker, .. } = std::mem::replace(&mut slot.state, State::Ended(result))
@@ -157,7 +157,7 @@ impl Pending {
                 self.unary -= 1;
             }
             State::Opened(opened) if opened.arrived.end.is_none() => {
-                opened.end(result, wakers);
+                opened.finish(result, wakers);
                 self.opened -= 1;
             }
             State::Opened(_) | State::Ended(_) | State::Free => {}
@@ -182,10 +182,15 @@ impl Pending {
 
     /// Moves what has come on an opened call behind what is in `into`, or notes whom to wake. A call whose end was
     /// taken is forgotten.
-    pub(in crate::client) fn receive(&mut self, id: CallId, into: &mut Arrived, waker: &Waker) -> Poll<()> {
+    pub(in crate::client) fn receive(
+        &mut self,
+        id: CallId,
+        into: &mut ReceivedMessages,
+        waker: &Waker,
+    ) -> Poll<()> {
         let Some(Slot { state: State::Opened(opened), .. }) = self.slot(id) else { return Poll::Ready(()) };
         if opened.arrived.is_empty() {
-            note(&mut opened.taker, waker);
+            register_waker(&mut opened.taker, waker);
             return Poll::Pending;
         }
         into.extend(&mut opened.arrived);
@@ -224,10 +229,10 @@ impl Pending {
         }
         for &id in &expired {
             let status = match self.opened(id) {
-                Some(Opened { idle: Some(_), .. }) => idle_too_long(),
+                Some(StreamState { idle: Some(_), .. }) => idle_too_long(),
                 _ => too_late(),
             };
-            self.end(id, Err(status), wakers);
+            self.finish(id, Err(status), wakers);
         }
         expired
     }
@@ -241,7 +246,7 @@ impl Pending {
                     slot.state = State::Ended(Err(status.clone()));
                 }
                 State::Opened(opened) if opened.arrived.end.is_none() => {
-                    opened.end(Err(status.clone()), wakers);
+                    opened.finish(Err(status.clone()), wakers);
                 }
                 State::Opened(_) | State::Ended(_) | State::Free => {}
             }
@@ -278,15 +283,15 @@ impl State {
     }
 }
 
-impl Opened {
+impl StreamState {
     /// The answer has begun.
-    pub(in crate::client) fn begin(&mut self, head: Head, wakers: &mut Vec<Waker>) {
+    pub(in crate::client) fn start_response(&mut self, head: Head, wakers: &mut Vec<Waker>) {
         self.arrived.head = Some(head);
         wakers.extend(self.taker.take());
     }
 
     /// A message has come or left: it is not idle.
-    pub(super) fn stir(&mut self) {
+    pub(super) fn touch(&mut self) {
         if let Some(idle) = self.idle {
             // By the clock that the alarm goes by, which a test may have stopped.
             self.deadline = tokio::time::Instant::now().into_std().checked_add(idle);
@@ -295,7 +300,7 @@ impl Opened {
 
     /// A message has come. `false`: too many wait already.
     pub(in crate::client) fn give(&mut self, message: Message, wakers: &mut Vec<Waker>) -> bool {
-        self.stir();
+        self.touch();
         let taken = self.arrived.messages.len() < MOST_WAITING;
         if taken {
             self.arrived.messages.push_back(message);
@@ -304,14 +309,14 @@ impl Opened {
         taken
     }
 
-    fn end(&mut self, result: Result<Reply, Status>, wakers: &mut Vec<Waker>) {
+    fn finish(&mut self, result: Result<Reply, Status>, wakers: &mut Vec<Waker>) {
         self.arrived.end = Some(result.unwrap_or_else(Reply::failure));
         wakers.extend(self.taker.take());
         wakers.extend(self.sender.take());
     }
 }
 
-impl Arrived {
+impl ReceivedMessages {
     fn is_empty(&self) -> bool {
         self.head.is_none() && self.messages.is_empty() && self.end.is_none()
     }
@@ -331,7 +336,7 @@ impl Arrived {
 }
 
 /// Notes whom to wake.
-pub(in crate::client) fn note(known: &mut Option<Waker>, waker: &Waker) {
+pub(in crate::client) fn register_waker(known: &mut Option<Waker>, waker: &Waker) {
     match known {
         Some(known) => known.clone_from(waker),
         None => *known = Some(waker.clone()),
@@ -340,7 +345,7 @@ pub(in crate::client) fn note(known: &mut Option<Waker>, waker: &Waker) {
 
 /// A server that keeps the deadline by itself may reset the stream without a word of why (grpc-go does); it is the
 /// deadline to whoever waits.
-fn in_time(result: Result<Reply, Status>, deadline: Option<Instant>) -> Result<Reply, Status> {
+fn apply_deadline(result: Result<Reply, Status>, deadline: Option<Instant>) -> Result<Reply, Status> {
     let was_reset = |status: &Status| status.code() == Code::Cancelled && status.fault() == Fault::Peer;
     match (&result, deadline) {
         (Ok(Reply { result: Err(status), .. }), Some(deadline))
@@ -388,9 +393,9 @@ mod tests {
             (None, reset(), Code::Cancelled),
             (Some(now), told, Code::Cancelled),
         ] {
-            let mut pending = Pending::default();
+            let mut pending = PendingCalls::default();
             let id = pending.insert(Waker::noop().clone(), deadline).unwrap();
-            pending.end(id, Ok(Reply::failure(status)), &mut Vec::new());
+            pending.finish(id, Ok(Reply::failure(status)), &mut Vec::new());
             let ended = pending.take(id, Waker::noop()).unwrap().and_then(|reply| reply.result);
             assert_eq!(ended.unwrap_err().code(), code);
         }
@@ -398,16 +403,16 @@ mod tests {
 
     #[test]
     fn a_late_reply_never_reaches_another_call() {
-        let mut pending = Pending::default();
+        let mut pending = PendingCalls::default();
         let first = pending.insert(Waker::noop().clone(), None).unwrap();
         assert!(pending.forget(first));
         let second = pending.insert(Waker::noop().clone(), None).unwrap();
         assert_ne!(first, second);
         let mut wakers = Vec::new();
-        pending.end(first, reply(), &mut wakers);
+        pending.finish(first, reply(), &mut wakers);
         assert!(wakers.is_empty());
         assert!(pending.take(second, Waker::noop()).is_none());
-        pending.end(second, reply(), &mut wakers);
+        pending.finish(second, reply(), &mut wakers);
         assert_eq!(wakers.len(), 1);
         assert!(pending.take(second, Waker::noop()).is_some());
         assert_eq!(pending.waiting(), 0);
@@ -415,17 +420,17 @@ mod tests {
 
     #[test]
     fn a_call_is_answered_once() {
-        let mut pending = Pending::default();
+        let mut pending = PendingCalls::default();
         let id = pending.insert(Waker::noop().clone(), None).unwrap();
         let mut wakers = Vec::new();
-        pending.end(id, reply(), &mut wakers);
-        pending.end(id, reply(), &mut wakers);
+        pending.finish(id, reply(), &mut wakers);
+        pending.finish(id, reply(), &mut wakers);
         assert_eq!((wakers.len(), pending.waiting()), (1, 0));
     }
 
     #[test]
     fn only_calls_past_their_deadline_expire() {
-        let mut pending = Pending::default();
+        let mut pending = PendingCalls::default();
         let now = Instant::now();
         let soon = pending.insert(Waker::noop().clone(), Some(now)).unwrap();
         let later = pending.insert(Waker::noop().clone(), Some(now + Duration::from_secs(1))).unwrap();
@@ -442,7 +447,7 @@ mod tests {
 
     #[test]
     fn when_the_connection_is_gone_every_waiting_call_ends() {
-        let mut pending = Pending::default();
+        let mut pending = PendingCalls::default();
         let ids: Vec<_> = (0..3).map(|_| pending.insert(Waker::noop().clone(), None).unwrap()).collect();
         let mut wakers = Vec::new();
         pending.end_all(&Status::unavailable("gone"), &mut wakers);
@@ -458,12 +463,13 @@ mod tests {
 
     #[test]
     fn the_end_of_an_opened_call_comes_behind_its_messages_and_frees_its_place() {
-        let (mut pending, mut wakers, mut arrived) = (Pending::default(), Vec::new(), Arrived::default());
+        let (mut pending, mut wakers, mut arrived) =
+            (PendingCalls::default(), Vec::new(), ReceivedMessages::default());
         let id = pending.open(None).unwrap();
         assert!(pending.receive(id, &mut arrived, Waker::noop()).is_pending());
         pending.opened(id).unwrap().give(message("one"), &mut wakers);
         assert_eq!(wakers.len(), 1);
-        pending.end(id, reply(), &mut wakers);
+        pending.finish(id, reply(), &mut wakers);
         assert!(pending.opened(id).is_none());
         assert_eq!(pending.waiting(), 0);
         assert!(pending.receive(id, &mut arrived, Waker::noop()).is_ready());
@@ -474,7 +480,8 @@ mod tests {
 
     #[test]
     fn an_opened_call_expires_like_any_other() {
-        let (mut pending, mut wakers, mut arrived) = (Pending::default(), Vec::new(), Arrived::default());
+        let (mut pending, mut wakers, mut arrived) =
+            (PendingCalls::default(), Vec::new(), ReceivedMessages::default());
         let now = Instant::now();
         let id = pending.open(Some(now)).unwrap();
         assert_eq!(pending.expire(now, &mut wakers), [id]);

@@ -1,6 +1,6 @@
 //! The connections to one server: those that are there, and those that are being made ([`dials`]).
 
-mod dials;
+mod pending_connects;
 
 use std::future::poll_fn;
 use std::io;
@@ -12,9 +12,9 @@ use std::time::Instant;
 use polyrpc_core::session::Client as Session;
 use polyrpc_core::{Retry, Scope, Status};
 
-use self::dials::Dials;
-use crate::client::connection::dial::Dialer;
-use crate::client::connection::link::{Link, Standing};
+use self::pending_connects::PendingConnects;
+use crate::client::connection::any_connection::{AnyConnection, Readiness};
+use crate::client::connection::connector::Connector;
 use crate::transport::{Address, Stream};
 
 /// How calls share connections.
@@ -33,23 +33,23 @@ pub enum Kind {
 
 /// The connections to one server.
 pub(super) struct Pool {
-    dialer: Option<Arc<Dialer>>,
+    connector: Option<Arc<Connector>>,
     kind: Kind,
-    links: Mutex<Vec<Arc<dyn Link>>>,
+    connections: Mutex<Vec<Arc<dyn AnyConnection>>>,
     /// Connections that are being made.
-    dials: Dials,
+    pending: PendingConnects,
     /// Held while a shared connection is made or waited for, so that it is made once and calls wait in order.
     turn: tokio::sync::Mutex<()>,
     /// How many calls wait for their turn. While there are any, nobody may overtake them.
     queued: AtomicUsize,
-    bounds: Bounds,
+    bounds: PoolLimits,
     /// The server is not listed any more: no connection is made, and none kept.
     retired: AtomicBool,
 }
 
 /// How many connections a pool may hold.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Bounds {
+pub(super) struct PoolLimits {
     /// Connections that wait for a call to have them to itself.
     pub(super) idle: usize,
     /// Connections that are shared.
@@ -57,17 +57,17 @@ pub(super) struct Bounds {
 }
 
 impl Pool {
-    pub(super) fn new(dialer: Dialer, kind: Kind, bounds: Bounds) -> Self {
+    pub(super) fn new(dialer: Connector, kind: Kind, bounds: PoolLimits) -> Self {
         let kind = match (kind, dialer.url.is_one_at_a_time()) {
             (Kind::Single, true) => Kind::Pooled,
             (kind, _) => kind,
         };
         Self {
-            dialer: Some(dialer.into()),
+            connector: Some(dialer.into()),
             kind,
-            links: Mutex::default(),
+            connections: Mutex::default(),
             // Calls that share connections make one at a time.
-            dials: Dials::new(if kind == Kind::Single { 1 } else { bounds.idle }),
+            pending: PendingConnects::new(if kind == Kind::Single { 1 } else { bounds.idle }),
             turn: tokio::sync::Mutex::default(),
             queued: AtomicUsize::new(0),
             bounds,
@@ -76,46 +76,48 @@ impl Pool {
     }
 
     /// A pool of one connection that cannot be made again.
-    pub(super) fn fixed(link: Arc<dyn Link>) -> Self {
+    pub(super) fn fixed(link: Arc<dyn AnyConnection>) -> Self {
         Self {
-            dialer: None,
+            connector: None,
             kind: Kind::Single,
-            links: Mutex::new(vec![link]),
-            dials: Dials::new(0),
+            connections: Mutex::new(vec![link]),
+            pending: PendingConnects::new(0),
             turn: tokio::sync::Mutex::default(),
             queued: AtomicUsize::new(0),
-            bounds: Bounds { idle: 1, shared: 1 },
+            bounds: PoolLimits { idle: 1, shared: 1 },
             retired: AtomicBool::new(false),
         }
     }
 
     /// A connection for one call, if there is one already.
-    pub(super) fn ready(self: &Arc<Self>) -> Option<PooledConnection> {
+    pub(super) fn try_acquire(self: &Arc<Self>) -> Option<PooledConnection> {
         match self.kind {
             Kind::Single if self.queued.load(Ordering::Relaxed) > 0 => None,
-            Kind::Single => self.shared().map(|link| PooledConnection::new(link, Back::Nowhere)),
-            Kind::Pooled => self.waiting().map(|link| PooledConnection::new(link, Back::Pool(self.clone()))),
+            Kind::Single => self.shared().map(|link| PooledConnection::new(link, OnRelease::Nowhere)),
+            Kind::Pooled => {
+                self.waiting().map(|link| PooledConnection::new(link, OnRelease::Pool(self.clone())))
+            }
             Kind::Short => None,
         }
     }
 
     /// A connection for one call, made if need be.
-    pub(super) async fn lease(self: &Arc<Self>) -> Result<PooledConnection, Status> {
+    pub(super) async fn acquire(self: &Arc<Self>) -> Result<PooledConnection, Status> {
         match self.kind {
-            Kind::Single => Ok(PooledConnection::new(self.share().await?, Back::Nowhere)),
-            Kind::Pooled => Ok(PooledConnection::new(self.connect().await?, Back::Pool(self.clone()))),
-            Kind::Short => Ok(PooledConnection::new(self.dial().await?, Back::Close)),
+            Kind::Single => Ok(PooledConnection::new(self.share().await?, OnRelease::Nowhere)),
+            Kind::Pooled => Ok(PooledConnection::new(self.connect().await?, OnRelease::Pool(self.clone()))),
+            Kind::Short => Ok(PooledConnection::new(self.dial().await?, OnRelease::Close)),
         }
     }
 
     /// A connection that is made now, whatever others there are, and closed afterwards unless the pool is
     /// [renewed](Self::renew) by it.
-    pub(super) async fn anew(&self) -> Result<PooledConnection, Status> {
-        Ok(PooledConnection::new(self.dial().await?, Back::Close))
+    pub(super) async fn acquire_new(&self) -> Result<PooledConnection, Status> {
+        Ok(PooledConnection::new(self.dial().await?, OnRelease::Close))
     }
 
     /// Has this connection take the place of all others; those close when their last call has ended.
-    pub(super) fn renew(&self, connection: PooledConnection) {
+    pub(super) fn replace_connections(&self, connection: PooledConnection) {
         if self.kind == Kind::Short {
             return;
         }
@@ -123,9 +125,9 @@ impl Pool {
         if self.is_retired() {
             return;
         }
-        self.dials.clear();
+        self.pending.clear();
         links.drain(..).for_each(|link| link.close());
-        links.push(connection.keep());
+        links.push(connection.into_connection());
     }
 
     /// A connection that no call takes, and what would speak on it if that may speak first.
@@ -133,8 +135,8 @@ impl Pool {
     /// # Errors
     ///
     /// When it cannot be made.
-    pub(super) async fn apart(&self) -> io::Result<(Stream, Option<Box<dyn Session + Send>>)> {
-        match &self.dialer {
+    pub(super) async fn connect_detached(&self) -> io::Result<(Stream, Option<Box<dyn Session + Send>>)> {
+        match &self.connector {
             Some(dialer) => dialer.apart().await,
             None => Err(io::ErrorKind::NotConnected.into()),
         }
@@ -142,24 +144,24 @@ impl Pool {
 
     /// The server's name, as HTTP asks for it.
     pub(super) fn authority(&self) -> String {
-        self.dialer.as_ref().map(|dialer| dialer.url.authority()).unwrap_or_default()
+        self.connector.as_ref().map(|dialer| dialer.url.authority()).unwrap_or_default()
     }
 
     /// Where connections lead, if they can be made.
     pub(super) fn address(&self) -> Option<&Address> {
-        self.dialer.as_ref().map(|dialer| &dialer.url.address)
+        self.connector.as_ref().map(|dialer| &dialer.url.address)
     }
 
     /// When a connection that cannot be made now may be tried again; `None` if it never can.
     pub(super) fn next_attempt(&self) -> Option<Instant> {
-        self.dialer.as_ref().map(|dialer| dialer.next_attempt())
+        self.connector.as_ref().map(|dialer| dialer.next_attempt())
     }
 
     /// Makes no more connections; those there are close when their last call has ended.
     pub(super) fn retire(&self) {
         let mut links = self.lock();
         self.retired.store(true, Ordering::Relaxed);
-        self.dials.end();
+        self.pending.close();
         links.drain(..).for_each(|link| link.close());
     }
 
@@ -167,13 +169,13 @@ impl Pool {
         self.retired.load(Ordering::Relaxed)
     }
 
-    fn shared(&self) -> Option<Arc<dyn Link>> {
+    fn shared(&self) -> Option<Arc<dyn AnyConnection>> {
         let mut links = self.lock();
         if let Some(link) = links.first().filter(|link| link.available()) {
             return Some(link.clone());
         }
         links.retain(|link| {
-            let ending = link.standing() == Standing::Ending;
+            let ending = link.readiness() == Readiness::Ending;
             if ending {
                 // It closes when its last call has ended.
                 link.close();
@@ -184,8 +186,8 @@ impl Pool {
     }
 
     /// Makes a shared connection, unless another caller has just done so, or waits for a place on those there are.
-    async fn share(&self) -> Result<Arc<dyn Link>, Status> {
-        let _queued = Queued::enter(&self.queued);
+    async fn share(&self) -> Result<Arc<dyn AnyConnection>, Status> {
+        let _queued = QueueTicket::new(&self.queued);
         let _turn = self.turn.lock().await;
         loop {
             if let Some(link) = self.shared() {
@@ -198,7 +200,7 @@ impl Pool {
                         let mut links = self.lock();
                         if self.is_retired() {
                             link.close();
-                            return Err(gone());
+                            return Err(pool_retired());
                         }
                         links.push(link.clone());
                         return Ok(link);
@@ -208,11 +210,11 @@ impl Pool {
                     Err(_) => {}
                 }
             }
-            vacancy(&full).await;
+            wait_for_capacity(&full).await;
         }
     }
 
-    fn waiting(&self) -> Option<Arc<dyn Link>> {
+    fn waiting(&self) -> Option<Arc<dyn AnyConnection>> {
         loop {
             let link = self.lock().pop()?;
             if link.available() {
@@ -223,23 +225,23 @@ impl Pool {
     }
 
     /// A connection that no call has had yet. If nobody waits for it any more the next call gets it.
-    async fn connect(&self) -> Result<Arc<dyn Link>, Status> {
-        self.dials.connect(self.dialer()?).await
+    async fn connect(&self) -> Result<Arc<dyn AnyConnection>, Status> {
+        self.pending.connect(self.dialer()?).await
     }
 
-    async fn dial(&self) -> Result<Arc<dyn Link>, Status> {
+    async fn dial(&self) -> Result<Arc<dyn AnyConnection>, Status> {
         self.dialer()?.dial().await
     }
 
-    fn dialer(&self) -> Result<&Arc<Dialer>, Status> {
-        match &self.dialer {
-            Some(_) if self.is_retired() => Err(gone()),
+    fn dialer(&self) -> Result<&Arc<Connector>, Status> {
+        match &self.connector {
+            Some(_) if self.is_retired() => Err(pool_retired()),
             Some(dialer) => Ok(dialer),
             None => Err(Status::unavailable("the connection is closed")),
         }
     }
 
-    fn take_back(&self, link: Arc<dyn Link>) {
+    fn release(&self, link: Arc<dyn AnyConnection>) {
         let mut links = self.lock();
         if link.available() && links.len() < self.bounds.idle && !self.is_retired() {
             links.push(link);
@@ -248,20 +250,20 @@ impl Pool {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<Arc<dyn Link>>> {
-        self.links.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Vec<Arc<dyn AnyConnection>>> {
+        self.connections.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 #[cold]
-fn gone() -> Status {
+fn pool_retired() -> Status {
     Status::unavailable("the server is not listed any more")
         .with_scope(Scope::Connection)
         .with_retry(Retry::Elsewhere)
 }
 
 /// Waits until one of the connections may take a call, or never will.
-async fn vacancy(links: &[Arc<dyn Link>]) {
+async fn wait_for_capacity(links: &[Arc<dyn AnyConnection>]) {
     poll_fn(|cx| match links.iter().any(|link| link.poll_vacancy(cx).is_ready()) {
         true => Poll::Ready(()),
         false => Poll::Pending,
@@ -270,16 +272,16 @@ async fn vacancy(links: &[Arc<dyn Link>]) {
 }
 
 /// A call that waits for its turn.
-struct Queued<'p>(&'p AtomicUsize);
+struct QueueTicket<'p>(&'p AtomicUsize);
 
-impl<'p> Queued<'p> {
-    fn enter(queued: &'p AtomicUsize) -> Self {
+impl<'p> QueueTicket<'p> {
+    fn new(queued: &'p AtomicUsize) -> Self {
         queued.fetch_add(1, Ordering::Relaxed);
         Self(queued)
     }
 }
 
-impl Drop for Queued<'_> {
+impl Drop for QueueTicket<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
@@ -295,24 +297,24 @@ impl Drop for Pool {
 
 /// A connection lent to one call.
 pub(super) struct PooledConnection {
-    pub(super) link: Arc<dyn Link>,
-    back: Back,
+    pub(super) connection: Arc<dyn AnyConnection>,
+    on_release: OnRelease,
 }
 
 impl PooledConnection {
-    fn new(link: Arc<dyn Link>, back: Back) -> Self {
-        Self { link, back }
+    fn new(link: Arc<dyn AnyConnection>, back: OnRelease) -> Self {
+        Self { connection: link, on_release: back }
     }
 
     /// The connection, which is not given back.
-    fn keep(mut self) -> Arc<dyn Link> {
-        self.back = Back::Nowhere;
-        self.link.clone()
+    fn into_connection(mut self) -> Arc<dyn AnyConnection> {
+        self.on_release = OnRelease::Nowhere;
+        self.connection.clone()
     }
 }
 
 /// Where a connection goes after its call.
-enum Back {
+enum OnRelease {
     Nowhere,
     Pool(Arc<Pool>),
     Close,
@@ -320,10 +322,10 @@ enum Back {
 
 impl Drop for PooledConnection {
     fn drop(&mut self) {
-        match &self.back {
-            Back::Nowhere => {}
-            Back::Pool(pool) => pool.take_back(self.link.clone()),
-            Back::Close => self.link.close(),
+        match &self.on_release {
+            OnRelease::Nowhere => {}
+            OnRelease::Pool(pool) => pool.release(self.connection.clone()),
+            OnRelease::Close => self.connection.close(),
         }
     }
 }

@@ -5,10 +5,10 @@ use std::task::Poll;
 use bytes::Bytes;
 use polyrpc_core::{Code, Metadata, Status};
 
-use super::opened::{Receiving, Sending};
+use super::streaming_call::{CallReceiver, CallSender};
 use crate::Error;
 use crate::client::Result;
-use crate::client::connection::link::Over;
+use crate::client::connection::any_connection::CallEnded;
 use crate::codec::Body;
 
 /// A call whose encoded messages are sent and received one by one; [`Client::open_raw`](crate::client::Client::open_raw)
@@ -25,7 +25,7 @@ pub struct RawCall {
 }
 
 impl RawCall {
-    pub(super) fn new(sending: Sending, receiving: Receiving) -> Self {
+    pub(super) fn new(sending: CallSender, receiving: CallReceiver) -> Self {
         Self { sender: RawSender(sending), receiver: RawReceiver(receiving) }
     }
 
@@ -93,7 +93,7 @@ impl RawCall {
         self.receiver.trailers()
     }
 
-    pub(super) fn into_halves(self) -> (Sending, Receiving) {
+    pub(super) fn into_halves(self) -> (CallSender, CallReceiver) {
         (self.sender.0, self.receiver.0)
     }
 
@@ -104,7 +104,7 @@ impl RawCall {
 }
 
 /// The half of a [`RawCall`] that sends.
-pub struct RawSender(Sending);
+pub struct RawSender(CallSender);
 
 impl RawSender {
     /// Sends a message as soon as there is room for it.
@@ -121,7 +121,7 @@ impl RawSender {
         if self.0.is_finished() {
             return Err(finished());
         }
-        poll_fn(|cx| self.0.poll_flush(cx)).await.map_err(over)?;
+        poll_fn(|cx| self.0.poll_flush(cx)).await.map_err(call_ended)?;
         self.0.push(message.into());
         poll_fn(|cx| match self.0.poll_flush(cx) {
             // That there is room for yet another is the next one's matter.
@@ -129,7 +129,7 @@ impl RawSender {
             sent => sent,
         })
         .await
-        .map_err(over)
+        .map_err(call_ended)
     }
 
     /// Says that no more messages follow.
@@ -157,8 +157,8 @@ impl RawSender {
             sent => sent,
         })
         .await
-        .map_err(over)?;
-        self.0.close();
+        .map_err(call_ended)?;
+        self.0.finish_call();
         Ok(())
     }
 
@@ -167,12 +167,12 @@ impl RawSender {
             return Err(no_half_close());
         }
         self.0.finish();
-        poll_fn(|cx| self.0.poll_flush(cx)).await.map_err(over)
+        poll_fn(|cx| self.0.poll_flush(cx)).await.map_err(call_ended)
     }
 }
 
 /// The half of a [`RawCall`] that receives.
-pub struct RawReceiver(Receiving);
+pub struct RawReceiver(CallReceiver);
 
 impl RawReceiver {
     /// The next message of the answer; `None` behind the last.
@@ -211,7 +211,7 @@ impl RawReceiver {
 }
 
 #[cold]
-fn over(_: Over) -> Error {
+fn call_ended(_: CallEnded) -> Error {
     Status::cancelled("the call has ended").into()
 }
 

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::fmt::Arguments;
 
 use bytes::{Bytes, BytesMut};
-use polyrpc_core::session::{Answer, Client as Session};
+use polyrpc_core::session::{Client as Session, ClientEvent};
 use polyrpc_core::{
     Call, CallId, Code, Compression, Format, Head, Message, Metadata, Outbox, Protocol, Reply, Retry, Scope,
     Status, Violation,
@@ -13,7 +13,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
 use crate::Client;
-use crate::client::connection::dial::{Dialer, Sessions};
+use crate::client::connection::connector::{Connector, SessionFactory};
 use crate::client::connection::{ConnectGate, Keepalive};
 use crate::client::pool::Pool;
 use crate::client::url::Url;
@@ -33,12 +33,12 @@ impl Place {
     /// A client whose calls are sent again if a server never looked at them.
     pub(super) fn client(&self, builder: Builder) -> Client {
         let mut defaults = builder.defaults(&self.url());
-        defaults.keep = true;
-        let dialer = Dialer {
+        defaults.retains_calls = true;
+        let dialer = Connector {
             url: self.url(),
             dialing: Default::default(),
             tls: None,
-            sessions: Sessions::Lines,
+            sessions: SessionFactory::Lines,
             connect_timeout: builder.connect_timeout,
             gate: ConnectGate::new(self.url().address, builder.backoff.unwrap_or_default()).into(),
             cores: None,
@@ -145,7 +145,7 @@ impl Session for Lines {
         true
     }
 
-    fn room(&self, id: CallId) -> bool {
+    fn has_room(&self, id: CallId) -> bool {
         self.room.get(&id).map_or(!self.tight, |&room| room > 0)
     }
 
@@ -153,7 +153,7 @@ impl Session for Lines {
         say(out, format_args!("consumed {} {bytes}", self.number(id)));
     }
 
-    fn next_event(&mut self, inbox: &mut BytesMut, _: &mut Outbox) -> Result<Option<Answer>, Violation> {
+    fn next_event(&mut self, inbox: &mut BytesMut, _: &mut Outbox) -> Result<Option<ClientEvent>, Violation> {
         loop {
             let Some(end) = inbox.iter().position(|&byte| byte == b'\n') else { return Ok(None) };
             let line = String::from_utf8(inbox.split_to(end + 1).to_vec()).unwrap();
@@ -172,7 +172,7 @@ impl Session for Lines {
         say(out, format_args!("cancel {}", self.number(id)));
     }
 
-    fn wanted(&self) -> usize {
+    fn bytes_needed(&self) -> usize {
         0
     }
 
@@ -187,7 +187,12 @@ impl Session for Lines {
 }
 
 impl Lines {
-    fn understand(&mut self, verb: &str, number: usize, rest: &str) -> Result<Option<Answer>, Violation> {
+    fn understand(
+        &mut self,
+        verb: &str,
+        number: usize,
+        rest: &str,
+    ) -> Result<Option<ClientEvent>, Violation> {
         let body = Bytes::copy_from_slice(rest.as_bytes());
         let id = self.calls.get(number).copied().unwrap_or(CallId(u64::MAX));
         let head = Head { format: Format::Raw, metadata: pairs(rest), ..Head::default() };
@@ -202,26 +207,26 @@ impl Lines {
             }
             "room" => {
                 self.room.insert(id, rest.parse().unwrap());
-                Answer::Room(id)
+                ClientEvent::Room(id)
             }
-            "head" => Answer::Head(id, head),
-            "message" => Answer::Message(id, Message { body, compression: Compression::None }),
+            "head" => ClientEvent::Head(id, head),
+            "message" => ClientEvent::Message(id, Message { body, compression: Compression::None }),
             "end" => {
                 let reply = Reply::message(Format::Raw, Bytes::new());
-                Answer::Reply(id, Reply { trailers: pairs(rest), ..reply })
+                ClientEvent::Reply(id, Reply { trailers: pairs(rest), ..reply })
             }
-            "reply" => Answer::Reply(id, Reply::message(Format::Raw, body)),
+            "reply" => ClientEvent::Reply(id, Reply::message(Format::Raw, body)),
             "fail" => {
                 let trailers = [("failed", "yes")].into_iter().collect();
                 let failure = Reply::failure(Status::new(Code::Aborted, rest.to_owned()));
-                Answer::Reply(id, Reply { trailers, ..failure })
+                ClientEvent::Reply(id, Reply { trailers, ..failure })
             }
             "refuse" => {
                 let status = Status::unavailable("refused").with_scope(Scope::Connection);
-                Answer::Reply(id, Reply::failure(status.with_retry(Retry::Elsewhere)))
+                ClientEvent::Reply(id, Reply::failure(status.with_retry(Retry::Elsewhere)))
             }
-            "goaway" => Answer::GoAway,
-            "alive" => Answer::Alive,
+            "goaway" => ClientEvent::GoAway,
+            "alive" => ClientEvent::Alive,
             other => return Err(Violation::new(other)),
         }))
     }
@@ -232,7 +237,7 @@ impl Lines {
 }
 
 fn say(out: &mut Outbox, line: Arguments<'_>) {
-    out.copy(format!("{line}\n").as_bytes());
+    out.extend_from_slice(format!("{line}\n").as_bytes());
 }
 
 fn text(body: &Bytes) -> &str {

@@ -5,8 +5,8 @@
 //! `rest_rpc_client.hpp`). Which it is, only the types say.
 
 mod publish;
-mod shape;
 mod text;
+mod value_kind;
 
 use bytes::Bytes;
 use polyrpc_core::{Format, Status};
@@ -23,21 +23,21 @@ use super::value::{encode, encode_typed, unreadable, unwritable};
 
 pub(crate) use publish::{publish, publish_coded, published, unpack};
 
-use shape::Shape;
-use text::{Read, Written};
+use text::{ReadOutcome, WriteOutcome};
+use value_kind::ValueKind;
 
 /// Writes the arguments of a call: the members of a tuple, or a single one that stands alone.
 pub(crate) fn encode_arguments(
     arguments: &(impl Serialize + ?Sized),
     format: Format,
 ) -> Result<Body, Status> {
-    let shape = Shape::of(arguments);
+    let shape = ValueKind::of_value(arguments);
     let (positional, bytes) = match (format, shape) {
         (Format::RestRpc, _) => (true, write_arguments(arguments, shape)?),
-        (_, Shape::Nothing) => (true, Bytes::from_static(EMPTY_LIST)),
-        (_, Shape::List) => (true, encode(arguments, format)?),
-        (Format::MessagePackArray, Shape::Text) => (false, pack_text(arguments)?),
-        (_, Shape::Sole | Shape::Text) => (false, encode(arguments, format)?),
+        (_, ValueKind::Nothing) => (true, Bytes::from_static(EMPTY_LIST)),
+        (_, ValueKind::List) => (true, encode(arguments, format)?),
+        (Format::MessagePackArray, ValueKind::Text) => (false, pack_text(arguments)?),
+        (_, ValueKind::Sole | ValueKind::Text) => (false, encode(arguments, format)?),
     };
     Ok(Body { positional, ..Body::new(format, bytes) })
 }
@@ -50,31 +50,31 @@ where
     if format != Format::RestRpc {
         return encode_arguments(request, format);
     }
-    let bytes = match text::write(request, Shape::of(request) == Shape::List) {
-        Written::Text(text) => text,
-        Written::Wrong(error) => return Err(unwritable(&error)),
-        Written::NotBasic => {
+    let bytes = match text::write(request, ValueKind::of_value(request) == ValueKind::List) {
+        WriteOutcome::Text(text) => text,
+        WriteOutcome::Wrong(error) => return Err(unwritable(&error)),
+        WriteOutcome::NotBasic => {
             struct_pack::arguments_to_vec(request).map_err(|error| unwritable(&error))?.into()
         }
     };
     Ok(Body { positional: true, ..Body::new(format, bytes) })
 }
 
-fn write_arguments(arguments: &(impl Serialize + ?Sized), shape: Shape) -> Result<Bytes, Status> {
-    match text::write(arguments, shape == Shape::List) {
-        Written::Text(text) => Ok(text),
-        Written::Wrong(error) => Err(unwritable(&error)),
-        Written::NotBasic if shape == Shape::List => encode(arguments, Format::StructPack),
-        Written::NotBasic => encode(&(arguments,), Format::StructPack),
+fn write_arguments(arguments: &(impl Serialize + ?Sized), shape: ValueKind) -> Result<Bytes, Status> {
+    match text::write(arguments, shape == ValueKind::List) {
+        WriteOutcome::Text(text) => Ok(text),
+        WriteOutcome::Wrong(error) => Err(unwritable(&error)),
+        WriteOutcome::NotBasic if shape == ValueKind::List => encode(arguments, Format::StructPack),
+        WriteOutcome::NotBasic => encode(&(arguments,), Format::StructPack),
     }
 }
 
 /// Reads the arguments of a call as a tuple.
 pub(super) fn read_arguments<T: DeserializeOwned + 'static>(bytes: &[u8]) -> Result<T, Status> {
     match text::read(bytes, true) {
-        Read::Value(arguments) => Ok(arguments),
-        Read::Wrong(error) => Err(unreadable(&error)),
-        Read::NotBasic => struct_pack::from_slice(bytes).map_err(|error| unreadable(&error)),
+        ReadOutcome::Value(arguments) => Ok(arguments),
+        ReadOutcome::Wrong(error) => Err(unreadable(&error)),
+        ReadOutcome::NotBasic => struct_pack::from_slice(bytes).map_err(|error| unreadable(&error)),
     }
 }
 
@@ -84,40 +84,40 @@ where
     T: Serialize + DeserializeOwned + 'static,
 {
     match text::write(value, false) {
-        Written::Text(text) => Ok(text),
-        Written::Wrong(error) => Err(unwritable(&error)),
-        Written::NotBasic => encode_typed(value),
+        WriteOutcome::Text(text) => Ok(text),
+        WriteOutcome::Wrong(error) => Err(unwritable(&error)),
+        WriteOutcome::NotBasic => encode_typed(value),
     }
 }
 
 /// Reads a result.
 pub(super) fn read_value<T: DeserializeOwned + 'static>(bytes: &[u8]) -> Result<T, Status> {
     match text::read(bytes, false) {
-        Read::Value(value) => Ok(value),
-        Read::Wrong(error) => Err(unreadable(&error)),
-        Read::NotBasic => struct_pack::from_slice(bytes).map_err(|error| unreadable(&error)),
+        ReadOutcome::Value(value) => Ok(value),
+        ReadOutcome::Wrong(error) => Err(unreadable(&error)),
+        ReadOutcome::NotBasic => struct_pack::from_slice(bytes).map_err(|error| unreadable(&error)),
     }
 }
 
 /// Writes a result up to v0.20: in MessagePack, and not at all where there is none.
 pub(super) fn write_packed(value: &(impl Serialize + ?Sized)) -> Result<Bytes, Status> {
-    match Shape::of(value) {
-        Shape::Nothing => Ok(Bytes::new()),
-        Shape::Text => pack_text(value),
-        Shape::List | Shape::Sole => encode(value, Format::MessagePackArray),
+    match ValueKind::of_value(value) {
+        ValueKind::Nothing => Ok(Bytes::new()),
+        ValueKind::Text => pack_text(value),
+        ValueKind::List | ValueKind::Sole => encode(value, Format::MessagePackArray),
     }
 }
 
 /// Writes bytes as a text in MessagePack: serde would have them be `bin`.
 fn pack_text(value: &(impl Serialize + ?Sized)) -> Result<Bytes, Status> {
     match text::write(value, false) {
-        Written::Text(text) => {
+        WriteOutcome::Text(text) => {
             let mut head = Vec::with_capacity(LONGEST_HEAD);
             Writer::new(&mut head).str_head(text.len());
             Ok(Buffer::copy(&[&head, &text]))
         }
-        Written::Wrong(error) => Err(unwritable(&error)),
-        Written::NotBasic => encode(value, Format::MessagePackArray),
+        WriteOutcome::Wrong(error) => Err(unwritable(&error)),
+        WriteOutcome::NotBasic => encode(value, Format::MessagePackArray),
     }
 }
 

@@ -8,13 +8,13 @@ use serde::de::DeserializeOwned;
 
 use super::super::value::{encode, unreadable, unwritable};
 use super::pack_text;
-use super::shape::Shape;
-use super::text::{self, Read, Written};
+use super::text::{self, ReadOutcome, WriteOutcome};
+use super::value_kind::ValueKind;
 
 /// Writes a value to be published.
 pub(crate) fn publish(value: &(impl Serialize + ?Sized)) -> Result<Bytes, Status> {
-    let packed = match Shape::of(value) {
-        Shape::Text => pack_text(value)?,
+    let packed = match ValueKind::of_value(value) {
+        ValueKind::Text => pack_text(value)?,
         _ => encode(value, Format::MessagePackArray)?,
     };
     Ok(unpack(packed))
@@ -23,9 +23,9 @@ pub(crate) fn publish(value: &(impl Serialize + ?Sized)) -> Result<Bytes, Status
 /// Writes a value to be published since v0.21: as a result is written.
 pub(crate) fn publish_coded(value: &(impl Serialize + ?Sized)) -> Result<Bytes, Status> {
     match text::write(value, false) {
-        Written::Text(text) => Ok(text),
-        Written::Wrong(error) => Err(unwritable(&error)),
-        Written::NotBasic => encode(value, Format::StructPack),
+        WriteOutcome::Text(text) => Ok(text),
+        WriteOutcome::Wrong(error) => Err(unwritable(&error)),
+        WriteOutcome::NotBasic => encode(value, Format::StructPack),
     }
 }
 
@@ -42,9 +42,9 @@ pub(crate) fn unpack(packed: Bytes) -> Bytes {
 /// Reads a published value.
 pub(crate) fn published<T: DeserializeOwned>(data: &[u8]) -> Result<T, Status> {
     match text::read_string(data) {
-        Read::Value(text) => Ok(text),
-        Read::Wrong(error) => Err(unreadable(&error)),
-        Read::NotBasic => rmp_serde::from_slice(data).map_err(|error| unreadable(&error)),
+        ReadOutcome::Value(text) => Ok(text),
+        ReadOutcome::Wrong(error) => Err(unreadable(&error)),
+        ReadOutcome::NotBasic => rmp_serde::from_slice(data).map_err(|error| unreadable(&error)),
     }
 }
 

@@ -12,7 +12,7 @@ use serde::ser::{self, Impossible, Serialize, SerializeTuple, Serializer};
 use super::super::buffer::Buffer;
 
 /// What became of reading a value.
-pub(super) enum Read<T> {
+pub(super) enum ReadOutcome<T> {
     Value(T),
     /// The type is none that is written as text.
     NotBasic,
@@ -20,16 +20,16 @@ pub(super) enum Read<T> {
 }
 
 /// Reads a value of a basic type; `listed`: as the only member of a tuple.
-pub(super) fn read<T: DeserializeOwned>(text: &[u8], listed: bool) -> Read<T> {
-    Read::of(T::deserialize(Text { text, listed, kinds: Kinds::All }))
+pub(super) fn read<T: DeserializeOwned>(text: &[u8], listed: bool) -> ReadOutcome<T> {
+    ReadOutcome::of(T::deserialize(Text { text, listed, kinds: Kinds::All }))
 }
 
 /// Reads a value of a type that is a text.
-pub(super) fn read_string<T: DeserializeOwned>(text: &[u8]) -> Read<T> {
-    Read::of(T::deserialize(Text { text, listed: false, kinds: Kinds::Strings }))
+pub(super) fn read_string<T: DeserializeOwned>(text: &[u8]) -> ReadOutcome<T> {
+    ReadOutcome::of(T::deserialize(Text { text, listed: false, kinds: Kinds::Strings }))
 }
 
-impl<T> Read<T> {
+impl<T> ReadOutcome<T> {
     fn of(result: Result<T, Error>) -> Self {
         match result {
             Ok(value) => Self::Value(value),
@@ -40,7 +40,7 @@ impl<T> Read<T> {
 }
 
 /// What became of writing a value.
-pub(super) enum Written {
+pub(super) enum WriteOutcome {
     Text(Bytes),
     /// The value is of no type that is written as text.
     NotBasic,
@@ -48,11 +48,11 @@ pub(super) enum Written {
 }
 
 /// Writes a value of a basic type; `listed`: as the only member of a tuple.
-pub(super) fn write(value: &(impl Serialize + ?Sized), listed: bool) -> Written {
+pub(super) fn write(value: &(impl Serialize + ?Sized), listed: bool) -> WriteOutcome {
     match value.serialize(Writer { listed }) {
-        Ok(text) => Written::Text(text),
-        Err(Error::NotBasic) => Written::NotBasic,
-        Err(Error::Wrong(error)) => Written::Wrong(error),
+        Ok(text) => WriteOutcome::Text(text),
+        Err(Error::NotBasic) => WriteOutcome::NotBasic,
+        Err(Error::Wrong(error)) => WriteOutcome::Wrong(error),
     }
 }
 
@@ -112,15 +112,15 @@ impl Text<'_> {
 
     fn integer(&self, signed: bool) -> Result<i128, Error> {
         self.expects_number()?;
-        integer(self.text, signed).ok_or_else(|| self.wrong("an integer"))
+        integer(self.text, signed).ok_or_else(|| self.mismatch("an integer"))
     }
 
     fn float<F: FromStr + Into<f64> + Copy>(&self) -> Result<F, Error> {
         self.expects_number()?;
-        float(self.text).ok_or_else(|| self.wrong("a number"))
+        float(self.text).ok_or_else(|| self.mismatch("a number"))
     }
 
-    fn wrong(&self, wanted: &str) -> Error {
+    fn mismatch(&self, wanted: &str) -> Error {
         let start: String = String::from_utf8_lossy(self.text).chars().take(40).collect();
         Error::Wrong(format!("`{start}` is not {wanted}"))
     }
@@ -130,7 +130,7 @@ macro_rules! integers {
     ($($method:ident => $visit:ident $signed:literal $type:ty;)*) => {
         $(fn $method<V: Visitor<'t>>(self, visitor: V) -> Result<V::Value, Error> {
             let value = <$type>::try_from(self.integer($signed)?);
-            visitor.$visit(value.map_err(|_| self.wrong(concat!("an integer that fits ", stringify!($type))))?)
+            visitor.$visit(value.map_err(|_| self.mismatch(concat!("an integer that fits ", stringify!($type))))?)
         })*
     };
 }
@@ -187,7 +187,7 @@ impl<'t> Deserializer<'t> for Text<'t> {
     /// A character of C++ is a number.
     fn deserialize_char<V: Visitor<'t>>(self, visitor: V) -> Result<V::Value, Error> {
         let code = u32::try_from(self.integer(false)?).ok().and_then(char::from_u32);
-        visitor.visit_char(code.ok_or_else(|| self.wrong("the number of a character"))?)
+        visitor.visit_char(code.ok_or_else(|| self.mismatch("the number of a character"))?)
     }
 
     fn deserialize_str<V: Visitor<'t>>(self, visitor: V) -> Result<V::Value, Error> {
@@ -235,7 +235,7 @@ impl<'t> Deserializer<'t> for Text<'t> {
         if !self.listed || length != 1 {
             return Err(Error::NotBasic);
         }
-        visitor.visit_seq(Once(Some(Text { listed: false, ..self })))
+        visitor.visit_seq(SingleElement(Some(Text { listed: false, ..self })))
     }
 
     fn is_human_readable(&self) -> bool {
@@ -252,9 +252,9 @@ impl<'t> IntoDeserializer<'t, Error> for Text<'t> {
 }
 
 /// The only member of a tuple.
-struct Once<'t>(Option<Text<'t>>);
+struct SingleElement<'t>(Option<Text<'t>>);
 
-impl<'t> SeqAccess<'t> for Once<'t> {
+impl<'t> SeqAccess<'t> for SingleElement<'t> {
     type Error = Error;
 
     fn next_element_seed<S: DeserializeSeed<'t>>(&mut self, seed: S) -> Result<Option<S::Value>, Error> {
@@ -495,14 +495,14 @@ mod tests {
 
     fn got<T: DeserializeOwned>(text: &str) -> Option<T> {
         match read(text.as_bytes(), false) {
-            Read::Value(value) => Some(value),
+            ReadOutcome::Value(value) => Some(value),
             _ => None,
         }
     }
 
     fn wrote(value: &(impl Serialize + ?Sized)) -> Option<String> {
         match write(value, false) {
-            Written::Text(text) => Some(String::from_utf8(text.to_vec()).unwrap()),
+            WriteOutcome::Text(text) => Some(String::from_utf8(text.to_vec()).unwrap()),
             _ => None,
         }
     }
@@ -559,13 +559,13 @@ mod tests {
 
     #[test]
     fn what_is_no_basic_value_is_left_to_struct_pack() {
-        assert!(matches!(write(&(1, 2), true), Written::NotBasic));
-        assert!(matches!(write(&vec![1], false), Written::NotBasic));
-        assert!(matches!(write(&(vec![1],), true), Written::NotBasic));
-        assert!(matches!(write(&Some(1), false), Written::NotBasic));
-        assert!(matches!(read::<(i32, i32)>(b"1", true), Read::NotBasic));
-        assert!(matches!(read::<(Vec<i32>,)>(b"1", true), Read::NotBasic));
-        assert!(matches!(read::<(i32,)>(b"41", true), Read::Value((41,))));
-        assert!(matches!(write(&(41,), true), Written::Text(text) if text == "41"));
+        assert!(matches!(write(&(1, 2), true), WriteOutcome::NotBasic));
+        assert!(matches!(write(&vec![1], false), WriteOutcome::NotBasic));
+        assert!(matches!(write(&(vec![1],), true), WriteOutcome::NotBasic));
+        assert!(matches!(write(&Some(1), false), WriteOutcome::NotBasic));
+        assert!(matches!(read::<(i32, i32)>(b"1", true), ReadOutcome::NotBasic));
+        assert!(matches!(read::<(Vec<i32>,)>(b"1", true), ReadOutcome::NotBasic));
+        assert!(matches!(read::<(i32,)>(b"41", true), ReadOutcome::Value((41,))));
+        assert!(matches!(write(&(41,), true), WriteOutcome::Text(text) if text == "41"));
     }
 }

@@ -11,8 +11,8 @@ use std::time::Duration;
 use futures_util::{StreamExt, stream};
 use polyrpc_core::{Code, Status};
 
-use self::resolver::{Found, Place, Resolver};
-use super::polled::{self, Answer, Source, jittered};
+use self::resolver::{Lookup, Resolver, SrvTarget};
+use super::polled::{self, PollResult, PollSource, jittered};
 use super::{Attributes, Discover, Instance, Network, Sets};
 use crate::error::ClientResult as Result;
 
@@ -139,28 +139,28 @@ impl FromStr for Dns {
 
 impl Discover for Dns {
     fn watch(&self) -> Sets {
-        polled::sets(Asking { dns: self.clone(), resolver: None, known: HashMap::new() })
+        polled::sets(DnsWatch { dns: self.clone(), resolver: None, known: HashMap::new() })
     }
 }
 
-struct Asking {
+struct DnsWatch {
     dns: Dns,
     resolver: Option<Resolver>,
     /// The addresses that hosts of SRV records had.
     known: HashMap<String, Vec<IpAddr>>,
 }
 
-impl Source for Asking {
+impl PollSource for DnsWatch {
     const PATIENCE: Duration = Duration::from_secs(30);
 
-    async fn ask(&mut self) -> Result<Answer> {
+    async fn ask(&mut self) -> Result<PollResult> {
         let resolver = match self.resolver.take() {
             Some(resolver) => resolver,
             None => Resolver::new(self.dns.server, self.dns.ipv6_first).await,
         };
         let (mut instances, ttl, complaint) = match &self.dns.question {
             Question::Host(host, port) => {
-                let Found { records, ttl } = resolver.addresses(host).await?;
+                let Lookup { records, ttl } = resolver.addresses(host).await?;
                 (records.into_iter().map(|ip| self.at(ip, *port)).collect(), ttl, None)
             }
             Question::Service(name) => {
@@ -173,17 +173,17 @@ impl Source for Asking {
         // After a failure the system's configuration is read anew, since it may be the reason.
         self.resolver = Some(resolver);
         let again = jittered(ttl.clamp(self.dns.shortest, self.dns.longest));
-        Ok(Answer { instances: Some(instances), again, complaint })
+        Ok(PollResult { instances: Some(instances), again, complaint })
     }
 }
 
-impl Asking {
+impl DnsWatch {
     /// The servers at these places, and how long that holds. A host whose addresses cannot be had at the moment keeps
     /// those that it had.
     async fn instances(
         &mut self,
         resolver: &Resolver,
-        found: Found<Place>,
+        found: Lookup<SrvTarget>,
     ) -> Result<(Vec<Instance>, Duration, Option<crate::Error>)> {
         let asked = found.records.into_iter().map(|place| async move {
             let outcome = resolver.addresses(&place.host).await;

@@ -14,7 +14,7 @@ use polyrpc_core::Status;
 use tokio::task::spawn_blocking;
 
 use crate::discovery::names::{by_the_system, of_one_family};
-use crate::runtime::Owned;
+use crate::runtime::AbortOnDrop;
 
 /// Asks DNS, and the system where DNS is not to be asked.
 pub(super) struct Resolver {
@@ -27,14 +27,14 @@ pub(super) struct Resolver {
 }
 
 /// What was asked for, and how long it holds.
-pub(super) struct Found<T> {
+pub(super) struct Lookup<T> {
     pub(super) records: Vec<T>,
     pub(super) ttl: Duration,
 }
 
 /// What an SRV record names.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct SrvTarget {
     /// An absolute name.
     pub(super) host: String,
     pub(super) port: u16,
@@ -65,7 +65,7 @@ impl Resolver {
             None => {
                 let read = spawn_blocking(|| (ResolvConf::default(), hosts()));
                 // It fails only when the runtime ends, and then the answer is not needed.
-                Owned::from(read).await.unwrap_or_else(|_| (ResolvConf::new(), Vec::new()))
+                AbortOnDrop::from(read).await.unwrap_or_else(|_| (ResolvConf::new(), Vec::new()))
             }
         };
         Self { stub: StubResolver::from_conf(conf), is_systems: server.is_none(), ipv6_first, hosts }
@@ -85,10 +85,10 @@ impl Resolver {
     /// # Errors
     ///
     /// [`NotFound`](polyrpc_core::Code::NotFound) when it has none.
-    pub(super) async fn addresses(&self, host: &str) -> Result<Found<IpAddr>, Status> {
+    pub(super) async fn addresses(&self, host: &str) -> Result<Lookup<IpAddr>, Status> {
         let literal = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
         if let Ok(ip) = literal.parse() {
-            return Ok(Found { records: vec![ip], ttl: Duration::MAX });
+            return Ok(Lookup { records: vec![ip], ttl: Duration::MAX });
         }
         if self.is_systems && self.hosts.iter().any(|known| known.eq_ignore_ascii_case(host)) {
             return looked_up(host).await;
@@ -110,7 +110,7 @@ impl Resolver {
     }
 
     /// The addresses of one family, if a name has any.
-    async fn addresses_of(&self, name: &Name<Vec<u8>>) -> Result<Found<IpAddr>, Status> {
+    async fn addresses_of(&self, name: &Name<Vec<u8>>) -> Result<Lookup<IpAddr>, Status> {
         let kinds = if self.ipv6_first { [Rtype::AAAA, Rtype::A] } else { [Rtype::A, Rtype::AAAA] };
         for kind in kinds {
             let answer = self.ask(name, kind).await?;
@@ -123,7 +123,7 @@ impl Resolver {
                 return Ok(found);
             }
         }
-        Ok(Found { records: Vec::new(), ttl: Duration::MAX })
+        Ok(Lookup { records: Vec::new(), ttl: Duration::MAX })
     }
 
     /// Where a service is; of several priorities the first.
@@ -131,7 +131,7 @@ impl Resolver {
     /// # Errors
     ///
     /// [`NotFound`](polyrpc_core::Code::NotFound) when it is nowhere.
-    pub(super) async fn places(&self, service: &str) -> Result<Found<Place>, Status> {
+    pub(super) async fn places(&self, service: &str) -> Result<Lookup<SrvTarget>, Status> {
         let mut failure = None;
         for name in self.names(service)? {
             match self.places_of(&name).await {
@@ -144,9 +144,9 @@ impl Resolver {
     }
 
     /// The places of the first priority, if a name has any.
-    async fn places_of(&self, name: &Name<Vec<u8>>) -> Result<Found<Place>, Status> {
+    async fn places_of(&self, name: &Name<Vec<u8>>) -> Result<Lookup<SrvTarget>, Status> {
         let answer = self.ask(name, Rtype::SRV).await?;
-        let found = records(&answer, |srv: Srv<_>| Place {
+        let found = records(&answer, |srv: Srv<_>| SrvTarget {
             // Its name is absolute: nothing is searched for.
             host: format!("{}.", srv.target()),
             port: srv.port(),
@@ -190,12 +190,12 @@ impl Resolver {
 }
 
 /// What an answer says of the name that was asked for, or of that for which it is an alias.
-fn records<'a, D, T>(answer: &'a Message<Bytes>, read: impl Fn(D) -> T) -> Result<Found<T>, ParseError>
+fn records<'a, D, T>(answer: &'a Message<Bytes>, read: impl Fn(D) -> T) -> Result<Lookup<T>, ParseError>
 where
     D: ParseRecordData<'a, Bytes>,
 {
     let name = answer.canonical_name().ok_or_else(|| ParseError::form_error("its aliases go round"))?;
-    let mut found = Found { records: Vec::new(), ttl: Duration::MAX };
+    let mut found = Lookup { records: Vec::new(), ttl: Duration::MAX };
     for record in answer.answer()?.limit_to_in::<D>() {
         let record = record?;
         if *record.owner() == name {
@@ -213,10 +213,10 @@ fn unreadable(error: ParseError) -> Status {
     Status::unavailable(format!("the DNS server's answer cannot be read: {error}"))
 }
 
-async fn looked_up(host: &str) -> Result<Found<IpAddr>, Status> {
+async fn looked_up(host: &str) -> Result<Lookup<IpAddr>, Status> {
     match by_the_system(host.trim_end_matches('.').to_owned()).await {
         Ok(addresses) if addresses.is_empty() => Err(Status::not_found(format!("`{host}` has no address"))),
-        Ok(addresses) => Ok(Found { records: of_one_family(addresses), ttl: UNTOLD }),
+        Ok(addresses) => Ok(Lookup { records: of_one_family(addresses), ttl: UNTOLD }),
         Err(error) => Err(Status::unavailable(format!("cannot look `{host}` up: {error}"))),
     }
 }

@@ -8,13 +8,13 @@ use super::packet::{self, Names, Query};
 use super::{Mdns, socket};
 use crate::discovery::Entry;
 use crate::error::ClientResult as Result;
-use crate::runtime::Owned;
+use crate::runtime::AbortOnDrop;
 
 /// Answers for the servers of this program.
 #[derive(Debug, Default)]
 pub(super) struct Announcer {
     entries: Arc<Entries>,
-    answering: tokio::sync::Mutex<Option<Answering>>,
+    answering: tokio::sync::Mutex<Option<AnnouncerTask>>,
 }
 
 /// What is answered for, by service and address.
@@ -32,15 +32,15 @@ fn key(entry: &Entry) -> (String, String) {
 }
 
 #[derive(Debug)]
-struct Answering {
-    room: Arc<Room>,
+struct AnnouncerTask {
+    room: Arc<ReplyQueue>,
     /// Ends with it.
-    _task: Owned<()>,
+    _task: AbortOnDrop<()>,
 }
 
 /// Where answers go.
 #[derive(Debug)]
-struct Room {
+struct ReplyQueue {
     socket: UdpSocket,
     interfaces: Vec<Ipv4Addr>,
     port: u16,
@@ -70,28 +70,28 @@ impl Announcer {
     }
 
     /// Where answers go; the first who asks for it opens it.
-    async fn room(&self, mdns: &Mdns) -> Result<Arc<Room>> {
+    async fn room(&self, mdns: &Mdns) -> Result<Arc<ReplyQueue>> {
         let mut answering = self.answering.lock().await;
         if let Some(open) = &*answering {
             return Ok(open.room.clone());
         }
         let interfaces = mdns.interfaces_or_usual();
         let socket = socket::answering(&interfaces, mdns.port).map_err(polyrpc_core::Status::from_error)?;
-        let room = Arc::new(Room { socket, interfaces, port: mdns.port, names: mdns.names.clone() });
+        let room = Arc::new(ReplyQueue { socket, interfaces, port: mdns.port, names: mdns.names.clone() });
         let task = tokio::spawn(answer(room.clone(), self.entries.clone())).into();
-        *answering = Some(Answering { room: room.clone(), _task: task });
+        *answering = Some(AnnouncerTask { room: room.clone(), _task: task });
         Ok(room)
     }
 }
 
-impl Room {
+impl ReplyQueue {
     async fn say(&self, packet: &[u8]) {
         socket::send_to_all(&self.socket, &self.interfaces, self.port, packet).await;
     }
 }
 
 /// Answers whoever asks.
-async fn answer(room: Arc<Room>, entries: Arc<Entries>) {
+async fn answer(room: Arc<ReplyQueue>, entries: Arc<Entries>) {
     let mut buffer = vec![0; socket::LONGEST];
     loop {
         let Ok((length, asker)) = room.socket.recv_from(&mut buffer).await else {
@@ -105,7 +105,7 @@ async fn answer(room: Arc<Room>, entries: Arc<Entries>) {
     }
 }
 
-async fn answer_one(room: &Room, entries: &Entries, query: &Query, asker: SocketAddr) {
+async fn answer_one(room: &ReplyQueue, entries: &Entries, query: &Query, asker: SocketAddr) {
     let entries: Vec<_> = entries.lock().values().cloned().collect();
     // Who asks from another port does not hear what is said to all (RFC 6762, section 6.7).
     let is_alone = query.wants_unicast || asker.port() != room.port;

@@ -19,8 +19,8 @@ use tokio::net::UdpSocket;
 use tokio::time::{Instant, timeout_at};
 
 use self::announcer::Announcer;
-use self::packet::{Announced, Names, Query};
-use super::polled::{self, Answer, Source, jittered};
+use self::packet::{Announcement, Names, Query};
+use super::polled::{self, PollResult, PollSource, jittered};
 use super::{Discover, Entry, Instance, Register, Sets};
 use crate::error::ClientResult as Result;
 
@@ -106,11 +106,11 @@ impl FromStr for Mdns {
 
 impl Discover for Mdns {
     fn watch(&self) -> Sets {
-        polled::sets(Browsing { mdns: self.clone(), sockets: Vec::new(), heard: BTreeMap::new(), round: 0 })
+        polled::sets(MdnsWatch { mdns: self.clone(), sockets: Vec::new(), heard: BTreeMap::new(), round: 0 })
     }
 }
 
-struct Browsing {
+struct MdnsWatch {
     mdns: Mdns,
     sockets: Vec<Arc<UdpSocket>>,
     /// Who has answered, and in which round.
@@ -118,8 +118,8 @@ struct Browsing {
     round: u64,
 }
 
-impl Source for Browsing {
-    async fn ask(&mut self) -> Result<Answer> {
+impl PollSource for MdnsWatch {
+    async fn ask(&mut self) -> Result<PollResult> {
         self.round += 1;
         if self.sockets.is_empty() {
             self.sockets =
@@ -139,7 +139,7 @@ impl Source for Browsing {
         }
         let instances = self.heard.values().map(|(_, instance)| instance.clone()).collect();
         let again = jittered(self.mdns.every).saturating_sub(WINDOW);
-        Ok(Answer { instances: Some(instances), again, complaint: None })
+        Ok(PollResult { instances: Some(instances), again, complaint: None })
     }
 
     /// To ask costs the same whoever answers.
@@ -155,7 +155,7 @@ const ROUNDS: u64 = 3;
 /// How many servers are kept, whatever is announced.
 const MOST: usize = 10_000;
 
-impl Browsing {
+impl MdnsWatch {
     /// Asks by every network; one that works is enough.
     async fn ask_all(&self) -> Result<()> {
         let query = Query::who(&self.mdns.names)?;
@@ -190,7 +190,7 @@ impl Browsing {
 
     fn hear(&mut self, packet: &[u8]) {
         let announced = packet::announced(packet, &self.mdns.names);
-        for Announced { service, instance } in announced {
+        for Announcement { service, instance } in announced {
             let is_wanted = service == self.mdns.service;
             if is_wanted && (self.heard.len() < MOST || self.heard.contains_key(&instance.to_string())) {
                 self.heard.insert(instance.to_string(), (self.round, instance));

@@ -155,13 +155,13 @@ fn text(entry: &Entry) -> Result<Txt<Vec<u8>>, Status> {
 
 /// A service that a packet announces.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Announced {
+pub(super) struct Announcement {
     pub(super) service: String,
     pub(super) instance: Instance,
 }
 
 /// What a packet announces. What cannot be read of it is left out.
-pub(super) fn announced(packet: &[u8], names: &Names) -> Vec<Announced> {
+pub(super) fn announced(packet: &[u8], names: &Names) -> Vec<Announcement> {
     let Ok(message) = Message::from_slice(packet) else { return Vec::new() };
     if !message.header().qr() {
         return Vec::new();
@@ -195,9 +195,9 @@ fn read_text(text: &Txt<&[u8]>) -> Option<Vec<Meta>> {
 }
 
 impl Meta {
-    fn announced(self) -> Option<Announced> {
+    fn announced(self) -> Option<Announcement> {
         let Ok(attributes) = self.meta.parse();
         let instance = self.service_address.parse::<Instance>().ok()?.with(attributes);
-        Some(Announced { service: self.service, instance })
+        Some(Announcement { service: self.service, instance })
     }
 }

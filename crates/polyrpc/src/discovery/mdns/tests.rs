@@ -45,7 +45,7 @@ fn an_announcement_is_read_as_it_was_written() {
         let announced = packet::announced(&packet, &names);
         assert_eq!(
             announced,
-            [Announced { service: entry.service.clone(), instance: entry.instance.clone() }]
+            [Announcement { service: entry.service.clone(), instance: entry.instance.clone() }]
         );
         assert!(packet::announced(&packet, &Names::of("other.").unwrap()).is_empty());
         let leaving = packet::announcement(&names, &entry, 0, false).unwrap();
@@ -79,8 +79,8 @@ fn an_announcement_of_rpcx_is_read() {
     assert_eq!(
         announced,
         [
-            Announced { service: "Arith".into(), instance: arith },
-            Announced { service: "Echo".into(), instance: Instance::tcp("127.0.0.1:8972") },
+            Announcement { service: "Arith".into(), instance: arith },
+            Announcement { service: "Echo".into(), instance: Instance::tcp("127.0.0.1:8972") },
         ]
     );
 }

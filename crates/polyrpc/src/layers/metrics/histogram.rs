@@ -26,7 +26,7 @@ impl Default for Histogram {
 }
 
 impl Histogram {
-    pub(super) fn note(&self, seconds: f64) {
+    pub(super) fn record(&self, seconds: f64) {
         if let Some(bucket) = self.0.get(bucket(seconds)) {
             bucket.fetch_add(1, Ordering::Relaxed);
         }
@@ -152,19 +152,19 @@ impl Counts {
 /// Buckets for values of any size, from 2⁻³⁰ to 2⁵⁴.
 #[cfg(feature = "metrics")]
 #[derive(Debug, Default)]
-pub(super) struct Wide {
+pub(super) struct WideHistogram {
     small: Histogram,
     /// Of what is above the bounds of the others, made so much smaller.
     large: Histogram,
 }
 
 #[cfg(feature = "metrics")]
-impl Wide {
-    pub(super) fn note(&self, value: f64) {
+impl WideHistogram {
+    pub(super) fn record(&self, value: f64) {
         let most = f64::exp2(f64::from(LONGEST_LOG));
         match value > most {
-            false => self.small.note(value),
-            true => self.large.note(value * f64::exp2(f64::from(SHORTEST_LOG - LONGEST_LOG))),
+            false => self.small.record(value),
+            true => self.large.record(value * f64::exp2(f64::from(SHORTEST_LOG - LONGEST_LOG))),
         }
     }
 
@@ -179,7 +179,7 @@ mod tests {
 
     fn counts(nanos: impl IntoIterator<Item = u64>) -> Counts {
         let histogram = Histogram::default();
-        nanos.into_iter().for_each(|nanos| histogram.note(nanos as f64 / 1e9));
+        nanos.into_iter().for_each(|nanos| histogram.record(nanos as f64 / 1e9));
         let mut counts = Counts::default();
         counts.add(&histogram);
         counts

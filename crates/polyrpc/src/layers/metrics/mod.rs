@@ -20,7 +20,7 @@ pub(crate) use self::page::pages;
 pub use self::recorder::Recorder;
 
 use self::family::Family;
-use self::series::{Place, Table};
+use self::series::{SeriesIndex, Table};
 use super::{Begun, Ended, Observe, Side};
 use crate::call::{Countable, Totals};
 
@@ -198,18 +198,18 @@ impl Observe for Metrics {
 
     fn began(&self, call: &Begun<'_>) -> Counting {
         let place = self.0.table.find(call);
-        self.0.table.at(place).begin();
+        self.0.table.at(place).record_start();
         Counting(place)
     }
 
     fn ended(&self, Counting(place): Counting, end: &Ended<'_>) {
-        self.0.table.at(place).end(end.took, end.failure);
+        self.0.table.at(place).record_end(end.took, end.failure);
     }
 }
 
 /// A call that [`Metrics`] counts.
 #[derive(Debug)]
-pub struct Counting(Place);
+pub struct Counting(SeriesIndex);
 
 /// What [`Metrics`] has counted of a method, by one protocol and seen from one side.
 #[derive(Debug, Clone)]

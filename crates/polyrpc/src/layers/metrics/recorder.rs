@@ -9,7 +9,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use ::metrics::{Counter, Gauge, HistogramFn, Key, KeyName, Metadata, SharedString, Unit};
 
 use super::family::{self, Family, Kind, Labels, Value};
-use super::histogram::Wide;
+use super::histogram::WideHistogram;
 
 /// Takes what a program measures by the crate [`metrics`](https://docs.rs/metrics), see
 /// [`Metrics::recorder`](super::Metrics::recorder).
@@ -45,7 +45,7 @@ struct Series {
 enum Instrument {
     /// A counter, or the bits of a gauge.
     Number(Arc<AtomicU64>),
-    Histogram(Arc<Measured>),
+    Histogram(Arc<RecordedHistogram>),
 }
 
 impl Instrument {
@@ -72,15 +72,15 @@ impl Instrument {
 
 /// What a histogram of the program has measured.
 #[derive(Debug, Default)]
-struct Measured {
-    buckets: Wide,
+struct RecordedHistogram {
+    buckets: WideHistogram,
     /// The bits of the sum.
     sum: AtomicU64,
 }
 
-impl HistogramFn for Measured {
+impl HistogramFn for RecordedHistogram {
     fn record(&self, value: f64) {
-        self.buckets.note(value);
+        self.buckets.record(value);
         let add = |sum| Some((f64::from_bits(sum) + value).to_bits());
         let _ = self.sum.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add);
     }

@@ -20,7 +20,7 @@ pub(super) struct Key {
 }
 
 impl Key {
-    fn of(call: &Begun<'_>) -> Self {
+    fn from_call(call: &Begun<'_>) -> Self {
         Self {
             side: call.side,
             service: call.service.into(),
@@ -51,7 +51,7 @@ pub(super) struct Table {
 
 /// Where a series stands.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Place {
+pub(super) enum SeriesIndex {
     Slot(usize),
     Other(Side),
 }
@@ -75,7 +75,7 @@ impl Table {
     }
 
     /// Where the series of a call stands; it is made if need be.
-    pub(super) fn find(&self, call: &Begun<'_>) -> Place {
+    pub(super) fn find(&self, call: &Begun<'_>) -> SeriesIndex {
         let mask = self.slots.len() - 1;
         let mut place = self.hash(call) & mask;
         // It ends, since there are always empty slots.
@@ -85,26 +85,26 @@ impl Table {
                 None if self.used.load(Ordering::Relaxed) >= self.most => break,
                 None => slot.get_or_init(|| {
                     self.used.fetch_add(1, Ordering::Relaxed);
-                    Series::new(Key::of(call))
+                    Series::new(Key::from_call(call))
                 }),
             };
             if known.key.is_of(call) {
-                return Place::Slot(place);
+                return SeriesIndex::Slot(place);
             }
             place = (place + 1) & mask;
         }
-        Place::Other(call.side)
+        SeriesIndex::Other(call.side)
     }
 
-    pub(super) fn at(&self, place: Place) -> &Series {
+    pub(super) fn at(&self, place: SeriesIndex) -> &Series {
         let known = match place {
-            Place::Slot(slot) => self.slots.get(slot).and_then(OnceLock::get),
-            Place::Other(_) => None,
+            SeriesIndex::Slot(slot) => self.slots.get(slot).and_then(OnceLock::get),
+            SeriesIndex::Other(_) => None,
         };
         let [client, server] = &self.others;
         known.unwrap_or(match place {
-            Place::Other(Side::Server) => server,
-            Place::Other(Side::Client) | Place::Slot(_) => client,
+            SeriesIndex::Other(Side::Server) => server,
+            SeriesIndex::Other(Side::Client) | SeriesIndex::Slot(_) => client,
         })
     }
 
@@ -160,16 +160,16 @@ impl Series {
         Self { key, lanes, window: Mutex::default() }
     }
 
-    pub(super) fn begin(&self) {
+    pub(super) fn record_start(&self) {
         self.lane(|lane| lane.started.fetch_add(1, Ordering::Relaxed));
     }
 
-    pub(super) fn end(&self, took: Duration, failure: Option<&Status>) {
+    pub(super) fn record_end(&self, took: Duration, failure: Option<&Status>) {
         self.lane(|lane| match failure {
             None => {
                 let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
                 lane.nanos.fetch_add(nanos, Ordering::Relaxed);
-                lane.took.note(took.as_secs_f64());
+                lane.took.record(took.as_secs_f64());
             }
             Some(status) => {
                 let place = (status.code() as usize).wrapping_sub(1);

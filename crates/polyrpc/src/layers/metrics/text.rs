@@ -14,12 +14,13 @@ use crate::{call, service};
 
 /// Everything, by names and labels of our own.
 pub(super) fn families(table: &Table, servers: Option<call::Totals>, now: Instant) -> Vec<Family> {
-    let all: Vec<_> = table.all().into_iter().map(|series| Told::of(series, now)).collect();
-    let family = |name: &'static str, kind, help: &'static str, value: &dyn Fn(&Told<'_>) -> Value| {
-        let mut family = Family::new(name, kind, help);
-        all.iter().for_each(|told| family.add(labels(told.key), value(told)));
-        family
-    };
+    let all: Vec<_> = table.all().into_iter().map(|series| SeriesSnapshot::of(series, now)).collect();
+    let family =
+        |name: &'static str, kind, help: &'static str, value: &dyn Fn(&SeriesSnapshot<'_>) -> Value| {
+            let mut family = Family::new(name, kind, help);
+            all.iter().for_each(|told| family.add(labels(told.key), value(told)));
+            family
+        };
     let number = |number: u64| Value::Number(number as f64);
     let mut families = vec![
         family("polyrpc_calls_started_total", Kind::Counter, "Calls that began.", &|told| {
@@ -56,7 +57,7 @@ pub(super) fn families(table: &Table, servers: Option<call::Totals>, now: Instan
 }
 
 /// A series as it is told.
-struct Told<'a> {
+struct SeriesSnapshot<'a> {
     key: &'a Key,
     totals: Totals,
     recent: Totals,
@@ -67,7 +68,7 @@ struct Told<'a> {
 const QUANTILES: [(&str, f64); 5] =
     [("0.8", 0.8), ("0.9", 0.9), ("0.99", 0.99), ("0.999", 0.999), ("0.9999", 0.9999)];
 
-impl<'a> Told<'a> {
+impl<'a> SeriesSnapshot<'a> {
     fn of(series: &'a Series, now: Instant) -> Self {
         let totals = series.totals();
         let (recent, lately) = series.recent(&totals, now);
@@ -96,7 +97,7 @@ fn labels(key: &Key) -> Labels {
     ]
 }
 
-fn outcomes(all: &[Told<'_>]) -> Family {
+fn outcomes(all: &[SeriesSnapshot<'_>]) -> Family {
     let mut family = Family::new("polyrpc_calls_total", Kind::Counter, "Calls that ended, by how.");
     for told in all {
         let mut add = |code: String, count: u64| {
@@ -156,11 +157,11 @@ fn causes(name: &'static str, help: &'static str, counts: &[(&'static str, u64)]
 
 /// What servers have answered, by brpc's names.
 pub(super) fn brpc(table: &Table, name: &str, since: Instant, now: Instant) -> String {
-    let mut methods = BTreeMap::<String, Told<'_>>::new();
+    let mut methods = BTreeMap::<String, SeriesSnapshot<'_>>::new();
     let mut server = Totals::default();
     let mut failed_lately = 0.0;
     for series in table.all().into_iter().filter(|series| series.key.side == Side::Server) {
-        let told = Told::of(series, now);
+        let told = SeriesSnapshot::of(series, now);
         server.merge(&told.totals);
         failed_lately += per_second(told.recent.failures(), told.lately);
         let Key { service, method, .. } = told.key;
@@ -186,7 +187,7 @@ pub(super) fn brpc(table: &Table, name: &str, since: Instant, now: Instant) -> S
     exposition::text(&families, 1)
 }
 
-impl Told<'_> {
+impl SeriesSnapshot<'_> {
     fn merge(&mut self, other: Self) {
         self.totals.merge(&other.totals);
         self.recent.merge(&other.recent);

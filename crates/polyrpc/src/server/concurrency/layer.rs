@@ -3,26 +3,26 @@ use std::time::Instant;
 
 use polyrpc_core::{Code, Status};
 
-use super::limiter::{Limiter, Permit};
+use super::limiter::{ConcurrencyLimiter, Permit};
 use crate::call::{Context, Ending};
 use crate::layer::{Call, Layer, Next, Side};
 
 /// A limiter before methods.
 #[derive(Debug)]
-pub(in crate::server) struct Limit(Arc<Limiter>);
+pub(in crate::server) struct LimitLayer(Arc<ConcurrencyLimiter>);
 
-impl Limit {
-    pub(in crate::server) fn new(limiter: Arc<Limiter>) -> Self {
+impl LimitLayer {
+    pub(in crate::server) fn new(limiter: Arc<ConcurrencyLimiter>) -> Self {
         Self(limiter)
     }
 
     /// Without a look at the clock: how long calls take is of no interest.
     async fn count(self: Arc<Self>, mut call: Call, next: Next) -> Ending {
-        let permit = match self.0.admit(None) {
+        let permit = match self.0.acquire(None) {
             Ok(permit) => permit,
             Err(status) => return Ending::failed(status),
         };
-        let _permit = keep(permit, &mut call, &next);
+        let _permit = hold_while_running(permit, &mut call, &next);
         next.call(call).await
     }
 
@@ -31,19 +31,19 @@ impl Limit {
         let began = arrived.unwrap_or_else(Instant::now);
         let deadline = call.context().and_then(Context::deadline);
         let timeout = deadline.map(|deadline| deadline.saturating_duration_since(began));
-        let permit = match self.0.admit(timeout) {
+        let permit = match self.0.acquire(timeout) {
             Ok(permit) => permit,
             Err(status) => return Ending::failed(status),
         };
-        let _permit = keep(permit, &mut call, &next);
-        let measured = Measured { limiter: self.0.clone(), began, deadline, ended: false };
+        let _permit = hold_while_running(permit, &mut call, &next);
+        let measured = MeasuredCall { limiter: self.0.clone(), began, deadline, ended: false };
         let ending = next.call(call).await;
-        measured.end(&ending);
+        measured.finish(&ending);
         ending
     }
 }
 
-impl Layer for Limit {
+impl Layer for LimitLayer {
     async fn call(self: Arc<Self>, call: Call, next: Next) -> Ending {
         match self.0.measures() {
             false => self.count(call, next).await,
@@ -59,44 +59,44 @@ impl Layer for Limit {
 
 /// Keeps a place for as long as the handler runs: one that holds its thread goes on when nobody waits for it any more,
 /// and keeps it in its context.
-fn keep(permit: Permit, call: &mut Call, next: &Next) -> Option<Permit> {
+fn hold_while_running(permit: Permit, call: &mut Call, next: &Next) -> Option<Permit> {
     let Some(cx) = call.context_mut().filter(|_| next.is_blocking()) else { return Some(permit) };
-    match cx.attached_mut::<Places>() {
-        Some(Places(places)) => places.push(permit),
-        None => drop(cx.attach(Places(vec![permit]))),
+    match cx.attached_mut::<Permits>() {
+        Some(Permits(places)) => places.push(permit),
+        None => drop(cx.attach(Permits(vec![permit]))),
     }
     None
 }
 
 /// Places that a call has, in several limits perhaps.
-struct Places(Vec<Permit>);
+struct Permits(Vec<Permit>);
 
 /// A call whose end teaches a limiter something.
-struct Measured {
-    limiter: Arc<Limiter>,
+struct MeasuredCall {
+    limiter: Arc<ConcurrencyLimiter>,
     began: Instant,
     deadline: Option<Instant>,
     ended: bool,
 }
 
-impl Measured {
-    fn end(mut self, ending: &Ending) {
+impl MeasuredCall {
+    fn finish(mut self, ending: &Ending) {
         self.ended = true;
         let failure = match ending {
             Ending::CloseConnection => Some(Code::Unavailable),
             ending => ending.failure().map(Status::code),
         };
-        self.limiter.ended(failure, self.began, Instant::now());
+        self.limiter.record_end(failure, self.began, Instant::now());
     }
 }
 
-impl Drop for Measured {
+impl Drop for MeasuredCall {
     /// A call that did not end in time has failed. Of one that its caller gave up nothing is known.
     fn drop(&mut self) {
         let Some(deadline) = self.deadline.filter(|_| !self.ended) else { return };
         let now = Instant::now();
         if deadline <= now {
-            self.limiter.ended(Some(Code::DeadlineExceeded), self.began, now);
+            self.limiter.record_end(Some(Code::DeadlineExceeded), self.began, now);
         }
     }
 }

@@ -5,55 +5,61 @@ use std::time::{Duration, Instant};
 use polyrpc_core::{Code, Status};
 
 use super::Concurrency;
-use super::gradient::Gradient;
-use super::timely::Timely;
-use super::window::Outcome;
-use crate::server::incidents::{Incidents, Refusal};
+use super::auto_limiter::AutoLimiter;
+use super::timeout_limiter::TimeoutLimiter;
+use super::window::SampleOutcome;
+use crate::server::incidents::{IncidentCounters, Refusal};
 
 /// Counts the calls that are being answered, and says whether there may be one more.
 #[derive(Debug)]
-pub(in crate::server) struct Limiter {
+pub(in crate::server) struct ConcurrencyLimiter {
     calls: AtomicUsize,
-    rule: Rule,
+    rule: LimitAlgorithm,
     /// Whose calls it counts, in the words of who is refused.
-    of: Of,
-    incidents: Arc<Incidents>,
+    of: LimitScope,
+    incidents: Arc<IncidentCounters>,
 }
 
 /// Whose calls are counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::server) enum Of {
+pub(in crate::server) enum LimitScope {
     Server,
     Method,
 }
 
 #[derive(Debug)]
-enum Rule {
+enum LimitAlgorithm {
     Constant(usize),
-    Auto(Box<Gradient>),
-    Timeout(Box<Timely>),
+    Auto(Box<AutoLimiter>),
+    Timeout(Box<TimeoutLimiter>),
 }
 
-impl Limiter {
+impl ConcurrencyLimiter {
     /// `None` where there is nothing to limit.
-    pub(in crate::server) fn new(limit: &Concurrency, of: Of, incidents: Arc<Incidents>) -> Option<Self> {
+    pub(in crate::server) fn new(
+        limit: &Concurrency,
+        of: LimitScope,
+        incidents: Arc<IncidentCounters>,
+    ) -> Option<Self> {
         let now = Instant::now();
         let rule = match limit {
             Concurrency::Unlimited => return None,
-            Concurrency::Constant(number) => Rule::Constant(*number),
+            Concurrency::Constant(number) => LimitAlgorithm::Constant(*number),
             Concurrency::Auto(limits) => {
                 // Without randomness it still works, in step with its like.
                 let seed = getrandom::u64().unwrap_or_default();
-                Rule::Auto(Box::new(Gradient::new(limits.clone(), now, seed)))
+                LimitAlgorithm::Auto(Box::new(AutoLimiter::new(limits.clone(), now, seed)))
             }
-            Concurrency::Timeout(limits) => Rule::Timeout(Box::new(Timely::new(limits.clone(), now))),
+            Concurrency::Timeout(limits) => {
+                LimitAlgorithm::Timeout(Box::new(TimeoutLimiter::new(limits.clone(), now)))
+            }
         };
         Some(Self { calls: AtomicUsize::new(0), rule, of, incidents })
     }
 
     /// Whether it wants to know what calls take, and thus bothers with those only that are one message each way.
     pub(super) fn measures(&self) -> bool {
-        !matches!(self.rule, Rule::Constant(_))
+        !matches!(self.rule, LimitAlgorithm::Constant(_))
     }
 
     /// Takes a place for a call that is waited for so long.
@@ -61,30 +67,30 @@ impl Limiter {
     /// # Errors
     ///
     /// When there is none.
-    pub(super) fn admit(self: &Arc<Self>, timeout: Option<Duration>) -> Result<Permit, Status> {
+    pub(super) fn acquire(self: &Arc<Self>, timeout: Option<Duration>) -> Result<Permit, Status> {
         let permit = Permit(self.clone());
         let calls = self.calls.fetch_add(1, Ordering::Relaxed) + 1;
         let admitted = match &self.rule {
-            Rule::Constant(limit) => calls <= *limit,
-            Rule::Auto(gradient) => gradient.admits(calls),
-            Rule::Timeout(timely) => timely.admits(calls, timeout),
+            LimitAlgorithm::Constant(limit) => calls <= *limit,
+            LimitAlgorithm::Auto(gradient) => gradient.admits(calls),
+            LimitAlgorithm::Timeout(timely) => timely.admits(calls, timeout),
         };
         if admitted { Ok(permit) } else { Err(self.refusal(calls)) }
     }
 
     /// A call has ended, in one way or another.
-    pub(super) fn ended(&self, failure: Option<Code>, began: Instant, now: Instant) {
+    pub(super) fn record_end(&self, failure: Option<Code>, began: Instant, now: Instant) {
         let latency = now.saturating_duration_since(began);
         let outcome = match failure {
-            None => Outcome::Succeeded,
+            None => SampleOutcome::Succeeded,
             // Refused, by whomever: that says nothing of how long calls take.
             Some(Code::ResourceExhausted) => return,
-            Some(_) => Outcome::Failed,
+            Some(_) => SampleOutcome::Failed,
         };
         match &self.rule {
-            Rule::Constant(_) => {}
-            Rule::Auto(gradient) => gradient.ended(outcome, latency, now),
-            Rule::Timeout(timely) => timely.ended(outcome, latency, now),
+            LimitAlgorithm::Constant(_) => {}
+            LimitAlgorithm::Auto(gradient) => gradient.record_end(outcome, latency, now),
+            LimitAlgorithm::Timeout(timely) => timely.record_end(outcome, latency, now),
         }
     }
 
@@ -92,24 +98,24 @@ impl Limiter {
     #[cold]
     fn refusal(&self, calls: usize) -> Status {
         self.incidents.count(match self.of {
-            Of::Server => Refusal::Concurrency,
-            Of::Method => Refusal::MethodConcurrency,
+            LimitScope::Server => Refusal::Concurrency,
+            LimitScope::Method => Refusal::MethodConcurrency,
         });
         let limit = match &self.rule {
-            Rule::Constant(limit) => *limit,
-            Rule::Auto(gradient) => gradient.limit(),
-            Rule::Timeout(_) => calls - 1,
+            LimitAlgorithm::Constant(limit) => *limit,
+            LimitAlgorithm::Auto(gradient) => gradient.limit(),
+            LimitAlgorithm::Timeout(_) => calls - 1,
         };
         Status::resource_exhausted(match self.of {
-            Of::Server => format!("Reached server's max_concurrency={limit}"),
-            Of::Method => format!("Reached the method's max_concurrency={limit}"),
+            LimitScope::Server => format!("Reached server's max_concurrency={limit}"),
+            LimitScope::Method => format!("Reached the method's max_concurrency={limit}"),
         })
     }
 }
 
 /// A place among the calls that are being answered; given up when dropped.
 #[derive(Debug)]
-pub(super) struct Permit(Arc<Limiter>);
+pub(super) struct Permit(Arc<ConcurrencyLimiter>);
 
 impl Drop for Permit {
     fn drop(&mut self) {

@@ -4,8 +4,8 @@
 //! from whether there is room: [`gradient`] and [`timely`] learn that from the calls that have ended, a [`window`] of
 //! them at a time. A [`Limit`] is the limiter as a layer.
 
-mod gradient;
-mod timely;
+mod auto_limiter;
+mod timeout_limiter;
 mod window;
 
 mod limiter;
@@ -17,8 +17,8 @@ use std::num::NonZeroUsize;
 use std::str::FromStr;
 use std::time::Duration;
 
-pub(super) use self::layer::Limit;
-pub(super) use self::limiter::{Limiter, Of};
+pub(super) use self::layer::LimitLayer;
+pub(super) use self::limiter::{ConcurrencyLimiter, LimitScope};
 
 /// How many calls are answered at a time; one more is refused.
 ///

@@ -3,25 +3,25 @@ use std::time::{Duration, Instant};
 
 /// How a call ended, for who learns from it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Outcome {
+pub(super) enum SampleOutcome {
     Succeeded,
     Failed,
 }
 
 /// Lets through one sample in a tenth of a millisecond, without a lock.
 #[derive(Debug)]
-pub(super) struct Gate {
+pub(super) struct SampleGate {
     began: Instant,
     /// When the last sample passed, in nanoseconds since one before the beginning; 0: none has.
     last: AtomicU64,
 }
 
-impl Gate {
+impl SampleGate {
     pub(super) fn new(now: Instant) -> Self {
         Self { began: now, last: AtomicU64::new(0) }
     }
 
-    pub(super) fn lets_through(&self, now: Instant) -> bool {
+    pub(super) fn should_sample(&self, now: Instant) -> bool {
         let now = nanoseconds(now.saturating_duration_since(self.began)).saturating_add(1);
         let last = self.last.load(Ordering::Relaxed);
         let due = last == 0 || now.saturating_sub(last) >= nanoseconds(INTERVAL);
@@ -42,7 +42,7 @@ pub(super) struct Window {
 
 /// What came of a window.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Measured {
+pub(super) struct WindowSummary {
     /// How long it took to answer a call, failed ones as a surcharge on those that succeeded, in whole microseconds.
     /// `None` if none has succeeded.
     pub(super) average: Option<f64>,
@@ -52,24 +52,24 @@ pub(super) struct Measured {
 
 /// What became of a window by a sample.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) enum Progress {
+pub(super) enum WindowProgress {
     /// It goes on.
     Open,
     /// There were too few samples in its time: it says nothing, and begins anew.
     Discarded,
     /// It is full, and begins anew.
-    Full(Measured),
+    Full(WindowSummary),
 }
 
 impl Window {
-    pub(super) fn add(&mut self, outcome: Outcome, latency: Duration, now: Instant) -> Progress {
+    pub(super) fn add(&mut self, outcome: SampleOutcome, latency: Duration, now: Instant) -> WindowProgress {
         let began = *self.began.get_or_insert(now);
         match outcome {
-            Outcome::Succeeded => {
+            SampleOutcome::Succeeded => {
                 self.succeeded += 1;
                 self.time_of_succeeded += latency;
             }
-            Outcome::Failed => {
+            SampleOutcome::Failed => {
                 self.failed += 1;
                 self.time_of_failed += latency;
             }
@@ -77,11 +77,11 @@ impl Window {
         let took = now.saturating_duration_since(began);
         let samples = self.succeeded + self.failed;
         if took < LONGEST && samples < MOST {
-            return Progress::Open;
+            return WindowProgress::Open;
         }
         let progress = match samples < FEWEST {
-            true => Progress::Discarded,
-            false => Progress::Full(Measured { average: self.average(), took }),
+            true => WindowProgress::Discarded,
+            false => WindowProgress::Full(WindowSummary { average: self.average(), took }),
         };
         self.restart(now);
         progress
@@ -114,8 +114,14 @@ mod tests {
     const TICK: Duration = Duration::from_millis(1);
 
     /// Adds so many samples, one a millisecond.
-    fn add(window: &mut Window, now: &mut Instant, outcome: Outcome, latency: u64, times: u32) -> Progress {
-        let mut progress = Progress::Open;
+    fn add(
+        window: &mut Window,
+        now: &mut Instant,
+        outcome: SampleOutcome,
+        latency: u64,
+        times: u32,
+    ) -> WindowProgress {
+        let mut progress = WindowProgress::Open;
         for _ in 0..times {
             *now += TICK;
             progress = window.add(outcome, Duration::from_micros(latency), *now);
@@ -126,13 +132,14 @@ mod tests {
     #[test]
     fn it_is_full_after_200_samples_or_after_a_second_with_100() {
         let (mut window, mut now) = (Window::default(), Instant::now());
-        assert_eq!(add(&mut window, &mut now, Outcome::Succeeded, 10, 199), Progress::Open);
-        let full = Progress::Full(Measured { average: Some(10.0), took: TICK * 199 });
-        assert_eq!(add(&mut window, &mut now, Outcome::Succeeded, 10, 1), full);
+        assert_eq!(add(&mut window, &mut now, SampleOutcome::Succeeded, 10, 199), WindowProgress::Open);
+        let full = WindowProgress::Full(WindowSummary { average: Some(10.0), took: TICK * 199 });
+        assert_eq!(add(&mut window, &mut now, SampleOutcome::Succeeded, 10, 1), full);
 
-        assert_eq!(add(&mut window, &mut now, Outcome::Succeeded, 10, 99), Progress::Open);
+        assert_eq!(add(&mut window, &mut now, SampleOutcome::Succeeded, 10, 99), WindowProgress::Open);
         now += LONGEST;
-        let Progress::Full(measured) = add(&mut window, &mut now, Outcome::Succeeded, 10, 1) else {
+        let WindowProgress::Full(measured) = add(&mut window, &mut now, SampleOutcome::Succeeded, 10, 1)
+        else {
             panic!("100 samples in more than a second are enough");
         };
         assert!(measured.took > LONGEST);
@@ -141,21 +148,23 @@ mod tests {
     #[test]
     fn a_second_with_few_samples_says_nothing() {
         let (mut window, mut now) = (Window::default(), Instant::now());
-        add(&mut window, &mut now, Outcome::Succeeded, 10, 98);
+        add(&mut window, &mut now, SampleOutcome::Succeeded, 10, 98);
         now += LONGEST;
-        assert_eq!(add(&mut window, &mut now, Outcome::Succeeded, 10, 1), Progress::Discarded);
-        assert_eq!(add(&mut window, &mut now, Outcome::Succeeded, 10, 199), Progress::Open);
+        assert_eq!(add(&mut window, &mut now, SampleOutcome::Succeeded, 10, 1), WindowProgress::Discarded);
+        assert_eq!(add(&mut window, &mut now, SampleOutcome::Succeeded, 10, 199), WindowProgress::Open);
     }
 
     #[test]
     fn failures_make_successes_look_longer() {
         let (mut window, mut now) = (Window::default(), Instant::now());
-        add(&mut window, &mut now, Outcome::Failed, 30, 50);
-        let Progress::Full(measured) = add(&mut window, &mut now, Outcome::Succeeded, 10, 150) else {
+        add(&mut window, &mut now, SampleOutcome::Failed, 30, 50);
+        let WindowProgress::Full(measured) = add(&mut window, &mut now, SampleOutcome::Succeeded, 10, 150)
+        else {
             panic!("200 samples are enough");
         };
         assert_eq!(measured.average, Some(20.0));
-        let Progress::Full(measured) = add(&mut window, &mut now, Outcome::Failed, 30, 200) else {
+        let WindowProgress::Full(measured) = add(&mut window, &mut now, SampleOutcome::Failed, 30, 200)
+        else {
             panic!("200 samples are enough");
         };
         assert_eq!(measured.average, None);
@@ -164,8 +173,8 @@ mod tests {
     #[test]
     fn of_many_calls_at_a_time_one_is_a_sample() {
         let now = Instant::now();
-        let gate = Gate::new(now);
-        let passed = |after| gate.lets_through(now + Duration::from_micros(after));
+        let gate = SampleGate::new(now);
+        let passed = |after| gate.should_sample(now + Duration::from_micros(after));
         assert!(passed(0) && !passed(0) && !passed(99));
         assert!(passed(100) && !passed(199) && passed(200));
     }

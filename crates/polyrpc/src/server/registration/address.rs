@@ -7,7 +7,7 @@ use crate::transport::{Address, outgoing_v4, outgoing_v6};
 
 /// Where clients are told to call.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Advertised {
+pub(super) enum AdvertisedAddress {
     /// Where the server listens.
     Bound,
     /// At this host, with the port at which it listens.
@@ -16,7 +16,7 @@ pub(super) enum Advertised {
     At(Instance),
 }
 
-impl Advertised {
+impl AdvertisedAddress {
     pub(super) fn read(text: Option<&str>) -> Result<Self, Status> {
         let Some(text) = text else { return Ok(Self::Bound) };
         // An IPv6 address alone has colons too.
@@ -39,11 +39,11 @@ impl Advertised {
         let mut instance = match self {
             Self::At(instance) => instance.clone(),
             Self::Host(host) => match port(bound) {
-                Some(port) => at(bound, format!("{host}:{port}")),
+                Some(port) => instance_at(bound, format!("{host}:{port}")),
                 // A socket in the file system is where it is.
-                None => listened(bound),
+                None => listen_instance(bound),
             },
-            Self::Bound => listened(bound),
+            Self::Bound => listen_instance(bound),
         };
         instance.network = network.unwrap_or(instance.network);
         instance
@@ -51,18 +51,18 @@ impl Advertised {
 }
 
 fn port(bound: &Address) -> Option<&str> {
-    bound.place()?.rsplit_once(':').map(|(_, port)| port)
+    bound.host_and_port()?.rsplit_once(':').map(|(_, port)| port)
 }
 
-fn listened(bound: &Address) -> Instance {
+fn listen_instance(bound: &Address) -> Instance {
     let place = match bound {
         Address::Unix(path) => path.display().to_string(),
         Address::Tcp(place) | Address::Kcp(place) | Address::Quic(place) => reachable(place),
     };
-    at(bound, place)
+    instance_at(bound, place)
 }
 
-fn at(bound: &Address, address: String) -> Instance {
+fn instance_at(bound: &Address, address: String) -> Instance {
     let network = match bound {
         Address::Tcp(_) => Network::Tcp,
         Address::Unix(_) => Network::Unix,
@@ -76,7 +76,7 @@ fn at(bound: &Address, address: String) -> Instance {
 fn reachable(place: &str) -> String {
     match place.parse::<SocketAddr>() {
         Ok(address) if address.ip().is_unspecified() => {
-            SocketAddr::new(own(address.ip()), address.port()).to_string()
+            SocketAddr::new(local_address(address.ip()), address.port()).to_string()
         }
         _ => place.to_owned(),
     }
@@ -84,7 +84,7 @@ fn reachable(place: &str) -> String {
 
 /// The address of this machine, as others see it. One that listens to all addresses of IPv6 does so to those of IPv4
 /// as well, on the systems that we know.
-fn own(any: IpAddr) -> IpAddr {
+fn local_address(any: IpAddr) -> IpAddr {
     match any {
         IpAddr::V4(_) => outgoing_v4().unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST)),
         IpAddr::V6(_) => outgoing_v6().or_else(|_| outgoing_v4()).unwrap_or(IpAddr::V6(Ipv6Addr::LOCALHOST)),
@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     fn advertised(text: Option<&str>, bound: &str) -> String {
-        Advertised::read(text).unwrap().instance(&bound.parse().unwrap(), None).to_string()
+        AdvertisedAddress::read(text).unwrap().instance(&bound.parse().unwrap(), None).to_string()
     }
 
     #[test]
@@ -118,7 +118,7 @@ mod tests {
         for wrong in
             ["", "h:x", "h:0", "ftp@h:1", ":1", "not an address", "a b:1", "h ", "[::x]", "a/b", "[h]:1"]
         {
-            assert!(Advertised::read(Some(wrong)).is_err(), "{wrong}");
+            assert!(AdvertisedAddress::read(Some(wrong)).is_err(), "{wrong}");
         }
     }
 
@@ -134,7 +134,7 @@ mod tests {
 
     #[test]
     fn the_network_may_be_said() {
-        let instance = Advertised::Bound.instance(&"10.0.0.1:1".parse().unwrap(), Some(Network::Ws));
+        let instance = AdvertisedAddress::Bound.instance(&"10.0.0.1:1".parse().unwrap(), Some(Network::Ws));
         assert_eq!(instance.to_string(), "ws@10.0.0.1:1");
     }
 }

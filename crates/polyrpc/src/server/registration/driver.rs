@@ -8,32 +8,32 @@ use polyrpc_core::Status;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::planned::{Planned, Said};
+use super::checked::{CheckedRegistration, ServiceAttributes};
 use super::{Event, Registered, Registration};
 use crate::client::Result;
 use crate::discovery::{Attributes, Entry, Instance, Register, jittered};
-use crate::server::open::Open;
+use crate::server::connections::ConnectionRegistry;
 use crate::transport::Address;
 
 /// Enters a server into one registry, again and again, and takes it out at the end.
-pub(super) struct Driver {
+pub(super) struct RegistrationTask {
     registry: Arc<dyn Register>,
     registration: Registration,
     services: Vec<Service>,
     /// Where clients are to call.
     instance: Instance,
-    said: Saying,
+    attributes: AttributeSources,
     stop: watch::Receiver<bool>,
-    open: Arc<Open>,
+    connections: Arc<ConnectionRegistry>,
     began: Instant,
     /// How often in a row something could not be entered.
     failures: u32,
 }
 
 /// What is to be said of a server.
-pub(super) struct Saying {
+pub(super) struct AttributeSources {
     /// Here.
-    pub(super) own: watch::Receiver<Said>,
+    pub(super) own: watch::Receiver<ServiceAttributes>,
     /// In all its registries.
     pub(super) all: Registered,
 }
@@ -70,7 +70,7 @@ impl Service {
     }
 
     /// Keeps what others have made of it. Returns whether that is something new.
-    fn heed(&mut self, found: &Attributes) -> bool {
+    fn merge_foreign(&mut self, found: &Attributes) -> bool {
         let before = self.foreign.clone();
         self.foreign.retain(|name, _| found.value(name).is_some());
         for (name, _) in found.iter().filter(|(name, _)| *name != STATE) {
@@ -82,24 +82,24 @@ impl Service {
     }
 }
 
-impl Driver {
+impl RegistrationTask {
     pub(super) fn new(
-        planned: Planned,
+        planned: CheckedRegistration,
         bound: &Address,
-        open: Arc<Open>,
-        said: Saying,
+        open: Arc<ConnectionRegistry>,
+        said: AttributeSources,
         stop: watch::Receiver<bool>,
     ) -> Self {
-        let Planned { registry, registration, advertised, services, said: _ } = planned;
+        let CheckedRegistration { registry, registration, advertised, services, said: _ } = planned;
         let services = services.into_iter().map(Service::new);
         Self {
             instance: advertised.instance(bound, registration.network),
             services: services.collect(),
             registry,
             registration,
-            said,
+            attributes: said,
             stop,
-            open,
+            connections: open,
             began: Instant::now(),
             failures: 0,
         }
@@ -109,24 +109,24 @@ impl Driver {
     pub(super) async fn run(mut self) {
         while !*self.stop.borrow_and_update() {
             self.publish().await;
-            self.rest().await;
+            self.wait_for_work().await;
         }
         self.withdraw().await;
     }
 
     /// Waits until something is to be entered anew, or taken out.
-    async fn rest(&mut self) {
-        let pause = self.pause();
+    async fn wait_for_work(&mut self) {
+        let pause = self.retry_delay();
         tokio::select! {
             () = sleep(pause) => {}
-            Ok(()) = self.said.own.changed() => {}
+            Ok(()) = self.attributes.own.changed() => {}
             Ok(()) = self.stop.changed() => {}
         }
     }
 
     /// Short while the registry is gone, so that the server is back soon after it; yet not so short that all its
     /// servers together keep it from getting up.
-    fn pause(&self) -> Duration {
+    fn retry_delay(&self) -> Duration {
         let every = self.registration.every;
         jittered(match self.failures {
             0 => every,
@@ -137,7 +137,7 @@ impl Driver {
     }
 
     /// Looks what others have made of what was written.
-    async fn look(&mut self) {
+    async fn read_registry(&mut self) {
         let entry = |service: &Service| Entry {
             service: service.name.clone(),
             instance: self.instance.clone().with(service.written.clone()),
@@ -149,33 +149,34 @@ impl Driver {
         for (entry, said) in found {
             // One that is not there is entered again; what is wrong with the registry is told then, too.
             if let Some(said) = said {
-                self.heed(entry, &said);
+                self.apply_foreign(entry, &said);
             }
         }
     }
 
     /// Heeds what others say of a service. That it is to get no calls, or to get them again, holds in all registries.
-    fn heed(&mut self, mut entry: Entry, said: &Attributes) {
+    fn apply_foreign(&mut self, mut entry: Entry, said: &Attributes) {
         let Some(service) = self.services.iter_mut().find(|service| service.name == entry.service) else {
             return;
         };
         let state = said.value(STATE);
         let is_moved = state != service.written.value(STATE);
-        if !service.heed(said) && !is_moved {
+        if !service.merge_foreign(said) && !is_moved {
             return;
         }
         entry.instance = entry.instance.with(said.clone());
         if is_moved {
             tracing::warn!(service = %entry.service, state, "a registry says what state this server is in");
-            self.said.all.heed(&entry.service, STATE, state);
+            self.attributes.all.set_attribute(&entry.service, STATE, state);
         }
-        self.registration.tell(Event::Overruled(&entry));
+        self.registration.notify(Event::Overruled(&entry));
     }
 
     async fn publish(&mut self) {
-        self.look().await;
+        self.read_registry().await;
         let entries = self.entries();
-        let attempts = entries.into_iter().map(|entry| attempt(&*self.registry, entry, Wish::Publish));
+        let attempts =
+            entries.into_iter().map(|entry| attempt(&*self.registry, entry, RegistryRequest::Publish));
         let outcomes: Vec<_> = stream::iter(attempts).buffered(AT_ONCE).collect().await;
         let mut all_well = true;
         // Once for each time that the registry is lost, whatever it does not take; it is tried again soon, and often.
@@ -188,14 +189,14 @@ impl Driver {
                 Ok(()) if was_entered => {}
                 Ok(()) => {
                     tracing::info!(%entry, "entered in the registry");
-                    self.registration.tell(Event::Entered(&entry));
+                    self.registration.notify(Event::Entered(&entry));
                 }
                 Err(error) => {
                     if (was_entered || self.failures == 0) && !is_told {
                         is_told = true;
                         tracing::warn!(%entry, %error, "not entered in the registry; it is tried again");
                     }
-                    self.registration.tell(Event::Failed(&entry, error));
+                    self.registration.notify(Event::Failed(&entry, error));
                 }
             }
         }
@@ -205,17 +206,18 @@ impl Driver {
     /// Takes out everything, also what could not be entered: the registry may have it although it did not say so.
     async fn withdraw(&mut self) {
         let entries = self.entries();
-        let attempts = entries.into_iter().map(|entry| attempt(&*self.registry, entry, Wish::Withdraw));
+        let attempts =
+            entries.into_iter().map(|entry| attempt(&*self.registry, entry, RegistryRequest::Withdraw));
         let mut outcomes = stream::iter(attempts).buffer_unordered(AT_ONCE);
         let mut is_told = false;
         while let Some((entry, outcome)) = outcomes.next().await {
             match &outcome {
-                Ok(()) => self.registration.tell(Event::Withdrawn(&entry)),
+                Ok(()) => self.registration.notify(Event::Withdrawn(&entry)),
                 Err(error) => {
                     if !std::mem::replace(&mut is_told, true) {
                         tracing::warn!(%entry, %error, "not taken out of the registry; it is left to its time to live");
                     }
-                    self.registration.tell(Event::Failed(&entry, error));
+                    self.registration.notify(Event::Failed(&entry, error));
                 }
             }
         }
@@ -225,9 +227,9 @@ impl Driver {
     fn entries(&mut self) -> Vec<Entry> {
         let rates = self.registration.rates.then(|| self.rates());
         // What is said after this is entered the next time.
-        let said = self.said.own.borrow_and_update();
+        let said = self.attributes.own.borrow_and_update();
         let entry = |service: &mut Service| {
-            let mut attributes = service.attributes(said.of(&service.name));
+            let mut attributes = service.attributes(said.attributes_of(&service.name));
             if let Some(rates) = &rates {
                 rates.iter().for_each(|(name, rate)| attributes.set(*name, rate));
             }
@@ -243,7 +245,7 @@ impl Driver {
     /// How many calls and connections there were each second since the server began, as rpcx's plugins write them:
     /// go-metrics' `RateMean` by `%.2f` (rpcx `serverplugin/mdns.go`).
     fn rates(&self) -> [(&'static str, String); 2] {
-        let (calls, connections) = self.open.totals();
+        let (calls, connections) = self.connections.totals();
         let seconds = self.began.elapsed().as_secs_f64();
         let rate = |count: u64| if seconds > 0.0 { count as f64 / seconds } else { 0.0 };
         [("calls", format!("{:.2}", rate(calls))), ("connections", format!("{:.2}", rate(connections)))]
@@ -264,7 +266,7 @@ const ATTEMPT: Duration = Duration::from_secs(3);
 
 /// One thing that is asked of a registry.
 #[derive(Clone, Copy)]
-enum Wish {
+enum RegistryRequest {
     Publish,
     Withdraw,
 }
@@ -275,10 +277,10 @@ async fn found(registry: &dyn Register, entry: Entry) -> (Entry, Option<Attribut
     (entry, said.ok().and_then(Result::ok).flatten())
 }
 
-async fn attempt(registry: &dyn Register, entry: Entry, wish: Wish) -> (Entry, Result<()>) {
+async fn attempt(registry: &dyn Register, entry: Entry, wish: RegistryRequest) -> (Entry, Result<()>) {
     let asked = match wish {
-        Wish::Publish => registry.publish(&entry),
-        Wish::Withdraw => registry.withdraw(&entry),
+        RegistryRequest::Publish => registry.publish(&entry),
+        RegistryRequest::Withdraw => registry.withdraw(&entry),
     };
     let outcome = match timeout(ATTEMPT, asked).await {
         Ok(outcome) => outcome,
@@ -291,7 +293,7 @@ async fn attempt(registry: &dyn Register, entry: Entry, wish: Wish) -> (Entry, R
 
 impl Registration {
     /// A listener that panics must not keep the server from being found.
-    fn tell(&self, event: Event<'_>) {
+    fn notify(&self, event: Event<'_>) {
         if let Some(listener) = &self.on_event {
             let _ = catch_unwind(AssertUnwindSafe(|| listener(event)));
         }

@@ -3,8 +3,8 @@
 //! it meanwhile ([`Registered`]).
 
 mod address;
+mod checked;
 mod driver;
-mod planned;
 
 #[cfg(test)]
 mod tests;
@@ -18,11 +18,11 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-pub(super) use self::planned::Planned;
+pub(super) use self::checked::CheckedRegistration;
 
-use self::driver::{Driver, Saying};
-use self::planned::Said;
-use super::open::Open;
+use self::checked::ServiceAttributes;
+use self::driver::{AttributeSources, RegistrationTask};
+use super::connections::ConnectionRegistry;
 use crate::Error;
 use crate::discovery::{Attributes, Entry, Network};
 use crate::transport::Address;
@@ -201,7 +201,7 @@ impl fmt::Debug for Registration {
 ///
 /// A change is entered at once. Clones are the same; without registries they do nothing.
 #[derive(Debug, Clone, Default)]
-pub struct Registered(Vec<watch::Sender<Said>>);
+pub struct Registered(Vec<watch::Sender<ServiceAttributes>>);
 
 impl Registered {
     /// Says it of every service, in every registry: `set("weight", "5")`, `set("state", "inactive")`.
@@ -215,7 +215,7 @@ impl Registered {
     }
 
     /// Says it of one service, or nothing under this name any more.
-    fn heed(&self, service: &str, name: &str, value: Option<&str>) {
+    fn set_attribute(&self, service: &str, name: &str, value: Option<&str>) {
         self.change(|said| match value {
             Some(value) => said.set_of(service, name, value),
             None => said.remove_of(service, name),
@@ -227,7 +227,7 @@ impl Registered {
         self.change(|said| said.remove(name));
     }
 
-    fn change(&self, change: impl Fn(&mut Said)) {
+    fn change(&self, change: impl Fn(&mut ServiceAttributes)) {
         for sender in &self.0 {
             sender.send_if_modified(|said| {
                 let before = said.clone();
@@ -251,15 +251,20 @@ pub(super) struct Registrations {
 
 impl Registrations {
     /// Begins to enter what was planned, for a server that runs and listens at this address.
-    pub(super) fn start(planned: Vec<Planned>, address: &Address, open: &Arc<Open>) -> Self {
+    pub(super) fn start(
+        planned: Vec<CheckedRegistration>,
+        address: &Address,
+        open: &Arc<ConnectionRegistry>,
+    ) -> Self {
         let stop = watch::Sender::new(false);
         let registered =
             Registered(planned.iter().map(|planned| watch::Sender::new(planned.said.clone())).collect());
         let (mut drivers, mut withdrawal) = (JoinSet::new(), Duration::ZERO);
         for (planned, said) in planned.into_iter().zip(&registered.0) {
             withdrawal = withdrawal.max(planned.registration.withdrawal);
-            let said = Saying { own: said.subscribe(), all: registered.clone() };
-            drivers.spawn(Driver::new(planned, address, open.clone(), said, stop.subscribe()).run());
+            let said = AttributeSources { own: said.subscribe(), all: registered.clone() };
+            drivers
+                .spawn(RegistrationTask::new(planned, address, open.clone(), said, stop.subscribe()).run());
         }
         Self { registered, drivers, stop, withdrawal }
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use polyrpc_core::session::{Event, Missing, Server as Session};
+use polyrpc_core::session::{NotFound, Server as Session, ServerEvent};
 use polyrpc_core::{
     Call, Compression, Format, Head, Message, Metadata, Outbox, Protocol, Reply, Status, StreamId, Violation,
 };
@@ -14,11 +14,11 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tokio::task::JoinHandle;
 
-use crate::budget::Pool;
 use crate::call::{ConnectionFacts, Peer as From};
+use crate::memory_budget::SharedUsage;
 use crate::server::connection::Connection;
-use crate::server::open::Open;
-use crate::server::port::{Options, Port, Spoken};
+use crate::server::connections::ConnectionRegistry;
+use crate::server::listener_context::{ListenerContext, ListenerOptions, ListenerProtocols};
 use crate::server::{Limits, Shared};
 use crate::service::{Router, Service};
 use crate::transport::{Address, Inbox, Stream, Transport};
@@ -26,7 +26,7 @@ use crate::transport::{Address, Inbox, Stream, Transport};
 /// The caller's end of a connection that speaks in lines.
 pub(super) struct Peer {
     socket: UnixStream,
-    pool: Arc<Pool>,
+    pool: Arc<SharedUsage>,
     connection: JoinHandle<()>,
 }
 
@@ -40,7 +40,7 @@ impl Peer {
         let mut router = Router::default();
         router.service(service);
         let limits = Arc::new(limits);
-        let open = Arc::new(Open::new(Default::default(), limits.clone(), Default::default()));
+        let open = Arc::new(ConnectionRegistry::new(Default::default(), limits.clone(), Default::default()));
         let pool = open.pool().clone();
         let shared = Shared {
             router,
@@ -50,7 +50,7 @@ impl Peer {
             cors: Default::default(),
             lame_duck: Default::default(),
             own_health: Default::default(),
-            health: Arc::new(crate::introspection::Untold(Default::default())),
+            health: Arc::new(crate::introspection::DefaultHealth(Default::default())),
             publisher: Default::default(),
             compressors: Default::default(),
             data: None,
@@ -100,10 +100,16 @@ impl Peer {
 }
 
 async fn serve(socket: UnixStream, shared: Shared) {
-    let registration = shared.open.clone().enter(From::InProcess).unwrap();
+    let registration = shared.open.clone().try_register(From::InProcess).unwrap();
     let address = Address::Unix("lines".into());
-    let port =
-        Port::new(Arc::new(shared), Spoken::Sniffed(Vec::new()), None, None, Options::default(), address);
+    let port = ListenerContext::new(
+        Arc::new(shared),
+        ListenerProtocols::Sniffed(Vec::new()),
+        None,
+        None,
+        ListenerOptions::default(),
+        address,
+    );
     let facts = Arc::new(ConnectionFacts::new(Protocol::Rpcx, From::InProcess, None));
     let (mut stream, mut inbox) = (Transport::Socket(Stream::Unix(socket)), Inbox::default());
     let session = Lines::default();
@@ -124,7 +130,7 @@ impl Session for Lines {
         &mut self,
         inbox: &mut BytesMut,
         _: &mut Outbox,
-    ) -> Result<Option<Event<'_, StreamId>>, Violation> {
+    ) -> Result<Option<ServerEvent<'_, StreamId>>, Violation> {
         let Some(end) = inbox.iter().position(|&byte| byte == b'\n') else { return Ok(None) };
         self.line = String::from_utf8(inbox.split_to(end + 1).to_vec()).unwrap();
         let mut words = self.line.trim_end().splitn(4, ' ');
@@ -136,20 +142,20 @@ impl Session for Lines {
             // Room for nobody: it is not an event of its own.
             "within" => {
                 self.timeout = Some(Duration::from_millis(number));
-                Event::Room(stream)
+                ServerEvent::Room(stream)
             }
             "room" => {
                 *self.room.entry(stream).or_default() += third.parse::<usize>().unwrap();
-                Event::Room(stream)
+                ServerEvent::Room(stream)
             }
-            "call" => Event::Call(call, stream),
-            "open" => Event::Open(call, stream, stream),
+            "call" => ServerEvent::Call(call, stream),
+            "open" => ServerEvent::Open(call, stream, stream),
             "message" => {
                 let body = Bytes::copy_from_slice(third.as_bytes());
-                Event::Message(stream, Message { body, compression: Compression::None })
+                ServerEvent::Message(stream, Message { body, compression: Compression::None })
             }
-            "end" => Event::End(stream),
-            "cancel" => Event::Cancelled(stream),
+            "end" => ServerEvent::End(stream),
+            "cancel" => ServerEvent::Cancelled(stream),
             other => return Err(Violation::new(other)),
         }))
     }
@@ -161,11 +167,11 @@ impl Session for Lines {
         }
     }
 
-    fn unknown(_: &Call<'_>, _: Missing) -> Status {
+    fn not_found_failure(_: &Call<'_>, _: NotFound) -> Status {
         Status::unimplemented("unknown")
     }
 
-    fn refuse(&mut self, ticket: StreamId, status: Status, out: &mut Outbox) -> bool {
+    fn reject(&mut self, ticket: StreamId, status: Status, out: &mut Outbox) -> bool {
         self.reply(ticket, Reply::failure(status), out);
         false
     }
@@ -174,7 +180,7 @@ impl Session for Lines {
         Some(*ticket)
     }
 
-    fn begin(&mut self, stream: StreamId, head: Head, out: &mut Outbox) {
+    fn start_response(&mut self, stream: StreamId, head: Head, out: &mut Outbox) {
         say(out, format_args!("begin {}{}", stream.0, pairs(&head.metadata)));
     }
 
@@ -189,7 +195,7 @@ impl Session for Lines {
         say(out, format_args!("finish {} {how}{}", ticket.0, pairs(&trailers)));
     }
 
-    fn room(&self, stream: StreamId) -> bool {
+    fn has_room(&self, stream: StreamId) -> bool {
         self.room.get(&stream).is_some_and(|&room| room > 0)
     }
 
@@ -197,7 +203,7 @@ impl Session for Lines {
         say(out, format_args!("consumed {} {bytes}", stream.0));
     }
 
-    fn wanted(&self) -> usize {
+    fn bytes_needed(&self) -> usize {
         0
     }
 
@@ -205,7 +211,7 @@ impl Session for Lines {
 }
 
 fn say(out: &mut Outbox, line: std::fmt::Arguments<'_>) {
-    out.copy(format!("{line}\n").as_bytes());
+    out.extend_from_slice(format!("{line}\n").as_bytes());
 }
 
 fn text(body: &Bytes) -> &str {

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use bytes::BytesMut;
-use polyrpc_kcp::{Ended, Millis, Opened, Session};
+use polyrpc_kcp::{Ended, Millis, OpenedDatagram, Session};
 use tokio::net::UdpSocket;
 
 use super::alarms::Alarms;
@@ -54,7 +54,7 @@ impl Conversation {
     }
 
     /// A datagram has come. Returns whether the peer's address is validated.
-    pub(super) fn handle(self: &Arc<Self>, datagram: Opened<'_>) -> bool {
+    pub(super) fn handle(self: &Arc<Self>, datagram: OpenedDatagram<'_>) -> bool {
         let mut state = self.lock();
         state.session.handle(self.outlet.alarms.now(), datagram);
         let is_validated = state.session.is_validated();

@@ -4,14 +4,14 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use polyrpc_kcp::{MAX_DATAGRAM, Millis, Opened, Session, Settings};
+use polyrpc_kcp::{MAX_DATAGRAM, Millis, OpenedDatagram, Session, Settings};
 use tokio::net::{UdpSocket, lookup_host};
 use tokio::time::sleep_until;
 
 use super::alarms::Alarms;
 use super::backlog::Backlog;
 use super::conversation::{Conversation, Outlet};
-use super::members::Members;
+use super::members::ConversationTable;
 use super::stream::Stream;
 use crate::transport;
 
@@ -35,7 +35,7 @@ impl Listener {
             outlet: outlet.clone(),
             settings,
             backlog: Some(backlog.clone()),
-            conversations: Members::default(),
+            conversations: ConversationTable::default(),
             swept: None,
         };
         // Detached: it ends with the last conversation, none of which outlives its stream for long.
@@ -98,7 +98,7 @@ fn converse(socket: UdpSocket, peer: SocketAddr, settings: Arc<Settings>) -> io:
     let conv = getrandom::u32().map_err(io::Error::other)?;
     let session = Session::new(settings.clone(), conv, seed()?, outlet.alarms.now());
     let conversation = Conversation::new(outlet.clone(), peer, session);
-    let mut conversations = Members::default();
+    let mut conversations = ConversationTable::default();
     conversations.insert(conv, conversation.clone(), true);
     // Detached: it ends with its conversation, which does not outlive its stream for long.
     tokio::spawn(Endpoint { outlet, settings, backlog: None, conversations, swept: None }.run());
@@ -111,7 +111,7 @@ struct Endpoint {
     settings: Arc<Settings>,
     /// Where new conversations go; `None` where none may begin.
     backlog: Option<Arc<Backlog>>,
-    conversations: Members,
+    conversations: ConversationTable,
     /// When room was last made.
     swept: Option<Millis>,
 }
@@ -173,7 +173,7 @@ impl Endpoint {
         self.begin(opened, peer);
     }
 
-    fn begin(&mut self, opened: Opened<'_>, peer: SocketAddr) {
+    fn begin(&mut self, opened: OpenedDatagram<'_>, peer: SocketAddr) {
         let Some(conv) = opened.conv().filter(|_| opened.begins()) else { return };
         let Some(backlog) = self.backlog.clone().filter(|backlog| !backlog.is_closed()) else { return };
         // Too many: its first datagrams are as good as lost, and will come again.

@@ -9,7 +9,7 @@ use super::conversation::Conversation;
 /// Those whose address is not validated are in a list of their own, the oldest first: a flood of forged addresses
 /// replaces itself, and leaves those alone that have proven theirs.
 #[derive(Debug, Default)]
-pub(super) struct Members {
+pub(super) struct ConversationTable {
     by_peer: HashMap<SocketAddr, Member>,
     /// By when they began.
     unvalidated: BTreeMap<u64, SocketAddr>,
@@ -32,7 +32,7 @@ impl Member {
     }
 }
 
-impl Members {
+impl ConversationTable {
     pub(super) fn get(&self, peer: &SocketAddr) -> Option<&Member> {
         self.by_peer.get(peer)
     }

@@ -5,7 +5,7 @@ use std::task::{Context, Poll, ready};
 use bytes::BytesMut;
 
 use super::conversation::Conversation;
-use crate::transport::{self, Carried, CarriedSink, CarriedSource, Source};
+use crate::transport::{self, DatagramSink, DatagramSource, DatagramStream, Source};
 
 /// A conversation as a stream. Dropping it closes the conversation; what was written still is delivered.
 #[derive(Debug)]
@@ -27,7 +27,7 @@ impl Stream {
     }
 }
 
-impl Carried for Stream {
+impl DatagramStream for Stream {
     fn poll_write(&mut self, cx: &mut Context<'_>, slices: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
         loop {
             match self.conversation().try_write(slices) {
@@ -44,15 +44,15 @@ impl Carried for Stream {
         Poll::Ready(Ok(()))
     }
 
-    fn held(&self) -> usize {
+    fn buffered_bytes(&self) -> usize {
         self.conversation().held()
     }
 
-    fn tells_end(&self) -> bool {
+    fn signals_close(&self) -> bool {
         false
     }
 
-    fn split(self: Box<Self>) -> (Box<dyn CarriedSource>, Box<dyn CarriedSink>) {
+    fn split(self: Box<Self>) -> (Box<dyn DatagramSource>, Box<dyn DatagramSink>) {
         (Box::new(Self { hold: self.hold.clone() }), self)
     }
 }
@@ -63,7 +63,7 @@ impl Source for Stream {
     }
 }
 
-impl CarriedSink for Stream {
+impl DatagramSink for Stream {
     fn try_write(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
         self.conversation().try_write(slices)
     }

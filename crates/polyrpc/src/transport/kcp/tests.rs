@@ -11,7 +11,7 @@ use polyrpc_kcp::Settings;
 use tokio::net::UdpSocket;
 
 use super::{Algorithm, Cipher, Config, Listener, Tuning, connect};
-use crate::transport::{Carried, Stream};
+use crate::transport::{DatagramStream, Stream};
 
 fn settings(config: Config) -> Arc<Settings> {
     Arc::new(Settings::new(config).unwrap())
@@ -27,21 +27,21 @@ async fn listener(config: Config) -> (Listener, String) {
     (listener, address)
 }
 
-fn carried(stream: Stream) -> Box<dyn Carried> {
+fn carried(stream: Stream) -> Box<dyn DatagramStream> {
     match stream {
         Stream::Carried(carried) => carried,
         other => panic!("{other:?}"),
     }
 }
 
-async fn write(stream: &mut Box<dyn Carried>, mut bytes: &[u8]) {
+async fn write(stream: &mut Box<dyn DatagramStream>, mut bytes: &[u8]) {
     while !bytes.is_empty() {
         let written = poll_fn(|cx| stream.poll_write(cx, &[IoSlice::new(bytes)])).await.unwrap();
         bytes = &bytes[written..];
     }
 }
 
-async fn read(stream: &mut Box<dyn Carried>, length: usize) -> BytesMut {
+async fn read(stream: &mut Box<dyn DatagramStream>, length: usize) -> BytesMut {
     let mut read = BytesMut::with_capacity(length);
     while read.len() < length {
         let count = poll_fn(|cx| stream.poll_read(cx, &mut read)).await.unwrap();
@@ -167,13 +167,13 @@ async fn datagrams_of_strangers_change_nothing() {
 }
 
 /// Writes what the stream takes without waiting.
-fn stuff(stream: &mut Box<dyn Carried>, bytes: &[u8]) {
+fn stuff(stream: &mut Box<dyn DatagramStream>, bytes: &[u8]) {
     let mut cx = Context::from_waker(Waker::noop());
     let _ = stream.poll_write(&mut cx, &[IoSlice::new(bytes)]);
 }
 
 /// What ends the reading.
-async fn end(stream: &mut Box<dyn Carried>) -> std::io::Result<usize> {
+async fn end(stream: &mut Box<dyn DatagramStream>) -> std::io::Result<usize> {
     let mut rest = BytesMut::with_capacity(100);
     loop {
         match poll_fn(|cx| stream.poll_read(cx, &mut rest)).await {

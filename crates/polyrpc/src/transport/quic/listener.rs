@@ -19,7 +19,7 @@ use super::Config;
 use super::stream::Stream;
 use super::streamless::{self, Streamless};
 use crate::call::Peer;
-use crate::runtime::Owned;
+use crate::runtime::AbortOnDrop;
 use crate::transport::{self, tls};
 
 /// A listening socket.
@@ -28,7 +28,7 @@ pub(crate) struct Listener {
     address: SocketAddr,
     accepted: Mutex<mpsc::Receiver<(transport::Stream, Peer)>>,
     /// Makes connections of what comes, and ends with the listener. The socket stays for as long as connections do.
-    _accepting: Owned<()>,
+    _accepting: AbortOnDrop<()>,
 }
 
 /// Called with each failed handshake and the client that began it. An error of the kind `TimedOut` is a handshake that was
@@ -58,19 +58,19 @@ impl Listener {
         let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
         for address in lookup_host(address).await? {
             match std::net::UdpSocket::bind(address) {
-                Ok(socket) => return Self::over(socket, Admission { config, tls, on_failed }),
+                Ok(socket) => return Self::over(socket, AdmissionPolicy { config, tls, on_failed }),
                 Err(error) => last = error,
             }
         }
         Err(last)
     }
 
-    fn over(socket: std::net::UdpSocket, admission: Admission) -> io::Result<Self> {
+    fn over(socket: std::net::UdpSocket, admission: AdmissionPolicy) -> io::Result<Self> {
         let server = Some(admission.server()?);
         let endpoint = Endpoint::new(EndpointConfig::default(), server, socket, Arc::new(TokioRuntime))?;
         let address = endpoint.local_addr()?;
         let (sender, accepted) = mpsc::channel(BACKLOG);
-        let accepting = Owned::from(tokio::spawn(accept(endpoint, admission, sender)));
+        let accepting = AbortOnDrop::from(tokio::spawn(accept(endpoint, admission, sender)));
         Ok(Self { address, accepted: Mutex::new(accepted), _accepting: accepting })
     }
 
@@ -87,13 +87,13 @@ impl Listener {
 
 /// What clients are let in by.
 #[derive(Debug)]
-struct Admission {
+struct AdmissionPolicy {
     config: Config,
     tls: tls::Server,
     on_failed: Option<OnFailedHandshake>,
 }
 
-impl Admission {
+impl AdmissionPolicy {
     /// Anew for each connection: certificates may have been reloaded.
     fn server(&self) -> io::Result<ServerConfig> {
         let mut crypto = self.tls.config(&[]);
@@ -117,10 +117,14 @@ impl Admission {
 }
 
 /// Takes what comes, each in a task of its own until it has its stream.
-async fn accept(endpoint: Endpoint, admission: Admission, accepted: mpsc::Sender<(transport::Stream, Peer)>) {
+async fn accept(
+    endpoint: Endpoint,
+    admission: AdmissionPolicy,
+    accepted: mpsc::Sender<(transport::Stream, Peer)>,
+) {
     let mut handshakes = Handshakes::default();
     let streamless = Arc::<Streamless>::default();
-    let entry = Entry { streamless, accepted, stream_timeout: admission.config.stream_timeout };
+    let entry = AcceptQueue { streamless, accepted, stream_timeout: admission.config.stream_timeout };
     // Those that have shaken hands are bounded by `streamless` and by the server.
     let mut waiting = JoinSet::new();
     loop {
@@ -146,7 +150,7 @@ struct Handshakes {
 }
 
 impl Handshakes {
-    fn begin(&mut self, incoming: Incoming, admission: &Admission) {
+    fn begin(&mut self, incoming: Incoming, admission: &AdmissionPolicy) {
         let address = incoming.remote_address().ip().to_canonical();
         let own = self.by_address.get(&address).copied().unwrap_or_default();
         if self.tasks.len() >= HANDSHAKES || own >= HANDSHAKES_OF_ONE {
@@ -198,13 +202,13 @@ fn failure(error: ConnectionError) -> io::Error {
 
 /// Where connections go that have shaken hands.
 #[derive(Clone)]
-struct Entry {
+struct AcceptQueue {
     streamless: Arc<Streamless>,
     accepted: mpsc::Sender<(transport::Stream, Peer)>,
     stream_timeout: Duration,
 }
 
-impl Entry {
+impl AcceptQueue {
     /// Waits until the client has opened its stream. One that has nothing to say yet has not, as far as can be seen; it
     /// says that it is still there.
     async fn enter(self, connection: Connection) {

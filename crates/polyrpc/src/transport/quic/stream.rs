@@ -12,7 +12,7 @@ use tokio::io::AsyncReadExt;
 use tokio::runtime::Handle;
 use tokio::time::timeout;
 
-use crate::transport::{self, Carried, CarriedSink, CarriedSource, Source};
+use crate::transport::{self, DatagramSink, DatagramSource, DatagramStream, Source};
 
 /// A connection with its one stream.
 #[derive(Debug)]
@@ -28,7 +28,7 @@ impl Stream {
     }
 }
 
-impl Carried for Stream {
+impl DatagramStream for Stream {
     fn poll_write(&mut self, cx: &mut Context<'_>, slices: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
         self.send.poll_write(cx, slices)
     }
@@ -38,11 +38,11 @@ impl Carried for Stream {
         Poll::Ready(Ok(()))
     }
 
-    fn tells_end(&self) -> bool {
+    fn signals_close(&self) -> bool {
         true
     }
 
-    fn split(self: Box<Self>) -> (Box<dyn CarriedSource>, Box<dyn CarriedSink>) {
+    fn split(self: Box<Self>) -> (Box<dyn DatagramSource>, Box<dyn DatagramSink>) {
         let Self { send, receive } = *self;
         (Box::new(receive), Box::new(Sink { sender: Mutex::new(send), room: Arc::default() }))
     }
@@ -114,17 +114,17 @@ impl Drop for Sender {
 #[derive(Debug)]
 struct Sink {
     sender: Mutex<Sender>,
-    room: Arc<Room>,
+    room: Arc<WriteWaker>,
 }
 
 /// Where the task waits that is to write on. quinn wakes whoever tried last, and that may have been another one.
 #[derive(Debug, Default)]
-struct Room {
+struct WriteWaker {
     is_lacking: AtomicBool,
     waiting: AtomicWaker,
 }
 
-impl CarriedSink for Sink {
+impl DatagramSink for Sink {
     fn try_write(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
         let mut sender = self.sender.lock().unwrap_or_else(PoisonError::into_inner);
         let waker = Waker::from(self.room.clone());
@@ -150,7 +150,7 @@ impl CarriedSink for Sink {
     }
 }
 
-impl Wake for Room {
+impl Wake for WriteWaker {
     fn wake(self: Arc<Self>) {
         self.is_lacking.store(false, Ordering::Release);
         self.waiting.wake();

@@ -17,7 +17,7 @@ pub(crate) trait Carrier: Source {
     fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
 
     /// Lets the peer see an error instead of the end, once it is closed.
-    fn break_off(&self);
+    fn reset(&self);
 
     /// Bytes that it keeps between the socket and who reads and writes.
     fn held(&self) -> usize;

@@ -21,7 +21,7 @@ pub(super) fn poll_plain(
         incoming.bytes.advance(opened.discard);
         if opened.plain > 0 || ended {
             if incoming.bytes.is_empty() {
-                incoming.rest();
+                incoming.release_spare();
             }
             return Poll::Ready(Ok(opened.plain));
         }
@@ -31,7 +31,7 @@ pub(super) fn poll_plain(
             Poll::Ready(Ok(_)) => {}
             Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
             Poll::Pending => {
-                incoming.rest();
+                incoming.release_spare();
                 return Poll::Pending;
             }
         }

@@ -92,7 +92,7 @@ impl<S: Carrier> Stream<S> {
                 Poll::Ready(Ok(1..)) => {}
                 Poll::Ready(_) => return Poll::Ready(()),
                 Poll::Pending => {
-                    self.incoming.rest();
+                    self.incoming.release_spare();
                     return Poll::Pending;
                 }
             }
@@ -101,12 +101,12 @@ impl<S: Carrier> Stream<S> {
 
     /// As of what it goes by.
     pub(crate) fn break_off(&self) {
-        self.inner.break_off();
+        self.inner.reset();
     }
 
     /// Bytes of records that are not decrypted, or not written.
     pub(crate) fn held(&self) -> usize {
-        self.incoming.held() + self.session.outgoing().len() + self.inner.held()
+        self.incoming.buffered_bytes() + self.session.outgoing().len() + self.inner.held()
     }
 
     /// The protocol that was settled on in the handshake, if one was.

@@ -4,7 +4,7 @@ use tokio::task::spawn_blocking;
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::Server;
-use crate::runtime::Owned;
+use crate::runtime::AbortOnDrop;
 
 /// Reads a server's files anew whenever they change.
 ///
@@ -18,7 +18,8 @@ pub(super) async fn watch(server: Server, every: Duration) {
         interval.tick().await;
         let looking = server.clone();
         // A file system may take its time.
-        let looked = Owned::from(spawn_blocking(move || looking.is_stale().then(|| looking.reload()))).await;
+        let looked =
+            AbortOnDrop::from(spawn_blocking(move || looking.is_stale().then(|| looking.reload()))).await;
         let Ok(looked) = looked else { return };
         let Some(result) = looked else { continue };
         // A certificate may be here and its key not yet: it is tried again, but one trouble is told once.

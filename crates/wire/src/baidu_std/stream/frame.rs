@@ -73,7 +73,7 @@ pub(in crate::baidu_std) fn wrap_response(
     buffer: &mut Vec<u8>,
     write: impl FnOnce(&mut Vec<u8>),
 ) {
-    let start = frame::begin(buffer, Kind::Stream);
+    let start = frame::start_frame(buffer, Kind::Stream);
     let meta = StreamMeta {
         source_stream_id: Some(from.unwrap_or(NO_STREAM)),
         frame_type: FrameType::Data,
@@ -97,7 +97,7 @@ pub(super) fn response(message: Bytes) -> Option<Frame> {
 
 fn append(meta: &StreamMeta, payload: usize, out: &mut Outbox) {
     let buffer = out.buffer();
-    let start = frame::begin(buffer, Kind::Stream);
+    let start = frame::start_frame(buffer, Kind::Stream);
     meta.write(buffer);
     let size = buffer.len() - start - frame::HEADER;
     frame::finish(buffer, start, size, payload);

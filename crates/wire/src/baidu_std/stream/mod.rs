@@ -5,10 +5,10 @@
 //! message of the first of them, brings those of the server's. From then on both sides are the same, which is what
 //! [`Streams`] holds: every end on this side of a connection.
 
-mod asked;
-mod end;
+mod client_streams;
+mod endpoint;
 mod frame;
-mod served;
+mod server_streams;
 mod window;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -17,13 +17,13 @@ use bytes::Bytes;
 use polyrpc_core::Outbox;
 use polyrpc_core::session::StreamOptions;
 
-use self::end::{End, Remote};
+use self::endpoint::{Remote, StreamEndpoint};
 use super::frame::Frame;
 use super::meta::{FrameType, StreamMeta, StreamSettings};
 
-pub(super) use self::asked::Asked;
+pub(super) use self::client_streams::ClientStreams;
 pub(super) use self::frame::wrap_response;
-pub(super) use self::served::{Found, Offering, Served};
+pub(super) use self::server_streams::{PendingOffer, ServerStreamEvent, ServerStreams};
 
 /// What the streams of one connection may take up.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,7 +50,7 @@ impl Default for StreamLimits {
 /// The ends of streams on this side of a connection, by their ids here.
 #[derive(Debug)]
 pub(super) struct Streams {
-    ends: BTreeMap<u64, End>,
+    ends: BTreeMap<u64, StreamEndpoint>,
     limits: StreamLimits,
     /// Bytes that one message may have.
     message: usize,
@@ -61,27 +61,27 @@ pub(super) struct Streams {
     /// Bytes that were sent and are not known to be taken, over all streams.
     unconsumed: u64,
     /// What was found and not given out yet.
-    news: VecDeque<News>,
+    news: VecDeque<StreamEvent>,
 }
 
 /// What happened to a stream.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum News {
+pub(super) enum StreamEvent {
     /// A message has come.
     Message(u64, Bytes),
     /// The peer has closed it: no more comes, and nobody takes what is sent.
     Closed(u64),
     /// It is no more, for this reason.
-    Reset(u64, Why),
+    Reset(u64, CloseReason),
     /// The peer takes more again.
     Room(u64),
     /// The call with this correlation id gets no response that could be read.
-    Unanswered(u64, Why),
+    Unanswered(u64, CloseReason),
 }
 
 /// Why a stream is no more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Why {
+pub(super) enum CloseReason {
     /// The peer said so.
     Reset,
     /// More came than may wait.
@@ -104,23 +104,25 @@ impl Streams {
 
     /// Bytes that are kept, about: of messages that are not whole, and for each stream.
     pub(super) fn held(&self) -> usize {
-        self.incomplete + self.ends.len() * size_of::<(u64, End)>() + self.news.len() * size_of::<News>()
+        self.incomplete
+            + self.ends.len() * size_of::<(u64, StreamEndpoint)>()
+            + self.news.len() * size_of::<StreamEvent>()
     }
 
     /// What happened next.
-    pub(super) fn next(&mut self) -> Option<News> {
+    pub(super) fn next_event(&mut self) -> Option<StreamEvent> {
         self.news.pop_front()
     }
 
     /// Adds an end that waits for the response to the call with this correlation id; the `first` of a call's streams
     /// is the one it comes on.
     fn open(&mut self, id: u64, options: &StreamOptions, call: u64, first: bool) {
-        self.ends.insert(id, End::opening(self.window(options), call, first));
+        self.ends.insert(id, StreamEndpoint::opening(self.window(options), call, first));
     }
 
     /// Adds an end whose other end is known.
     fn connected(&mut self, id: u64, options: &StreamOptions, remote: Remote) {
-        self.ends.insert(id, End::connected(self.window(options), remote));
+        self.ends.insert(id, StreamEndpoint::connected(self.window(options), remote));
     }
 
     fn window(&self, options: &StreamOptions) -> window::Window {
@@ -135,25 +137,25 @@ impl Streams {
     }
 
     /// Takes a stream's frame in.
-    pub(super) fn handle(&mut self, frame: Frame, out: &mut Outbox) -> Handled {
-        let Ok(meta) = StreamMeta::read(&frame.meta) else { return Handled::Nothing };
+    pub(super) fn handle_frame(&mut self, frame: Frame, out: &mut Outbox) -> FrameOutcome {
+        let Ok(meta) = StreamMeta::read(&frame.meta) else { return FrameOutcome::Nothing };
         let id = meta.stream_id.cast_unsigned();
         match self.ends.get(&id) {
-            Some(end) if end.is_leaving() => return self.leaving(id, meta),
+            Some(end) if end.is_closing() => return self.handle_after_close(id, meta),
             Some(end) if !end.is_closed() => {}
-            _ => return Handled::Unknown(meta, frame.payload),
+            _ => return FrameOutcome::Unknown(meta, frame.payload),
         }
         match meta.frame_type {
             FrameType::Data => {
                 let response = self.data(id, &meta, frame.payload, out);
-                return response.map_or(Handled::Nothing, Handled::Response);
+                return response.map_or(FrameOutcome::Nothing, FrameOutcome::Response);
             }
             FrameType::Feedback => self.feedback(id, meta.consumed_size.unwrap_or_default()),
             FrameType::Close => self.closed_by_peer(id, out),
             FrameType::Rst => self.reset_by_peer(id, out),
             FrameType::Unknown => {}
         }
-        Handled::Nothing
+        FrameOutcome::Nothing
     }
 
     fn data(&mut self, id: u64, meta: &StreamMeta, data: Bytes, out: &mut Outbox) -> Option<Frame> {
@@ -164,7 +166,7 @@ impl Streams {
             && (awaits_response || self.unread + data.len() <= in_all);
         if !fits {
             end.reset(meta.source_stream_id, out);
-            self.fail(id, Why::TooMuch);
+            self.fail(id, CloseReason::TooMuch);
             return None;
         }
         if !awaits_response {
@@ -175,7 +177,7 @@ impl Streams {
         self.incomplete += end.incomplete();
         let message = message?;
         if !awaits_response {
-            self.news.push_back(News::Message(id, message));
+            self.news.push_back(StreamEvent::Message(id, message));
             return None;
         }
         let response = frame::response(message);
@@ -183,7 +185,7 @@ impl Streams {
             Some(_) => end.has_response(),
             None => {
                 end.reset(meta.source_stream_id, out);
-                self.fail(id, Why::NoResponse);
+                self.fail(id, CloseReason::NoResponse);
             }
         }
         response
@@ -192,7 +194,7 @@ impl Streams {
     fn feedback(&mut self, id: u64, consumed: i64) {
         let Some(end) = self.ends.get_mut(&id) else { return };
         let was_full = !end.window.has_room();
-        let more = end.window.feedback(consumed);
+        let more = end.window.apply_feedback(consumed);
         if more == 0 {
             return;
         }
@@ -201,7 +203,7 @@ impl Streams {
             end.window.adapt(self.unconsumed > limit as u64);
         }
         if was_full && end.window.has_room() {
-            self.news.push_back(News::Room(id));
+            self.news.push_back(StreamEvent::Room(id));
         }
     }
 
@@ -209,46 +211,46 @@ impl Streams {
     /// What came before is still to be taken, so that the end is kept until it is let go.
     fn closed_by_peer(&mut self, id: u64, out: &mut Outbox) {
         let Some(end) = self.ends.get_mut(&id).filter(|end| end.is_connected()) else {
-            return self.fail(id, Why::Reset);
+            return self.fail(id, CloseReason::Reset);
         };
-        end.close(id, out);
-        end.shut();
-        self.news.push_back(News::Closed(id));
+        end.write_close(id, out);
+        end.closed_by_peer();
+        self.news.push_back(StreamEvent::Closed(id));
     }
 
     /// The peer's `RST` is answered with a `CLOSE` as well, unless there is no other end yet.
     fn reset_by_peer(&mut self, id: u64, out: &mut Outbox) {
         if let Some(end) = self.ends.get(&id) {
-            end.close(id, out);
+            end.write_close(id, out);
         }
-        self.fail(id, Why::Reset);
+        self.fail(id, CloseReason::Reset);
     }
 
     /// Ends a stream that is over, whoever knows it already.
-    fn fail(&mut self, id: u64, why: Why) {
+    fn fail(&mut self, id: u64, why: CloseReason) {
         let Some(end) = self.forget(id) else { return };
         if let Some(call) = end.awaited_call() {
-            self.news.push_back(News::Unanswered(call, why));
+            self.news.push_back(StreamEvent::Unanswered(call, why));
         }
-        self.news.push_back(News::Reset(id, why));
+        self.news.push_back(StreamEvent::Reset(id, why));
     }
 
     /// Sends a message, whether there is room or not.
     pub(super) fn send(&mut self, id: u64, message: Bytes, out: &mut Outbox) {
         let Some(end) = self.ends.get_mut(&id) else { return };
-        let before = end.window.unconsumed();
+        let before = end.window.in_flight();
         end.send(id, message, out);
-        self.unconsumed += end.window.unconsumed() - before;
+        self.unconsumed += end.window.in_flight() - before;
     }
 
     /// Whether the peer takes more. Nobody need wait for room where nothing is taken at all.
     pub(super) fn has_room(&self, id: u64) -> bool {
-        self.ends.get(&id).is_none_or(End::has_room)
+        self.ends.get(&id).is_none_or(StreamEndpoint::has_room)
     }
 
     /// Whether messages can be sent: the stream is there and the peer wants some.
     pub(super) fn is_writable(&self, id: u64) -> bool {
-        self.ends.get(&id).is_some_and(End::is_writable)
+        self.ends.get(&id).is_some_and(StreamEndpoint::is_writable)
     }
 
     /// So many bytes of messages were taken.
@@ -261,47 +263,47 @@ impl Streams {
     pub(super) fn finish(&mut self, id: u64, well: bool, out: &mut Outbox) {
         let Some(end) = self.forget(id) else { return };
         match well {
-            true => end.close(id, out),
+            true => end.write_close(id, out),
             false => end.reset(None, out),
         }
     }
 
     /// Says that this side is done with a stream; it is over when the peer has said so too. What still comes is for
     /// nobody.
-    pub(super) fn leave(&mut self, id: u64, out: &mut Outbox) {
+    pub(super) fn close(&mut self, id: u64, out: &mut Outbox) {
         let Some(end) = self.ends.get_mut(&id) else { return };
         if end.is_connected() {
             self.unread -= end.unread();
             self.incomplete -= end.incomplete();
-            end.leave(id, out);
+            end.close(id, out);
         }
     }
 
     /// Takes in a frame of a stream that this side has closed. brpc answers the peer's `CLOSE` with `RST` then, since
     /// its own end is gone.
-    fn leaving(&mut self, id: u64, meta: StreamMeta) -> Handled {
+    fn handle_after_close(&mut self, id: u64, meta: StreamMeta) -> FrameOutcome {
         match meta.frame_type {
             FrameType::Close | FrameType::Rst => {
                 self.forget(id);
-                self.news.push_back(News::Closed(id));
-                Handled::Unknown(meta, Bytes::new())
+                self.news.push_back(StreamEvent::Closed(id));
+                FrameOutcome::Unknown(meta, Bytes::new())
             }
-            FrameType::Data | FrameType::Feedback | FrameType::Unknown => Handled::Nothing,
+            FrameType::Data | FrameType::Feedback | FrameType::Unknown => FrameOutcome::Nothing,
         }
     }
 
-    fn forget(&mut self, id: u64) -> Option<End> {
+    fn forget(&mut self, id: u64) -> Option<StreamEndpoint> {
         let end = self.ends.remove(&id)?;
         self.unread -= end.unread();
         self.incomplete -= end.incomplete();
-        self.unconsumed = self.unconsumed.saturating_sub(end.window.unconsumed());
+        self.unconsumed = self.unconsumed.saturating_sub(end.window.in_flight());
         Some(end)
     }
 }
 
 /// What a stream's frame was.
 #[derive(Debug)]
-pub(super) enum Handled {
+pub(super) enum FrameOutcome {
     /// Nothing but what is told as [`News`]; or its meta cannot be read, for which brpc drops it
     /// (`ParseStreamingMessage`).
     Nothing,
@@ -311,7 +313,7 @@ pub(super) enum Handled {
     Unknown(StreamMeta, Bytes),
 }
 
-impl Handled {
+impl FrameOutcome {
     /// What a frame is where there are no streams.
     pub(super) fn without_streams(frame: Frame) -> Self {
         StreamMeta::read(&frame.meta).map_or(Self::Nothing, |meta| Self::Unknown(meta, frame.payload))

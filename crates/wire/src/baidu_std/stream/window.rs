@@ -31,7 +31,7 @@ impl Window {
     }
 
     pub(super) fn has_room(&self) -> bool {
-        self.size.is_none_or(|size| self.unconsumed() < size)
+        self.size.is_none_or(|size| self.in_flight() < size)
     }
 
     pub(super) fn produce(&mut self, bytes: usize) {
@@ -39,12 +39,12 @@ impl Window {
     }
 
     /// What was sent and not taken, as far as is known. Without a window nobody tells.
-    pub(super) fn unconsumed(&self) -> u64 {
+    pub(super) fn in_flight(&self) -> u64 {
         if self.size.is_some() { self.produced - self.consumed } else { 0 }
     }
 
     /// The peer says how much it has taken in all. Returns how much more that is; what is no more is not looked at.
-    pub(super) fn feedback(&mut self, consumed: i64) -> u64 {
+    pub(super) fn apply_feedback(&mut self, consumed: i64) -> u64 {
         let consumed = u64::try_from(consumed).unwrap_or_default().min(self.produced);
         let more = consumed.saturating_sub(self.consumed);
         self.consumed += more;
@@ -78,9 +78,9 @@ mod tests {
         assert!(window.has_room());
         window.produce(100);
         assert!(!window.has_room());
-        assert_eq!(window.feedback(99), 99);
+        assert_eq!(window.apply_feedback(99), 99);
         assert!(!window.has_room());
-        assert_eq!(window.feedback(100), 1);
+        assert_eq!(window.apply_feedback(100), 1);
         assert!(window.has_room());
     }
 
@@ -89,11 +89,11 @@ mod tests {
         let mut window = window(10, 0, false);
         window.produce(10);
         for lie in [0, -1, i64::MIN] {
-            assert_eq!(window.feedback(lie), 0);
+            assert_eq!(window.apply_feedback(lie), 0);
         }
         assert!(!window.has_room());
-        assert_eq!(window.feedback(i64::MAX), 10, "no more was sent");
-        assert_eq!(window.feedback(5), 0, "it said more before");
+        assert_eq!(window.apply_feedback(i64::MAX), 10, "no more was sent");
+        assert_eq!(window.apply_feedback(5), 0, "it said more before");
         window.produce(10);
         assert!(!window.has_room());
     }
@@ -103,7 +103,7 @@ mod tests {
         let mut window = window(0, 0, true);
         window.produce(usize::MAX);
         assert!(window.has_room());
-        assert_eq!(window.unconsumed(), 0);
+        assert_eq!(window.in_flight(), 0);
         window.adapt(true);
         assert!(window.has_room());
     }
@@ -122,9 +122,9 @@ mod tests {
         varying.produce(20);
         assert!(!varying.has_room(), "no further than the most");
         varying.adapt(true);
-        varying.feedback(79);
+        varying.apply_feedback(79);
         assert!(!varying.has_room());
-        varying.feedback(81);
+        varying.apply_feedback(81);
         assert!(varying.has_room());
 
         let mut halved = window(100, 0, true);

@@ -4,14 +4,14 @@ use std::path::PathBuf;
 
 use bytes::{Bytes, BytesMut};
 use polyrpc_core::session::Server as _;
-use polyrpc_core::session::{Event, Missing};
+use polyrpc_core::session::{NotFound, ServerEvent};
 use polyrpc_core::testing::hex;
 use polyrpc_core::{Call, CallId, Checksum, Compression, Format, Head, Limits, Outbox, Reply, Status};
 use polyrpc_payload::compress;
 use serde_json::Value;
 
 use super::server;
-use crate::baidu_std::frame::{Cut, Frame, Kind};
+use crate::baidu_std::frame::{Frame, Kind, NextFrame};
 use crate::baidu_std::meta::{Meta, StreamMeta};
 use crate::baidu_std::{Server, body, frame};
 use crate::brpc_status as status;
@@ -127,9 +127,9 @@ pub(super) fn serve(bytes: &[u8]) -> Served {
     while !ended {
         match server.next_event(&mut inbox, &mut out) {
             Ok(None) => break,
-            Ok(Some(Event::Call(call, ticket))) => match judge(&call) {
+            Ok(Some(ServerEvent::Call(call, ticket))) => match judge(&call) {
                 Verdict::Refuse => {
-                    ended = server.refuse(ticket, Status::unauthenticated(""), &mut out);
+                    ended = server.reject(ticket, Status::unauthenticated(""), &mut out);
                 }
                 Verdict::Close => ended = true,
                 Verdict::Answer(reply) => server.reply(ticket, reply, &mut out),
@@ -161,7 +161,10 @@ fn judge(call: &Call<'_>) -> Verdict {
 fn echo(call: &Call<'_>) -> Result<Option<Reply>, Status> {
     let known = ["EchoService", "example.EchoService"].contains(&call.service);
     if !known || call.method != "Echo" {
-        return Err(Server::unknown(call, if known { Missing::Method } else { Missing::Service }));
+        return Err(Server::not_found_failure(
+            call,
+            if known { NotFound::Method } else { NotFound::Service },
+        ));
     }
     if let Some(reason) = &call.spoiled {
         return Err(reason.clone());
@@ -223,7 +226,7 @@ pub(super) struct Meaning {
 pub(super) fn meanings(bytes: &[u8]) -> Vec<Meaning> {
     let mut inbox = BytesMut::from(bytes);
     let mut meanings = Vec::new();
-    while let Cut::Whole(frame) = frame::cut(&mut inbox, usize::MAX).expect("a sound frame") {
+    while let NextFrame::Whole(frame) = frame::take_frame(&mut inbox, usize::MAX).expect("a sound frame") {
         match frame.kind {
             Kind::Rpc => meanings.push(meaning(&frame)),
             Kind::Stream => {

@@ -62,11 +62,11 @@ mod vectors {
             inbox.extend_from_slice(bytes);
             while let Some(answer) = client.next_event(&mut inbox, &mut out).expect("no violation") {
                 match answer {
-                    Answer::Reply(told, reply) if told == id => {
+                    ClientEvent::Reply(told, reply) if told == id => {
                         assert_eq!(reply.result, Ok(Bytes::from_static(b"\n\x06stream")));
                         client.message(stream, Bytes::from_static(b"data0"), &mut out);
                     }
-                    Answer::Message(_, message) => {
+                    ClientEvent::Message(_, message) => {
                         assert_eq!(message.body, format!("S:data{sent}"));
                         client.consumed(stream, message.body.len(), &mut out);
                         sent += 1;
@@ -75,7 +75,7 @@ mod vectors {
                             _ => end(&mut client, stream, &mut out),
                         }
                     }
-                    Answer::Reply(ended, Reply { result: Ok(_), .. }) => closed = Some(ended),
+                    ClientEvent::Reply(ended, Reply { result: Ok(_), .. }) => closed = Some(ended),
                     other => panic!("unexpected: {other:?}"),
                 }
             }
@@ -205,7 +205,7 @@ mod setup {
         let mut ends = Ends::new();
         ends.open(&ids, &StreamOptions::default());
         let Heard::Call(ticket) = ends.server_hears().remove(0) else { panic!("want a call") };
-        assert_eq!(Server::offered(&ticket).map(|offered| offered.streams), Some(3));
+        assert_eq!(Server::offered_streams(&ticket).map(|offered| offered.streams), Some(3));
         let tickets = ends.accept(ticket, b"", &StreamOptions::default());
         let served: Vec<_> = tickets.iter().filter_map(Server::stream).collect();
         assert_eq!(served, [StreamId(0), StreamId(1), StreamId(2)]);
@@ -213,8 +213,8 @@ mod setup {
             ends.server.message(*stream, format!("on {}", stream.0).into(), &mut ends.server_out);
         }
         let told = ends.client_hears().into_iter().map(|answer| match answer {
-            Answer::Reply(id, _) => (id, "the reply".into()),
-            Answer::Message(id, message) => (id, String::from_utf8_lossy(&message.body).into_owned()),
+            ClientEvent::Reply(id, _) => (id, "the reply".into()),
+            ClientEvent::Message(id, message) => (id, String::from_utf8_lossy(&message.body).into_owned()),
             other => panic!("unexpected: {other:?}"),
         });
         let want = [(CALL, "the reply"), (ids[0], "on 0"), (ids[1], "on 1"), (ids[2], "on 2")];
@@ -227,8 +227,10 @@ mod setup {
         let mut ends = Ends::new();
         ends.open(&[STREAM, CallId(2)], &StreamOptions::default());
         let answers = ends.client_is_told(&response(|meta| meta.stream_settings = settings(&[9])), true);
-        assert!(matches!(&answers[..], [Answer::Reply(CALL, reply), Answer::Reply(CallId(2), gone)]
-            if reply.result.is_ok() && gone.result.is_err()));
+        assert!(
+            matches!(&answers[..], [ClientEvent::Reply(CALL, reply), ClientEvent::Reply(CallId(2), gone)]
+            if reply.result.is_ok() && gone.result.is_err())
+        );
         assert!(ends.client_out.is_empty());
 
         let mut ends = Ends::new();
@@ -242,8 +244,8 @@ mod setup {
         let mut ends = Ends::new();
         ends.open(&[STREAM], &StreamOptions::default());
         let answers = ends.client_is_told(&response(|meta| meta.stream_settings = settings(&[9])), false);
-        assert!(matches!(&answers[..], [Answer::Reply(CALL, reply)] if reply.result.is_ok()));
-        assert!(ends.client.room(STREAM) && ends.client.writable(STREAM));
+        assert!(matches!(&answers[..], [ClientEvent::Reply(CALL, reply)] if reply.result.is_ok()));
+        assert!(ends.client.has_room(STREAM) && ends.client.writable(STREAM));
     }
 
     #[test]
@@ -255,7 +257,7 @@ mod setup {
         let frames = [data(1, 9, true, begin), data(1, 9, false, rest), data(1, 9, false, b"one")].concat();
         ends.to_client.extend_from_slice(&frames);
         let answers = ends.client_hears();
-        assert!(matches!(&answers[..], [Answer::Reply(CALL, _), Answer::Message(STREAM, message)]
+        assert!(matches!(&answers[..], [ClientEvent::Reply(CALL, _), ClientEvent::Message(STREAM, message)]
             if message.body == "one"));
         ends.client.consumed(STREAM, 3, &mut ends.client_out);
         assert_eq!(stream_metas_of_streams(&ends.client_out.take())[0].consumed_size, Some(3));
@@ -268,7 +270,7 @@ mod setup {
         let Heard::Call(ticket) = ends.server_hears().remove(0) else { panic!("want a call") };
         ends.server.reply(ticket, Reply::failure(Status::internal("boom")), &mut ends.server_out);
         let answers = ends.client_hears();
-        let [Answer::Reply(CALL, reply), Answer::Reply(STREAM, stream)] = &answers[..] else {
+        let [ClientEvent::Reply(CALL, reply), ClientEvent::Reply(STREAM, stream)] = &answers[..] else {
             panic!("unexpected: {answers:?}");
         };
         assert_eq!(reply.result.as_ref().map_err(Status::number), Err(Some(EINTERNAL)));
@@ -305,12 +307,12 @@ mod setup {
         let mut ends = Ends::new();
         ends.open(&[STREAM], &StreamOptions::default());
         let Heard::Call(mut ticket) = ends.server_hears().remove(0) else { panic!("want a call") };
-        ends.server.accept(&mut ticket, &StreamOptions::default());
+        ends.server.accept_streams(&mut ticket, &StreamOptions::default());
         let reply = Reply::message(Format::MessagePack, Bytes::new());
         ends.server.reply(ticket, reply, &mut ends.server_out);
         assert!(matches!(ends.server_hears()[..], [Heard::Gone(SERVED)]));
         let answers = ends.client_hears();
-        assert!(matches!(&answers[..], [Answer::Reply(CALL, reply), Answer::Reply(STREAM, _)]
+        assert!(matches!(&answers[..], [ClientEvent::Reply(CALL, reply), ClientEvent::Reply(STREAM, _)]
             if reply.result.is_err()));
     }
 
@@ -329,7 +331,7 @@ mod setup {
                 .client_hears()
                 .into_iter()
                 .map(|answer| match answer {
-                    Answer::Reply(id, reply) => (id, reply.result.expect_err("it failed").number()),
+                    ClientEvent::Reply(id, reply) => (id, reply.result.expect_err("it failed").number()),
                     other => panic!("unexpected: {other:?}"),
                 })
                 .collect();
@@ -343,7 +345,7 @@ mod setup {
         let mut ends = Ends::new();
         ends.open(&[STREAM, CallId(2)], &StreamOptions::default());
         ends.to_client.extend_from_slice(&data(2, 10, false, b"early"));
-        assert!(matches!(&ends.client_hears()[..], [Answer::Message(CallId(2), _)]));
+        assert!(matches!(&ends.client_hears()[..], [ClientEvent::Message(CallId(2), _)]));
         ends.client.consumed(CallId(2), 5, &mut ends.client_out);
         assert!(stream_metas_of_streams(&ends.client_out.take()).is_empty());
         ends.client_is_told(&response(|meta| meta.stream_settings = settings(&[9, 10])), true);
@@ -385,8 +387,8 @@ mod setup {
         asking.open(&[STREAM, CallId(2), CallId(3)], &StreamOptions::default());
         server.to_server.extend_from_slice(&asking.client_out.take());
         let Heard::Call(mut ticket) = server.server_hears().remove(0) else { panic!("want a call") };
-        assert_eq!(Server::offered(&ticket).map(|offered| offered.streams), Some(0));
-        assert!(server.server.accept(&mut ticket, &StreamOptions::default()).is_empty());
+        assert_eq!(Server::offered_streams(&ticket).map(|offered| offered.streams), Some(0));
+        assert!(server.server.accept_streams(&mut ticket, &StreamOptions::default()).is_empty());
     }
 }
 
@@ -397,15 +399,15 @@ mod flow {
     fn who_sends_waits_for_feedback_and_goes_on_with_it() {
         let mut ends = Ends::connected_with(&StreamOptions { max_buf_size: 10, ..<_>::default() });
         ends.server.message(SERVED, Bytes::from(vec![0; 9]), &mut ends.server_out);
-        assert!(ends.server.room(SERVED));
+        assert!(ends.server.has_room(SERVED));
         ends.server.message(SERVED, Bytes::from(vec![0; 9]), &mut ends.server_out);
-        assert!(!ends.server.room(SERVED));
+        assert!(!ends.server.has_room(SERVED));
         assert_eq!(ends.client_messages().len(), 2);
         ends.client.consumed(STREAM, 8, &mut ends.client_out);
         assert!(ends.server_hears().is_empty());
         ends.client.consumed(STREAM, 1, &mut ends.client_out);
         assert!(matches!(ends.server_hears()[..], [Heard::Room(SERVED)]));
-        assert!(ends.server.room(SERVED));
+        assert!(ends.server.has_room(SERVED));
     }
 
     #[test]
@@ -423,7 +425,7 @@ mod flow {
 
         let mut ends = Ends::connected_with(&StreamOptions { max_buf_size: 0, ..<_>::default() });
         ends.server.message(SERVED, Bytes::from(vec![0; 100 << 20]), &mut ends.server_out);
-        assert!(ends.server.room(SERVED), "without a window there is always room");
+        assert!(ends.server.has_room(SERVED), "without a window there is always room");
     }
 
     #[test]
@@ -431,7 +433,7 @@ mod flow {
         let mut ends = Ends::new();
         ends.open(&[STREAM], &StreamOptions { receives: false, ..<_>::default() });
         let Heard::Call(ticket) = ends.server_hears().remove(0) else { panic!("want a call") };
-        assert_eq!(Server::offered(&ticket).map(|offered| offered.writable), Some(false));
+        assert_eq!(Server::offered_streams(&ticket).map(|offered| offered.writable), Some(false));
         ends.accept(ticket, b"", &StreamOptions { receives: false, ..<_>::default() });
         ends.client_hears();
         assert!(!ends.client.writable(STREAM));
@@ -446,7 +448,7 @@ mod flow {
         ends.server.message(SERVED, Bytes::from(vec![0; 10]), &mut ends.server_out);
         for lie in ["0800 1001 1804", "0800 1001 1804 2a00", "0800 1001 1804 2a0b 08ffffffffffffffffff01"] {
             ends.to_server.extend_from_slice(&framed(Kind::Stream, &hex(lie), b""));
-            assert!(ends.server_hears().is_empty() && !ends.server.room(SERVED), "{lie}");
+            assert!(ends.server_hears().is_empty() && !ends.server.has_room(SERVED), "{lie}");
         }
         ends.to_server.extend_from_slice(&framed(
             Kind::Stream,
@@ -456,7 +458,7 @@ mod flow {
         assert!(matches!(ends.server_hears()[..], [Heard::Room(SERVED)]));
         // No more than was sent: the window is as it was at the beginning.
         ends.server.message(SERVED, Bytes::from(vec![0; 10]), &mut ends.server_out);
-        assert!(!ends.server.room(SERVED));
+        assert!(!ends.server.has_room(SERVED));
     }
 
     #[test]
@@ -544,7 +546,7 @@ mod ends {
         let mut ends = Ends::connected();
         ends.server.finish(ends.tickets.remove(0), Ok(()), Metadata::new(), &mut ends.server_out);
         let answers = ends.client_hears();
-        assert!(matches!(&answers[..], [Answer::Reply(STREAM, reply)] if reply.result.is_ok()));
+        assert!(matches!(&answers[..], [ClientEvent::Reply(STREAM, reply)] if reply.result.is_ok()));
 
         let mut ends = Ends::connected();
         let failed = Err(Status::internal("boom"));
@@ -641,13 +643,16 @@ mod methods_that_stream {
         assert_eq!(Server::stream(&ticket), Some(SERVED));
         let mut head = Head { format: Format::Json(Json::Brpc), ..Head::default() };
         head.metadata.insert("key", "value");
-        assert!(ends.server.room(SERVED));
-        ends.server.begin(SERVED, head, &mut ends.server_out);
+        assert!(ends.server.has_room(SERVED));
+        ends.server.start_response(SERVED, head, &mut ends.server_out);
         ends.server.message(SERVED, Bytes::from_static(b"1"), &mut ends.server_out);
         ends.server.finish(ticket, Ok(()), Metadata::new(), &mut ends.server_out);
         let answers = ends.client_hears();
-        let [Answer::Reply(CALL, reply), Answer::Message(STREAM, message), Answer::Reply(STREAM, end)] =
-            &answers[..]
+        let [
+            ClientEvent::Reply(CALL, reply),
+            ClientEvent::Message(STREAM, message),
+            ClientEvent::Reply(STREAM, end),
+        ] = &answers[..]
         else {
             panic!("unexpected: {answers:?}");
         };
@@ -681,7 +686,7 @@ mod methods_that_stream {
         let mut ends = Ends::new();
         ends.open(&[STREAM], &StreamOptions::default());
         let Heard::Call(_ticket) = ends.server_hears().remove(0) else { panic!("want a call") };
-        ends.server.begin(SERVED, Head::default(), &mut ends.server_out);
+        ends.server.start_response(SERVED, Head::default(), &mut ends.server_out);
         ends.client_hears();
         ends.client.cancel(STREAM, &mut ends.client_out);
         assert!(matches!(ends.server_hears()[..], [Heard::Gone(SERVED)]));
@@ -769,7 +774,7 @@ impl Ends {
     }
 
     fn accept(&mut self, mut ticket: Ticket, reply: &'static [u8], options: &StreamOptions) -> Vec<Ticket> {
-        let tickets = self.server.accept(&mut ticket, options);
+        let tickets = self.server.accept_streams(&mut ticket, options);
         let reply = Reply::message(Format::Protobuf, Bytes::from_static(reply));
         self.server.reply(ticket, reply, &mut self.server_out);
         tickets
@@ -782,18 +787,18 @@ impl Ends {
             self.server.next_event(&mut self.to_server, &mut self.server_out).expect("no violation")
         {
             heard.push(match event {
-                Event::Call(_, ticket) => Heard::Call(ticket),
-                Event::Message(stream, Message { body, .. }) => Heard::Message(stream, body),
-                Event::End(stream) => Heard::End(stream),
-                Event::Room(stream) => Heard::Room(stream),
-                Event::Cancelled(stream) => Heard::Gone(stream),
+                ServerEvent::Call(_, ticket) => Heard::Call(ticket),
+                ServerEvent::Message(stream, Message { body, .. }) => Heard::Message(stream, body),
+                ServerEvent::End(stream) => Heard::End(stream),
+                ServerEvent::Room(stream) => Heard::Room(stream),
+                ServerEvent::Cancelled(stream) => Heard::Gone(stream),
                 other => panic!("unexpected: {other:?}"),
             });
         }
         heard
     }
 
-    fn client_hears(&mut self) -> Vec<Answer> {
+    fn client_hears(&mut self) -> Vec<ClientEvent> {
         self.to_client.extend_from_slice(&self.server_out.take());
         let mut heard = Vec::new();
         while let Some(answer) =
@@ -805,7 +810,7 @@ impl Ends {
     }
 
     /// The client receives a response, bare or inside of its first stream.
-    fn client_is_told(&mut self, response: &[u8], inside: bool) -> Vec<Answer> {
+    fn client_is_told(&mut self, response: &[u8], inside: bool) -> Vec<ClientEvent> {
         let bytes = if inside { data(1, 9, false, response) } else { response.to_vec() };
         self.client_out.take();
         self.to_client.extend_from_slice(&bytes);
@@ -827,16 +832,16 @@ impl Ends {
 
     fn client_messages_whole(&mut self) -> Vec<Bytes> {
         let body = |answer| match answer {
-            Answer::Message(_, message) => message.body,
+            ClientEvent::Message(_, message) => message.body,
             other => panic!("unexpected: {other:?}"),
         };
         self.client_hears().into_iter().map(body).collect()
     }
 }
 
-fn failure(answer: Result<Option<Answer>, Violation>, of: CallId) -> Status {
+fn failure(answer: Result<Option<ClientEvent>, Violation>, of: CallId) -> Status {
     match answer {
-        Ok(Some(Answer::Reply(id, reply))) if id == of => reply.result.expect_err("it failed"),
+        Ok(Some(ClientEvent::Reply(id, reply))) if id == of => reply.result.expect_err("it failed"),
         other => panic!("unexpected: {other:?}"),
     }
 }

@@ -13,10 +13,10 @@ pub(crate) fn write(prefix: &[u8], body: Bytes, out: &mut Outbox) {
         return;
     }
     hexadecimal(length, out.buffer());
-    out.copy(b"\r\n");
-    out.copy(prefix);
+    out.extend_from_slice(b"\r\n");
+    out.extend_from_slice(prefix);
     out.body(body);
-    out.copy(b"\r\n");
+    out.extend_from_slice(b"\r\n");
 }
 
 /// What ends a body in chunks.
@@ -71,7 +71,7 @@ impl Chunked {
                 State::Size => {
                     let Some(line) = take_line(inbox)? else { return Ok(None) };
                     let (size, extension) = parse_size(&line)?;
-                    self.spend(extension, overhead_limit)?;
+                    self.count_overhead(extension, overhead_limit)?;
                     self.state = match size {
                         0 => State::Trailers,
                         size if size <= limit.saturating_sub(self.body.len()) => State::Data(size),
@@ -100,7 +100,7 @@ impl Chunked {
                     if line.is_empty() {
                         return Ok(Some(std::mem::take(&mut self.body).freeze()));
                     }
-                    self.spend(line.len(), overhead_limit)?;
+                    self.count_overhead(line.len(), overhead_limit)?;
                 }
             }
         }
@@ -116,7 +116,7 @@ impl Chunked {
         self.body.len()
     }
 
-    fn spend(&mut self, bytes: usize, limit: usize) -> Result<(), Refusal> {
+    fn count_overhead(&mut self, bytes: usize, limit: usize) -> Result<(), Refusal> {
         self.overhead += bytes;
         if self.overhead > limit { Err(Refusal::long_head()) } else { Ok(()) }
     }

@@ -4,21 +4,21 @@ pub(crate) mod chunked;
 pub(crate) mod frame;
 
 use polyrpc_core::protocol::by_magic;
-use polyrpc_core::{Guess, Protocol};
+use polyrpc_core::{Detected, Protocol};
 
 /// Whether a connection that begins with `start` speaks this protocol.
 ///
 /// HTTP/2's `PRI * HTTP/2.0` is none of these methods, so it is not taken for HTTP/1.
-pub(crate) fn recognise(start: &[u8]) -> Guess {
+pub(crate) fn recognise(start: &[u8]) -> Detected {
     let mut undecided = false;
     for method in METHODS {
         match by_magic(Protocol::Http, method, start) {
-            Guess::Unknown => {}
-            Guess::NeedMore => undecided = true,
-            is @ Guess::Is(_) => return is,
+            Detected::Unknown => {}
+            Detected::NeedMore => undecided = true,
+            is @ Detected::Is(_) => return is,
         }
     }
-    if undecided { Guess::NeedMore } else { Guess::Unknown }
+    if undecided { Detected::NeedMore } else { Detected::Unknown }
 }
 
 const METHODS: [&[u8]; 8] =

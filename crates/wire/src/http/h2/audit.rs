@@ -1,6 +1,6 @@
 //! What holds of a connection at any time, whatever the peer sent. Whoever fuzzes asserts it after every event.
 
-use super::connection::{Connection, Opening};
+use super::connection::{Connection, PrefaceState};
 use super::hpack::Decoder;
 use super::settings::{DEFAULT_FRAME, DEFAULT_TABLE, DEFAULT_WINDOW};
 use super::stream::{Role, Stream};
@@ -48,7 +48,7 @@ impl<T> Connection<T> {
     /// What the peer may send, what it will be told that it may, and what is held back are the whole window: nothing
     /// of it is ever lost.
     fn assert_windows_add_up(&self) {
-        if self.opening != Opening::Silent {
+        if self.opening != PrefaceState::Silent {
             let window = self.receive_window + i64::from(self.credit) + self.withheld as i64;
             assert_eq!(window, self.whole_window(), "the connection's window");
         }

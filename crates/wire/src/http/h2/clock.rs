@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use polyrpc_core::Outbox;
 
-use super::connection::{Connection, Leaving};
+use super::connection::{Connection, ShutdownState};
 use super::status::ErrorCode;
 use super::stream::{Role, Stream};
 
@@ -17,17 +17,17 @@ impl<T: Default> Connection<T> {
     pub fn tick(&mut self, now: Duration, out: &mut Outbox) -> Vec<u32> {
         self.guard.refill(now, self.config.resets_per_second);
         let stalled = if self.ending > 0 { self.reset_stalled(now, out) } else { Vec::new() };
-        if self.leaving == Leaving::Announced
+        if self.leaving == ShutdownState::Announced
             && now.saturating_sub(*self.announced.get_or_insert(now)) >= FAREWELL
         {
-            self.name_the_last(out);
+            self.send_final_go_away(out);
         }
         stalled
     }
 
     /// Whether a clock runs, so that the connection must be [told the time](Self::tick) though nothing arrives.
     pub fn wants_ticks(&self) -> bool {
-        self.ending > 0 || self.leaving == Leaving::Announced
+        self.ending > 0 || self.leaving == ShutdownState::Announced
     }
 
     /// Resets the streams whose answer is finished and waits, however short it is, of which the peer has taken nothing for

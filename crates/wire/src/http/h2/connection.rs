@@ -6,11 +6,11 @@ use bytes::{Buf, Bytes, BytesMut};
 use polyrpc_core::session::ViolationKind;
 use polyrpc_core::{Outbox, Violation};
 
-use super::closed::{Closed, How};
+use super::closed_streams::{CloseReason, ClosedStreams};
 use super::frame::Header;
-use super::guard::Guard;
+use super::guard::AbuseGuard;
 use super::hpack::{Decoder, Encoder, Fields};
-use super::settings::{DEFAULT_FRAME, DEFAULT_TABLE, DEFAULT_WINDOW, LONGEST_FRAME, Peer, Settings};
+use super::settings::{DEFAULT_FRAME, DEFAULT_TABLE, DEFAULT_WINDOW, LONGEST_FRAME, PeerSettings, Settings};
 use super::status::{ErrorCode, Fault, connection};
 use super::stream::{Role, State, Stream};
 use super::streams::Streams;
@@ -88,16 +88,16 @@ impl Default for Config {
 pub struct Connection<T = ()> {
     pub(super) role: Role,
     pub(super) config: Arc<Config>,
-    pub(super) opening: Opening,
+    pub(super) opening: PrefaceState,
     pub(super) decoder: Decoder,
     pub(super) encoder: Encoder,
     pub(super) streams: Streams<T>,
-    pub(super) closed: Closed,
+    pub(super) closed: ClosedStreams,
     /// The highest stream that the peer opened.
     pub(super) last_theirs: u32,
     /// The next stream that we open.
     pub(super) next_ours: u32,
-    pub(super) peer: Peer,
+    pub(super) peer: PeerSettings,
     /// The peer has read our settings.
     pub(super) acknowledged: bool,
     /// How much the peer takes on the connection.
@@ -120,8 +120,8 @@ pub struct Connection<T = ()> {
     pub(super) withheld: usize,
     /// A header block of which more frames are to come.
     pub(super) block: Option<Block>,
-    pub(super) guard: Guard,
-    pub(super) leaving: Leaving,
+    pub(super) guard: AbuseGuard,
+    pub(super) leaving: ShutdownState,
     /// When it was said that we leave, as told by the first tick behind it.
     pub(super) announced: Option<Duration>,
     /// PINGs of ours that are not answered yet.
@@ -134,7 +134,7 @@ pub struct Connection<T = ()> {
 
 /// How far the connection has been opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Opening {
+pub(super) enum PrefaceState {
     /// Nothing was said yet.
     Silent,
     /// We have said our settings.
@@ -158,7 +158,7 @@ pub(super) struct Block {
 
 /// How far the connection is being ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Leaving {
+pub(super) enum ShutdownState {
     No,
     /// We said that we will leave; what is on its way is still taken until the peer has heard of it.
     Announced,
@@ -299,12 +299,12 @@ impl<T: Default> Connection<T> {
             role,
             decoder: Decoder::new(DEFAULT_TABLE, config.header_list),
             encoder: Encoder::new(),
-            opening: Opening::Silent,
+            opening: PrefaceState::Silent,
             streams: Streams::default(),
-            closed: Closed::default(),
+            closed: ClosedStreams::default(),
             last_theirs: 0,
             next_ours: if role == Role::Client { 1 } else { 2 },
-            peer: Peer::default(),
+            peer: PeerSettings::default(),
             acknowledged: false,
             send_window: DEFAULT_WINDOW.into(),
             blocked: VecDeque::new(),
@@ -316,8 +316,8 @@ impl<T: Default> Connection<T> {
             unread: 0,
             withheld: 0,
             block: None,
-            guard: Guard::default(),
-            leaving: Leaving::No,
+            guard: AbuseGuard::default(),
+            leaving: ShutdownState::No,
             announced: None,
             pings: 0,
             events: VecDeque::new(),
@@ -350,8 +350,8 @@ impl<T: Default> Connection<T> {
             }
             self.taken += 1;
             match self.take_frame(inbox, out) {
-                Ok(Some(Taken::Event(event))) => return Ok(Some(event)),
-                Ok(Some(Taken::Nothing)) => {}
+                Ok(Some(FrameOutcome::Event(event))) => return Ok(Some(event)),
+                Ok(Some(FrameOutcome::Nothing)) => {}
                 Ok(None) => {
                     self.taken -= 1;
                     self.guard.burst = 0;
@@ -387,7 +387,7 @@ impl<T: Default> Connection<T> {
     /// Whether the peer has begun something that is not whole, however little of it lies in the inbox: the
     /// connection, or a header block.
     pub fn mid_message(&self) -> bool {
-        self.opening != Opening::Open || self.block.is_some()
+        self.opening != PrefaceState::Open || self.block.is_some()
     }
 
     /// The largest header list that the peer takes, as far as it has said so.
@@ -396,7 +396,7 @@ impl<T: Default> Connection<T> {
     }
 
     /// Gives an event out before what is in the inbox.
-    pub(crate) fn give_out(&mut self, event: Event) {
+    pub(crate) fn queue_event(&mut self, event: Event) {
         self.events.push_back(event);
     }
 
@@ -417,17 +417,17 @@ impl<T: Default> Connection<T> {
 
     /// Says our settings, once. Everything else that is sent or taken does it too, but for answers.
     pub fn greet(&mut self, out: &mut Outbox) {
-        if self.opening != Opening::Silent {
+        if self.opening != PrefaceState::Silent {
             return;
         }
-        self.opening = Opening::Greeted;
+        self.opening = PrefaceState::Greeted;
         let buffer = out.buffer();
         let config = &self.config;
         let first = match self.role {
             Role::Server => (settings::MAX_CONCURRENT_STREAMS, config.streams),
             Role::Client => {
                 buffer.extend_from_slice(frame::PREFACE);
-                self.opening = Opening::Prefaced;
+                self.opening = PrefaceState::Prefaced;
                 (settings::ENABLE_PUSH, 0)
             }
         };
@@ -447,9 +447,9 @@ impl<T: Default> Connection<T> {
     }
 
     /// Takes one frame; `None` when it is not all here.
-    fn take_frame(&mut self, inbox: &mut BytesMut, out: &mut Outbox) -> Result<Option<Taken>, Fault> {
+    fn take_frame(&mut self, inbox: &mut BytesMut, out: &mut Outbox) -> Result<Option<FrameOutcome>, Fault> {
         self.wanted = 0;
-        if self.opening == Opening::Greeted && !self.take_preface(inbox)? {
+        if self.opening == PrefaceState::Greeted && !self.take_preface(inbox)? {
             return Ok(None);
         }
         let Some(header) = Header::read(inbox) else { return Ok(None) };
@@ -468,7 +468,7 @@ impl<T: Default> Connection<T> {
             return self.data_frame(header, payload, out).map(Some);
         }
         let mut fault = None;
-        let mut taken = Taken::Nothing;
+        let mut taken = FrameOutcome::Nothing;
         match self.control(header, &inbox[frame::HEADER..whole], out) {
             Ok(event) => taken = event,
             Err(error) => fault = Some(error),
@@ -478,8 +478,8 @@ impl<T: Default> Connection<T> {
             return Err(fault);
         }
         Ok(Some(match taken {
-            Taken::Event(Event::Headers { stream, fields, end: false }) => {
-                Taken::Event(self.with_body(stream, fields, inbox)?)
+            FrameOutcome::Event(Event::Headers { stream, fields, end: false }) => {
+                FrameOutcome::Event(self.with_body(stream, fields, inbox)?)
             }
             taken => taken,
         }))
@@ -502,17 +502,17 @@ impl<T: Default> Connection<T> {
             return Ok(false);
         }
         inbox.advance(n);
-        self.opening = Opening::Prefaced;
+        self.opening = PrefaceState::Prefaced;
         Ok(true)
     }
 
     /// The first frame is SETTINGS, and nothing comes between the frames of a header block (§3.4, §4.3).
     fn check_order(&mut self, header: Header) -> Result<(), Fault> {
-        if self.opening == Opening::Prefaced {
+        if self.opening == PrefaceState::Prefaced {
             if header.kind != frame::SETTINGS || header.has(frame::ACK) {
                 return Err(connection(ErrorCode::PROTOCOL_ERROR, "the first frame is not SETTINGS"));
             }
-            self.opening = Opening::Open;
+            self.opening = PrefaceState::Open;
         }
         let expected = self.block.as_ref().map(|block| (frame::CONTINUATION, block.stream));
         match expected {
@@ -530,7 +530,7 @@ impl<T: Default> Connection<T> {
         let blames = !matches!(code, ErrorCode::REFUSED_STREAM | ErrorCode::NO_ERROR);
         self.guard.resets += u32::from(blames);
         frame::reset(out.buffer(), stream, code);
-        let known = self.forget(stream, How::ByUs);
+        let known = self.forget(stream, CloseReason::ByUs);
         known.then_some(Event::Reset { stream, code, by_peer: false })
     }
 
@@ -546,14 +546,14 @@ impl<T: Default> Connection<T> {
         self.greet(out);
         // It may not be higher than was said before (RFC 9113, §6.8).
         let last = match self.leaving {
-            Leaving::Last(last) => last,
-            Leaving::No | Leaving::Announced => self.last_theirs,
+            ShutdownState::Last(last) => last,
+            ShutdownState::No | ShutdownState::Announced => self.last_theirs,
         };
         frame::go_away(out.buffer(), last, code, why);
     }
 
     /// Forgets a stream. Returns whether there was one.
-    pub(super) fn forget(&mut self, id: u32, how: How) -> bool {
+    pub(super) fn forget(&mut self, id: u32, how: CloseReason) -> bool {
         self.closed.add(id, how);
         let Some(stream) = self.streams.remove(id) else { return false };
         if stream.blocked {
@@ -565,7 +565,7 @@ impl<T: Default> Connection<T> {
         let released = stream.unread.min(self.withheld);
         self.withheld -= released;
         self.release(released);
-        if how == How::Done {
+        if how == CloseReason::Done {
             self.guard.resets = self.guard.resets.saturating_sub(1);
         }
         true
@@ -573,7 +573,7 @@ impl<T: Default> Connection<T> {
 }
 
 /// What became of a frame.
-pub(super) enum Taken {
+pub(super) enum FrameOutcome {
     Nothing,
     Event(Event),
 }

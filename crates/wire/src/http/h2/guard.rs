@@ -4,7 +4,7 @@ use std::time::Duration;
 
 /// Counters of what an honest peer does rarely.
 #[derive(Debug, Default)]
-pub(super) struct Guard {
+pub(super) struct AbuseGuard {
     /// Streams that were reset beyond those that ended well, and were not forgiven yet: what was taken out of a bucket of
     /// tokens.
     pub(super) resets: u32,
@@ -30,7 +30,7 @@ const CHANGE: u32 = 8;
 /// Control frames in one go. An honest peer sends a few.
 const BURST: u32 = 200;
 
-impl Guard {
+impl AbuseGuard {
     /// What the peer has done too often, if it has.
     #[inline]
     pub(super) fn judge(&self, resets: u32) -> Option<&'static str> {
@@ -85,7 +85,7 @@ mod tests {
     #[test]
     fn bucket_is_refilled_by_the_time_that_passed_however_it_is_told() {
         for step in [7, 250, 1000] {
-            let mut guard = Guard { resets: 1000, ..Guard::default() };
+            let mut guard = AbuseGuard { resets: 1000, ..AbuseGuard::default() };
             for millis in (0..=4200).step_by(step) {
                 guard.refill(Duration::from_millis(millis), 100);
             }
@@ -96,7 +96,7 @@ mod tests {
 
     #[test]
     fn bucket_that_is_not_refilled_stays_as_it_is() {
-        let mut guard = Guard { resets: 5, ..Guard::default() };
+        let mut guard = AbuseGuard { resets: 5, ..AbuseGuard::default() };
         guard.refill(Duration::ZERO, 0);
         guard.refill(Duration::from_secs(1000), 0);
         assert_eq!(guard.resets, 5);

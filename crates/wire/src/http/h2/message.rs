@@ -3,7 +3,7 @@
 
 /// What a header list is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Meaning {
+pub(super) struct ParsedHeaders {
     pub(super) kind: Kind,
     /// What `content-length` says.
     pub(super) length: Option<u64>,
@@ -19,7 +19,7 @@ pub(super) enum Kind {
 
 /// The list is none of a message (§8.1.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Malformed;
+pub(super) struct MalformedHeaders;
 
 /// The pseudo-header fields of a list, each of which comes once at most.
 #[derive(Default)]
@@ -32,70 +32,72 @@ struct Pseudo<'f> {
 }
 
 /// Tells what a list means.
-pub(super) fn judge<'f>(fields: impl Iterator<Item = (&'f [u8], &'f [u8])>) -> Result<Meaning, Malformed> {
+pub(super) fn judge<'f>(
+    fields: impl Iterator<Item = (&'f [u8], &'f [u8])>,
+) -> Result<ParsedHeaders, MalformedHeaders> {
     let (mut pseudo, mut regular, mut length) = (Pseudo::default(), false, None);
     for (name, value) in fields {
         if !is_value(value) {
-            return Err(Malformed);
+            return Err(MalformedHeaders);
         }
         if name.first() == Some(&b':') {
             if regular {
-                return Err(Malformed);
+                return Err(MalformedHeaders);
             }
             pseudo.add(name, value)?;
             continue;
         }
         regular = true;
         if !is_name(name) || belongs_to_connection(name, value) {
-            return Err(Malformed);
+            return Err(MalformedHeaders);
         }
         if name == b"content-length" {
-            let value = number(value).ok_or(Malformed)?;
+            let value = number(value).ok_or(MalformedHeaders)?;
             if length.replace(value).is_some_and(|known| known != value) {
-                return Err(Malformed);
+                return Err(MalformedHeaders);
             }
         }
     }
-    Ok(Meaning { kind: pseudo.kind()?, length })
+    Ok(ParsedHeaders { kind: pseudo.kind()?, length })
 }
 
 impl<'f> Pseudo<'f> {
-    fn add(&mut self, name: &[u8], value: &'f [u8]) -> Result<(), Malformed> {
+    fn add(&mut self, name: &[u8], value: &'f [u8]) -> Result<(), MalformedHeaders> {
         let place = match name {
             b":method" => &mut self.method,
             b":scheme" => &mut self.scheme,
             b":path" => &mut self.path,
             b":authority" => &mut self.authority,
             b":status" => &mut self.status,
-            _ => return Err(Malformed),
+            _ => return Err(MalformedHeaders),
         };
-        if place.replace(value).is_some() { Err(Malformed) } else { Ok(()) }
+        if place.replace(value).is_some() { Err(MalformedHeaders) } else { Ok(()) }
     }
 
-    fn kind(&self) -> Result<Kind, Malformed> {
+    fn kind(&self) -> Result<Kind, MalformedHeaders> {
         let request = self.method.or(self.scheme).or(self.path).or(self.authority).is_some();
         match (request, self.status) {
             (false, None) => Ok(Kind::Trailers),
             (false, Some(status)) => self.response(status),
             (true, None) => self.request(),
-            (true, Some(_)) => Err(Malformed),
+            (true, Some(_)) => Err(MalformedHeaders),
         }
     }
 
     /// CONNECT has neither scheme nor path (§8.5); every other request has both.
-    fn request(&self) -> Result<Kind, Malformed> {
+    fn request(&self) -> Result<Kind, MalformedHeaders> {
         let whole = match self.method {
             None => false,
             Some(b"CONNECT") => self.scheme.is_none() && self.path.is_none() && self.authority.is_some(),
             Some(_) => self.scheme.is_some() && self.path.is_some_and(|path| !path.is_empty()),
         };
-        if whole { Ok(Kind::Request) } else { Err(Malformed) }
+        if whole { Ok(Kind::Request) } else { Err(MalformedHeaders) }
     }
 
-    fn response(&self, status: &[u8]) -> Result<Kind, Malformed> {
+    fn response(&self, status: &[u8]) -> Result<Kind, MalformedHeaders> {
         match number(status) {
             Some(status @ 100..=999) if status != 101 => Ok(Kind::Response(status as u16)),
-            _ => Err(Malformed),
+            _ => Err(MalformedHeaders),
         }
     }
 }

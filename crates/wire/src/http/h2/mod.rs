@@ -10,7 +10,7 @@
 
 mod audit;
 mod clock;
-mod closed;
+mod closed_streams;
 mod connection;
 mod frame;
 mod guard;
@@ -24,7 +24,7 @@ mod stream;
 mod streams;
 
 use polyrpc_core::protocol::by_magic;
-use polyrpc_core::{Guess, Protocol};
+use polyrpc_core::{Detected, Protocol};
 
 pub use connection::{Config, Connection, Event, UPGRADED};
 pub use settings::Settings;
@@ -34,7 +34,7 @@ pub use status::ErrorCode;
 pub const PREFACE: &[u8] = frame::PREFACE;
 
 /// Whether a connection that begins with `start` speaks this protocol, with gRPC as the first of what it carries.
-pub(crate) fn recognise(start: &[u8]) -> Guess {
+pub(crate) fn recognise(start: &[u8]) -> Detected {
     by_magic(Protocol::Grpc, PREFACE, start)
 }
 

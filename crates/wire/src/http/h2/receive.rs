@@ -5,11 +5,11 @@ use std::sync::Arc;
 use bytes::{Buf, Bytes, BytesMut};
 use polyrpc_core::Outbox;
 
-use super::closed::How;
-use super::connection::{BLOCK, Block, Config, Connection, Event, Leaving, Opening, Taken};
+use super::closed_streams::CloseReason;
+use super::connection::{BLOCK, Block, Config, Connection, Event, FrameOutcome, PrefaceState, ShutdownState};
 use super::frame::{self, Header};
 use super::hpack::{DecodeError, Fields};
-use super::message::{Kind, Meaning};
+use super::message::{Kind, ParsedHeaders};
 use super::settings::{DEFAULT_FRAME, MOST_WINDOW};
 use super::status::{ErrorCode, Fault, connection, stream};
 use super::stream::{Role, State, Stream};
@@ -42,15 +42,15 @@ impl<T: Default> Connection<T> {
         header: Header,
         payload: &[u8],
         out: &mut Outbox,
-    ) -> Result<Taken, Fault> {
+    ) -> Result<FrameOutcome, Fault> {
         match header.kind {
             frame::HEADERS => return self.headers_frame(header, payload),
             frame::CONTINUATION => return self.continuation(header, payload),
             frame::WINDOW_UPDATE => self.window_update(header, payload, out)?,
-            frame::RST_STREAM => return self.reset_by_peer(header, payload),
-            frame::PING => return self.pinged(header, payload, out),
+            frame::RST_STREAM => return self.handle_reset(header, payload),
+            frame::PING => return self.handle_ping(header, payload, out),
             frame::SETTINGS => self.settings(header, payload, out)?,
-            frame::GOAWAY => return self.peer_leaves(header, payload),
+            frame::GOAWAY => return self.handle_go_away(header, payload),
             frame::PRIORITY => self.priority(header, payload)?,
             frame::PUSH_PROMISE => {
                 return Err(connection(ErrorCode::PROTOCOL_ERROR, "PUSH_PROMISE was not allowed"));
@@ -58,7 +58,7 @@ impl<T: Default> Connection<T> {
             // §5.5: what is not known is ignored.
             _ => self.guard.burst += 1,
         }
-        Ok(Taken::Nothing)
+        Ok(FrameOutcome::Nothing)
     }
 
     /// §6.1
@@ -67,7 +67,7 @@ impl<T: Default> Connection<T> {
         header: Header,
         payload: BytesMut,
         out: &mut Outbox,
-    ) -> Result<Taken, Fault> {
+    ) -> Result<FrameOutcome, Fault> {
         let id = header.stream;
         self.check_not_idle(id, "DATA on an idle stream")?;
         self.count_data(header.length)?;
@@ -76,7 +76,7 @@ impl<T: Default> Connection<T> {
         let end = header.has(frame::END_STREAM);
         let Some(known) = self.streams.get_mut(id) else {
             self.release(header.length);
-            return self.closed_frame(id).map(|()| Taken::Nothing);
+            return self.closed_frame(id).map(|()| FrameOutcome::Nothing);
         };
         if let Err(fault) = count_on_stream(known, header, bytes.len()) {
             self.release(header.length);
@@ -90,7 +90,7 @@ impl<T: Default> Connection<T> {
                 return Err(connection(ErrorCode::ENHANCE_YOUR_CALM, "too many empty DATA frames"));
             }
             self.credit_stream(id, padding, out);
-            return Ok(Taken::Nothing);
+            return Ok(FrameOutcome::Nothing);
         }
         known.empty_frames = 0;
         if !known.is_read(self.role) {
@@ -106,30 +106,30 @@ impl<T: Default> Connection<T> {
             self.withheld += bytes.len();
         }
         if end {
-            self.end_theirs(id);
+            self.close_remote(id);
         } else if padding > 0 {
             self.credit_stream(id, padding, out);
         }
-        Ok(Taken::Event(Event::Data { stream: id, bytes, end }))
+        Ok(FrameOutcome::Event(Event::Data { stream: id, bytes, end }))
     }
 
     /// The request was answered before its end: the rest of it is thrown away. Who does not stop sending is asked to
     /// (§8.1) once all of the answer has left, and until then has what is left of the window.
-    fn too_late(&mut self, header: Header, end: bool) -> Result<Taken, Fault> {
+    fn too_late(&mut self, header: Header, end: bool) -> Result<FrameOutcome, Fault> {
         let id = header.stream;
         self.release(header.length);
-        let Some(known) = self.streams.get(id) else { return Ok(Taken::Nothing) };
+        let Some(known) = self.streams.get(id) else { return Ok(FrameOutcome::Nothing) };
         let is_half_full = known.receive_window < i64::from(known.window / 2);
         if end {
-            self.end_theirs(id);
+            self.close_remote(id);
         } else if known.state == State::LocalDone && is_half_full {
             return Err(stream(id, ErrorCode::NO_ERROR));
         }
-        Ok(Taken::Nothing)
+        Ok(FrameOutcome::Nothing)
     }
 
     /// §6.2
-    fn headers_frame(&mut self, header: Header, payload: &[u8]) -> Result<Taken, Fault> {
+    fn headers_frame(&mut self, header: Header, payload: &[u8]) -> Result<FrameOutcome, Fault> {
         let id = header.stream;
         if id == 0 {
             return Err(connection(ErrorCode::PROTOCOL_ERROR, "HEADERS without a stream"));
@@ -151,14 +151,14 @@ impl<T: Default> Connection<T> {
         }
         let end = header.has(frame::END_STREAM);
         if header.has(frame::END_HEADERS) {
-            return self.whole_block(id, end, fault, block);
+            return self.handle_header_block(id, end, fault, block);
         }
         self.block = Some(Block { stream: id, end, fault, bytes: block.to_vec(), frames: 0 });
-        Ok(Taken::Nothing)
+        Ok(FrameOutcome::Nothing)
     }
 
     /// §6.10
-    fn continuation(&mut self, header: Header, payload: &[u8]) -> Result<Taken, Fault> {
+    fn continuation(&mut self, header: Header, payload: &[u8]) -> Result<FrameOutcome, Fault> {
         let Some(block) = &mut self.block else {
             return Err(connection(ErrorCode::PROTOCOL_ERROR, "CONTINUATION of nothing"));
         };
@@ -173,22 +173,22 @@ impl<T: Default> Connection<T> {
         }
         block.bytes.extend_from_slice(payload);
         if !header.has(frame::END_HEADERS) {
-            return Ok(Taken::Nothing);
+            return Ok(FrameOutcome::Nothing);
         }
         let Some(Block { stream, end, fault, bytes, .. }) = self.block.take() else {
-            return Ok(Taken::Nothing);
+            return Ok(FrameOutcome::Nothing);
         };
-        self.whole_block(stream, end, fault, &bytes)
+        self.handle_header_block(stream, end, fault, &bytes)
     }
 
     /// A header block is here. It is decoded whatever becomes of its stream: both sides share the table.
-    fn whole_block(
+    fn handle_header_block(
         &mut self,
         id: u32,
         end: bool,
         fault: Option<ErrorCode>,
         block: &[u8],
-    ) -> Result<Taken, Fault> {
+    ) -> Result<FrameOutcome, Fault> {
         self.taken += (block.len() / BLOCK) as u32;
         let list = match self.decoder.decode(block) {
             Err(DecodeError::Broken) => {
@@ -198,28 +198,28 @@ impl<T: Default> Connection<T> {
             Err(DecodeError::TooLarge { size, fields }) => List { fields, fault, oversized: Some(size) },
         };
         match self.role {
-            _ if self.streams.get(id).is_some() => self.later_block(id, end, list),
+            _ if self.streams.get(id).is_some() => self.handle_later_block(id, end, list),
             Role::Server => self.request(id, end, list),
             Role::Client => {
                 self.check_not_idle(id, "HEADERS on an idle stream")?;
-                self.closed_frame(id).map(|()| Taken::Nothing)
+                self.closed_frame(id).map(|()| FrameOutcome::Nothing)
             }
         }
     }
 
     /// A request opens a stream.
-    fn request(&mut self, id: u32, end: bool, list: List) -> Result<Taken, Fault> {
+    fn request(&mut self, id: u32, end: bool, list: List) -> Result<FrameOutcome, Fault> {
         if id.is_multiple_of(2) {
             return Err(connection(ErrorCode::PROTOCOL_ERROR, "a client's stream with an even number"));
         }
-        if self.is_ignored(id) {
+        if self.is_beyond_go_away(id) {
             // The peer has been told: it knows that nothing is done about this one.
             self.last_theirs = self.last_theirs.max(id);
-            return Ok(Taken::Nothing);
+            return Ok(FrameOutcome::Nothing);
         }
         if id <= self.last_theirs {
-            return match self.closed.how(id) {
-                Some(_) => self.closed_frame(id).map(|()| Taken::Nothing),
+            return match self.closed.close_reason(id) {
+                Some(_) => self.closed_frame(id).map(|()| FrameOutcome::Nothing),
                 None => Err(connection(ErrorCode::PROTOCOL_ERROR, "a stream below another")),
             };
         }
@@ -238,18 +238,18 @@ impl<T: Default> Connection<T> {
                 // What it asks for may be among the fields that were dropped. It is answered, and its body thrown away.
                 self.insert(id, end, None);
                 self.guard.resets = self.guard.resets.saturating_add(OVERSIZED);
-                return Ok(Taken::Event(Event::Oversized { stream: id, head: true, fields, size }));
+                return Ok(FrameOutcome::Event(Event::Oversized { stream: id, head: true, fields, size }));
             }
             List { fields, .. } => fields,
         };
-        let Ok(Meaning { kind: Kind::Request, length }) = fields.meaning() else {
+        let Ok(ParsedHeaders { kind: Kind::Request, length }) = fields.meaning() else {
             return Err(stream(id, ErrorCode::PROTOCOL_ERROR));
         };
         if end && length.is_some_and(|length| length > 0) {
             return Err(stream(id, ErrorCode::PROTOCOL_ERROR));
         }
         self.insert(id, end, length);
-        Ok(Taken::Event(Event::Headers { stream: id, fields, end }))
+        Ok(FrameOutcome::Event(Event::Headers { stream: id, fields, end }))
     }
 
     /// Adds a stream that the peer has opened by the head of a request.
@@ -307,8 +307,8 @@ impl<T: Default> Connection<T> {
     }
 
     /// A block on a stream that is open: the head of a response, or trailers.
-    fn later_block(&mut self, id: u32, end: bool, list: List) -> Result<Taken, Fault> {
-        let Some(known) = self.streams.get_mut(id) else { return Ok(Taken::Nothing) };
+    fn handle_later_block(&mut self, id: u32, end: bool, list: List) -> Result<FrameOutcome, Fault> {
+        let Some(known) = self.streams.get_mut(id) else { return Ok(FrameOutcome::Nothing) };
         if !known.receives() {
             return Err(stream(id, ErrorCode::STREAM_CLOSED));
         }
@@ -320,32 +320,32 @@ impl<T: Default> Connection<T> {
         if let Some(size) = oversized {
             let head = !std::mem::replace(&mut known.headed, true);
             match end {
-                true => self.end_theirs(id),
+                true => self.close_remote(id),
                 false if head => {}
                 false => return Err(malformed()),
             }
-            return Ok(Taken::Event(Event::Oversized { stream: id, head, fields, size }));
+            return Ok(FrameOutcome::Event(Event::Oversized { stream: id, head, fields, size }));
         }
         let meaning = fields.meaning().map_err(|_| malformed())?;
         if known.headed {
             if meaning.kind != Kind::Trailers || !end || known.expected.is_some_and(|rest| rest > 0) {
                 return Err(malformed());
             }
-            self.end_theirs(id);
-            return Ok(Taken::Event(Event::Trailers { stream: id, fields }));
+            self.close_remote(id);
+            return Ok(FrameOutcome::Event(Event::Trailers { stream: id, fields }));
         }
         match meaning.kind {
             // More than one interim response may come before the final one (§8.1).
             Kind::Response(100..=199) if !end => {
                 self.guard.burst += 1;
-                Ok(Taken::Nothing)
+                Ok(FrameOutcome::Nothing)
             }
             Kind::Response(200..) => {
                 (known.headed, known.expected) = (true, meaning.length.filter(|_| !end));
                 if end {
-                    self.end_theirs(id);
+                    self.close_remote(id);
                 }
-                Ok(Taken::Event(Event::Headers { stream: id, fields, end }))
+                Ok(FrameOutcome::Event(Event::Headers { stream: id, fields, end }))
             }
             _ => Err(malformed()),
         }
@@ -373,7 +373,7 @@ impl<T: Default> Connection<T> {
     }
 
     /// §6.4
-    fn reset_by_peer(&mut self, header: Header, payload: &[u8]) -> Result<Taken, Fault> {
+    fn handle_reset(&mut self, header: Header, payload: &[u8]) -> Result<FrameOutcome, Fault> {
         let id = header.stream;
         let Some(code) = payload.as_array::<4>() else {
             return Err(connection(ErrorCode::FRAME_SIZE_ERROR, "RST_STREAM of a wrong length"));
@@ -383,19 +383,19 @@ impl<T: Default> Connection<T> {
             && self.streams.get(id).is_some_and(|known| known.state == State::LocalDone)
         {
             // It has its answer: a caller need not send the rest of a request that failed.
-            self.forget(id, How::Done);
-            return Ok(Taken::Nothing);
+            self.forget(id, CloseReason::Done);
+            return Ok(FrameOutcome::Nothing);
         }
-        if self.is_ignored(id) {
-            return Ok(Taken::Nothing);
+        if self.is_beyond_go_away(id) {
+            return Ok(FrameOutcome::Nothing);
         }
         // A reset is cheap for who sends it, and each one may have begun work here.
         self.guard.resets += u32::from(self.role == Role::Server);
-        if !self.forget(id, How::ByPeer) {
-            return Ok(Taken::Nothing);
+        if !self.forget(id, CloseReason::ByPeer) {
+            return Ok(FrameOutcome::Nothing);
         }
         let code = ErrorCode(u32::from_be_bytes(*code));
-        Ok(Taken::Event(Event::Reset { stream: id, code, by_peer: true }))
+        Ok(FrameOutcome::Event(Event::Reset { stream: id, code, by_peer: true }))
     }
 
     /// §6.5
@@ -441,7 +441,12 @@ impl<T: Default> Connection<T> {
     }
 
     /// §6.7
-    fn pinged(&mut self, header: Header, payload: &[u8], out: &mut Outbox) -> Result<Taken, Fault> {
+    fn handle_ping(
+        &mut self,
+        header: Header,
+        payload: &[u8],
+        out: &mut Outbox,
+    ) -> Result<FrameOutcome, Fault> {
         self.guard.burst += 1;
         if header.stream != 0 {
             return Err(connection(ErrorCode::PROTOCOL_ERROR, "PING on a stream"));
@@ -451,24 +456,24 @@ impl<T: Default> Connection<T> {
         };
         if !header.has(frame::ACK) {
             frame::ping(out.buffer(), *payload, true);
-            return Ok(Taken::Nothing);
+            return Ok(FrameOutcome::Nothing);
         }
         match *payload {
             LEAVING => {
-                self.name_the_last(out);
-                Ok(Taken::Nothing)
+                self.send_final_go_away(out);
+                Ok(FrameOutcome::Nothing)
             }
             // An answer to what was not asked tells nothing.
             ARE_YOU_THERE if self.pings > 0 => {
                 self.pings -= 1;
-                Ok(Taken::Event(Event::Pong))
+                Ok(FrameOutcome::Event(Event::Pong))
             }
-            _ => Ok(Taken::Nothing),
+            _ => Ok(FrameOutcome::Nothing),
         }
     }
 
     /// §6.8
-    fn peer_leaves(&mut self, header: Header, payload: &[u8]) -> Result<Taken, Fault> {
+    fn handle_go_away(&mut self, header: Header, payload: &[u8]) -> Result<FrameOutcome, Fault> {
         self.guard.burst += 1;
         if header.stream != 0 {
             return Err(connection(ErrorCode::PROTOCOL_ERROR, "GOAWAY on a stream"));
@@ -479,7 +484,7 @@ impl<T: Default> Connection<T> {
         let last = u32::from_be_bytes([l0, l1, l2, l3]) & frame::STREAM;
         let code = ErrorCode(u32::from_be_bytes([c0, c1, c2, c3]));
         let reason = Bytes::copy_from_slice(&reason[..reason.len().min(LONGEST_REASON)]);
-        Ok(Taken::Event(Event::GoAway { last, code, reason }))
+        Ok(FrameOutcome::Event(Event::GoAway { last, code, reason }))
     }
 
     /// §6.9
@@ -515,11 +520,11 @@ impl<T: Default> Connection<T> {
     }
 
     /// The peer sends nothing more on a stream.
-    fn end_theirs(&mut self, id: u32) {
+    fn close_remote(&mut self, id: u32) {
         let Some(known) = self.streams.get_mut(id) else { return };
         match known.state {
             State::LocalDone if known.is_flushed() => {
-                self.forget(id, How::Done);
+                self.forget(id, CloseReason::Done);
             }
             _ => known.state = State::RemoteDone,
         }
@@ -536,21 +541,23 @@ impl<T: Default> Connection<T> {
     }
 
     /// Whether a stream was opened behind the last of which something is done (§6.8).
-    fn is_ignored(&self, id: u32) -> bool {
-        self.role == Role::Server && matches!(self.leaving, Leaving::Last(last) if id > last)
+    fn is_beyond_go_away(&self, id: u32) -> bool {
+        self.role == Role::Server && matches!(self.leaving, ShutdownState::Last(last) if id > last)
     }
 
     /// A frame on a stream that is closed.
     fn closed_frame(&self, id: u32) -> Result<(), Fault> {
-        if self.is_ignored(id) {
+        if self.is_beyond_go_away(id) {
             return Ok(());
         }
-        match self.closed.how(id) {
-            Some(How::ByUs) => Ok(()),
-            Some(How::ByPeer) => Err(stream(id, ErrorCode::STREAM_CLOSED)),
+        match self.closed.close_reason(id) {
+            Some(CloseReason::ByUs) => Ok(()),
+            Some(CloseReason::ByPeer) => Err(stream(id, ErrorCode::STREAM_CLOSED)),
             // One that was closed long ago, since calls are cancelled faster than the server hears of it: we opened it.
             None if self.role == Role::Client => Ok(()),
-            Some(How::Done) | None => Err(connection(ErrorCode::STREAM_CLOSED, "a frame on a closed stream")),
+            Some(CloseReason::Done) | None => {
+                Err(connection(ErrorCode::STREAM_CLOSED, "a frame on a closed stream"))
+            }
         }
     }
 
@@ -570,7 +577,7 @@ impl<T: Default> Connection<T> {
 
     /// Tells the peer what it may send on the connection, once that is worth a frame.
     pub(super) fn grant(&mut self, out: &mut Outbox) {
-        if self.opening == Opening::Open && self.credit >= self.config.connection_window / 4 {
+        if self.opening == PrefaceState::Open && self.credit >= self.config.connection_window / 4 {
             frame::window_update(out.buffer(), 0, self.credit);
             self.receive_window += i64::from(self.credit);
             self.credit = 0;

@@ -5,13 +5,13 @@ use std::mem;
 use bytes::Bytes;
 use polyrpc_core::Outbox;
 
-use super::closed::How;
-use super::connection::{Connection, Event, Leaving};
+use super::closed_streams::CloseReason;
+use super::connection::{Connection, Event, ShutdownState};
 use super::frame;
 use super::hpack::Encoder;
 use super::receive::{ARE_YOU_THERE, LEAVING};
 use super::status::ErrorCode;
-use super::stream::{Last, State, Stream};
+use super::stream::{SendEnd, State, Stream};
 
 /// How much data one DATA frame carries, whatever more the peer takes: so that streams take turns.
 const PIECE: usize = 16_384;
@@ -49,7 +49,7 @@ impl<T: Default> Connection<T> {
     }
 
     /// Whether a stream is open.
-    pub fn knows(&self, id: u32) -> bool {
+    pub fn is_open(&self, id: u32) -> bool {
         self.streams.get(id).is_some()
     }
 
@@ -60,7 +60,7 @@ impl<T: Default> Connection<T> {
         }
         write_block(&mut self.encoder, out, id, block, end, self.peer.frame);
         if end {
-            self.end_ours(id);
+            self.close_local(id);
         }
     }
 
@@ -76,10 +76,10 @@ impl<T: Default> Connection<T> {
             self.send_window -= length as i64;
             let flags = if end { frame::END_STREAM } else { 0 };
             frame::begin(out.buffer(), length, frame::DATA, flags, id);
-            out.copy(prefix);
+            out.extend_from_slice(prefix);
             out.body(body);
             if end {
-                self.end_ours(id);
+                self.close_local(id);
             }
             return;
         }
@@ -92,7 +92,7 @@ impl<T: Default> Connection<T> {
             stream.queue.push_back(body);
         }
         if end {
-            stream.last = Last::Data;
+            stream.last = SendEnd::Data;
             self.ending += usize::from(stream.is_ending());
         }
         self.flush(id, out);
@@ -127,7 +127,7 @@ impl<T: Default> Connection<T> {
         let buffer = out.buffer();
         frame::begin(buffer, trailers.len(), frame::HEADERS, frame::END_HEADERS | frame::END_STREAM, id);
         buffer.extend_from_slice(trailers);
-        self.end_ours(id);
+        self.close_local(id);
         None
     }
 
@@ -135,17 +135,17 @@ impl<T: Default> Connection<T> {
     pub fn trailers(&mut self, id: u32, block: &[u8], out: &mut Outbox) {
         let Some(stream) = self.streams.get_mut(id).filter(|stream| stream.sends()) else { return };
         if !stream.is_flushed() {
-            stream.last = Last::Trailers(Bytes::copy_from_slice(block));
+            stream.last = SendEnd::Trailers(Bytes::copy_from_slice(block));
             self.ending += 1;
             return;
         }
         write_block(&mut self.encoder, out, id, block, true, self.peer.frame);
-        self.end_ours(id);
+        self.close_local(id);
     }
 
     /// Ends a stream at once, both ways. Nothing more comes out of it.
     pub fn reset(&mut self, id: u32, code: ErrorCode, out: &mut Outbox) {
-        if self.forget(id, How::ByUs) {
+        if self.forget(id, CloseReason::ByUs) {
             frame::reset(out.buffer(), id, code);
             self.grant(out);
         }
@@ -161,7 +161,7 @@ impl<T: Default> Connection<T> {
 
     /// Asks a peer to send nothing more of a request that was answered (RFC 9113, §8.1), if it has filled half of its
     /// window already. Others come to their end by themselves: some peers take the reset for a failure.
-    pub fn stop_if_half_full(&mut self, id: u32, out: &mut Outbox) {
+    pub fn stop_if_window_half_full(&mut self, id: u32, out: &mut Outbox) {
         let is_late = |stream: &Stream<T>| {
             stream.state == State::LocalDone && stream.receive_window < i64::from(stream.window / 2)
         };
@@ -224,35 +224,35 @@ impl<T: Default> Connection<T> {
     }
 
     /// Leaves gracefully: says so, and once the peer has heard of it says which stream is the last (RFC 9113, §6.8).
-    pub fn leave(&mut self, out: &mut Outbox) {
-        if self.leaving != Leaving::No {
+    pub fn start_go_away(&mut self, out: &mut Outbox) {
+        if self.leaving != ShutdownState::No {
             return;
         }
         self.greet(out);
-        self.leaving = Leaving::Announced;
+        self.leaving = ShutdownState::Announced;
         frame::go_away(out.buffer(), frame::STREAM, ErrorCode::NO_ERROR, "");
         frame::ping(out.buffer(), LEAVING, false);
     }
 
     /// Whether it was said that we leave.
     pub fn is_leaving(&self) -> bool {
-        self.leaving != Leaving::No
+        self.leaving != ShutdownState::No
     }
 
     /// Whether the peer has heard that we leave, or had the time to.
     pub fn has_named_the_last(&self) -> bool {
-        matches!(self.leaving, Leaving::Last(_))
+        matches!(self.leaving, ShutdownState::Last(_))
     }
 
     /// Whether it has left and owes nothing any more, whatever the peer still sends.
-    pub fn has_left(&self) -> bool {
-        matches!(self.leaving, Leaving::Last(_))
+    pub fn is_shut_down(&self) -> bool {
+        matches!(self.leaving, ShutdownState::Last(_))
             && self.streams.iter().all(|stream| stream.state == State::LocalDone)
     }
 
-    pub(super) fn name_the_last(&mut self, out: &mut Outbox) {
-        if self.leaving == Leaving::Announced {
-            self.leaving = Leaving::Last(self.last_theirs);
+    pub(super) fn send_final_go_away(&mut self, out: &mut Outbox) {
+        if self.leaving == ShutdownState::Announced {
+            self.leaving = ShutdownState::Last(self.last_theirs);
             frame::go_away(out.buffer(), self.last_theirs, ErrorCode::NO_ERROR, "");
         }
     }
@@ -300,7 +300,7 @@ impl<T: Default> Connection<T> {
             if piece.is_empty() {
                 stream.queue.pop_front();
             }
-            ended = stream.queue.is_empty() && stream.last == Last::Data;
+            ended = stream.queue.is_empty() && stream.last == SendEnd::Data;
             stream.queued -= length;
             self.queued -= length;
             stream.send_window -= length as i64;
@@ -323,21 +323,21 @@ impl<T: Default> Connection<T> {
             }
             return;
         }
-        if let Last::Trailers(block) = mem::replace(&mut stream.last, Last::Unknown) {
+        if let SendEnd::Trailers(block) = mem::replace(&mut stream.last, SendEnd::Unknown) {
             write_block(&mut self.encoder, out, id, &block, true, most);
             ended = true;
         }
         if ended {
-            self.end_ours(id);
+            self.close_local(id);
         }
     }
 
     /// We send nothing more on a stream.
-    fn end_ours(&mut self, id: u32) {
+    fn close_local(&mut self, id: u32) {
         let Some(stream) = self.streams.get_mut(id) else { return };
         match stream.state {
             State::RemoteDone => {
-                self.forget(id, How::Done);
+                self.forget(id, CloseReason::Done);
             }
             State::Open | State::LocalDone => stream.state = State::LocalDone,
         }

@@ -26,12 +26,12 @@ pub(super) const DEFAULT_TABLE: usize = 4096;
 
 /// What a client tells of itself before it speaks HTTP/2, in the field `HTTP2-Settings` (RFC 7540, §3.2.1).
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Settings(pub(super) Peer);
+pub struct Settings(pub(super) PeerSettings);
 
 impl Settings {
     /// Reads the payload of a SETTINGS frame; `None` if it is none.
     pub fn read(payload: &[u8]) -> Option<Self> {
-        let mut peer = Peer::default();
+        let mut peer = PeerSettings::default();
         peer.read(payload).ok()?;
         Some(Self(peer))
     }
@@ -39,7 +39,7 @@ impl Settings {
 
 /// What the peer has told.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Peer {
+pub(super) struct PeerSettings {
     pub(super) table: usize,
     /// It takes pushed streams, or as a server would push some.
     pub(super) push: bool,
@@ -49,7 +49,7 @@ pub(super) struct Peer {
     pub(super) header_list: usize,
 }
 
-impl Default for Peer {
+impl Default for PeerSettings {
     fn default() -> Self {
         Self {
             table: DEFAULT_TABLE,
@@ -62,7 +62,7 @@ impl Default for Peer {
     }
 }
 
-impl Peer {
+impl PeerSettings {
     /// Reads the payload of a SETTINGS frame over what was known. What is not known is ignored.
     pub(super) fn read(&mut self, payload: &[u8]) -> Result<(), Fault> {
         let (settings, rest) = payload.as_chunks::<6>();

@@ -54,7 +54,7 @@ pub(super) struct Stream<T> {
     /// Bytes in `queue`.
     pub(super) queued: usize,
     /// What follows the queue.
-    pub(super) last: Last,
+    pub(super) last: SendEnd,
     /// It is among those that wait for the connection's window.
     pub(super) blocked: bool,
     /// Since when the peer has taken nothing of the end of what is sent, as told by the last ticks.
@@ -63,7 +63,7 @@ pub(super) struct Stream<T> {
 
 /// How what we send on a stream ends.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Last {
+pub(super) enum SendEnd {
     /// That is not known yet.
     Unknown,
     /// With the last of the data.
@@ -87,7 +87,7 @@ impl<T: Default> Stream<T> {
             empty_frames: 0,
             queue: VecDeque::new(),
             queued: 0,
-            last: Last::Unknown,
+            last: SendEnd::Unknown,
             blocked: false,
             stalled: None,
         }
@@ -108,12 +108,12 @@ impl<T> Stream<T> {
 
     /// Whether more may be given to be sent: the end was not.
     pub(super) fn sends(&self) -> bool {
-        self.state != State::LocalDone && self.last == Last::Unknown
+        self.state != State::LocalDone && self.last == SendEnd::Unknown
     }
 
     /// Whether the last of what is to be sent was given, and waits.
     pub(super) fn is_ending(&self) -> bool {
-        self.last != Last::Unknown && !self.queue.is_empty()
+        self.last != SendEnd::Unknown && !self.queue.is_empty()
     }
 
     /// Whether everything that was given to be sent has been.

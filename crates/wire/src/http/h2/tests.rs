@@ -552,7 +552,7 @@ fn a_server_that_allows_to_push_is_refused() {
 fn a_request_behind_the_last_is_ignored_to_its_end() {
     let mut spoken = spoken();
     spoken.hear(&request(1, true)).unwrap();
-    spoken.server.leave(&mut spoken.out);
+    spoken.server.start_go_away(&mut spoken.out);
     spoken.hear(&frame_of(frame::PING, frame::ACK, 0, b"polyrpc!")).unwrap();
     spoken.sent();
     let late = [

@@ -11,7 +11,7 @@ use crate::http::field;
 
 /// What an `Accept` field wants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Accepted {
+pub(super) enum AcceptPreference {
     /// It does not say.
     Any,
     /// This, under this content type.
@@ -21,31 +21,34 @@ pub(super) enum Accepted {
 }
 
 /// What the `Accept` field of a request wants.
-pub(super) fn wanted(request: &Request) -> Accepted {
+pub(super) fn wanted(request: &Request) -> AcceptPreference {
     dialect(request.metadata.bytes("accept").map(|value| &value[..]))
 }
 
 /// The first type that names a dialect counts.
-fn dialect(accept: Option<&[u8]>) -> Accepted {
-    let Some(accept) = accept else { return Accepted::Any };
-    field::list(accept).map(of_type).find(|accepted| *accepted != Accepted::Any).unwrap_or(Accepted::Any)
+fn dialect(accept: Option<&[u8]>) -> AcceptPreference {
+    let Some(accept) = accept else { return AcceptPreference::Any };
+    field::list(accept)
+        .map(of_type)
+        .find(|accepted| *accepted != AcceptPreference::Any)
+        .unwrap_or(AcceptPreference::Any)
 }
 
-fn of_type(element: &[u8]) -> Accepted {
+fn of_type(element: &[u8]) -> AcceptPreference {
     let mut parts = element.split(|byte| *byte == b';').map(<[u8]>::trim_ascii);
     let essence = parts.next().unwrap_or_default();
     match () {
         () if essence.eq_ignore_ascii_case(PROTO_JSON.as_bytes()) => {
-            Accepted::Dialect(Json::Proto3, PROTO_JSON)
+            AcceptPreference::Dialect(Json::Proto3, PROTO_JSON)
         }
         () if essence.eq_ignore_ascii_case(JSON.as_bytes()) => match parts.find_map(parameter) {
-            None => Accepted::Any,
-            Some(b"proto3") => Accepted::Dialect(Json::Proto3, JSON),
-            Some(b"brpc") => Accepted::Dialect(Json::Brpc, JSON),
-            Some(b"go") => Accepted::Dialect(Json::Go, JSON),
-            Some(_) => Accepted::Unknown,
+            None => AcceptPreference::Any,
+            Some(b"proto3") => AcceptPreference::Dialect(Json::Proto3, JSON),
+            Some(b"brpc") => AcceptPreference::Dialect(Json::Brpc, JSON),
+            Some(b"go") => AcceptPreference::Dialect(Json::Go, JSON),
+            Some(_) => AcceptPreference::Unknown,
         },
-        () => Accepted::Any,
+        () => AcceptPreference::Any,
     }
 }
 
@@ -64,17 +67,23 @@ mod tests {
     #[test]
     fn a_parameter_or_brpcs_own_type_names_the_dialect() {
         for (accept, want) in [
-            ("", Accepted::Any),
-            ("*/*", Accepted::Any),
-            ("text/html, application/json;q=0.9", Accepted::Any),
-            ("application/proto-json", Accepted::Dialect(Json::Proto3, PROTO_JSON)),
-            ("text/html, Application/JSON ; Dialect=\"proto3\" ; q=1", Accepted::Dialect(Json::Proto3, JSON)),
-            ("application/json;dialect=brpc, application/proto-json", Accepted::Dialect(Json::Brpc, JSON)),
-            ("application/json;dialect=go", Accepted::Dialect(Json::Go, JSON)),
-            ("application/json;dialect=yaml", Accepted::Unknown),
+            ("", AcceptPreference::Any),
+            ("*/*", AcceptPreference::Any),
+            ("text/html, application/json;q=0.9", AcceptPreference::Any),
+            ("application/proto-json", AcceptPreference::Dialect(Json::Proto3, PROTO_JSON)),
+            (
+                "text/html, Application/JSON ; Dialect=\"proto3\" ; q=1",
+                AcceptPreference::Dialect(Json::Proto3, JSON),
+            ),
+            (
+                "application/json;dialect=brpc, application/proto-json",
+                AcceptPreference::Dialect(Json::Brpc, JSON),
+            ),
+            ("application/json;dialect=go", AcceptPreference::Dialect(Json::Go, JSON)),
+            ("application/json;dialect=yaml", AcceptPreference::Unknown),
         ] {
             assert_eq!(dialect(Some(accept.as_bytes())), want, "{accept}");
         }
-        assert_eq!(dialect(None), Accepted::Any);
+        assert_eq!(dialect(None), AcceptPreference::Any);
     }
 }

@@ -1,7 +1,7 @@
 //! What is answered to a request of plain HTTP: the reply to its call in the form it wants, or why there is none.
 
 use bytes::Bytes;
-use polyrpc_core::session::Missing;
+use polyrpc_core::session::NotFound;
 use polyrpc_core::{Call, Carrier, Json, Metadata, Reply, Status};
 
 use super::brpc::Path;
@@ -10,19 +10,19 @@ use super::response::{html, json, plain};
 use super::{brpc, content_type, failure, gateway, routed, status};
 use crate::http::cors::Preflight;
 use crate::http::head::WriteHead;
-use crate::http::websocket::handshake::Unfit;
+use crate::http::websocket::handshake::HandshakeError;
 use crate::json_rpc;
 
 /// The form that the response to a call takes.
 #[derive(Debug)]
-pub(crate) enum Form {
+pub(crate) enum ResponseForm {
     Mapped(brpc::Ticket),
     Routed(routed::Ticket),
     Gateway(Box<gateway::Fields>),
-    JsonRpc(json_rpc::Owed),
+    JsonRpc(json_rpc::PendingResponse),
 }
 
-impl Form {
+impl ResponseForm {
     /// Whether a request without a body calls with the default message: by its verb it may have none (brpc
     /// `policy/http_rpc_protocol.cpp`).
     pub(crate) fn may_be_empty(&self) -> bool {
@@ -54,7 +54,7 @@ impl Form {
     }
 
     /// The failure of a call to something that does not exist.
-    pub(crate) fn unknown(&self, call: &Call<'_>, missing: Missing) -> Status {
+    pub(crate) fn unknown(&self, call: &Call<'_>, missing: NotFound) -> Status {
         match self {
             Self::Mapped(_) => unknown(call, missing),
             Self::Routed(_) | Self::Gateway(_) | Self::JsonRpc(_) => unknown_to_rpcx(call, missing),
@@ -67,35 +67,35 @@ impl Form {
             // A listener for brpc's clients answers as brpc does.
             Self::Mapped(_) if config.trust_connection => brpc::refuse(&status, head),
             Self::Mapped(ticket) => ticket.answer(Reply::failure(brpc::named(status)), config, head),
-            Self::Gateway(fields) => fields.failure(401, status.words(), head),
+            Self::Gateway(fields) => fields.failure(401, status.message_or_code(), head),
             Self::Routed(_) | Self::JsonRpc(_) => self.answer(Reply::failure(status), config, head),
         }
     }
 }
 
 /// The failure of a call to something that does not exist, in brpc's words.
-pub(crate) fn unknown(call: &Call<'_>, missing: Missing) -> Status {
+pub(crate) fn unknown(call: &Call<'_>, missing: NotFound) -> Status {
     brpc::unknown(call, missing)
 }
 
 /// The failure of a call to something that does not exist, in rpcx's words.
 #[cold]
-pub(crate) fn unknown_to_rpcx(call: &Call<'_>, missing: Missing) -> Status {
+pub(crate) fn unknown_to_rpcx(call: &Call<'_>, missing: NotFound) -> Status {
     Status::unimplemented(match missing {
-        Missing::Service => format!("rpcx: can't find service {}", call.service_or_function()),
-        Missing::Method => format!("rpcx: can't find method {}", call.method),
+        NotFound::Service => format!("rpcx: can't find service {}", call.service_or_function()),
+        NotFound::Method => format!("rpcx: can't find method {}", call.method),
     })
 }
 
 /// A request that was refused by its head.
 #[derive(Debug)]
-pub(crate) struct Refused {
-    pub(super) form: Form,
+pub(crate) struct RejectedRequest {
+    pub(super) form: ResponseForm,
     pub(super) status: Status,
     pub(super) unauthenticated: bool,
 }
 
-impl Refused {
+impl RejectedRequest {
     fn write(self, config: &ServerConfig, head: &mut impl WriteHead) -> Bytes {
         match self.unauthenticated {
             true => self.form.refuse(self.status, config, head),
@@ -139,7 +139,7 @@ pub(crate) enum Answer {
     Unfit(Status),
     UnsupportedCoding,
     /// A WebSocket was asked for in a way that cannot be granted.
-    NoWebSocket(Unfit),
+    NoWebSocket(HandshakeError),
     /// The server is going away.
     GoingAway,
     /// A request to the gateway that cannot be read.
@@ -147,27 +147,27 @@ pub(crate) enum Answer {
     /// What is owed for JSON-RPC that calls nothing, or nothing any more.
     Json(Vec<u8>),
     /// The request was refused by its head.
-    Refused(Box<Refused>),
+    Refused(Box<RejectedRequest>),
 }
 
 impl Answer {
     /// The answer to a request whose content type is none of those in which a message may come.
     #[cold]
     pub(super) fn unsupported_type(content_type: Option<&[u8]>) -> Self {
-        Self::UnsupportedType { in_text: content_type.is_some_and(reads_no_json) }
+        Self::UnsupportedType { in_text: content_type.is_some_and(is_not_json) }
     }
 
     /// The answer to a request by a method of HTTP that calls nothing there.
     #[cold]
     pub(super) fn other_verb(verbs: String, content_type: Option<&[u8]>) -> Self {
-        Self::OtherVerb { verbs, in_text: content_type.is_some_and(reads_no_json) }
+        Self::OtherVerb { verbs, in_text: content_type.is_some_and(is_not_json) }
     }
 
     /// The answer to a request by a method of HTTP that calls nothing, of a path that no method has.
     #[cold]
     pub(super) fn no_method(path: &Path<'_>, content_type: Option<&[u8]>) -> Self {
         let status = path.unknown();
-        Self::NoMethod { status, in_text: content_type.is_some_and(reads_no_json) }
+        Self::NoMethod { status, in_text: content_type.is_some_and(is_not_json) }
     }
 
     /// Whether it differs for what can be called and what cannot.
@@ -230,7 +230,7 @@ impl Answer {
 /// Whether who sends this content type looks for no JSON in an answer: a client of gRPC, which may take it for a failure
 /// of Connect's, or whoever sends a picture, sound or the like.
 #[cold]
-fn reads_no_json(content_type: &[u8]) -> bool {
+fn is_not_json(content_type: &[u8]) -> bool {
     content_type::is_grpc(content_type) || content_type::is_no_message(content_type)
 }
 
@@ -265,9 +265,9 @@ fn unsupported_coding(config: &ServerConfig, head: &mut impl WriteHead) -> Bytes
 }
 
 #[cold]
-fn no_websocket(unfit: Unfit, head: &mut impl WriteHead) -> Bytes {
+fn no_websocket(unfit: HandshakeError, head: &mut impl WriteHead) -> Bytes {
     let body = plain(unfit.http(), unfit.reason(), head);
-    if unfit == Unfit::Version {
+    if unfit == HandshakeError::Version {
         // What the client may ask for instead (RFC 6455 §4.4).
         head.field("Upgrade", b"websocket");
         head.field("Sec-WebSocket-Version", b"13");

@@ -1,11 +1,11 @@
 //! brpc's mapping of calls to HTTP: `POST /Service/Method` (brpc `policy/http_rpc_protocol.cpp`).
 
 use bytes::Bytes;
-use polyrpc_core::session::Missing;
+use polyrpc_core::session::NotFound;
 use polyrpc_core::{Call, Compression, Format, Json, Metadata, Reply, Status};
 use polyrpc_payload::compress;
 
-use super::accept::{Accepted, wanted};
+use super::accept::{AcceptPreference, wanted};
 use super::config::ServerConfig;
 use super::content_type::{DEFAULT, OCTETS, content_type, format_of};
 use super::request::Request;
@@ -44,7 +44,7 @@ impl<'a> Path<'a> {
         if let Some(rest) = &self.rest {
             call.head.metadata.insert(UNRESOLVED_PATH, rest.clone());
         }
-        unknown(&call, Missing::Service)
+        unknown(&call, NotFound::Service)
     }
 
     /// Notes in `metadata` what is behind the method.
@@ -57,9 +57,9 @@ impl<'a> Path<'a> {
 
 /// The failure of a call to what does not exist. brpc tells a missing service like a missing method.
 #[cold]
-pub(super) fn unknown(call: &Call<'_>, missing: Missing) -> Status {
+pub(super) fn unknown(call: &Call<'_>, missing: NotFound) -> Status {
     let text = match missing {
-        Missing::Method if call.method.is_empty() => {
+        NotFound::Method if call.method.is_empty() => {
             format!("Missing method name for service={}", call.service)
         }
         _ => {
@@ -89,8 +89,8 @@ impl Ticket {
         let own = || request.content_type.clone().filter(repeats).map(without_charset);
         let named = match format {
             Format::Json(_) => match wanted(request) {
-                Accepted::Dialect(_, named) => Some(Bytes::from_static(named.as_bytes())),
-                Accepted::Any | Accepted::Unknown => None,
+                AcceptPreference::Dialect(_, named) => Some(Bytes::from_static(named.as_bytes())),
+                AcceptPreference::Any | AcceptPreference::Unknown => None,
             },
             _ => None,
         };

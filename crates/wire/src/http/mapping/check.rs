@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use polyrpc_core::{Compression, Format, Json};
 
-use super::accept::{self, Accepted};
+use super::accept::{self, AcceptPreference};
 use super::answer::Answer;
 use super::brpc::Path;
-use super::config::{Offers, ServerConfig};
+use super::config::{MethodCatalog, ServerConfig};
 use super::content_type::{DEFAULT, format_of, is_no_message};
 use super::request::{Method, Request};
 
@@ -81,16 +81,18 @@ fn dialect(config: &ServerConfig, request: &Request, format: Format) -> Result<F
 /// The answer to a request that wants what there is not.
 fn wanted(request: &Request) -> Result<Option<(Json, &'static str)>, Answer> {
     match accept::wanted(request) {
-        Accepted::Any => Ok(None),
-        Accepted::Dialect(dialect, content_type) => Ok(Some((dialect, content_type))),
-        Accepted::Unknown => Err(Answer::Failed(406, "the dialects of JSON are brpc, proto3 and go\n")),
+        AcceptPreference::Any => Ok(None),
+        AcceptPreference::Dialect(dialect, content_type) => Ok(Some((dialect, content_type))),
+        AcceptPreference::Unknown => {
+            Err(Answer::Failed(406, "the dialects of JSON are brpc, proto3 and go\n"))
+        }
     }
 }
 
 /// The answer to another method of HTTP than those that call.
 #[cold]
 fn calls_nothing(config: &ServerConfig, path: &Path<'_>, content_type: Option<&[u8]>) -> Answer {
-    let offers = |methods: &Arc<dyn Offers>| methods.offers(path.service, path.method);
+    let offers = |methods: &Arc<dyn MethodCatalog>| methods.offers(path.service, path.method);
     match config.methods.as_ref().is_none_or(offers) {
         true => Answer::other_verb("POST".to_owned(), content_type),
         false => Answer::no_method(path, content_type),

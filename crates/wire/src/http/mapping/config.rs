@@ -44,10 +44,10 @@ pub struct ServerConfig {
     /// given only to whoever brings one.
     pub guarded: bool,
     /// Tells which methods can be called, so that a GET of any other path is told from one of a method; `None`: any may.
-    pub methods: Option<Arc<dyn Offers>>,
+    pub methods: Option<Arc<dyn MethodCatalog>>,
     /// Tells what the server's own methods are, where somebody else takes requests that are none of them: those are
     /// [exchanges](polyrpc_core::session::Server::is_exchange).
-    pub own: Option<Arc<dyn Offers>>,
+    pub own: Option<Arc<dyn MethodCatalog>>,
 }
 
 impl ServerConfig {
@@ -58,7 +58,7 @@ impl ServerConfig {
 }
 
 /// Tells which methods a server has.
-pub trait Offers: fmt::Debug + Send + Sync {
+pub trait MethodCatalog: fmt::Debug + Send + Sync {
     /// Whether there is such a method; a function has a name and no method.
     fn offers(&self, service: &str, method: &str) -> bool;
 }

@@ -27,7 +27,7 @@ pub(crate) struct Fields {
 
 /// What a gateway request says of the call.
 #[derive(Debug)]
-pub(super) struct Described<'a> {
+pub(super) struct GatewayCall<'a> {
     pub(super) service: &'a str,
     pub(super) method: &'a str,
     pub(super) format: Format,
@@ -51,19 +51,19 @@ impl Fields {
     }
 
     /// Whether the request is for the gateway: one of the three fields that describe a call is there.
-    pub(super) fn names_a_call(&self) -> bool {
+    pub(super) fn describes_call(&self) -> bool {
         self.names_a_call
     }
 
     /// Without a service path, the URL's path names it.
     pub(super) fn default_service_path(&mut self, path: &Text) {
         if self.service_path.is_empty() {
-            self.service_path = path.without("/");
+            self.service_path = path.strip_prefix("/");
         }
     }
 
     /// Reads the fields in rpcx's order of checks, or says in its words what is wrong.
-    pub(super) fn describe(&self) -> Result<Described<'_>, &'static str> {
+    pub(super) fn describe(&self) -> Result<GatewayCall<'_>, &'static str> {
         let text = |value, missing| match std::str::from_utf8(value) {
             Ok("") => Err(missing),
             Ok(text) => Ok(text),
@@ -75,7 +75,7 @@ impl Fields {
             Ok(seq) if is_decimal(seq) => {}
             _ => return Err("wrong message id"),
         }
-        Ok(Described {
+        Ok(GatewayCall {
             service: text(&self.service_path, "empty servicepath")?,
             method: text(&self.service_method, "empty servicemethod")?,
             format: match number(
@@ -98,10 +98,10 @@ impl Fields {
     }
 
     /// Adds the metadata of `X-RPCX-Meta`, from which the credential and the time left are taken out.
-    pub(super) fn read_meta(&self, metadata: &mut Metadata) -> Result<Reserved, &'static str> {
+    pub(super) fn read_meta(&self, metadata: &mut Metadata) -> Result<ReservedMetadata, &'static str> {
         query::decode(&self.meta, metadata).ok_or("wrong metadata")?;
         let timeout = metadata.remove(SERVER_TIMEOUT);
-        Ok(Reserved {
+        Ok(ReservedMetadata {
             credential: metadata.remove(AUTH),
             timeout: timeout.and_then(|value| milliseconds(&value)),
         })
@@ -111,7 +111,7 @@ impl Fields {
     pub(super) fn answer(&self, reply: Reply, head: &mut impl WriteHead) -> Bytes {
         let body = match reply.result {
             // rpcx: a handler's failure and a failed lookup are told alike.
-            Err(status) => return self.failure(500, status.words(), head),
+            Err(status) => return self.failure(500, status.message_or_code(), head),
             Ok(_) if !reply.attachment.is_empty() => reply.attachment,
             Ok(body) => body,
         };
@@ -161,7 +161,7 @@ fn is_decimal(text: &str) -> bool {
 
 /// What stands among the metadata of `X-RPCX-Meta` but is not metadata.
 #[derive(Debug, Default)]
-pub(super) struct Reserved {
+pub(super) struct ReservedMetadata {
     pub(super) credential: Option<Bytes>,
     pub(super) timeout: Option<Duration>,
 }

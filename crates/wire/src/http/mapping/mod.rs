@@ -22,10 +22,10 @@ pub(crate) mod answer;
 pub(crate) mod browser;
 mod check;
 mod health;
-pub(crate) mod refused;
+pub(crate) mod rejection;
 
-pub(crate) mod asked;
 pub(crate) mod exchange;
+pub(crate) mod request_kind;
 
-pub use config::{Health, Offers, Probes, ServerConfig};
+pub use config::{Health, MethodCatalog, Probes, ServerConfig};
 pub use hosts::Hosts;

@@ -15,7 +15,7 @@ impl Text {
     }
 
     /// The text without `prefix`, or all of it.
-    pub(crate) fn without(&self, prefix: &str) -> Bytes {
+    pub(crate) fn strip_prefix(&self, prefix: &str) -> Bytes {
         let rest = self.as_str().strip_prefix(prefix).unwrap_or(self.as_str());
         self.0.slice_ref(rest.as_bytes())
     }

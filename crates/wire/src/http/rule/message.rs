@@ -22,18 +22,18 @@ enum Node {
 
 /// Why a body, a query and a path make no request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unfit {
+pub struct RequestMappingError {
     reason: String,
 }
 
 impl Object {
     /// A body that is the message; no body is a message without fields.
-    pub(super) fn read(message: &Message, body: &[u8]) -> Result<Self, Unfit> {
+    pub(super) fn read(message: &Message, body: &[u8]) -> Result<Self, RequestMappingError> {
         if body.trim_ascii().is_empty() {
             return Ok(Self::default());
         }
         let fields: BTreeMap<String, &RawValue> = serde_json::from_slice(body)
-            .map_err(|error| Unfit::new(format!("the body is no JSON object: {error}")))?;
+            .map_err(|error| RequestMappingError::new(format!("the body is no JSON object: {error}")))?;
         let named = |name: String| match field(message, &name) {
             Some(field) => field.json_name().to_owned(),
             None => name,
@@ -44,25 +44,25 @@ impl Object {
     }
 
     /// A message with one field, which the body is.
-    pub(super) fn with(message: &Message, name: &str, body: &[u8]) -> Result<Self, Unfit> {
+    pub(super) fn with(message: &Message, name: &str, body: &[u8]) -> Result<Self, RequestMappingError> {
         let mut object = Self::default();
         if body.trim_ascii().is_empty() {
             return Ok(object);
         }
         let raw: &RawValue = serde_json::from_slice(body)
-            .map_err(|error| Unfit::new(format!("the body is no JSON: {error}")))?;
+            .map_err(|error| RequestMappingError::new(format!("the body is no JSON: {error}")))?;
         let name = field(message, name).map_or(name, Field::json_name);
         object.0.insert(name.to_owned(), Node::Raw(raw.get().to_owned()));
         Ok(object)
     }
 
     /// Puts in what a query says.
-    pub(super) fn add_query(&mut self, message: &Message, query: &str) -> Result<(), Unfit> {
-        let pairs = pairs(query).ok_or_else(|| Unfit::new("the query is badly encoded"))?;
+    pub(super) fn add_query(&mut self, message: &Message, query: &str) -> Result<(), RequestMappingError> {
+        let pairs = pairs(query).ok_or_else(|| RequestMappingError::new("the query is badly encoded"))?;
         for (name, values) in pairs {
             let path: Vec<_> = name.split('.').map(str::to_owned).collect();
             if path.len() > DEPTH {
-                return Err(Unfit::new(format!("a name has more than {DEPTH} parts")));
+                return Err(RequestMappingError::new(format!("a name has more than {DEPTH} parts")));
             }
             if path.first().is_some_and(|name| field(message, name).is_some()) {
                 let values: Vec<_> = values.iter().collect();
@@ -78,10 +78,14 @@ impl Object {
         message: &Message,
         path: &[String],
         values: &[&String],
-    ) -> Result<(), Unfit> {
-        let (name, rest) = path.split_first().ok_or_else(|| Unfit::new("a name is empty"))?;
+    ) -> Result<(), RequestMappingError> {
+        let (name, rest) = path.split_first().ok_or_else(|| RequestMappingError::new("a name is empty"))?;
         let field = field(message, name).ok_or_else(|| {
-            Unfit::new(format!("{} has no field `{}`", message.full_name(), name.escape_debug()))
+            RequestMappingError::new(format!(
+                "{} has no field `{}`",
+                message.full_name(),
+                name.escape_debug()
+            ))
         })?;
         if rest.is_empty() {
             self.0.insert(field.json_name().to_owned(), Node::Raw(json(message, field, values)?));
@@ -89,7 +93,7 @@ impl Object {
         }
         let inner = field.kind().message().filter(|_| !field.is_repeated());
         let inner = inner.map(|id| message.pool().message_at(id)).ok_or_else(|| {
-            Unfit::new(format!(
+            RequestMappingError::new(format!(
                 "`{}` is no message, and has no field `{}`",
                 field.name(),
                 rest[0].escape_debug()
@@ -99,7 +103,7 @@ impl Object {
     }
 
     /// The object that a field holds.
-    fn open(&mut self, field: &Field, inner: &Message) -> Result<&mut Self, Unfit> {
+    fn open(&mut self, field: &Field, inner: &Message) -> Result<&mut Self, RequestMappingError> {
         let node =
             self.0.entry(field.json_name().to_owned()).or_insert_with(|| Node::Object(Self::default()));
         if let Node::Raw(raw) = node {
@@ -107,7 +111,7 @@ impl Object {
         }
         match node {
             Node::Object(object) => Ok(object),
-            Node::Raw(_) => Err(Unfit::new("a message is none")),
+            Node::Raw(_) => Err(RequestMappingError::new("a message is none")),
         }
     }
 
@@ -161,10 +165,10 @@ pub(super) fn value_of(json: &[u8], field: &Field) -> Option<Bytes> {
     // Which of its names it has depends on the dialect.
     let named = fields.get(field.json_name()).or_else(|| fields.get(field.brpc_name()));
     let value = named.map(|raw| Bytes::copy_from_slice(raw.get().as_bytes()));
-    Some(value.unwrap_or_else(|| Bytes::from_static(unset(field))))
+    Some(value.unwrap_or_else(|| Bytes::from_static(default_value(field))))
 }
 
-fn unset(field: &Field) -> &'static [u8] {
+fn default_value(field: &Field) -> &'static [u8] {
     match field.kind() {
         _ if field.is_map() => b"{}",
         _ if field.is_repeated() => b"[]",
@@ -176,43 +180,50 @@ fn unset(field: &Field) -> &'static [u8] {
 }
 
 /// Texts as the JSON of a field.
-fn json(message: &Message, field: &Field, values: &[&String]) -> Result<String, Unfit> {
+fn json(message: &Message, field: &Field, values: &[&String]) -> Result<String, RequestMappingError> {
     if field.is_map() {
-        return Err(Unfit::new(format!("`{}` is a map, which a text cannot say", field.name())));
+        return Err(RequestMappingError::new(format!(
+            "`{}` is a map, which a text cannot say",
+            field.name()
+        )));
     }
     let each: Result<Vec<_>, _> = values.iter().map(|value| scalar(message, field, value)).collect();
     let mut each = each?;
     match (field.is_repeated(), each.len()) {
         (true, _) => Ok(format!("[{}]", each.join(","))),
         (false, 1) => Ok(each.remove(0)),
-        (false, _) => Err(Unfit::new(format!("`{}` is said more than once", field.name()))),
+        (false, _) => Err(RequestMappingError::new(format!("`{}` is said more than once", field.name()))),
     }
 }
 
 /// A text as JSON. Canonical JSON takes numbers, bytes and times as texts, but not what is true or false, nor the
 /// number of an enum.
-fn scalar(message: &Message, field: &Field, text: &str) -> Result<String, Unfit> {
+fn scalar(message: &Message, field: &Field, text: &str) -> Result<String, RequestMappingError> {
     let wrapped = |id| message.pool().message_at(id);
     match field.kind() {
-        Kind::Bool => truth(field, text),
+        Kind::Bool => parse_bool(field, text),
         Kind::Enum(_) if text.parse::<i32>().is_ok() => Ok(text.to_owned()),
         Kind::Message(id) | Kind::Group(id) if is_text(&wrapped(id)) => {
             match wrapped(id).field(1).map(Field::kind) {
-                Some(Kind::Bool) => truth(field, text),
+                Some(Kind::Bool) => parse_bool(field, text),
                 _ => Ok(quoted(text)),
             }
         }
         Kind::Message(_) | Kind::Group(_) => {
-            Err(Unfit::new(format!("`{}` is a message, which a text cannot say", field.name())))
+            Err(RequestMappingError::new(format!("`{}` is a message, which a text cannot say", field.name())))
         }
         _ => Ok(quoted(text)),
     }
 }
 
-fn truth(field: &Field, text: &str) -> Result<String, Unfit> {
+fn parse_bool(field: &Field, text: &str) -> Result<String, RequestMappingError> {
     match text {
         "true" | "false" => Ok(text.to_owned()),
-        _ => Err(Unfit::new(format!("`{}` is true or false, not `{}`", field.name(), text.escape_debug()))),
+        _ => Err(RequestMappingError::new(format!(
+            "`{}` is true or false, not `{}`",
+            field.name(),
+            text.escape_debug()
+        ))),
     }
 }
 
@@ -226,20 +237,20 @@ fn is_text(message: &Message) -> bool {
     matches!(message.well_known(), Some(Timestamp | Duration | FieldMask | Wrapper))
 }
 
-impl Unfit {
+impl RequestMappingError {
     #[cold]
     fn new(reason: impl Into<String>) -> Self {
         Self { reason: reason.into() }
     }
 }
 
-impl fmt::Display for Unfit {
+impl fmt::Display for RequestMappingError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.reason)
     }
 }
 
-impl std::error::Error for Unfit {}
+impl std::error::Error for RequestMappingError {}
 
 /// The query told apart: names and values out of percent-encoding, the values of a name together.
 fn pairs(query: &str) -> Option<Vec<(String, Vec<String>)>> {

@@ -11,8 +11,8 @@ mod rule;
 mod template;
 
 pub use error::Error;
-pub use message::Unfit;
-pub use routes::{Found, Lookup, Route, Routes};
+pub use message::RequestMappingError;
+pub use routes::{Lookup, MatchedRoute, Route, Routes};
 
 #[cfg(test)]
 mod tests;

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use polyrpc_payload::schema::{Message, Method};
 
 use super::error::Error;
-use super::message::{self, Unfit};
+use super::message::{self, RequestMappingError};
 use super::rule::{Body, Rule};
 
 /// Which methods are called by which verbs and paths.
@@ -30,7 +30,7 @@ pub struct Route {
 
 /// A route and what the path says.
 #[derive(Debug)]
-pub struct Found<'r> {
+pub struct MatchedRoute<'r> {
     route: &'r Arc<Route>,
     values: Vec<String>,
 }
@@ -39,7 +39,7 @@ pub struct Found<'r> {
 #[derive(Debug)]
 pub enum Lookup<'r> {
     /// A method.
-    Found(Found<'r>),
+    Found(MatchedRoute<'r>),
     /// Methods of other verbs: these.
     OtherVerbs(Vec<&'r str>),
     /// No rule has this path.
@@ -60,7 +60,7 @@ impl Routes {
     /// When the rule is none, or names fields that the method's messages do not have.
     pub fn add(&mut self, service: &str, method: Method<'_>) -> Result<(), Error> {
         if method.has_no_side_effects() {
-            self.declare_harmless(service, method.name());
+            self.declare_no_side_effects(service, method.name());
         }
         let Some(rule) =
             method.http_rule().filter(|_| !method.client_streaming() && !method.server_streaming())
@@ -80,7 +80,7 @@ impl Routes {
     }
 
     /// Notes that a method has no side effects, as if it were [declared](Self::has_no_side_effects) so.
-    pub fn declare_harmless(&mut self, service: &str, method: &str) {
+    pub fn declare_no_side_effects(&mut self, service: &str, method: &str) {
         self.harmless.entry(service.into()).or_default().insert(method.into());
     }
 
@@ -106,8 +106,8 @@ impl Routes {
         for route in &self.all {
             let Some(values) = route.rule.path.matches(path) else { continue };
             match &*route.rule.verb {
-                "*" => return Lookup::Found(Found { route, values }),
-                known if known == verb => return Lookup::Found(Found { route, values }),
+                "*" => return Lookup::Found(MatchedRoute { route, values }),
+                known if known == verb => return Lookup::Found(MatchedRoute { route, values }),
                 other if others.contains(&other) => {}
                 other => others.push(other),
             }
@@ -157,7 +157,7 @@ impl Route {
     }
 }
 
-impl<'r> Found<'r> {
+impl<'r> MatchedRoute<'r> {
     /// The route.
     pub fn route(&self) -> &'r Arc<Route> {
         self.route
@@ -171,7 +171,7 @@ impl<'r> Found<'r> {
     /// # Errors
     ///
     /// Why they make no request.
-    pub fn message(&self, query: &str, body: &[u8]) -> Result<Bytes, Unfit> {
+    pub fn message(&self, query: &str, body: &[u8]) -> Result<Bytes, RequestMappingError> {
         let Route { rule, input, .. } = &**self.route;
         let mut request = match &rule.body {
             Body::None => message::Object::default(),

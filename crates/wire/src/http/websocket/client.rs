@@ -3,8 +3,8 @@
 use std::fmt;
 
 use bytes::{Bytes, BytesMut};
-use polyrpc_core::session::Answer;
 use polyrpc_core::session::Client as Session;
+use polyrpc_core::session::ClientEvent;
 use polyrpc_core::{Call, CallId, Limits, Outbox, Status, Violation};
 
 use super::session::{Endpoint, Random, Role};
@@ -59,11 +59,13 @@ impl Client {
     }
 
     /// Sends what the inner protocol wants sent, as soon as it may be.
-    fn pass_on(&mut self, out: &mut Outbox) {
+    fn send_inner(&mut self, out: &mut Outbox) {
         match &mut self.state {
             State::New => {
                 let key = handshake::key([(self.config.random)(), (self.config.random)()]);
-                out.copy(handshake::request(&self.config.authority, &self.config.path, &key).as_bytes());
+                out.extend_from_slice(
+                    handshake::request(&self.config.authority, &self.config.path, &key).as_bytes(),
+                );
                 self.state = State::Shaking { key, scanned: 0 };
             }
             State::Shaking { .. } => {}
@@ -79,7 +81,7 @@ impl Client {
     }
 
     /// Reads the server's answer to the handshake, once it is here.
-    fn shake(&mut self, inbox: &mut BytesMut) -> Result<(), Violation> {
+    fn read_handshake(&mut self, inbox: &mut BytesMut) -> Result<(), Violation> {
         let State::Shaking { key, scanned } = &mut self.state else { return Ok(()) };
         let end = head_end(inbox, scanned);
         let limit = self.config.limits.header;
@@ -95,20 +97,20 @@ impl Client {
     }
 
     /// What the connection itself tells.
-    fn own_event(&mut self, out: &mut Outbox) -> Option<Answer> {
+    fn control_event(&mut self, out: &mut Outbox) -> Option<ClientEvent> {
         let State::Open { endpoint, ponged, gone } = &mut self.state else { return None };
         if std::mem::take(ponged) {
-            return Some(Answer::Alive);
+            return Some(ClientEvent::Alive);
         }
         if endpoint.is_open() || std::mem::replace(gone, true) {
             return None;
         }
         endpoint.close(CloseCode::NORMAL, out.buffer());
-        Some(Answer::GoAway)
+        Some(ClientEvent::GoAway)
     }
 
     /// Whether a further call may wait for the server to grant the WebSocket.
-    fn admit(&self) -> Result<(), Status> {
+    fn check_capacity(&self) -> Result<(), Status> {
         match self.outgoing.len() < MOST_WAITING {
             true => Ok(()),
             false => {
@@ -124,19 +126,19 @@ impl Client {
         command: impl FnOnce(&mut dyn Session, &mut Outbox) -> T,
     ) -> T {
         let result = command(&mut *self.inner, &mut self.outgoing);
-        self.pass_on(out);
+        self.send_inner(out);
         result
     }
 }
 
 impl Session for Client {
     fn send(&mut self, id: CallId, call: Call<'_>, out: &mut Outbox) -> Result<(), Status> {
-        self.admit()?;
+        self.check_capacity()?;
         self.command(out, |inner, out| inner.send(id, call, out))
     }
 
     fn open(&mut self, id: CallId, call: Call<'_>, out: &mut Outbox) -> Result<(), Status> {
-        self.admit()?;
+        self.check_capacity()?;
         self.command(out, |inner, out| inner.open(id, call, out))
     }
 
@@ -148,8 +150,8 @@ impl Session for Client {
         self.command(out, |inner, out| inner.end(id, out));
     }
 
-    fn hint(&self) -> Option<String> {
-        self.inner.hint()
+    fn failure_hint(&self) -> Option<String> {
+        self.inner.failure_hint()
     }
 
     fn half_closes(&self) -> bool {
@@ -160,42 +162,46 @@ impl Session for Client {
         self.command(out, |inner, out| inner.close(id, out));
     }
 
-    fn room(&self, id: CallId) -> bool {
-        self.inner.room(id)
+    fn has_room(&self, id: CallId) -> bool {
+        self.inner.has_room(id)
     }
 
     fn consumed(&mut self, id: CallId, bytes: usize, out: &mut Outbox) {
         self.command(out, |inner, out| inner.consumed(id, bytes, out));
     }
 
-    fn next_event(&mut self, inbox: &mut BytesMut, out: &mut Outbox) -> Result<Option<Answer>, Violation> {
-        self.shake(inbox)?;
+    fn next_event(
+        &mut self,
+        inbox: &mut BytesMut,
+        out: &mut Outbox,
+    ) -> Result<Option<ClientEvent>, Violation> {
+        self.read_handshake(inbox)?;
         if let State::Open { endpoint, ponged, .. } = &mut self.state {
             *ponged |= endpoint.receive(inbox, &mut self.arrived);
         }
         self.left = inbox.len();
         let event = self.inner.next_event(&mut self.arrived, &mut self.outgoing);
-        self.pass_on(out);
-        Ok(event?.or_else(|| self.own_event(out)))
+        self.send_inner(out);
+        Ok(event?.or_else(|| self.control_event(out)))
     }
 
     fn cancel(&mut self, id: CallId, out: &mut Outbox) {
         self.command(out, |inner, out| inner.cancel(id, out));
     }
 
-    fn holds_back(&self) -> bool {
-        self.inner.holds_back()
+    fn blocks_input(&self) -> bool {
+        self.inner.blocks_input()
     }
 
-    fn wanted(&self) -> usize {
-        match self.inner.wanted().saturating_sub(self.arrived.len()) {
+    fn bytes_needed(&self) -> usize {
+        match self.inner.bytes_needed().saturating_sub(self.arrived.len()) {
             0 => 0,
             missing => self.left + missing,
         }
     }
 
-    fn owes(&self) -> bool {
-        !self.outgoing.is_empty() || self.inner.owes()
+    fn has_pending_output(&self) -> bool {
+        !self.outgoing.is_empty() || self.inner.has_pending_output()
     }
 
     fn concurrency(&self) -> usize {
@@ -207,7 +213,7 @@ impl Session for Client {
         !ends && self.inner.reusable()
     }
 
-    fn end_of_stream(&mut self, _inbox: &mut BytesMut) -> Option<Answer> {
+    fn end_of_stream(&mut self, _inbox: &mut BytesMut) -> Option<ClientEvent> {
         self.inner.end_of_stream(&mut self.arrived)
     }
 

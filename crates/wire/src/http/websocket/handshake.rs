@@ -9,7 +9,7 @@ use crate::http::cors::is_own;
 
 /// What the fields of a request say of a WebSocket, gathered field by field.
 #[derive(Debug, Default)]
-pub(crate) struct Wish {
+pub(crate) struct HandshakeFields {
     named: bool,
     key: Option<Bytes>,
     version: Option<Bytes>,
@@ -23,7 +23,7 @@ pub(crate) struct Wish {
     pub(crate) host: Option<Bytes>,
 }
 
-impl Wish {
+impl HandshakeFields {
     /// `Upgrade` names it.
     pub(crate) fn name(&mut self) {
         self.named = true;
@@ -48,20 +48,20 @@ impl Wish {
     }
 
     /// Whether the client would go on in it.
-    pub(crate) fn is_meant(&self) -> bool {
+    pub(crate) fn is_websocket(&self) -> bool {
         self.named
     }
 
     /// The answer that grants it, unless something is amiss (§4.2.1). `origin` is the site of the page that asks, if one
     /// does that was not allowed to.
-    pub(crate) fn grant(&self, origin: Option<&[u8]>) -> Result<String, Unfit> {
+    pub(crate) fn grant(&self, origin: Option<&[u8]>) -> Result<String, HandshakeError> {
         if self.version.as_deref() != Some(VERSION) {
-            return Err(Unfit::Version);
+            return Err(HandshakeError::Version);
         }
         let key = self.key.as_deref().filter(|key| self.agreed && !self.twice && is_key(key));
-        let key = key.ok_or(Unfit::Malformed)?;
+        let key = key.ok_or(HandshakeError::Malformed)?;
         if origin.is_some_and(|origin| !is_own(origin, self.host.as_deref().unwrap_or_default())) {
-            return Err(Unfit::Origin);
+            return Err(HandshakeError::Origin);
         }
         let protocol = self.agreement()?;
         Ok(format!(
@@ -74,23 +74,23 @@ impl Wish {
     /// The field that agrees to the protocol which is asked for, without which a page's WebSocket fails. What it is the
     /// first bytes will tell, so that of several none can be chosen (golang.org/x/net `websocket/hybi.go`,
     /// `AcceptHandshake`).
-    fn agreement(&self) -> Result<String, Unfit> {
+    fn agreement(&self) -> Result<String, HandshakeError> {
         match &self.protocols[..] {
             [] => Ok(String::new()),
             [name] => match std::str::from_utf8(name) {
                 Ok(name) if name.bytes().all(is_of_token) => {
                     Ok(format!("Sec-WebSocket-Protocol: {name}\r\n"))
                 }
-                _ => Err(Unfit::Malformed),
+                _ => Err(HandshakeError::Malformed),
             },
-            _ => Err(Unfit::Protocols),
+            _ => Err(HandshakeError::Protocols),
         }
     }
 }
 
 /// Why a WebSocket is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Unfit {
+pub(crate) enum HandshakeError {
     /// Its version is not 13, the one there is.
     Version,
     /// The key is none, or `Connection` does not name the upgrade.
@@ -101,7 +101,7 @@ pub(crate) enum Unfit {
     Origin,
 }
 
-impl Unfit {
+impl HandshakeError {
     pub(crate) fn http(self) -> u16 {
         match self {
             Self::Version => 426,

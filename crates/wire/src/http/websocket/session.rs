@@ -129,7 +129,7 @@ impl Receiver {
         if matches!(self.reading, Reading::Header) {
             let Some((header, length)) = Header::read(raw)? else { return Ok(None) };
             raw.advance(length);
-            self.begin(header)?;
+            self.start_message(header)?;
         }
         match self.reading {
             Reading::Header | Reading::Ended => Ok(None),
@@ -139,7 +139,7 @@ impl Receiver {
     }
 
     /// Takes a header, of which the payload follows.
-    fn begin(&mut self, header: Header) -> Result<(), CloseCode> {
+    fn start_message(&mut self, header: Header) -> Result<(), CloseCode> {
         let Header { fin, opcode, mask, length } = header;
         if mask.is_some() != self.masked {
             return Err(CloseCode::PROTOCOL_ERROR);
@@ -147,7 +147,7 @@ impl Receiver {
         let kind = match opcode {
             Opcode::Text => Kind::Text,
             Opcode::Binary => Kind::Binary,
-            Opcode::Continuation => return self.go_on(fin, mask, length),
+            Opcode::Continuation => return self.continue_message(fin, mask, length),
             Opcode::Close | Opcode::Ping | Opcode::Pong => {
                 // A header says no more of a control frame.
                 let length = usize::try_from(length).unwrap_or(MOST_CONTROL).min(MOST_CONTROL);
@@ -160,10 +160,10 @@ impl Receiver {
         }
         let text = (kind == Kind::Text && self.config.utf8).then(Utf8::default);
         self.message = Some(Fragments { kind, length: 0, text });
-        self.go_on(fin, mask, length)
+        self.continue_message(fin, mask, length)
     }
 
-    fn go_on(&mut self, fin: bool, mask: Option<Mask>, length: u64) -> Result<(), CloseCode> {
+    fn continue_message(&mut self, fin: bool, mask: Option<Mask>, length: u64) -> Result<(), CloseCode> {
         let message = self.message.as_mut().ok_or(CloseCode::PROTOCOL_ERROR)?;
         message.length = message.length.saturating_add(length);
         if message.length > self.config.message {
@@ -196,7 +196,7 @@ impl Receiver {
         }
         *left -= n as u64;
         let (kind, ended) = (message.kind, *left == 0 && *fin);
-        if ended && message.text.as_ref().is_some_and(|text| !text.is_whole()) {
+        if ended && message.text.as_ref().is_some_and(|text| !text.is_complete()) {
             return Err(CloseCode::INVALID_DATA);
         }
         if *left == 0 {
@@ -252,12 +252,12 @@ pub struct Endpoint {
     receiver: Receiver,
     /// The ping to answer. Of several only the last needs an answer (§5.5.3), so that a flood of them costs nothing.
     pong: Option<Bytes>,
-    end: End,
+    end: CloseState,
 }
 
 /// How far a connection is from its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum End {
+enum CloseState {
     Open,
     /// Nothing more comes; this is to be said of it.
     Heard(CloseCode),
@@ -268,7 +268,7 @@ enum End {
 impl Endpoint {
     /// A connection behind its handshake.
     pub fn new(role: Role) -> Self {
-        Self { role, receiver: Receiver::new(role, Config::BYTES), pong: None, end: End::Open }
+        Self { role, receiver: Receiver::new(role, Config::BYTES), pong: None, end: CloseState::Open }
     }
 
     /// Takes everything out of `raw` and appends the bytes that it carries to `plain`. Returns whether a pong was among
@@ -291,8 +291,8 @@ impl Endpoint {
                 Ok(Some(Event::Close(code))) => code.unwrap_or(CloseCode::NORMAL),
                 Err(code) => code,
             };
-            if self.end == End::Open {
-                self.end = End::Heard(heard);
+            if self.end == CloseState::Open {
+                self.end = CloseState::Heard(heard);
             }
             return ponged;
         }
@@ -300,13 +300,13 @@ impl Endpoint {
 
     /// Whether more may come and may be sent.
     pub fn is_open(&self) -> bool {
-        self.end == End::Open
+        self.end == CloseState::Open
     }
 
     /// Writes what is owed for what came. Not to be called in the middle of a frame.
     pub fn answer(&mut self, out: &mut Vec<u8>) {
         if let Some(payload) = self.pong.take()
-            && self.end != End::Said
+            && self.end != CloseState::Said
         {
             self.control(Opcode::Pong, &payload, out);
         }
@@ -319,7 +319,7 @@ impl Endpoint {
 
     /// Writes what stands before a message of so many bytes, which must follow as they are. Only a server may leave them
     /// as they are.
-    pub fn begin(&mut self, length: usize, out: &mut Vec<u8>) {
+    pub fn write_header(&mut self, length: usize, out: &mut Vec<u8>) {
         self.header(Opcode::Binary, length, out);
     }
 
@@ -333,12 +333,12 @@ impl Endpoint {
     /// Says that it is over: with the reason that came, else with this. Once said, nothing may follow.
     pub fn close(&mut self, code: CloseCode, out: &mut Vec<u8>) {
         let code = match self.end {
-            End::Open => code,
-            End::Heard(code) => code,
-            End::Said => return,
+            CloseState::Open => code,
+            CloseState::Heard(code) => code,
+            CloseState::Said => return,
         };
         self.control(Opcode::Close, &code.number().to_be_bytes(), out);
-        self.end = End::Said;
+        self.end = CloseState::Said;
     }
 
     fn control(&mut self, opcode: Opcode, payload: &[u8], out: &mut Vec<u8>) {

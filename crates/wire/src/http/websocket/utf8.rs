@@ -34,7 +34,7 @@ impl Utf8 {
     }
 
     /// Whether the text may end here.
-    pub(super) fn is_whole(&self) -> bool {
+    pub(super) fn is_complete(&self) -> bool {
         self.length == 0
     }
 }

@@ -1,6 +1,6 @@
 //! The server's side of a connection of HTTP/1.
 
-mod order;
+mod response_queue;
 mod session;
 
 #[cfg(test)]

@@ -25,7 +25,7 @@ impl Blocks {
         read: impl FnOnce(&Bytes) -> Option<Header>,
     ) -> Result<Option<Header>, Violation> {
         let Some(block) = self.next(inbox, self.limits.header)? else { return Ok(None) };
-        read(&block).map(Some).ok_or_else(unreadable)
+        read(&block).map(Some).ok_or_else(malformed)
     }
 
     /// A body.
@@ -41,7 +41,7 @@ impl Blocks {
         self.wanted = 0;
         let mut prefix = protobuf::Reader::new(inbox);
         let Some(length) = prefix.varint() else {
-            return if inbox.len() < LONGEST_VARINT { Ok(None) } else { Err(endless()) };
+            return if inbox.len() < LONGEST_VARINT { Ok(None) } else { Err(length_too_long()) };
         };
         let length = usize::try_from(length).unwrap_or(usize::MAX);
         if length > limit {
@@ -86,11 +86,11 @@ pub(super) fn put_text(buffer: &mut Vec<u8>, text: &[u8]) {
 const LONGEST_VARINT: usize = 10;
 
 #[cold]
-fn endless() -> Violation {
+fn length_too_long() -> Violation {
     Violation::new("a length does not end")
 }
 
 #[cold]
-fn unreadable() -> Violation {
+fn malformed() -> Violation {
     Violation::new("the header cannot be read")
 }

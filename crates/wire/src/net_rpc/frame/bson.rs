@@ -23,7 +23,7 @@ impl Bson {
         let Some(length) = inbox.first_chunk() else { return Ok(None) };
         let length = u32::from_le_bytes(*length) as usize;
         if length < EMPTY.len() {
-            return Err(unreadable());
+            return Err(malformed());
         }
         if length > limit {
             return Err(Violation::message_too_large(length, limit));
@@ -39,7 +39,7 @@ impl Bson {
 impl Parts for Bson {
     fn header(&mut self, inbox: &mut BytesMut) -> Result<Option<Header>, Violation> {
         let Some(document) = self.document(inbox, self.limits.header)? else { return Ok(None) };
-        read(&document).map(Some).ok_or_else(unreadable)
+        read(&document).map(Some).ok_or_else(malformed)
     }
 
     fn body(&mut self, _: &Header, inbox: &mut BytesMut) -> Result<Option<Bytes>, Violation> {
@@ -57,7 +57,7 @@ impl Parts for Bson {
         Ok(())
     }
 
-    fn wanted(&self) -> usize {
+    fn bytes_needed(&self) -> usize {
         self.wanted
     }
 }
@@ -163,6 +163,6 @@ const INT32: u8 = 0x10;
 const INT64: u8 = 0x12;
 
 #[cold]
-fn unreadable() -> Violation {
+fn malformed() -> Violation {
     Violation::new("the header cannot be read")
 }

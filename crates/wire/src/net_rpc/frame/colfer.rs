@@ -8,7 +8,7 @@ use polyrpc_core::protobuf::{Reader, put_varint};
 use polyrpc_core::{Limits, Outbox, Status, Violation};
 
 use super::blocks::put_text;
-use super::endless;
+use super::message_too_long;
 use super::pairs::{Header, Parts};
 
 #[derive(Debug)]
@@ -30,10 +30,10 @@ impl Parts for Colfer {
         let length = match scan(inbox, limit)? {
             Some(length) if length <= limit => length,
             None if inbox.len() <= limit => return Ok(None),
-            _ => return Err(endless(limit)),
+            _ => return Err(message_too_long(limit)),
         };
         let block = inbox.split_to(length).freeze();
-        let header = read(&block).ok_or_else(unreadable)?;
+        let header = read(&block).ok_or_else(malformed)?;
         match header.body > self.limits.message {
             true => Err(Violation::message_too_large(header.body, self.limits.message)),
             false => Ok(Some(header)),
@@ -57,7 +57,7 @@ impl Parts for Colfer {
         write([&header.method, &header.error], header.number, body.unwrap_or_default(), out)
     }
 
-    fn wanted(&self) -> usize {
+    fn bytes_needed(&self) -> usize {
         self.wanted
     }
 }
@@ -69,7 +69,7 @@ fn scan(bytes: &[u8], limit: usize) -> Result<Option<usize>, Violation> {
         let field = match reader.take(1) {
             Some([END]) => return Ok(Some(bytes.len() - reader.rest().len())),
             Some([field]) if field & !FIXED >= least => *field,
-            Some(_) => return Err(unreadable()),
+            Some(_) => return Err(malformed()),
             None => return Ok(None),
         };
         // In order, and none twice.
@@ -77,13 +77,13 @@ fn scan(bytes: &[u8], limit: usize) -> Result<Option<usize>, Violation> {
         let passed = match field {
             NUMBER | SIZE => reader.varint().map(drop),
             METHOD | ERROR => match reader.varint() {
-                Some(length) if length > limit as u64 => return Err(unreadable()),
+                Some(length) if length > limit as u64 => return Err(malformed()),
                 Some(length) => reader.take(length as usize).map(drop),
                 None => None,
             },
             FIXED_NUMBER => reader.take(8).map(drop),
             FIXED_SIZE => reader.take(4).map(drop),
-            _ => return Err(unreadable()),
+            _ => return Err(malformed()),
         };
         if passed.is_none() {
             return Ok(None);
@@ -155,7 +155,7 @@ const FIXED: u8 = 0x80;
 const END: u8 = 0x7f;
 
 #[cold]
-fn unreadable() -> Violation {
+fn malformed() -> Violation {
     Violation::new("the header cannot be read")
 }
 

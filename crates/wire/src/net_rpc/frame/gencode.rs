@@ -42,7 +42,7 @@ impl Parts for Gencode {
         Ok(())
     }
 
-    fn wanted(&self) -> usize {
+    fn bytes_needed(&self) -> usize {
         self.blocks.wanted()
     }
 }

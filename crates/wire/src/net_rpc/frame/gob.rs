@@ -40,7 +40,7 @@ impl Gob {
                 // The definition of the header's type is gone too.
                 self.writer = Writer::new();
             }
-            unwritable(&error)
+            encode_failure(&error)
         })
     }
 }
@@ -67,7 +67,7 @@ impl Parts for Gob {
         self.write(&response, value(&body.unwrap_or_default()), out)
     }
 
-    fn wanted(&self) -> usize {
+    fn bytes_needed(&self) -> usize {
         self.reader.wanted()
     }
 
@@ -147,6 +147,6 @@ impl<'de> Deserialize<'de> for Text {
 }
 
 #[cold]
-fn unwritable(error: &Error) -> Status {
+fn encode_failure(error: &Error) -> Status {
     Status::internal(format!("the body is no gob: {error}"))
 }

@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 
 use super::super::codec::is_blank;
 use super::super::status;
-use super::{Framing, Id, Outgoing, Request, Response, Tag, endless};
+use super::{Framing, Id, Outgoing, Request, Response, Tag, message_too_long};
 use crate::json_rpc::text::{Parts, string};
 
 use self::extent::Extent;
@@ -39,7 +39,7 @@ impl Json {
                 Ok(Some((utf8(inbox.split_to(end).freeze()), depth <= MAX_DEPTH)))
             }
             None if inbox.len() <= self.limit => Ok(None),
-            _ => Err(endless(self.limit)),
+            _ => Err(message_too_long(self.limit)),
         }
     }
 }
@@ -62,7 +62,7 @@ impl Framing for Json {
     fn request(&mut self, call: Outgoing<'_>, out: &mut Outbox) -> Result<(), Status> {
         let body = value(call.body)?;
         let [open, close] = if call.positional { ["", ""] } else { ["[", "]"] };
-        out.copy(br#"{"method":"#);
+        out.extend_from_slice(br#"{"method":"#);
         put_text(out, call.name);
         put(out, format_args!(r#","params":{open}"#));
         out.body(body);
@@ -75,31 +75,31 @@ impl Framing for Json {
             Ok(body) => Ok(result_of(value(body)?)),
             Err(text) => Err(text),
         };
-        out.copy(br#"{"id":"#);
+        out.extend_from_slice(br#"{"id":"#);
         match &tag.id {
-            Id::Json(id) => out.copy(id),
+            Id::Json(id) => out.extend_from_slice(id),
             Id::Number(number) => put(out, format_args!("{number}")),
         }
         match result {
             Ok(body) => {
-                out.copy(br#","result":"#);
+                out.extend_from_slice(br#","result":"#);
                 out.body(body);
-                out.copy(b",\"error\":null}\n");
+                out.extend_from_slice(b",\"error\":null}\n");
             }
             Err(text) => {
-                out.copy(br#","result":null,"error":"#);
+                out.extend_from_slice(br#","result":null,"error":"#);
                 put_text(out, text);
-                out.copy(b"}\n");
+                out.extend_from_slice(b"}\n");
             }
         }
         Ok(())
     }
 
-    fn wanted(&self) -> usize {
+    fn bytes_needed(&self) -> usize {
         0
     }
 
-    fn mid_message(&self, inbox: &BytesMut) -> bool {
+    fn is_mid_message(&self, inbox: &BytesMut) -> bool {
         !inbox.is_empty()
     }
 }

@@ -31,7 +31,7 @@ impl MessagePack {
 impl Parts for MessagePack {
     fn header(&mut self, inbox: &mut BytesMut) -> Result<Option<Header>, Violation> {
         let Some(value) = self.next(inbox, self.limits.header)? else { return Ok(None) };
-        read(&value).map(Some).map_err(unreadable)
+        read(&value).map(Some).map_err(malformed)
     }
 
     fn body(&mut self, _: &Header, inbox: &mut BytesMut) -> Result<Option<Bytes>, Violation> {
@@ -58,7 +58,7 @@ impl Parts for MessagePack {
         Ok(())
     }
 
-    fn wanted(&self) -> usize {
+    fn bytes_needed(&self) -> usize {
         self.extent.wanted()
     }
 }
@@ -140,6 +140,6 @@ fn no_value() -> Status {
 }
 
 #[cold]
-fn unreadable(_: Error) -> Violation {
+fn malformed(_: Error) -> Violation {
     Violation::new("the header cannot be read")
 }

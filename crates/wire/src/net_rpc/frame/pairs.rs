@@ -27,7 +27,7 @@ pub(super) trait Parts: fmt::Debug + Send {
     fn response(&mut self, header: &Header, body: Option<Bytes>, out: &mut Outbox) -> Result<(), Status>;
 
     /// How many bytes the inbox must hold before the part it awaits is whole; 0 when unknown.
-    fn wanted(&self) -> usize;
+    fn bytes_needed(&self) -> usize;
 
     /// Whether some of the part it awaits was taken out of the inbox.
     fn mid_part(&self) -> bool {
@@ -127,11 +127,11 @@ impl<P: Parts> Framing for Pairs<P> {
         self.parts.response(&header, body, out)
     }
 
-    fn wanted(&self) -> usize {
-        self.parts.wanted()
+    fn bytes_needed(&self) -> usize {
+        self.parts.bytes_needed()
     }
 
-    fn mid_message(&self, inbox: &BytesMut) -> bool {
+    fn is_mid_message(&self, inbox: &BytesMut) -> bool {
         self.header.is_some() || self.parts.mid_part() || !inbox.is_empty()
     }
     fn held(&self) -> usize {

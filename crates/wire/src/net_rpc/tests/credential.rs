@@ -53,7 +53,7 @@ fn a_refused_call_is_answered_and_the_connection_ends() {
         client.send(CallId(3), call(Codec::Json, "Arith", "Mul"), &mut out).expect("it can say it");
         let mut inbox = BytesMut::from(&out.take()[..]);
         let ticket = sole_call(&mut server, &mut inbox, &mut out);
-        assert!(server.refuse(ticket, Status::unauthenticated("Authorization failed "), &mut out));
+        assert!(server.reject(ticket, Status::unauthenticated("Authorization failed "), &mut out));
         let mut inbox = BytesMut::from(&out.take()[..]);
         let answer = client.next_event(&mut inbox, &mut out).expect("understood").expect("an answer");
         assert_eq!(sole_reply(vec![answer]).1.result.expect_err("a refusal").message(), want);

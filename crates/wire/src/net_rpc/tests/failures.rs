@@ -62,7 +62,7 @@ fn an_error_in_a_request_says_nothing_to_a_server() {
     inbox.extend_from_slice(&hex("02 0815"));
     let (mut server, mut out) = (server(Codec::Protobuf), Outbox::new());
     match server.next_event(&mut inbox, &mut out) {
-        Ok(Some(Event::Call(call, _))) => assert_bytes(&call.body, hex("0815")),
+        Ok(Some(ServerEvent::Call(call, _))) => assert_bytes(&call.body, hex("0815")),
         other => panic!("{other:?}"),
     }
     assert!(inbox.is_empty());

@@ -1,11 +1,12 @@
 //! Peers that lie.
 
-use polyrpc_core::session::Pace;
+use polyrpc_core::session::SlowPeerGuard;
 use polyrpc_core::testing::hear;
 
 use super::*;
 
-const LIMITS: Limits = Limits { message: 1024, decompressed: 1024, header: 128, pace: Pace::DEFAULT };
+const LIMITS: Limits =
+    Limits { message: 1024, decompressed: 1024, header: 128, pace: SlowPeerGuard::DEFAULT };
 
 #[test]
 fn a_length_beyond_the_limit_ends_the_connection_before_anything_of_it_has_come() {

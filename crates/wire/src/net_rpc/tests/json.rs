@@ -9,7 +9,7 @@ fn said(bytes: &str) -> String {
     let (mut server, mut inbox, mut out) = (server(Codec::Json), BytesMut::from(bytes), Outbox::new());
     loop {
         match server.next_event(&mut inbox, &mut out).expect("JSON") {
-            Some(Event::Call(call, ticket)) => {
+            Some(ServerEvent::Call(call, ticket)) => {
                 let result = call.spoiled.clone().map_or_else(|| Ok(call.body.clone()), Err);
                 let reply = Reply { result, ..Reply::message(call.head.format, Bytes::new()) };
                 server.reply(ticket, reply, &mut out);
@@ -66,7 +66,7 @@ fn several_params_are_positional_arguments() {
     let request = br#"{"method":"add","params":[1,2],"id":0}"#;
     let (mut server, mut out) = (server(Codec::Json), Outbox::new());
     match server.next_event(&mut BytesMut::from(&request[..]), &mut out) {
-        Ok(Some(Event::Call(call, _))) => {
+        Ok(Some(ServerEvent::Call(call, _))) => {
             assert_eq!((call.service, call.method, call.head.positional), ("", "add", true));
             assert_bytes(&call.body, "[1,2]");
             let (mut again, mut out) = (Outbox::new(), client(Codec::Json));

@@ -11,7 +11,7 @@ fn every_captured_call_is_heard_and_answered_as_the_peer_answered_it() {
         let (mut server, mut out) = (server(codec), Outbox::new());
         let mut inbox = BytesMut::from(&request[..]);
         let (service, method, body, ticket) = match server.next_event(&mut inbox, &mut out) {
-            Ok(Some(Event::Call(call, ticket))) => {
+            Ok(Some(ServerEvent::Call(call, ticket))) => {
                 (call.service.to_owned(), call.method.to_owned(), call.body.clone(), ticket)
             }
             other => panic!("{name}: {other:?}"),
@@ -42,7 +42,7 @@ fn every_captured_request_is_written_as_the_peer_wrote_it() {
     for Captured { name, codec, request, .. } in captured() {
         let (mut server, mut out) = (server(codec), Outbox::new());
         let mut inbox = BytesMut::from(&request[..]);
-        let Ok(Some(Event::Call(call, _))) = server.next_event(&mut inbox, &mut out) else {
+        let Ok(Some(ServerEvent::Call(call, _))) = server.next_event(&mut inbox, &mut out) else {
             panic!("{name}")
         };
         client(codec).send(CallId(3), call, &mut out).expect("it can say it");
@@ -148,7 +148,7 @@ fn told(codec: Codec, response: &[u8]) -> (CallId, Result<Bytes, Status>) {
     client.send(CallId(7), call(codec, "Arith", "Mul"), &mut out).expect("it can say it");
     let mut inbox = BytesMut::from(response);
     match client.next_event(&mut inbox, &mut out) {
-        Ok(Some(Answer::Reply(id, reply))) => (id, reply.result),
+        Ok(Some(ClientEvent::Reply(id, reply))) => (id, reply.result),
         other => panic!("{other:?}"),
     }
 }

@@ -1,5 +1,5 @@
-mod measuring;
 mod probe;
+mod prober;
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
@@ -10,10 +10,10 @@ use tokio::task::JoinHandle;
 
 pub use self::probe::{Connecting, Probe};
 
-use self::measuring::{Measured, Measuring};
-use super::last::Last;
-use super::memory::Memory;
-use super::smooth::Smooth;
+use self::prober::{LatencyProber, ServerLatency};
+use super::candidate_state::CandidateState;
+use super::picker_cache::PickerCache;
+use super::smooth::SmoothPicker;
 use super::weights::Weights;
 use super::{Asked, Balance, Candidate, Pick};
 
@@ -28,9 +28,9 @@ use super::{Asked, Balance, Candidate, Pick};
 /// runtime in which the first set came. Until a server has been measured it counts as one that is far. If no probe succeeds
 /// at all, they say nothing about the servers, which are alike then.
 pub struct ByLatency {
-    measuring: Arc<Measuring>,
-    memory: Memory<Measured>,
-    last: Last<Turns>,
+    measuring: Arc<LatencyProber>,
+    memory: CandidateState<ServerLatency>,
+    last: PickerCache<LatencyPicker>,
     task: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -42,11 +42,11 @@ impl ByLatency {
 
     /// Measures by this probe, each server so often: once a second at most.
     pub fn by(probe: impl Probe, interval: Duration) -> Self {
-        let measuring = Measuring::new(Box::new(probe), interval.max(Duration::from_secs(1)));
+        let measuring = LatencyProber::new(Box::new(probe), interval.max(Duration::from_secs(1)));
         Self {
             measuring: Arc::new(measuring),
-            memory: Memory::default(),
-            last: Last::default(),
+            memory: CandidateState::default(),
+            last: PickerCache::default(),
             task: Mutex::default(),
         }
     }
@@ -85,8 +85,8 @@ impl fmt::Debug for ByLatency {
 
 impl Balance for ByLatency {
     fn over(&self, candidates: &[Candidate]) -> Box<dyn Pick> {
-        let measured = self.memory.recall(candidates, |_| Measured::default());
-        let turns = self.last.or_make(candidates, |_| true, || Turns::new(&measured));
+        let measured = self.memory.get_or_insert(candidates, |_| ServerLatency::default());
+        let turns = self.last.get_or_build(candidates, |_| true, || LatencyPicker::new(&measured));
         turns.follow(&measured);
         self.measuring.go_on_with(candidates, measured, &turns);
         self.measure();
@@ -95,42 +95,42 @@ impl Balance for ByLatency {
 }
 
 /// The turns among the servers of one set, made anew when latencies have changed.
-struct Turns(RwLock<Made>);
+struct LatencyPicker(RwLock<CachedPicker>);
 
-struct Made {
+struct CachedPicker {
     weights: Vec<u32>,
-    turns: Smooth,
+    turns: SmoothPicker,
 }
 
-impl Turns {
-    fn new(measured: &[Arc<Measured>]) -> Self {
-        Self(RwLock::new(Made::new(weights(measured))))
+impl LatencyPicker {
+    fn new(measured: &[Arc<ServerLatency>]) -> Self {
+        Self(RwLock::new(CachedPicker::new(weights(measured))))
     }
 
     /// Lets the turns follow what has been measured.
-    fn follow(&self, measured: &[Arc<Measured>]) {
+    fn follow(&self, measured: &[Arc<ServerLatency>]) {
         let weights = weights(measured);
         let is_same = self.0.read().unwrap_or_else(PoisonError::into_inner).weights == weights;
         if !is_same {
-            let made = Made::new(weights);
+            let made = CachedPicker::new(weights);
             *self.0.write().unwrap_or_else(PoisonError::into_inner) = made;
         }
     }
 }
 
-impl Made {
+impl CachedPicker {
     fn new(weights: Vec<u32>) -> Self {
-        Self { turns: Smooth::new(Weights::new(weights.iter().copied())), weights }
+        Self { turns: SmoothPicker::new(Weights::new(weights.iter().copied())), weights }
     }
 }
 
-impl Pick for Turns {
+impl Pick for LatencyPicker {
     fn pick(&self, asked: &Asked<'_>) -> Option<usize> {
         self.0.read().unwrap_or_else(PoisonError::into_inner).turns.pick(asked)
     }
 }
 
-fn weights(measured: &[Arc<Measured>]) -> Vec<u32> {
+fn weights(measured: &[Arc<ServerLatency>]) -> Vec<u32> {
     let weights: Vec<_> = measured.iter().map(|measured| measured.weight().unwrap_or(FAR)).collect();
     if weights.iter().all(|&weight| weight == 0) { vec![FAR; weights.len()] } else { weights }
 }

@@ -29,12 +29,12 @@ impl Probe for Connecting {
             let address = tokio::net::lookup_host(&instance.address).await.ok()?.next()?;
             let before = Instant::now();
             let connected = TcpStream::connect(address).await;
-            has_been_there(&connected.map(drop), instance.network).then(|| before.elapsed())
+            is_reachable(&connected.map(drop), instance.network).then(|| before.elapsed())
         })
     }
 }
 
-fn has_been_there(connected: &io::Result<()>, network: Network) -> bool {
+fn is_reachable(connected: &io::Result<()>, network: Network) -> bool {
     match connected {
         Ok(()) => true,
         Err(error) => {

@@ -2,7 +2,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::{Mutex, PoisonError};
 
-use super::jump::{again, jump, jumping_on};
+use super::jump::{jump, jumping_on, rehash};
 use crate::client::balance::{Asked, Balance, Candidate, Pick};
 
 /// Consistent hashing with memory: rpcx's `ConsistentHash`.
@@ -25,7 +25,7 @@ impl Balance for DoubleJump {
         }
         slots.update(&places);
         let place = |name: &String| places.get(name).copied();
-        Box::new(Jumps {
+        Box::new(DoubleJumpPicker {
             loose: slots.loose.iter().map(|slot| slot.as_ref().and_then(place)).collect(),
             compact: slots.compact.iter().filter_map(place).collect(),
         })
@@ -80,19 +80,19 @@ impl Slots {
 }
 
 /// The slots with the places of one set.
-struct Jumps {
+struct DoubleJumpPicker {
     loose: Box<[Option<usize>]>,
     compact: Box<[usize]>,
 }
 
-impl Jumps {
+impl DoubleJumpPicker {
     fn at(&self, key: u64) -> usize {
         let slot = self.loose[jump(key, self.loose.len())];
-        slot.unwrap_or_else(|| self.compact[jump(again(key), self.compact.len())])
+        slot.unwrap_or_else(|| self.compact[jump(rehash(key), self.compact.len())])
     }
 }
 
-impl Pick for Jumps {
+impl Pick for DoubleJumpPicker {
     fn pick(&self, asked: &Asked<'_>) -> Option<usize> {
         if self.compact.is_empty() {
             return None;

@@ -1,5 +1,5 @@
 use super::key;
-use crate::client::balance::{Asked, Balance, Candidate, Pick, spare};
+use crate::client::balance::{Asked, Balance, Candidate, Pick, available};
 
 /// Consistent hashing without memory: the rpcx of 2016.
 ///
@@ -14,13 +14,13 @@ impl Balance for Jump {
     fn over(&self, candidates: &[Candidate]) -> Box<dyn Pick> {
         let mut places: Vec<_> = (0..candidates.len()).collect();
         places.sort_by_cached_key(|&place| candidates[place].instance().to_string());
-        Box::new(Sorted(places))
+        Box::new(JumpPicker(places))
     }
 }
 
-struct Sorted(Vec<usize>);
+struct JumpPicker(Vec<usize>);
 
-impl Pick for Sorted {
+impl Pick for JumpPicker {
     fn pick(&self, asked: &Asked<'_>) -> Option<usize> {
         let Self(places) = self;
         if places.is_empty() {
@@ -33,17 +33,18 @@ impl Pick for Sorted {
 /// The first that may take the call of those that `at` finds for the key and for what becomes of it; else the first of
 /// all `places`.
 pub(super) fn jumping_on(asked: &Asked<'_>, places: &[usize], at: impl Fn(u64) -> usize) -> Option<usize> {
-    let mut key = key::of(asked);
+    let mut key = key::hash_key(asked);
     let onward = || {
         let place = at(key);
-        key = again(key);
+        key = rehash(key);
         place
     };
-    spare::drawn(asked, onward).or_else(|| places.iter().copied().find(|&place| asked.may_take(place)))
+    available::first_drawn(asked, onward)
+        .or_else(|| places.iter().copied().find(|&place| asked.may_take(place)))
 }
 
 /// Another key that comes of this one: each jumps as if it had nothing to do with the other.
-pub(super) fn again(key: u64) -> u64 {
+pub(super) fn rehash(key: u64) -> u64 {
     key.wrapping_mul(0xc6a4_a793_5bd1_e995)
 }
 

@@ -54,7 +54,7 @@ pub enum Passed {
 }
 
 /// What calls have in common that are to go to the same server.
-pub(super) fn of(asked: &Asked<'_>) -> u64 {
+pub(super) fn hash_key(asked: &Asked<'_>) -> u64 {
     asked.key.unwrap_or_else(|| {
         let mut hash = Fnv::default();
         for part in ["/", asked.service, "/", asked.method, "/"] {
@@ -121,13 +121,13 @@ mod tests {
 
     #[test]
     fn what_refuses_to_be_serialized_has_no_key() {
-        struct Refusing;
-        impl Serialize for Refusing {
+        struct NotSerializable;
+        impl Serialize for NotSerializable {
             fn serialize<S: serde::Serializer>(&self, _: S) -> Result<S::Ok, S::Error> {
                 Err(serde::ser::Error::custom("not today"))
             }
         }
-        let error = key("S", "m", Passed::ByPointer, &Refusing).unwrap_err();
+        let error = key("S", "m", Passed::ByPointer, &NotSerializable).unwrap_err();
         assert!(error.to_string().contains("not today"), "{error}");
     }
 }

@@ -6,7 +6,7 @@ use polyrpc_core::Status;
 use super::key;
 use super::murmur::murmur;
 use crate::client::Result;
-use crate::client::balance::memory::Memory;
+use crate::client::balance::candidate_state::CandidateState;
 use crate::client::balance::{Asked, Balance, Candidate, Pick};
 use crate::discovery::Instance;
 
@@ -22,7 +22,7 @@ pub struct Ring {
     replicas: usize,
     with_tags: bool,
     /// The points of each server, which are much work to make.
-    memory: Memory<Box<[u32]>>,
+    memory: CandidateState<Box<[u32]>>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -49,7 +49,7 @@ impl Ring {
     }
 
     fn new(hash: Hash) -> Self {
-        Self { hash, replicas: 100, with_tags: false, memory: Memory::default() }
+        Self { hash, replicas: 100, with_tags: false, memory: CandidateState::default() }
     }
 
     /// Gives each server so many points instead of 100: the more, the more even are the shares, which vary by about one
@@ -102,8 +102,8 @@ fn md5(text: &str) -> [u32; 4] {
 
 impl Balance for Ring {
     fn over(&self, candidates: &[Candidate]) -> Box<dyn Pick> {
-        let points = self.memory.recall(candidates, |candidate| self.points(candidate.instance()));
-        Box::new(Points::new(in_order(candidates), &points))
+        let points = self.memory.get_or_insert(candidates, |candidate| self.points(candidate.instance()));
+        Box::new(RingPicker::new(in_order(candidates), &points))
     }
 }
 
@@ -118,14 +118,14 @@ fn in_order(candidates: &[Candidate]) -> Vec<usize> {
 }
 
 /// The ring.
-struct Points {
+struct RingPicker {
     /// In order; apart from their servers, so that a search touches less memory.
     hashes: Box<[u32]>,
     places: Box<[u32]>,
     servers: usize,
 }
 
-impl Points {
+impl RingPicker {
     fn new(in_order: Vec<usize>, points: &[Arc<Box<[u32]>>]) -> Self {
         // A hash and a rank in one word, to be sorted as one.
         let ranked = in_order.iter().enumerate();
@@ -151,9 +151,9 @@ impl Points {
     }
 }
 
-impl Pick for Points {
+impl Pick for RingPicker {
     fn pick(&self, asked: &Asked<'_>) -> Option<usize> {
-        let mut servers = self.from(folded(key::of(asked)));
+        let mut servers = self.from(folded(key::hash_key(asked)));
         let near = servers.by_ref().take(NEAR).find(|&place| asked.may_take(place));
         near.or_else(|| {
             // Before all the points are walked: are any worth it?

@@ -4,10 +4,10 @@ mod tree;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use self::server::Server;
+use self::server::ServerWeight;
 use self::tree::Tree;
-use super::memory::Memory;
-use super::{Asked, Balance, Candidate, Outcome, Pick, chance, spare};
+use super::candidate_state::CandidateState;
+use super::{Asked, Balance, Candidate, Outcome, Pick, available, chance};
 
 /// Servers by how many calls they answer and how soon: brpc's `la`, locality-aware balancing.
 ///
@@ -17,14 +17,14 @@ use super::{Asked, Balance, Candidate, Outcome, Pick, chance, spare};
 /// little, so that it is seen when it gets better (brpc `docs/en/lalb.md`, `policy/locality_aware_load_balancer.cpp`).
 #[derive(Debug)]
 pub struct LocalityAware {
-    memory: Memory<Server>,
+    memory: CandidateState<ServerWeight>,
     since: Instant,
 }
 
 impl LocalityAware {
     /// Knows no server yet.
     pub fn new() -> Self {
-        Self { memory: Memory::default(), since: Instant::now() }
+        Self { memory: CandidateState::default(), since: Instant::now() }
     }
 }
 
@@ -36,29 +36,29 @@ impl Default for LocalityAware {
 
 impl Balance for LocalityAware {
     fn over(&self, candidates: &[Candidate]) -> Box<dyn Pick> {
-        let servers = self.memory.recall(candidates, |_| Server::default());
-        begin_as_the_average(&servers);
+        let servers = self.memory.get_or_insert(candidates, |_| ServerWeight::default());
+        set_initial_weights(&servers);
         let most = HEAVIEST / (servers.len() as i64).max(1);
         let tree = Tree::new(servers.iter().map(|server| server.base().min(most)));
-        Box::new(Weighing { servers, tree, most, since: self.since })
+        Box::new(LocalityAwarePicker { servers, tree, most, since: self.since })
     }
 }
 
 /// New servers get as many calls as the others do on average.
-fn begin_as_the_average(servers: &[Arc<Server>]) {
+fn set_initial_weights(servers: &[Arc<ServerWeight>]) {
     let known: Vec<_> =
         servers.iter().filter(|server| server.is_known()).map(|server| server.base()).collect();
     if !known.is_empty() {
         let average = known.iter().map(|&base| i128::from(base)).sum::<i128>() / known.len() as i128;
-        servers.iter().for_each(|server| server.begin(average as i64));
+        servers.iter().for_each(|server| server.set_initial_weight(average as i64));
     }
 }
 
 /// The sum of all weights stays below it, and so within 64 bits.
 const HEAVIEST: i64 = 1 << 62;
 
-struct Weighing {
-    servers: Box<[Arc<Server>]>,
+struct LocalityAwarePicker {
+    servers: Box<[Arc<ServerWeight>]>,
     /// The weights as far as this set has seen them.
     tree: Tree,
     /// What a server may weigh.
@@ -66,16 +66,16 @@ struct Weighing {
     since: Instant,
 }
 
-impl Weighing {
+impl LocalityAwarePicker {
     /// A server's weight now, from which the dice go by.
-    fn weigh(&self, place: usize, server: &Server, now: Duration) -> i64 {
+    fn weigh(&self, place: usize, server: &ServerWeight, now: Duration) -> i64 {
         let weight = server.weight(now).min(self.most);
         self.tree.set(place, weight);
         weight
     }
 
     /// Throws the dice, and again where what they hit may not take the call or has lost weight since.
-    fn throw(&self, asked: &Asked<'_>) -> Option<usize> {
+    fn pick_by_weight(&self, asked: &Asked<'_>) -> Option<usize> {
         let now = self.elapsed(asked.now);
         (0..THROWS).find_map(|_| {
             let total = self.tree.total();
@@ -100,22 +100,22 @@ impl Weighing {
 /// How often, before all servers are looked at.
 const THROWS: usize = 16;
 
-impl Pick for Weighing {
+impl Pick for LocalityAwarePicker {
     fn pick(&self, asked: &Asked<'_>) -> Option<usize> {
         let weights = || (0..self.servers.len()).map(|place| (place, self.tree.weight(place).max(1) as u64));
-        self.throw(asked).or_else(|| spare::by_weight(asked, weights()))
+        self.pick_by_weight(asked).or_else(|| available::by_weight(asked, weights()))
     }
 
     fn began(&self, place: usize, now: Instant) {
         if let Some(server) = self.servers.get(place) {
-            server.began(self.elapsed(now));
+            server.record_start(self.elapsed(now));
         }
     }
 
     fn ended(&self, place: usize, outcome: &Outcome<'_>) {
         if let Some(server) = self.servers.get(place) {
             let now = self.elapsed(outcome.now);
-            server.ended(now, outcome);
+            server.record_end(now, outcome);
             self.weigh(place, server, now);
         }
     }

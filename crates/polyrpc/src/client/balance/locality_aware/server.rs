@@ -6,25 +6,26 @@ use crate::client::balance::Outcome;
 
 /// What is known of one server. Times are since the balancer was made.
 #[derive(Debug)]
-pub(super) struct Server(Mutex<Knowledge>);
+pub(super) struct ServerWeight(Mutex<WeightState>);
 
 #[derive(Debug)]
-struct Knowledge {
+struct WeightState {
     /// The weight without regard to the calls under way; zero for one that nothing is known of.
     base: i64,
     in_flight: InFlight,
-    answers: Answers,
+    answers: RecentReplies,
 }
 
-impl Default for Server {
+impl Default for ServerWeight {
     fn default() -> Self {
-        let answers = Answers { latest: VecDeque::with_capacity(MOST_ANSWERS), average: Duration::ZERO };
-        Self(Mutex::new(Knowledge { base: 0, in_flight: InFlight::default(), answers }))
+        let answers =
+            RecentReplies { latest: VecDeque::with_capacity(MOST_ANSWERS), average: Duration::ZERO };
+        Self(Mutex::new(WeightState { base: 0, in_flight: InFlight::default(), answers }))
     }
 }
 
-impl Server {
-    fn lock(&self) -> MutexGuard<'_, Knowledge> {
+impl ServerWeight {
+    fn lock(&self) -> MutexGuard<'_, WeightState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -34,7 +35,7 @@ impl Server {
     }
 
     /// Gives one that nothing is known of this weight.
-    pub(super) fn begin(&self, base: i64) {
+    pub(super) fn set_initial_weight(&self, base: i64) {
         let mut known = self.lock();
         if known.base == 0 {
             known.base = base;
@@ -71,13 +72,13 @@ impl Server {
         (weight as i64).max(LEAST)
     }
 
-    pub(super) fn began(&self, now: Duration) {
-        self.lock().in_flight.enter(now);
+    pub(super) fn record_start(&self, now: Duration) {
+        self.lock().in_flight.record_start(now);
     }
 
-    pub(super) fn ended(&self, now: Duration, outcome: &Outcome<'_>) {
+    pub(super) fn record_end(&self, now: Duration, outcome: &Outcome<'_>) {
         let mut known = self.lock();
-        known.in_flight.leave(now.saturating_sub(outcome.latency));
+        known.in_flight.record_end(now.saturating_sub(outcome.latency));
         if outcome.is_the_servers_failure() {
             known.answers.push_failure(now, failed_latency(outcome), outcome.timeout);
         } else if !outcome.is_given_up() || outcome.latency > known.answers.average {
@@ -108,12 +109,12 @@ struct InFlight {
 }
 
 impl InFlight {
-    fn enter(&mut self, now: Duration) {
+    fn record_start(&mut self, now: Duration) {
         self.calls = self.calls.saturating_add(1);
         self.began = self.began.saturating_add(now);
     }
 
-    fn leave(&mut self, began: Duration) {
+    fn record_end(&mut self, began: Duration) {
         self.calls = self.calls.saturating_sub(1);
         // With the last call goes what clocks may have disagreed on.
         self.began = if self.calls == 0 { Duration::ZERO } else { self.began.saturating_sub(began) };
@@ -127,26 +128,26 @@ impl InFlight {
 
 /// The latest answers.
 #[derive(Debug)]
-struct Answers {
-    latest: VecDeque<Answer>,
+struct RecentReplies {
+    latest: VecDeque<RecentReply>,
     /// How long they took on average.
     average: Duration,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Answer {
+struct RecentReply {
     ended: Duration,
     /// How long all answers up to this one took together.
     latencies: Duration,
 }
 
-impl Answers {
+impl RecentReplies {
     fn push(&mut self, ended: Duration, latency: Duration) {
         let before = self.latest.back().map_or(Duration::ZERO, |answer| answer.latencies);
         if self.latest.len() == MOST_ANSWERS {
             self.latest.pop_front();
         }
-        self.latest.push_back(Answer { ended, latencies: before.saturating_add(latency) });
+        self.latest.push_back(RecentReply { ended, latencies: before.saturating_add(latency) });
         self.average = self.averaged();
     }
 
@@ -222,22 +223,22 @@ mod tests {
 
     #[test]
     fn a_new_servers_weight_is_that_of_its_latency() {
-        let server = Server::default();
+        let server = ServerWeight::default();
         assert_eq!(server.base(), 1_008_680_231);
-        server.began(Duration::ZERO);
-        server.ended(MS, &answered(MS));
+        server.record_start(Duration::ZERO);
+        server.record_end(MS, &answered(MS));
         assert_eq!(server.weight(MS), 1_008_680);
-        server.began(MS);
-        server.ended(4 * MS, &answered(3 * MS));
+        server.record_start(MS);
+        server.record_end(4 * MS, &answered(3 * MS));
         assert_eq!(server.weight(4 * MS), 336_226);
     }
 
     #[test]
     fn its_rate_counts_when_there_are_enough_answers() {
-        let server = Server::default();
+        let server = ServerWeight::default();
         for turn in 0..128 {
-            server.began(10 * turn * MS);
-            server.ended((10 * turn + 2) * MS, &answered(2 * MS));
+            server.record_start(10 * turn * MS);
+            server.record_end((10 * turn + 2) * MS, &answered(2 * MS));
         }
         // 100 in a second, of two milliseconds each.
         assert!((server.base() - 50_434_011).abs() < 10, "{}", server.base());
@@ -245,16 +246,16 @@ mod tests {
 
     #[test]
     fn calls_under_way_for_too_long_make_it_lighter_before_they_end() {
-        let server = Server::default();
-        server.began(Duration::ZERO);
-        server.ended(2 * MS, &answered(2 * MS));
+        let server = ServerWeight::default();
+        server.record_start(Duration::ZERO);
+        server.record_end(2 * MS, &answered(2 * MS));
         let base = server.base();
-        server.began(10 * MS);
-        server.began(12 * MS);
+        server.record_start(10 * MS);
+        server.record_start(12 * MS);
         assert_eq!(server.weight(13 * MS), base);
         assert_eq!(server.weight(41 * MS), base / 10);
         assert_eq!(server.weight(Duration::from_secs(3600)), LEAST);
-        server.ended(3_600_000 * MS, &answered(3_599_990 * MS));
+        server.record_end(3_600_000 * MS, &answered(3_599_990 * MS));
         assert_eq!(server.lock().in_flight.began, 12 * MS);
     }
 
@@ -271,13 +272,13 @@ mod tests {
         assert_eq!(failed_latency(&failed(3, 1)), 12 * MS);
         assert_eq!(failed_latency(&failed(1, 2)), 56 * MS);
         assert_eq!(failed_latency(&Outcome { timeout: None, ..failed(0, 1) }), 12 * MS);
-        let server = Server::default();
-        server.began(Duration::ZERO);
-        server.ended(10 * MS, &failed(3, 1));
+        let server = ServerWeight::default();
+        server.record_start(Duration::ZERO);
+        server.record_end(10 * MS, &failed(3, 1));
         // The first of all: no sooner than the call would wait.
         assert_eq!(server.lock().answers.average, 100 * MS);
-        server.began(Duration::ZERO);
-        server.ended(10 * MS, &failed(3, 1));
+        server.record_start(Duration::ZERO);
+        server.record_end(10 * MS, &failed(3, 1));
         let known = server.lock();
         assert_eq!((known.answers.average, known.answers.latest.len()), (112 * MS, 1));
     }
@@ -286,11 +287,11 @@ mod tests {
     fn a_call_that_was_given_up_says_only_that_it_took_longer() {
         let status = Status::cancelled("");
         let given_up = |latency| Outcome { failure: Some(&status), ..answered(latency) };
-        let server = Server::default();
-        server.ended(10 * MS, &answered(10 * MS));
-        server.ended(20 * MS, &given_up(MS));
+        let server = ServerWeight::default();
+        server.record_end(10 * MS, &answered(10 * MS));
+        server.record_end(20 * MS, &given_up(MS));
         assert_eq!(server.lock().answers.average, 10 * MS);
-        server.ended(40 * MS, &given_up(20 * MS));
+        server.record_end(40 * MS, &given_up(20 * MS));
         assert_eq!(server.lock().answers.average, 20 * MS);
     }
 }

@@ -1,11 +1,11 @@
-mod race;
+mod schedule;
 
 use std::sync::{Mutex, PoisonError};
 
-use self::race::Race;
-use super::last::Last;
+use self::schedule::WeightedSchedule;
+use super::picker_cache::PickerCache;
 use super::weights::Weights;
-use super::{Asked, Balance, Candidate, Pick, spare};
+use super::{Asked, Balance, Candidate, Pick, available};
 
 /// Turns by weight, as evenly mixed as can be: rpcx's `WeightedRoundRobin`.
 ///
@@ -17,7 +17,7 @@ use super::{Asked, Balance, Candidate, Pick, spare};
 /// (`Race`), in memory for each server and a short lock.
 #[derive(Debug, Default)]
 pub struct SmoothWeightedRoundRobin {
-    last: Last<Smooth>,
+    last: PickerCache<SmoothPicker>,
 }
 
 impl SmoothWeightedRoundRobin {
@@ -30,28 +30,28 @@ impl SmoothWeightedRoundRobin {
 impl Balance for SmoothWeightedRoundRobin {
     fn over(&self, candidates: &[Candidate]) -> Box<dyn Pick> {
         let weights = Weights::of(candidates);
-        let is_same = |last: &Smooth| last.weights == weights;
-        Box::new(self.last.or_make(candidates, is_same, || Smooth::new(Weights::of(candidates))))
+        let is_same = |last: &SmoothPicker| last.weights == weights;
+        Box::new(self.last.get_or_build(candidates, is_same, || SmoothPicker::new(Weights::of(candidates))))
     }
 }
 
-pub(super) struct Smooth {
+pub(super) struct SmoothPicker {
     weights: Weights,
-    race: Mutex<Race>,
+    race: Mutex<WeightedSchedule>,
 }
 
-impl Smooth {
+impl SmoothPicker {
     pub(super) fn new(weights: Weights) -> Self {
-        let race = Mutex::new(Race::new(weights.iter()));
+        let race = Mutex::new(WeightedSchedule::new(weights.iter()));
         Self { weights, race }
     }
 }
 
-impl Pick for Smooth {
+impl Pick for SmoothPicker {
     fn pick(&self, asked: &Asked<'_>) -> Option<usize> {
         let mut race = self.race.lock().unwrap_or_else(PoisonError::into_inner);
-        let next = (0..spare::DRAWS).map_while(|_| race.next()).find(|&place| asked.may_take(place));
+        let next = (0..available::DRAWS).map_while(|_| race.next()).find(|&place| asked.may_take(place));
         drop(race);
-        next.or_else(|| spare::by_weight(asked, self.weights.iter()))
+        next.or_else(|| available::by_weight(asked, self.weights.iter()))
     }
 }

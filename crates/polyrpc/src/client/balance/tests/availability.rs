@@ -52,7 +52,7 @@ fn only_servers_that_may_take_the_call_are_offered() {
             {
                 match place % 3 {
                     0 => candidate.load().set_well(false),
-                    1 => candidate.load().shun(Instant::now() + Duration::from_secs(60)),
+                    1 => candidate.load().mark_unavailable_until(Instant::now() + Duration::from_secs(60)),
                     _ => {}
                 }
             }

@@ -112,10 +112,10 @@ fn least_in_flight_fills_up_the_emptiest() {
     let candidates = candidates(20);
     let pick = LeastInFlight.over(&candidates);
     for _ in 0..500 {
-        candidates[pick.pick(&asked(&candidates)).unwrap()].load().enter();
+        candidates[pick.pick(&asked(&candidates)).unwrap()].load().record_start();
     }
     assert!(candidates.iter().all(|candidate| candidate.load().in_flight() == 25));
-    (0..3).for_each(|_| candidates[7].load().leave());
+    (0..3).for_each(|_| candidates[7].load().record_end());
     assert_eq!(pick.pick(&asked(&candidates)), Some(7));
 }
 
@@ -123,7 +123,7 @@ fn least_in_flight_fills_up_the_emptiest() {
 fn least_in_flight_takes_any_of_those_that_are_alike() {
     chance::begin_with(5);
     let candidates = candidates(6);
-    candidates[0].load().enter();
+    candidates[0].load().record_start();
     let shares = shares(&*LeastInFlight.over(&candidates), &candidates, 50_000);
     assert!(shares[0] == 0 && shares[1..].iter().all(|share| share.abs_diff(10_000) < 630), "{shares:?}");
 }
@@ -134,7 +134,7 @@ fn among_many_least_in_flight_is_level() {
     let candidates = candidates(1000);
     let pick = LeastInFlight.over(&candidates);
     for _ in 0..20_000 {
-        candidates[pick.pick(&asked(&candidates)).unwrap()].load().enter();
+        candidates[pick.pick(&asked(&candidates)).unwrap()].load().record_start();
     }
     let counts = candidates.iter().map(|candidate| candidate.load().in_flight());
     assert!(counts.clone().all(|count| (17..=22).contains(&count)), "{:?}", counts.collect::<Vec<_>>());

@@ -54,7 +54,7 @@ impl World {
         let now = self.began + self.now;
         let asked = Asked { now, ..asked(&self.candidates) };
         let place = self.pick.pick(&asked).unwrap();
-        self.candidates[place].load().enter();
+        self.candidates[place].load().record_start();
         self.pick.began(place, now);
         let (took, failed) = match self.servers[place](self.now) {
             Reply::After(work) => {
@@ -83,7 +83,7 @@ impl World {
             timeout: Some(TIMEOUT),
             attempts: (0, 1),
         };
-        self.candidates[place].load().leave();
+        self.candidates[place].load().record_end();
         self.pick.ended(place, &outcome);
         self.call();
     }

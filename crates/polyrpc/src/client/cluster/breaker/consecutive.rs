@@ -3,7 +3,7 @@ use std::time::Duration;
 
 /// How many failures one after another are too many.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Limit {
+pub(super) struct ConsecutiveLimit {
     pub(super) failures: u32,
     pub(super) within: Duration,
 }
@@ -12,15 +12,15 @@ pub(super) struct Limit {
 ///
 /// Nothing is ordered against anything else: a race costs a failure more or less. While calls succeed nobody writes.
 #[derive(Debug, Default)]
-pub(super) struct Run {
+pub(super) struct ConsecutiveFailures {
     failures: AtomicU32,
     /// When the last of them was, in nanoseconds.
     last: AtomicU64,
 }
 
-impl Run {
+impl ConsecutiveFailures {
     /// A call has ended; whether there were too many failures.
-    pub(super) fn note(&self, limit: &Limit, failed: bool, now: Duration) -> bool {
+    pub(super) fn record(&self, limit: &ConsecutiveLimit, failed: bool, now: Duration) -> bool {
         if !failed {
             if self.failures.load(Ordering::Relaxed) > 0 {
                 self.forget();
@@ -44,27 +44,27 @@ impl Run {
 mod tests {
     use super::*;
 
-    const LIMIT: Limit = Limit { failures: 3, within: Duration::from_secs(10) };
+    const LIMIT: ConsecutiveLimit = ConsecutiveLimit { failures: 3, within: Duration::from_secs(10) };
 
-    fn failures_until_too_many(run: &Run, at: impl Fn(u64) -> Duration) -> Option<u64> {
-        (1..100).find(|&n| run.note(&LIMIT, true, at(n)))
+    fn failures_until_too_many(run: &ConsecutiveFailures, at: impl Fn(u64) -> Duration) -> Option<u64> {
+        (1..100).find(|&n| run.record(&LIMIT, true, at(n)))
     }
 
     #[test]
     fn failures_count_as_long_as_none_succeeds() {
-        let run = Run::default();
+        let run = ConsecutiveFailures::default();
         assert_eq!(failures_until_too_many(&run, Duration::from_secs), Some(3));
-        let run = Run::default();
+        let run = ConsecutiveFailures::default();
         for second in 1..20 {
-            assert!(!run.note(&LIMIT, second % 3 != 0, Duration::from_secs(second)));
+            assert!(!run.record(&LIMIT, second % 3 != 0, Duration::from_secs(second)));
         }
     }
 
     #[test]
     fn failures_that_are_far_apart_are_not_one_after_another() {
         let seldom = |n| Duration::from_secs(10 * n);
-        assert_eq!(failures_until_too_many(&Run::default(), seldom), None);
+        assert_eq!(failures_until_too_many(&ConsecutiveFailures::default(), seldom), None);
         let less_so = |n| Duration::from_secs(9 * n);
-        assert_eq!(failures_until_too_many(&Run::default(), less_so), Some(3));
+        assert_eq!(failures_until_too_many(&ConsecutiveFailures::default(), less_so), Some(3));
     }
 }

@@ -2,12 +2,12 @@ use std::time::Duration;
 
 /// How many of how many calls may fail, where all take the same time.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Limit {
+pub(super) struct CostLimit {
     pub(super) window: u32,
     pub(super) share: f64,
 }
 
-impl Limit {
+impl CostLimit {
     fn failures(&self) -> f64 {
         f64::from(self.window) * self.share
     }
@@ -21,7 +21,7 @@ impl Limit {
 /// What failures cost in time, as brpc reckons it (`circuit_breaker.cpp`, `EmaErrorRecorder`): an average that forgets,
 /// and that successes pay off. A failure that takes long costs more, at most twice what calls usually take.
 #[derive(Debug)]
-pub(super) struct Ledger {
+pub(super) struct EmaErrorCost {
     smoothing: f64,
     /// In microseconds; zero before the first success.
     latency: f64,
@@ -31,18 +31,18 @@ pub(super) struct Ledger {
     failures: u32,
 }
 
-impl Ledger {
-    pub(super) fn new(limit: &Limit) -> Self {
+impl EmaErrorCost {
+    pub(super) fn new(limit: &CostLimit) -> Self {
         Self { smoothing: limit.smoothing(), latency: 0.0, cost: 0.0, calls: 0, failures: 0 }
     }
 
     /// A call has ended; whether failures have cost too much.
-    pub(super) fn note(&mut self, limit: &Limit, failed: bool, latency: Duration) -> bool {
+    pub(super) fn record(&mut self, limit: &CostLimit, failed: bool, latency: Duration) -> bool {
         let micros = latency.as_secs_f64() * 1e6;
         let is_too_much = match failed {
             true => self.charge(limit, micros),
             false => {
-                self.pay_off(micros);
+                self.decay(micros);
                 false
             }
         };
@@ -55,14 +55,14 @@ impl Ledger {
         f64::from(self.failures) >= limit.failures() && failed
     }
 
-    fn charge(&mut self, limit: &Limit, micros: f64) -> bool {
+    fn charge(&mut self, limit: &CostLimit, micros: f64) -> bool {
         let most = if self.latency > 0.0 { 2.0 * self.latency } else { f64::INFINITY };
         self.cost += micros.min(most);
         let bearable = self.latency * limit.failures() * (1.0 + EPSILON);
         self.latency > 0.0 && self.cost > bearable
     }
 
-    fn pay_off(&mut self, micros: f64) {
+    fn decay(&mut self, micros: f64) {
         self.latency = match self.latency {
             0.0 => micros,
             before => before * self.smoothing + micros * (1.0 - self.smoothing),
@@ -84,43 +84,43 @@ const NEGLIGIBLE: f64 = 500.0;
 mod tests {
     use super::*;
 
-    const LIMIT: Limit = Limit { window: 100, share: 0.1 };
+    const LIMIT: CostLimit = CostLimit { window: 100, share: 0.1 };
 
     fn millis(n: u64) -> Duration {
         Duration::from_millis(n)
     }
 
-    fn ledger_after_a_full_window() -> Ledger {
-        let mut ledger = Ledger::new(&LIMIT);
-        (0..100).for_each(|_| assert!(!ledger.note(&LIMIT, false, millis(10))));
+    fn ledger_after_a_full_window() -> EmaErrorCost {
+        let mut ledger = EmaErrorCost::new(&LIMIT);
+        (0..100).for_each(|_| assert!(!ledger.record(&LIMIT, false, millis(10))));
         ledger
     }
 
     #[test]
     fn before_the_window_was_full_failures_are_counted() {
-        let mut ledger = Ledger::new(&LIMIT);
-        assert_eq!((1..100).find(|_| ledger.note(&LIMIT, true, millis(1))), Some(10));
+        let mut ledger = EmaErrorCost::new(&LIMIT);
+        assert_eq!((1..100).find(|_| ledger.record(&LIMIT, true, millis(1))), Some(10));
     }
 
     #[test]
     fn afterwards_they_cost_what_they_take_and_at_most_twice_what_is_usual() {
         // Ten usual calls are borne, and two percent more.
         let mut ledger = ledger_after_a_full_window();
-        assert_eq!((1..100).find(|_| ledger.note(&LIMIT, true, millis(10))), Some(11));
+        assert_eq!((1..100).find(|_| ledger.record(&LIMIT, true, millis(10))), Some(11));
         let mut ledger = ledger_after_a_full_window();
-        assert_eq!((1..100).find(|_| ledger.note(&LIMIT, true, millis(10_000))), Some(6));
+        assert_eq!((1..100).find(|_| ledger.record(&LIMIT, true, millis(10_000))), Some(6));
         // Quick failures are cheap.
         let mut ledger = ledger_after_a_full_window();
-        assert_eq!((1..1000).find(|_| ledger.note(&LIMIT, true, millis(1))), Some(103));
+        assert_eq!((1..1000).find(|_| ledger.record(&LIMIT, true, millis(1))), Some(103));
     }
 
     #[test]
     fn successes_pay_failures_off() {
         let mut ledger = ledger_after_a_full_window();
         for n in 0..10_000 {
-            assert!(!ledger.note(&LIMIT, n % 20 == 0, millis(10)), "{n}: one of twenty is borne");
+            assert!(!ledger.record(&LIMIT, n % 20 == 0, millis(10)), "{n}: one of twenty is borne");
         }
-        let tripped = (0..10_000).any(|n| ledger.note(&LIMIT, n % 3 == 0, millis(10)));
+        let tripped = (0..10_000).any(|n| ledger.record(&LIMIT, n % 3 == 0, millis(10)));
         assert!(tripped, "one of three is not");
     }
 }

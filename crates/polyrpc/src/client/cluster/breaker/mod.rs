@@ -2,7 +2,7 @@
 //! by it, from what a window remembers: [`consecutive`], [`rate`] or [`cost`]. How many may be out at once is kept by
 //! [`quota`].
 
-mod fuse;
+mod circuit;
 
 mod consecutive;
 mod cost;
@@ -12,8 +12,8 @@ mod quota;
 
 use std::time::Duration;
 
-pub(super) use self::fuse::Fuse;
-pub(super) use self::quota::{Quota, Seat};
+pub(super) use self::circuit::CircuitState;
+pub(super) use self::quota::{EjectionPermit, EjectionQuota};
 
 /// When a server that fails gets no more calls, and for how long.
 ///
@@ -48,7 +48,7 @@ pub(super) use self::quota::{Quota, Seat};
 /// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct Breaker {
-    trip: Trip,
+    trip: TripPolicy,
     shortest: Duration,
     longest: Duration,
     half_open: u32,
@@ -57,23 +57,23 @@ pub struct Breaker {
 
 /// What is too much.
 #[derive(Debug, Clone, PartialEq)]
-enum Trip {
-    Consecutive(consecutive::Limit),
-    Rate(rate::Limit),
-    Cost([cost::Limit; 2]),
+enum TripPolicy {
+    Consecutive(consecutive::ConsecutiveLimit),
+    Rate(rate::RateLimit),
+    Cost([cost::CostLimit; 2]),
 }
 
 impl Breaker {
     /// So many failures one after another, each less than `within` after the one before. At least one.
     pub fn consecutive(failures: u32, within: Duration) -> Self {
-        Self::by(Trip::Consecutive(consecutive::Limit { failures: failures.max(1), within }))
+        Self::by(TripPolicy::Consecutive(consecutive::ConsecutiveLimit { failures: failures.max(1), within }))
     }
 
     /// This share of the calls of the last `window`, when there were at least so many: `0.5` is every other. A share
     /// that is no number, or beyond one, is all of them.
     pub fn rate(share: f64, least: u32, window: Duration) -> Self {
         let share = if share.is_nan() { 1.0 } else { share.clamp(0.0, 1.0) };
-        Self::by(Trip::Rate(rate::Limit { share, least: least.max(1), window }))
+        Self::by(TripPolicy::Rate(rate::RateLimit { share, least: least.max(1), window }))
     }
 
     /// rpcx's `CircuitBreaker`: 95 % of at least 100 calls within 10 s.
@@ -84,13 +84,13 @@ impl Breaker {
     /// brpc's `CircuitBreaker`: what failures cost in time, compared with what calls usually take, over two windows, of
     /// 3000 calls of which 5 % may fail and of 1500 of which 10 % may.
     pub fn brpc() -> Self {
-        Self::by(Trip::Cost([
-            cost::Limit { window: 3000, share: 0.05 },
-            cost::Limit { window: 1500, share: 0.10 },
+        Self::by(TripPolicy::Cost([
+            cost::CostLimit { window: 3000, share: 0.05 },
+            cost::CostLimit { window: 1500, share: 0.10 },
         ]))
     }
 
-    fn by(trip: Trip) -> Self {
+    fn by(trip: TripPolicy) -> Self {
         Self { trip, shortest: SHORTEST, longest: LONGEST, half_open: 0, most_out: 0.5 }
     }
 

@@ -3,22 +3,22 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// How many servers of a channel are isolated.
 #[derive(Debug, Default)]
-pub(in crate::client::cluster) struct Quota(AtomicUsize);
+pub(in crate::client::cluster) struct EjectionQuota(AtomicUsize);
 
 /// One server is isolated, until this is dropped.
 #[derive(Debug)]
-pub(in crate::client::cluster) struct Seat(Arc<Quota>);
+pub(in crate::client::cluster) struct EjectionPermit(Arc<EjectionQuota>);
 
-impl Quota {
+impl EjectionQuota {
     /// One more is isolated, unless as many are as may be.
-    pub(in crate::client::cluster) fn take(self: &Arc<Self>, most: usize) -> Option<Seat> {
+    pub(in crate::client::cluster) fn take(self: &Arc<Self>, most: usize) -> Option<EjectionPermit> {
         let one_more = |taken: usize| (taken < most).then_some(taken + 1);
         self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).ok()?;
-        Some(Seat(self.clone()))
+        Some(EjectionPermit(self.clone()))
     }
 }
 
-impl Drop for Seat {
+impl Drop for EjectionPermit {
     fn drop(&mut self) {
         self.0.0.fetch_sub(1, Ordering::Relaxed);
     }
@@ -30,7 +30,7 @@ mod tests {
 
     #[test]
     fn seats_are_taken_and_given_back() {
-        let quota = Arc::new(Quota::default());
+        let quota = Arc::new(EjectionQuota::default());
         let first = quota.take(2);
         let second = quota.take(2);
         assert!(first.is_some() && second.is_some() && quota.take(2).is_none());

@@ -2,7 +2,7 @@ use std::time::Duration;
 
 /// Which share of calls is too large.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Limit {
+pub(super) struct RateLimit {
     pub(super) share: f64,
     pub(super) least: u32,
     pub(super) window: Duration,
@@ -28,7 +28,7 @@ struct Tenth {
 
 impl Window {
     /// A call has ended; whether too many have failed.
-    pub(super) fn note(&mut self, limit: &Limit, failed: bool, now: Duration) -> bool {
+    pub(super) fn note(&mut self, limit: &RateLimit, failed: bool, now: Duration) -> bool {
         self.advance(limit, now);
         let place = (self.newest % TENTHS as u64) as usize;
         if let Some(tenth) = self.tenths.get_mut(place) {
@@ -41,7 +41,7 @@ impl Window {
     }
 
     /// Forgets what is older than the window. Time that goes back stands still.
-    fn advance(&mut self, limit: &Limit, now: Duration) {
+    fn advance(&mut self, limit: &RateLimit, now: Duration) {
         let tenth = (limit.window.as_nanos() / TENTHS as u128).max(1);
         let newest = u64::try_from(now.as_nanos() / tenth).unwrap_or(u64::MAX);
         let passed = newest.saturating_sub(self.newest);
@@ -64,7 +64,7 @@ impl Window {
 mod tests {
     use super::*;
 
-    const LIMIT: Limit = Limit { share: 0.5, least: 10, window: Duration::from_secs(10) };
+    const LIMIT: RateLimit = RateLimit { share: 0.5, least: 10, window: Duration::from_secs(10) };
 
     fn at(millis: u64) -> Duration {
         Duration::from_millis(millis)
@@ -93,7 +93,7 @@ mod tests {
     #[test]
     fn odd_windows_do_no_harm() {
         for window in [Duration::ZERO, Duration::from_nanos(1), Duration::MAX] {
-            let limit = Limit { window, ..LIMIT };
+            let limit = RateLimit { window, ..LIMIT };
             let mut window = Window::default();
             for now in [Duration::MAX, Duration::ZERO, at(7), Duration::MAX] {
                 window.note(&limit, true, now);

@@ -1,10 +1,10 @@
 //! Whether a server that had no calls may have them again: what is asked says [`Health`], and [`question`] asks it.
 
-mod question;
+mod probe;
 
 use std::time::Duration;
 
-pub(super) use self::question::Question;
+pub(super) use self::probe::HealthProbe;
 
 /// How a server is asked whether it is well, when it was isolated by a [breaker](super::Breaker) or could not be
 /// reached, or [always](Self::always).
@@ -29,7 +29,7 @@ pub(super) use self::question::Question;
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Health {
-    pub(super) question: Question,
+    pub(super) question: HealthProbe,
     pub(in crate::client) every: Duration,
     pub(super) timeout: Duration,
     pub(super) always: bool,
@@ -38,29 +38,29 @@ pub struct Health {
 impl Health {
     /// A server is well to which a connection can be made. The default.
     pub fn connect() -> Self {
-        Self::by(Question::Connect)
+        Self::by(HealthProbe::Connect)
     }
 
     /// A server is well that says so of this service by `grpc.health.v1.Health`, in whatever protocol the client speaks;
     /// of the server as a whole if the name is empty. One that does not know the service, or the question, is not.
     pub fn grpc(service: impl Into<String>) -> Self {
-        Self::by(Question::Grpc(service.into()))
+        Self::by(HealthProbe::Grpc(service.into()))
     }
 
     /// A server is well that answers the protocol's own heartbeat, on a connection of its own (rpcx); one whose protocol
     /// has none that may be sent at any time, if a connection can be made.
     pub fn heartbeat() -> Self {
-        Self::by(Question::Heartbeat)
+        Self::by(HealthProbe::Heartbeat)
     }
 
     /// A server is well that answers `GET path` with 2xx, at the same address by HTTP/1.1, as brpc's servers do whatever
     /// else they speak there (brpc's `health_check_path`).
     pub fn http(path: impl Into<String>) -> Self {
         let path = path.into();
-        Self::by(Question::Http(if path.starts_with('/') { path } else { format!("/{path}") }))
+        Self::by(HealthProbe::Http(if path.starts_with('/') { path } else { format!("/{path}") }))
     }
 
-    fn by(question: Question) -> Self {
+    fn by(question: HealthProbe) -> Self {
         Self { question, every: EVERY, timeout: TIMEOUT, always: false }
     }
 

@@ -112,9 +112,9 @@ fn what_is_sent_arrives_both_ways_however_it_lies_in_the_outbox() {
         let large = Bytes::from((0..200_000).map(|n| n as u8).collect::<Vec<_>>());
         let want = [b"head", &large[..], b"tail"].concat();
         for out in [&mut pair.client.out, &mut pair.server.out] {
-            out.copy(b"head");
+            out.extend_from_slice(b"head");
             out.body(large.clone());
-            out.copy(b"tail");
+            out.extend_from_slice(b"tail");
         }
         pair.talk(step);
         assert!(pair.client.plain == want && pair.server.plain == want, "{step}");
@@ -130,14 +130,14 @@ fn what_comes_right_behind_the_handshake_may_be_answered_at_once() {
     pair.server.hear(&hello).unwrap();
     let flight = pair.server.say();
     pair.client.hear(&flight).unwrap();
-    pair.client.out.copy(b"question");
+    pair.client.out.extend_from_slice(b"question");
     let finished_and_question = pair.client.say();
     // As a server that looks no further than to the first plaintext.
     pair.server.incoming = finished_and_question;
     let opened = pair.server.session.open(&mut pair.server.incoming, &mut pair.server.plain, 1).unwrap();
     assert_eq!((opened.plain, &pair.server.plain[..]), (8, &b"question"[..]));
     pair.server.incoming.drain(..opened.discard);
-    pair.server.out.copy(b"answer");
+    pair.server.out.extend_from_slice(b"answer");
     let said = pair.server.say();
     pair.client.hear(&said).unwrap();
     assert_eq!(pair.client.plain, b"answer");
@@ -146,13 +146,13 @@ fn what_comes_right_behind_the_handshake_may_be_answered_at_once() {
 #[test]
 fn what_has_not_left_stays_in_the_outbox() {
     let mut pair = Pair::shaken();
-    pair.client.out.copy(b"hello");
+    pair.client.out.extend_from_slice(b"hello");
     assert!(pair.client.session.seal(&pair.client.out).unwrap());
     let record = pair.client.session.outgoing().to_vec();
     pair.client.session.advance(record.len() - 1, &mut pair.client.out);
     assert_eq!(pair.client.out.len(), 5);
     // What comes behind it does not change what is on its way.
-    pair.client.out.copy(b", you");
+    pair.client.out.extend_from_slice(b", you");
     pair.client.session.advance(1, &mut pair.client.out);
     assert_eq!(pair.client.out.len(), 5);
     pair.server.hear(&record).unwrap();
@@ -172,7 +172,7 @@ fn a_message_of_the_handshake_may_go_over_several_records_while_we_speak() {
     pair.server.hear(&finished).unwrap();
     let mut said = Vec::new();
     for byte in pair.server.say() {
-        pair.client.out.copy(b"x");
+        pair.client.out.extend_from_slice(b"x");
         said.extend(pair.client.say());
         pair.client.hear(&[byte]).unwrap();
     }
@@ -196,11 +196,11 @@ fn a_flipped_bit_is_an_error_and_never_a_panic() {
         pair.server.say();
     }
     let mut pair = Pair::shaken();
-    pair.client.out.copy(b"hello");
+    pair.client.out.extend_from_slice(b"hello");
     let record = pair.client.say();
     for at in 0..record.len() {
         let mut pair = Pair::shaken();
-        pair.client.out.copy(b"hello");
+        pair.client.out.extend_from_slice(b"hello");
         let mut record = pair.client.say();
         record[at] ^= 1 << (at % 8);
         let heard = pair.server.hear(&record);
@@ -215,7 +215,7 @@ fn a_flipped_bit_is_an_error_and_never_a_panic() {
 #[test]
 fn the_end_is_told_apart_from_a_cut() {
     let mut pair = Pair::shaken();
-    pair.client.out.copy(b"last words");
+    pair.client.out.extend_from_slice(b"last words");
     let mut said = pair.client.say();
     pair.client.session.close();
     said.extend(pair.client.say());
@@ -225,7 +225,7 @@ fn the_end_is_told_apart_from_a_cut() {
     assert!(pair.server.session.peer_closed());
     assert_eq!(pair.server.plain, b"last words");
     // The other half goes on.
-    pair.server.out.copy(b"answer");
+    pair.server.out.extend_from_slice(b"answer");
     let said = pair.server.say();
     pair.client.hear(&said).unwrap();
     assert_eq!(pair.client.plain, b"answer");

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use super::fields::Fields;
-use super::table::{OVERHEAD, STATIC, Table, static_field};
+use super::table::{DynamicTable, OVERHEAD, STATIC, static_field};
 use super::{huffman, integer};
 
 /// Reads the header blocks of one direction of a connection.
@@ -11,13 +11,13 @@ use super::{huffman, integer};
 /// headers send exactly such blocks.
 #[derive(Debug)]
 pub struct Decoder {
-    table: Table,
+    table: DynamicTable,
     /// What the peer was allowed, and has acknowledged.
     allowed: usize,
     /// The peer must say that its table shrank before anything else (RFC 7541, §4.2).
     owes_update: bool,
     max_list: usize,
-    recent: Recent,
+    recent: BlockCache,
     /// The field being read; kept for their buffers.
     name: Vec<u8>,
     value: Vec<u8>,
@@ -42,11 +42,11 @@ impl Decoder {
     /// counted as `SETTINGS_MAX_HEADER_LIST_SIZE` does.
     pub fn new(table: usize, max_list: usize) -> Self {
         Self {
-            table: Table::new(table),
+            table: DynamicTable::new(table),
             allowed: table,
             owes_update: false,
             max_list,
-            recent: Recent::default(),
+            recent: BlockCache::default(),
             name: Vec::new(),
             value: Vec::new(),
         }
@@ -182,7 +182,7 @@ impl Reading {
     }
 }
 
-fn lookup(table: &Table, index: usize) -> Option<(&[u8], &[u8])> {
+fn lookup(table: &DynamicTable, index: usize) -> Option<(&[u8], &[u8])> {
     if index <= STATIC {
         return static_field(index).map(|(name, value)| (name.as_bytes(), value.as_bytes()));
     }
@@ -206,7 +206,7 @@ fn string(block: &mut &[u8], out: &mut Vec<u8>) -> Option<()> {
 
 /// The last blocks that left the dynamic table as it is, and what they said.
 #[derive(Debug, Default)]
-struct Recent {
+struct BlockCache {
     blocks: [Option<(Box<[u8]>, Arc<Fields>)>; RECENT],
     next: usize,
     /// Bytes that they take.
@@ -219,7 +219,7 @@ const RECENT: usize = 4;
 /// A longer block is rarely the same twice, and would be kept by every connection.
 const LONGEST: usize = 1024;
 
-impl Recent {
+impl BlockCache {
     fn find(&self, block: &[u8]) -> Option<&Arc<Fields>> {
         let known = self.blocks.iter().flatten().find(|(known, _)| **known == *block);
         known.map(|(_, fields)| fields)

@@ -1,10 +1,10 @@
-use super::table::{STATIC, Table, static_name, static_whole};
+use super::table::{DynamicTable, STATIC, static_name, static_whole};
 use super::{huffman, integer};
 
 /// Writes the header blocks of one direction of a connection.
 #[derive(Debug)]
 pub struct Encoder {
-    table: Table,
+    table: DynamicTable,
     /// The sizes the table had to have since the last block: the least and the last (RFC 7541, §4.2).
     resized: Option<(usize, usize)>,
     generation: u64,
@@ -27,7 +27,7 @@ const MOST: usize = 4096;
 impl Encoder {
     /// An encoder for a peer that has not yet said how large a table it holds.
     pub fn new() -> Self {
-        Self { table: Table::new(MOST), resized: None, generation: 0 }
+        Self { table: DynamicTable::new(MOST), resized: None, generation: 0 }
     }
 
     /// The peer holds a table of at most this size (`SETTINGS_HEADER_TABLE_SIZE`).
@@ -71,7 +71,7 @@ impl Encoder {
             return integer::encode(index, 7, 0x80, out);
         }
         let hash = hash(name, value);
-        let same = |entry: &super::table::Entry| {
+        let same = |entry: &super::table::HeaderField| {
             entry.hash == hash && entry.name() == name && entry.value() == value
         };
         if let Some(age) = self.table.iter().position(same) {

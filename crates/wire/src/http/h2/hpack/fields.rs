@@ -2,7 +2,7 @@ use std::fmt;
 use std::sync::OnceLock;
 
 use super::table::OVERHEAD;
-use crate::http::h2::message::{Malformed, Meaning, judge};
+use crate::http::h2::message::{MalformedHeaders, ParsedHeaders, judge};
 
 /// A list of header fields, as one block brought them.
 ///
@@ -13,7 +13,7 @@ pub struct Fields {
     bytes: Vec<u8>,
     ends: Vec<Ends>,
     /// Worked out once for a list that comes again and again.
-    meaning: OnceLock<Result<Meaning, Malformed>>,
+    meaning: OnceLock<Result<ParsedHeaders, MalformedHeaders>>,
 }
 
 /// Where a field's name and its value end; it begins where the one before ended.
@@ -65,7 +65,7 @@ impl Fields {
     }
 
     /// What the list is: the head of a message, or trailers.
-    pub(in crate::http::h2) fn meaning(&self) -> Result<Meaning, Malformed> {
+    pub(in crate::http::h2) fn meaning(&self) -> Result<ParsedHeaders, MalformedHeaders> {
         *self.meaning.get_or_init(|| judge(self.iter()))
     }
 

@@ -29,16 +29,16 @@ pub(super) fn encoded_len(text: &[u8]) -> usize {
 /// The text is not what the code allows: padding longer than seven bits or other than ones, or the end-of-string
 /// symbol (§5.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Malformed;
+pub(super) struct InvalidHuffman;
 
 /// Appends what `code` says. At most eight bytes come out of five.
-pub(super) fn decode(code: &[u8], out: &mut Vec<u8>) -> Result<(), Malformed> {
+pub(super) fn decode(code: &[u8], out: &mut Vec<u8>) -> Result<(), InvalidHuffman> {
     let mut state = State::START;
     for &byte in code {
         state = state.take(byte >> 4, out)?;
         state = state.take(byte & 15, out)?;
     }
-    if state.may_end { Ok(()) } else { Err(Malformed) }
+    if state.may_end { Ok(()) } else { Err(InvalidHuffman) }
 }
 
 /// How far into a symbol's code the bits so far lead.
@@ -52,10 +52,10 @@ impl State {
     const START: Self = Self { node: 0, may_end: true };
 
     #[inline]
-    fn take(self, nibble: u8, out: &mut Vec<u8>) -> Result<Self, Malformed> {
+    fn take(self, nibble: u8, out: &mut Vec<u8>) -> Result<Self, InvalidHuffman> {
         let step = STEPS[usize::from(self.node)][usize::from(nibble)];
         if step.flags & FAILS != 0 {
-            return Err(Malformed);
+            return Err(InvalidHuffman);
         }
         if step.flags & EMITS != 0 {
             out.push(step.symbol);
@@ -218,7 +218,7 @@ mod tests {
         out
     }
 
-    fn decoded(code: &[u8]) -> Result<Vec<u8>, Malformed> {
+    fn decoded(code: &[u8]) -> Result<Vec<u8>, InvalidHuffman> {
         let mut out = Vec::new();
         decode(code, &mut out).map(|()| out)
     }
@@ -246,9 +246,9 @@ mod tests {
     #[test]
     fn bad_padding_and_the_end_of_string_symbol_are_refused() {
         assert!(decoded(&[0b0001_1111]).is_ok(), "a and three ones");
-        assert_eq!(decoded(&[0b0001_1000]), Err(Malformed), "zeros");
-        assert_eq!(decoded(&[0xff]), Err(Malformed), "eight ones");
-        assert_eq!(decoded(&[0b0001_1111, 0xff]), Err(Malformed), "eleven ones");
-        assert_eq!(decoded(&[0xff, 0xff, 0xff, 0xff]), Err(Malformed), "the end of a string");
+        assert_eq!(decoded(&[0b0001_1000]), Err(InvalidHuffman), "zeros");
+        assert_eq!(decoded(&[0xff]), Err(InvalidHuffman), "eight ones");
+        assert_eq!(decoded(&[0b0001_1111, 0xff]), Err(InvalidHuffman), "eleven ones");
+        assert_eq!(decoded(&[0xff, 0xff, 0xff, 0xff]), Err(InvalidHuffman), "the end of a string");
     }
 }

@@ -81,20 +81,20 @@ pub(super) fn static_whole(first: usize, name: &[u8], value: &[u8]) -> Option<us
 
 /// The fields that were added on this connection.
 #[derive(Debug)]
-pub(super) struct Table {
-    entries: VecDeque<Entry>,
+pub(super) struct DynamicTable {
+    entries: VecDeque<HeaderField>,
     size: usize,
     limit: usize,
 }
 
 #[derive(Debug)]
-pub(super) struct Entry {
+pub(super) struct HeaderField {
     bytes: Box<[u8]>,
     name: usize,
     pub(super) hash: u64,
 }
 
-impl Entry {
+impl HeaderField {
     pub(super) fn name(&self) -> &[u8] {
         &self.bytes[..self.name]
     }
@@ -108,7 +108,7 @@ impl Entry {
     }
 }
 
-impl Table {
+impl DynamicTable {
     pub(super) fn new(limit: usize) -> Self {
         Self { entries: VecDeque::new(), size: 0, limit }
     }
@@ -122,12 +122,12 @@ impl Table {
     }
 
     /// The entry that was added so many entries ago.
-    pub(super) fn get(&self, age: usize) -> Option<&Entry> {
+    pub(super) fn get(&self, age: usize) -> Option<&HeaderField> {
         self.entries.get(age)
     }
 
     /// All entries, newest first.
-    pub(super) fn iter(&self) -> impl Iterator<Item = &Entry> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = &HeaderField> {
         self.entries.iter()
     }
 
@@ -136,7 +136,11 @@ impl Table {
         let size = name.len() + value.len() + OVERHEAD;
         self.shrink_to(self.limit.saturating_sub(size));
         if size <= self.limit {
-            self.entries.push_front(Entry { bytes: [name, value].concat().into(), name: name.len(), hash });
+            self.entries.push_front(HeaderField {
+                bytes: [name, value].concat().into(),
+                name: name.len(),
+                hash,
+            });
             self.size += size;
         }
     }
@@ -239,14 +243,14 @@ mod tests {
 
     #[test]
     fn the_oldest_entries_make_room() {
-        let mut table = Table::new(100);
+        let mut table = DynamicTable::new(100);
         table.insert(b"a", b"1", 0);
         table.insert(b"b", b"2", 0);
         table.insert(b"c", b"3", 0);
-        let names: Vec<_> = table.iter().map(Entry::name).collect();
+        let names: Vec<_> = table.iter().map(HeaderField::name).collect();
         assert_eq!(names, [b"c", b"b"]);
         table.resize(40);
-        assert_eq!(table.get(0).map(Entry::value), Some(&b"3"[..]));
+        assert_eq!(table.get(0).map(HeaderField::value), Some(&b"3"[..]));
         assert!(table.get(1).is_none());
         table.insert(b"large", &[0; 100], 0);
         assert!(table.get(0).is_none());

@@ -220,7 +220,7 @@ fn answer_to_a_ping_that_was_not_sent_is_ignored() {
 fn server_names_the_last_stream_though_its_ping_is_not_answered() {
     let mut spoken = spoken();
     spoken.hear(&request(1, true)).unwrap();
-    spoken.server.leave(&mut spoken.out);
+    spoken.server.start_go_away(&mut spoken.out);
     spoken.sent();
     assert!(spoken.server.wants_ticks());
     tick(&mut spoken, 0);

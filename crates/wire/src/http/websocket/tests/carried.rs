@@ -3,7 +3,7 @@
 use bytes::{Bytes, BytesMut};
 use polyrpc_core::session::Client as Session;
 use polyrpc_core::session::Server as _;
-use polyrpc_core::session::{Answer, Event};
+use polyrpc_core::session::{ClientEvent, ServerEvent};
 use polyrpc_core::testing::{assert_bytes, assert_client_survives_damage, hex, sole_reply};
 use polyrpc_core::{Call, CallId, Compression, Format, Json, Limits, Outbox, Reply};
 use serde_json::Value;
@@ -51,7 +51,7 @@ impl Peer {
         self.inbox.extend_from_slice(bytes);
         if self.endpoint.is_none() {
             match self.http.next_event(&mut self.inbox, &mut self.out) {
-                Ok(Some(Event::WebSocket)) => self.endpoint = Some(Endpoint::new(Role::Server)),
+                Ok(Some(ServerEvent::WebSocket)) => self.endpoint = Some(Endpoint::new(Role::Server)),
                 other => panic!("{other:?}"),
             }
         }
@@ -60,14 +60,14 @@ impl Peer {
         endpoint.answer(self.out.buffer());
         let mut answers = Outbox::new();
         while let Some(event) = self.rpcx.next_event(&mut self.plain, &mut answers).expect("no violation") {
-            let Event::Call(call, ticket) = event else { panic!("{event:?}") };
+            let ServerEvent::Call(call, ticket) = event else { panic!("{event:?}") };
             let reply = Reply::message(call.head.format, call.body.clone());
             drop(call);
             self.rpcx.reply(ticket, reply, &mut answers);
         }
         if !answers.is_empty() {
-            endpoint.begin(answers.len(), self.out.buffer());
-            answers.pour(&mut self.out);
+            endpoint.write_header(answers.len(), self.out.buffer());
+            answers.append_to(&mut self.out);
         }
         self.out.take()
     }
@@ -77,7 +77,7 @@ fn call(body: &'static str) -> Call<'static> {
     Call::new("Arith", "Mul", Format::MessagePack, Bytes::from_static(body.as_bytes()))
 }
 
-fn answers(client: &mut Client, inbox: &mut BytesMut, out: &mut Outbox) -> Vec<Answer> {
+fn answers(client: &mut Client, inbox: &mut BytesMut, out: &mut Outbox) -> Vec<ClientEvent> {
     std::iter::from_fn(|| client.next_event(inbox, out).expect("no violation")).collect()
 }
 
@@ -161,7 +161,7 @@ fn the_client_leaves_when_the_server_closes() {
     answers(&mut client, &mut inbox, &mut out);
     out.take();
     inbox.extend_from_slice(b"\x88\x02\x03\xe9");
-    assert!(matches!(answers(&mut client, &mut inbox, &mut out)[..], [Answer::GoAway]));
+    assert!(matches!(answers(&mut client, &mut inbox, &mut out)[..], [ClientEvent::GoAway]));
     assert!(!client.reusable());
     assert_eq!(out.take()[..2], [0x88, 0x82], "masked, with a code");
 }
@@ -175,7 +175,7 @@ fn a_heartbeat_is_the_inner_protocols_or_else_a_ping() {
     answers(&mut client, &mut inbox, &mut out);
     assert!(client.heartbeat(&mut out));
     inbox.extend_from_slice(&peer.hear(&out.take()));
-    assert!(matches!(answers(&mut client, &mut inbox, &mut out)[..], [Answer::Alive]));
+    assert!(matches!(answers(&mut client, &mut inbox, &mut out)[..], [ClientEvent::Alive]));
 }
 
 /// A protocol that says nothing.
@@ -190,11 +190,11 @@ impl Session for Mute {
         &mut self,
         _: &mut BytesMut,
         _: &mut Outbox,
-    ) -> Result<Option<Answer>, polyrpc_core::Violation> {
+    ) -> Result<Option<ClientEvent>, polyrpc_core::Violation> {
         Ok(None)
     }
 
-    fn wanted(&self) -> usize {
+    fn bytes_needed(&self) -> usize {
         0
     }
 }
@@ -233,13 +233,13 @@ fn the_captured_conversation_is_held_again() {
     // Go's client says text and sends bytes.
     let mut http = h1::Server::new(<_>::default());
     let (mut inbox, mut out) = (BytesMut::from(&client[..]), Outbox::new());
-    assert!(matches!(http.next_event(&mut inbox, &mut out), Ok(Some(Event::WebSocket))));
+    assert!(matches!(http.next_event(&mut inbox, &mut out), Ok(Some(ServerEvent::WebSocket))));
     let mut endpoint = Endpoint::new(Role::Server);
     let mut plain = BytesMut::new();
     endpoint.receive(&mut inbox, &mut plain);
     let mut rpcx = rpcx::Server::new(<_>::default());
     let mut answers = Outbox::new();
-    let Ok(Some(Event::Call(call, ticket))) = rpcx.next_event(&mut plain, &mut answers) else {
+    let Ok(Some(ServerEvent::Call(call, ticket))) = rpcx.next_event(&mut plain, &mut answers) else {
         panic!("a call")
     };
     assert_eq!((call.service, call.method), ("Arith", "Mul"));
@@ -247,8 +247,8 @@ fn the_captured_conversation_is_held_again() {
     drop(call);
     let reply = Reply::message(Format::Json(Json::Go), "{\"C\":56}".into());
     rpcx.reply(ticket, reply, &mut answers);
-    endpoint.begin(answers.len(), out.buffer());
-    answers.pour(&mut out);
+    endpoint.write_header(answers.len(), out.buffer());
+    answers.append_to(&mut out);
     endpoint.close(CloseCode::NORMAL, out.buffer());
     assert_bytes(out.take(), server);
 }

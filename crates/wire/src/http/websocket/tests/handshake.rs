@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use bytes::BytesMut;
-use polyrpc_core::session::Event;
 use polyrpc_core::session::Server as _;
+use polyrpc_core::session::ServerEvent;
 use polyrpc_core::testing::{assert_any_split, assert_bytes, assert_survives_damage};
 use polyrpc_core::{Outbox, Reply};
 
@@ -24,7 +24,7 @@ fn server() -> Server {
 fn answer_of(mut server: Server, request: &str) -> (String, bool) {
     let (mut inbox, mut out) = (BytesMut::from(request), Outbox::new());
     let event = server.next_event(&mut inbox, &mut out).expect("no violation");
-    let granted = matches!(event, Some(Event::WebSocket));
+    let granted = matches!(event, Some(ServerEvent::WebSocket));
     (String::from_utf8(out.take()).expect("text"), granted)
 }
 
@@ -114,15 +114,15 @@ fn it_is_granted_when_everything_before_it_was_answered() {
     inbox.extend_from_slice(b"POST /S/M HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n");
     inbox.extend_from_slice(REQUEST.as_bytes());
     inbox.extend_from_slice(b"\x82");
-    let Ok(Some(Event::Call(call, ticket))) = server.next_event(&mut inbox, &mut out) else {
+    let Ok(Some(ServerEvent::Call(call, ticket))) = server.next_event(&mut inbox, &mut out) else {
         panic!("a call")
     };
     let reply = Reply::message(call.head.format, "{}".into());
     drop(call);
     assert!(server.next_event(&mut inbox, &mut out).expect("waits").is_none());
-    assert!(out.is_empty() && server.holds_back());
+    assert!(out.is_empty() && server.blocks_input());
     server.reply(ticket, reply, &mut out);
-    assert!(matches!(server.next_event(&mut inbox, &mut out), Ok(Some(Event::WebSocket))));
+    assert!(matches!(server.next_event(&mut inbox, &mut out), Ok(Some(ServerEvent::WebSocket))));
     assert_eq!(inbox, b"\x82"[..]);
 }
 

@@ -7,9 +7,9 @@ use polyrpc_core::{
     Call, Compression, Credential, Format, Head, Message, Metadata, Outbox, Reply, Status, StreamId,
 };
 
-use super::rest::Rest;
+use super::remaining_body::RemainingBody;
 use super::web::id;
-use super::{CONTINUE, Form, Live, Reading, SKIPPED, Step};
+use super::{CONTINUE, Form, Reading, SKIPPED, Step, StreamingExchange};
 use crate::http::field;
 use crate::http::h1::chunked::{self, Chunked};
 use crate::http::h1::frame;
@@ -17,19 +17,19 @@ use crate::http::head::WriteHead;
 use crate::http::mapping::answer::Answer;
 use crate::http::mapping::exchange::{self, Response};
 use crate::http::mapping::request::{Method, Request};
-use crate::http::mapping::{asked, browser, brpc};
-use crate::http_server::h1::order::Exchange;
+use crate::http::mapping::{browser, brpc, request_kind};
+use crate::http_server::h1::response_queue::Exchange;
 use crate::http_server::h1::{Server, Ticket};
 use crate::http_server::request::H1Request;
 
 /// A request that waits until nothing else is owed.
 #[derive(Debug)]
-pub(super) struct Opening {
+pub(super) struct DeferredRequest {
     request: H1Request,
     metadata: Metadata,
 }
 
-impl Opening {
+impl DeferredRequest {
     pub(super) fn new(request: H1Request, head: &Bytes) -> Self {
         let metadata = fields_of(head, &request.inner);
         Self { request, metadata }
@@ -54,7 +54,7 @@ fn fields_of(head: &Bytes, request: &Request) -> Metadata {
 
 /// A request that is being answered.
 #[derive(Debug)]
-pub(super) struct Passing {
+pub(super) struct ActiveExchange {
     exchange: Exchange,
     head_only: bool,
     /// `None`: the head of the response was not sent.
@@ -74,7 +74,7 @@ enum Body {
 /// The body of a request, as it comes.
 #[derive(Debug)]
 pub(super) struct Pieces {
-    rest: Rest,
+    rest: RemainingBody,
     /// Bytes that were handed out and not taken.
     untaken: usize,
     /// The peer waits to be told to send it.
@@ -90,8 +90,8 @@ impl Pieces {
     /// Bytes that are held here.
     pub(super) fn held(&self) -> usize {
         match &self.rest {
-            Rest::Chunks(chunked) => chunked.held(),
-            Rest::Nothing | Rest::Bytes(_) => 0,
+            RemainingBody::Chunks(chunked) => chunked.held(),
+            RemainingBody::Nothing | RemainingBody::Bytes(_) => 0,
         }
     }
 
@@ -108,9 +108,9 @@ impl Pieces {
     /// Whether more may come than is worth to be thrown away.
     fn is_long(&self) -> bool {
         match &self.rest {
-            Rest::Nothing => false,
-            Rest::Bytes(left) => *left > SKIPPED || self.expects,
-            Rest::Chunks(_) => true,
+            RemainingBody::Nothing => false,
+            RemainingBody::Bytes(left) => *left > SKIPPED || self.expects,
+            RemainingBody::Chunks(_) => true,
         }
     }
 }
@@ -118,8 +118,8 @@ impl Pieces {
 impl Server {
     /// Hands out a request that somebody else answers.
     pub(super) fn open_exchange(&mut self, out: &mut Outbox) -> Step {
-        if self.order.owed() > 0 {
-            return self.hold();
+        if self.order.pending() > 0 {
+            return self.wait_for_reply();
         }
         let opening = match std::mem::replace(&mut self.reading, Reading::Head) {
             Reading::Opening(opening) => *opening,
@@ -128,7 +128,7 @@ impl Server {
                 return Step::Next;
             }
         };
-        let Opening { request, metadata } = opening;
+        let DeferredRequest { request, metadata } = opening;
         let head_only = request.inner.method == Method::Head;
         let exchange = self.order.open(request.http10, head_only, None);
         let refusal = match () {
@@ -143,11 +143,11 @@ impl Server {
         if !request.keep || self.retiring {
             self.order.close();
         }
-        let rest = Rest::of(request.framing, Chunked::default());
+        let rest = RemainingBody::of(request.framing, Chunked::default());
         let pieces = Pieces { rest, untaken: 0, expects: request.inner.expects, unwanted: None };
         self.reading = Reading::Pieces(Box::new(pieces));
-        let passing = Passing { exchange: exchange.clone(), head_only, body: None };
-        self.live = Some(Box::new(Live::Passing(passing)));
+        let passing = ActiveExchange { exchange: exchange.clone(), head_only, body: None };
+        self.live = Some(Box::new(StreamingExchange::Passing(passing)));
         self.unanswered += 1;
         self.names.set("", request.inner.path.as_str());
         let call = Call {
@@ -161,7 +161,7 @@ impl Server {
     /// Hands out the next piece of a body.
     pub(super) fn next_piece(&mut self, inbox: &mut BytesMut, out: &mut Outbox) -> Step {
         let Reading::Pieces(pieces) = &mut self.reading else { return Step::Next };
-        let Some(id) = Live::passing(&self.live).map(|passing| id(&passing.exchange)) else {
+        let Some(id) = StreamingExchange::active(&self.live).map(|passing| id(&passing.exchange)) else {
             return self.discard_pieces(inbox);
         };
         loop {
@@ -170,7 +170,7 @@ impl Server {
                 return Step::End(id);
             }
             if pieces.untaken > UNTAKEN {
-                return self.hold();
+                return self.wait_for_reply();
             }
             match pieces.rest.pull(inbox, self.config.limits.header) {
                 Ok(Some(piece)) if piece.is_empty() => {}
@@ -181,11 +181,11 @@ impl Server {
                 }
                 Ok(None) => {
                     if std::mem::take(&mut pieces.expects) {
-                        out.copy(CONTINUE);
+                        out.extend_from_slice(CONTINUE);
                     }
                     return Step::Wait;
                 }
-                Err(_) => return self.break_off(id),
+                Err(_) => return self.abort_exchange(id),
             }
         }
     }
@@ -215,7 +215,7 @@ impl Server {
 
     /// The end of a body is in doubt: nothing more can be read, and who answers is told that nobody waits.
     #[cold]
-    fn break_off(&mut self, id: StreamId) -> Step {
+    fn abort_exchange(&mut self, id: StreamId) -> Step {
         self.reading = Reading::Head;
         self.live = None;
         self.unanswered = self.unanswered.saturating_sub(1);
@@ -226,12 +226,14 @@ impl Server {
 
     /// Whether this request is the one that is being answered.
     pub(super) fn passes(&self, stream: StreamId) -> bool {
-        Live::passing(&self.live).is_some_and(|passing| id(&passing.exchange) == stream)
+        StreamingExchange::active(&self.live).is_some_and(|passing| id(&passing.exchange) == stream)
     }
 
     /// Writes the head of the response, once.
-    pub(super) fn begin_passing(&mut self, fields: &Metadata, out: &mut Outbox) {
-        let Some(passing) = Live::passing_mut(&mut self.live).filter(|passing| passing.body.is_none()) else {
+    pub(super) fn start_exchange_response(&mut self, fields: &Metadata, out: &mut Outbox) {
+        let Some(passing) =
+            StreamingExchange::active_mut(&mut self.live).filter(|passing| passing.body.is_none())
+        else {
             return;
         };
         let response = Response::read(fields);
@@ -253,12 +255,15 @@ impl Server {
             field::field(head, "transfer-encoding", b"chunked");
         }
         passing.body = Some(body);
-        self.order.begin(&passing.exchange, out);
+        self.order.start_streamed(&passing.exchange, out);
     }
 
     /// Sends a piece of the response's body. What is more than its head says is not sent.
-    pub(super) fn pass(&mut self, mut piece: Bytes, out: &mut Outbox) {
-        let Some(Passing { body: Some(body), .. }) = Live::passing_mut(&mut self.live) else { return };
+    pub(super) fn send_piece(&mut self, mut piece: Bytes, out: &mut Outbox) {
+        let Some(ActiveExchange { body: Some(body), .. }) = StreamingExchange::active_mut(&mut self.live)
+        else {
+            return;
+        };
         match body {
             Body::Nothing => {}
             Body::Length(left) => {
@@ -272,25 +277,30 @@ impl Server {
     }
 
     /// Ends the response. One that is not whole ends the connection, so that the peer sees it.
-    pub(super) fn end_passing(&mut self, result: Result<(), Status>, trailers: &Metadata, out: &mut Outbox) {
-        if Live::passing(&self.live).is_some_and(|passing| passing.body.is_none()) {
+    pub(super) fn finish_exchange(
+        &mut self,
+        result: Result<(), Status>,
+        trailers: &Metadata,
+        out: &mut Outbox,
+    ) {
+        if StreamingExchange::active(&self.live).is_some_and(|passing| passing.body.is_none()) {
             match result {
-                Ok(()) => self.begin_passing(&NOTHING.into_iter().collect(), out),
+                Ok(()) => self.start_exchange_response(&NOTHING.into_iter().collect(), out),
                 Err(status) => return self.fail_passing(&status, &Metadata::new(), out),
             }
         }
-        let Some(passing) = Live::take_passing(&mut self.live) else { return };
+        let Some(passing) = StreamingExchange::take_active(&mut self.live) else { return };
         let is_whole = match passing.body {
             Some(Body::Length(left)) => left == 0,
             _ => result.is_ok(),
         };
         match passing.body {
             Some(Body::Chunks) if is_whole => {
-                out.copy(b"0\r\n");
+                out.extend_from_slice(b"0\r\n");
                 for (name, value) in exchange::clean(trailers) {
                     field::field(out.buffer(), name, value);
                 }
-                out.copy(b"\r\n");
+                out.extend_from_slice(b"\r\n");
             }
             _ if !is_whole => self.order.close(),
             _ => {}
@@ -308,14 +318,14 @@ impl Server {
             return;
         }
         match reply.result {
-            Ok(_) => self.end_passing(Ok(()), &reply.trailers, out),
+            Ok(_) => self.finish_exchange(Ok(()), &reply.trailers, out),
             Err(status) => self.fail_passing(&status, &reply.head.metadata, out),
         }
     }
 
     #[cold]
     fn fail_passing(&mut self, status: &Status, metadata: &Metadata, out: &mut Outbox) {
-        let Some(passing) = Live::take_passing(&mut self.live) else { return };
+        let Some(passing) = StreamingExchange::take_active(&mut self.live) else { return };
         self.unanswered = self.unanswered.saturating_sub(1);
         if matches!(&self.reading, Reading::Pieces(pieces) if pieces.is_long()) {
             self.order.close();
@@ -329,4 +339,4 @@ impl Server {
 const NOTHING: [(&str, &str); 2] = [(":status", "200"), ("content-length", "0")];
 
 /// The answer to a WebSocket that somebody else would have to open.
-pub(super) const NO_WEBSOCKET: Answer = Answer::Failed(501, asked::NO_WEBSOCKET);
+pub(super) const NO_WEBSOCKET: Answer = Answer::Failed(501, request_kind::NO_WEBSOCKET);

@@ -2,30 +2,31 @@
 //! [`asked`](crate::http::mapping::asked), what is different about gRPC-Web in [`web`].
 
 mod exchange;
-mod piecewise;
-mod rest;
+mod remaining_body;
+mod streamed_body;
 mod web;
 
 use std::sync::Arc;
 
 use bytes::{Buf, Bytes, BytesMut};
-use polyrpc_core::session::{Event, Handover, Missing, RequestHead, Untold, Verdict};
+use polyrpc_core::session::{Handover, NotFound, RequestHead, ServerEvent, UnreportedRefusals, Verdict};
 use polyrpc_core::{
-    Call, Carrier, Credential, Guess, Head, Message, Metadata, Outbox, Reply, Status, StreamId, Violation, session,
+    Call, Carrier, Credential, Detected, Head, Message, Metadata, Outbox, Reply, Status, StreamId, Violation,
+    session,
 };
 
-use self::exchange::{Opening, Passing, Pieces};
-use self::piecewise::Piecewise;
-use self::web::Web;
-use super::order::{Exchange, Order};
+use self::exchange::{ActiveExchange, DeferredRequest, Pieces};
+use self::streamed_body::StreamedBody;
+use self::web::WebCall;
+use super::response_queue::{Exchange, ResponseQueue};
 use crate::http::h1::chunked::Chunked;
 use crate::http::h1::frame::{self, Framing, Refusal};
 use crate::http::h1::recognise;
 use crate::http::mapping::answer::{self, Answer};
-use crate::http::mapping::asked::{self, Asked, Entries, Names, RPCX_PATH};
 use crate::http::mapping::config::ServerConfig;
 use crate::http::mapping::request::Method;
-use crate::http::mapping::{browser, refused};
+use crate::http::mapping::request_kind::{self, BatchCalls, Names, RPCX_PATH, RequestKind};
+use crate::http::mapping::{browser, rejection};
 use crate::http_server::request::H1Request;
 use crate::http_server::{Upgrade, upgrade};
 use crate::{grpc, json_rpc, net_rpc};
@@ -49,11 +50,11 @@ use crate::{grpc, json_rpc, net_rpc};
 pub struct Server {
     config: Arc<ServerConfig>,
     reading: Reading,
-    order: Order,
+    order: ResponseQueue,
     batches: Vec<(u64, json_rpc::Batch)>,
     names: Names,
     /// What is answered piece by piece; nothing else is answered meanwhile.
-    live: Option<Box<Live>>,
+    live: Option<Box<StreamingExchange>>,
     /// What comes next waits for an answer.
     held: bool,
     /// How much of the inbox was searched in vain for the end of a head.
@@ -63,34 +64,34 @@ pub struct Server {
     draining: bool,
     /// The next answer is the connection's last.
     retiring: bool,
-    untold: Untold,
+    untold: UnreportedRefusals,
 }
 
 /// What is answered piece by piece.
 #[derive(Debug)]
-enum Live {
+enum StreamingExchange {
     /// A call of gRPC-Web.
-    Web(Web),
+    Web(WebCall),
     /// A request that somebody else answers.
-    Passing(Passing),
+    Passing(ActiveExchange),
 }
 
-impl Live {
-    fn web(live: &Option<Box<Self>>) -> Option<&Web> {
+impl StreamingExchange {
+    fn web(live: &Option<Box<Self>>) -> Option<&WebCall> {
         match live.as_deref() {
             Some(Self::Web(web)) => Some(web),
             _ => None,
         }
     }
 
-    fn web_mut(live: &mut Option<Box<Self>>) -> Option<&mut Web> {
+    fn web_mut(live: &mut Option<Box<Self>>) -> Option<&mut WebCall> {
         match live.as_deref_mut() {
             Some(Self::Web(web)) => Some(web),
             _ => None,
         }
     }
 
-    fn take_web(live: &mut Option<Box<Self>>) -> Option<Web> {
+    fn take_web(live: &mut Option<Box<Self>>) -> Option<WebCall> {
         match *live.take()? {
             Self::Web(web) => Some(web),
             other @ Self::Passing(_) => {
@@ -100,21 +101,21 @@ impl Live {
         }
     }
 
-    fn passing(live: &Option<Box<Self>>) -> Option<&Passing> {
+    fn active(live: &Option<Box<Self>>) -> Option<&ActiveExchange> {
         match live.as_deref() {
             Some(Self::Passing(passing)) => Some(passing),
             _ => None,
         }
     }
 
-    fn passing_mut(live: &mut Option<Box<Self>>) -> Option<&mut Passing> {
+    fn active_mut(live: &mut Option<Box<Self>>) -> Option<&mut ActiveExchange> {
         match live.as_deref_mut() {
             Some(Self::Passing(passing)) => Some(passing),
             _ => None,
         }
     }
 
-    fn take_passing(live: &mut Option<Box<Self>>) -> Option<Passing> {
+    fn take_active(live: &mut Option<Box<Self>>) -> Option<ActiveExchange> {
         match *live.take()? {
             Self::Passing(passing) => Some(passing),
             other @ Self::Web(_) => {
@@ -136,10 +137,10 @@ const MAX_UNANSWERED: u32 = 64;
 enum Reading {
     Head,
     Body(Box<Partial>),
-    Entries(Box<(Exchange, Entries)>),
-    Messages(Box<Piecewise>),
+    Entries(Box<(Exchange, BatchCalls)>),
+    Messages(Box<StreamedBody>),
     /// What somebody else answers, once nothing else is owed.
-    Opening(Box<Opening>),
+    Opening(Box<DeferredRequest>),
     /// Its body.
     Pieces(Box<Pieces>),
     /// So many bytes of a request that was answered already.
@@ -151,14 +152,14 @@ enum Reading {
 struct Partial {
     request: H1Request,
     chunked: Chunked,
-    judged: Judged,
+    judged: BodyDecision,
     /// Bytes of the head.
     head: usize,
 }
 
 /// Whether a body is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Judged {
+enum BodyDecision {
     /// The head was not given out.
     No,
     /// The verdict is to come.
@@ -203,11 +204,11 @@ pub struct Ticket {
 
 #[derive(Debug)]
 enum Form {
-    Http(answer::Form),
+    Http(answer::ResponseForm),
     /// Somebody else answers.
     Exchange,
     /// One of several JSON-RPC responses that leave together.
-    Entry(json_rpc::Owed),
+    Entry(json_rpc::PendingResponse),
     /// What nobody reads.
     Nothing,
     Web,
@@ -219,7 +220,7 @@ impl Server {
         Self {
             config,
             reading: Reading::Head,
-            order: Order::default(),
+            order: ResponseQueue::default(),
             batches: Vec::new(),
             names: Names::default(),
             live: None,
@@ -228,7 +229,7 @@ impl Server {
             unanswered: 0,
             draining: false,
             retiring: false,
-            untold: Untold::default(),
+            untold: UnreportedRefusals::default(),
         }
     }
 
@@ -239,7 +240,7 @@ impl Server {
             let step = match &mut self.reading {
                 Reading::Messages(_) => self.next_message(inbox, out),
                 Reading::Pieces(_) => self.next_piece(inbox, out),
-                _ if busy => self.hold(),
+                _ if busy => self.wait_for_reply(),
                 Reading::Head if self.order.is_closing() => {
                     inbox.clear();
                     Step::Wait
@@ -257,13 +258,13 @@ impl Server {
     }
 
     /// What comes next waits for an answer.
-    fn hold(&mut self) -> Step {
+    fn wait_for_reply(&mut self) -> Step {
         self.held = true;
         Step::Wait
     }
 
     fn is_full(&self) -> bool {
-        self.unanswered >= MAX_UNANSWERED || self.order.owed() >= u64::from(MAX_UNANSWERED)
+        self.unanswered >= MAX_UNANSWERED || self.order.pending() >= u64::from(MAX_UNANSWERED)
     }
 
     fn read_head(&mut self, inbox: &mut BytesMut, out: &mut Outbox) -> Step {
@@ -272,10 +273,12 @@ impl Server {
             return Step::Wait;
         }
         match recognise(inbox) {
-            Guess::NeedMore => return Step::Wait,
-            Guess::Unknown if self.config.switches => return Step::Foreign,
-            Guess::Unknown => return self.give_up(Refusal::malformed("this is no request of HTTP/1"), out),
-            Guess::Is(_) => {}
+            Detected::NeedMore => return Step::Wait,
+            Detected::Unknown if self.config.switches => return Step::Foreign,
+            Detected::Unknown => {
+                return self.give_up(Refusal::malformed("this is no request of HTTP/1"), out);
+            }
+            Detected::Is(_) => {}
         }
         let limits = &self.config.limits;
         let end = match frame::head_end(inbox, &mut self.scanned) {
@@ -284,15 +287,15 @@ impl Server {
             _ => return self.give_up(Refusal::long_head(), out),
         };
         // What answers CONNECT is not HTTP any more, so everything before it must have left.
-        if inbox.starts_with(b"CONNECT ") && self.order.owed() > 0 {
-            return self.hold();
+        if inbox.starts_with(b"CONNECT ") && self.order.pending() > 0 {
+            return self.wait_for_reply();
         }
         self.scanned = 0;
         let head = inbox.split_to(end).freeze();
         // A body that somebody else takes may have any length.
         let limit = if self.config.own.is_some() { usize::MAX } else { limits.message };
         match H1Request::parse(&head, limit) {
-            Ok(request) if self.config.own.is_some() => self.take_or_pass(request, &head, inbox, out),
+            Ok(request) if self.config.own.is_some() => self.handle_or_hand_out(request, &head, inbox, out),
             Ok(request) => self.take(request, end, inbox, out),
             Err(refusal) => self.give_up(refusal, out),
         }
@@ -300,7 +303,7 @@ impl Server {
 
     /// Takes a request that may be for somebody else.
     #[cold]
-    fn take_or_pass(
+    fn handle_or_hand_out(
         &mut self,
         request: H1Request,
         head: &Bytes,
@@ -308,8 +311,8 @@ impl Server {
         out: &mut Outbox,
     ) -> Step {
         let is_call = request.inner.method == Method::Connect || request.grpc.is_some();
-        if !is_call && asked::is_for_others(&self.config, &request.inner) {
-            self.reading = Reading::Opening(Box::new(Opening::new(request, head)));
+        if !is_call && request_kind::is_for_others(&self.config, &request.inner) {
+            self.reading = Reading::Opening(Box::new(DeferredRequest::new(request, head)));
             return Step::Next;
         }
         let room = self.config.limits.message.saturating_sub(head.len());
@@ -331,14 +334,14 @@ impl Server {
             Framing::Length(length)
                 if inbox.len() >= length
                     && !request.inner.expects
-                    && !request.comes_last()
+                    && !request.must_be_last()
                     && request.inner.is_plain()
-                    && !asked::wants_credential(&self.config, &request.inner) =>
+                    && !request_kind::wants_credential(&self.config, &request.inner) =>
             {
                 length
             }
             _ => {
-                let (chunked, judged) = (Chunked::default(), Judged::No);
+                let (chunked, judged) = (Chunked::default(), BodyDecision::No);
                 self.reading = Reading::Body(Box::new(Partial { request, chunked, judged, head }));
                 return Step::Next;
             }
@@ -350,13 +353,15 @@ impl Server {
     fn read_body(&mut self, inbox: &mut BytesMut, out: &mut Outbox) -> Step {
         let limits = &self.config.limits;
         let Reading::Body(partial) = &mut self.reading else { return Step::Next };
-        if partial.request.comes_last() && self.order.owed() > 0 {
-            return self.hold();
+        if partial.request.must_be_last() && self.order.pending() > 0 {
+            return self.wait_for_reply();
         }
-        if partial.judged == Judged::Asked {
-            return self.hold();
+        if partial.judged == BodyDecision::Asked {
+            return self.wait_for_reply();
         }
-        if partial.judged == Judged::No && asked::wants_credential(&self.config, &partial.request.inner) {
+        if partial.judged == BodyDecision::No
+            && request_kind::wants_credential(&self.config, &partial.request.inner)
+        {
             return self.ask(out);
         }
         let most = partial.request.most(limits.message);
@@ -364,7 +369,7 @@ impl Server {
             Framing::Length(length) => length > most,
             Framing::Chunked | Framing::UntilClose => false,
         };
-        if is_long && partial.judged == Judged::Accepted {
+        if is_long && partial.judged == BodyDecision::Accepted {
             return self.begin_piecewise(out);
         }
         let body = match partial.request.framing {
@@ -373,7 +378,7 @@ impl Server {
             // Whatever it is, its messages are looked at once it is longer than one of them may be.
             Framing::Chunked if partial.request.is_web() => {
                 let read = partial.chunked.read(inbox, usize::MAX, limits.header);
-                if partial.chunked.held() > most && partial.judged == Judged::Accepted {
+                if partial.chunked.held() > most && partial.judged == BodyDecision::Accepted {
                     return self.begin_piecewise(out);
                 }
                 read
@@ -381,7 +386,7 @@ impl Server {
             Framing::Chunked => partial.chunked.read(inbox, most, limits.header),
         };
         match body {
-            Ok(None) if partial.judged == Judged::No => self.ask(out),
+            Ok(None) if partial.judged == BodyDecision::No => self.ask(out),
             Ok(None) => Step::Wait,
             Err(refusal) => self.give_up(refusal, out),
             Ok(Some(body)) => match std::mem::replace(&mut self.reading, Reading::Head) {
@@ -404,9 +409,9 @@ impl Server {
         }
         // The latter is gRPC's own, which goes on in HTTP/2.
         if request.is_web() || request.grpc.is_some() && request.upgrade.is_some() {
-            return self.ask_web(out);
+            return self.start_web_call(out);
         }
-        let peeked = asked::peek(&self.config, &request.inner, &mut self.names);
+        let peeked = request_kind::peek(&self.config, &request.inner, &mut self.names);
         if let Some(answer) = peeked.answer {
             return self.decline(answer, out);
         }
@@ -416,14 +421,14 @@ impl Server {
     /// Waits for the verdict about the request whose head was read.
     fn await_verdict(&mut self, named: bool, credential: Credential) -> Step {
         let Reading::Body(partial) = &mut self.reading else { return Step::Next };
-        partial.judged = Judged::Asked;
+        partial.judged = BodyDecision::Asked;
         Step::Head { stream: StreamId(self.order.upcoming()), named, credential }
     }
 
     /// Answers a request whose body is not here, and does not read that. The connection goes on behind a short one.
     #[cold]
     fn decline(&mut self, answer: Answer, out: &mut Outbox) -> Step {
-        let Some(partial) = self.give_partial_up() else { return Step::Next };
+        let Some(partial) = self.abandon_partial() else { return Step::Next };
         let origin = self.config.cors.origin(&partial.request.inner.metadata);
         let answer = match answer {
             Answer::Options(Some(_)) if origin.is_none() => Answer::Options(None),
@@ -436,7 +441,7 @@ impl Server {
     }
 
     /// The request whose body is not here, which is not read any more.
-    fn give_partial_up(&mut self) -> Option<Box<Partial>> {
+    fn abandon_partial(&mut self) -> Option<Box<Partial>> {
         match std::mem::replace(&mut self.reading, Reading::Head) {
             Reading::Body(partial) => Some(partial),
             other => {
@@ -475,10 +480,10 @@ impl Server {
     fn invite_body(&mut self, out: &mut Outbox) {
         if let Reading::Body(partial) = &mut self.reading
             && partial.request.inner.expects
-            && partial.judged == Judged::Accepted
-            && self.order.owed() == 0
+            && partial.judged == BodyDecision::Accepted
+            && self.order.pending() == 0
         {
-            out.copy(CONTINUE);
+            out.extend_from_slice(CONTINUE);
             partial.request.inner.expects = false;
         }
     }
@@ -486,7 +491,7 @@ impl Server {
     /// Answers `CONNECT`: to `/_rpcx_` rpcx frames follow on this connection (rpcx `server/server.go`), to
     /// `/_goRPC_` what Go's `net/rpc` speaks. Their clients want these very lines.
     fn connect(&mut self, request: &H1Request, out: &mut Outbox) -> Step {
-        out.copy(match request.inner.path.as_str() {
+        out.extend_from_slice(match request.inner.path.as_str() {
             _ if self.draining => return self.give_up(Refusal::no_proxy(), out),
             RPCX_PATH => b"HTTP/1.0 200 Connected to rpcx\n\n",
             net_rpc::CONNECT_PATH => net_rpc::CONNECTED,
@@ -506,17 +511,17 @@ impl Server {
 
     /// A request is whole: answers it here, or makes a call of it.
     fn take_whole(&mut self, mut request: H1Request, body: Bytes, out: &mut Outbox) -> Step {
-        if request.inner.expects && self.order.owed() == 0 {
+        if request.inner.expects && self.order.pending() == 0 {
             // It came before it was invited.
-            out.copy(CONTINUE);
+            out.extend_from_slice(CONTINUE);
         }
         // What answers it is not HTTP/1 any more, so that everything before it must have left; it need not be granted.
         if let Some(settings) = request.upgrade.take()
             && self.config.h2c
             && !self.draining
-            && self.order.owed() == 0
+            && self.order.pending() == 0
         {
-            out.copy(upgrade::SWITCHING);
+            out.extend_from_slice(upgrade::SWITCHING);
             request.inner.h2 = true;
             return Step::Upgrade(Box::new(Upgrade { settings: *settings, request, body }));
         }
@@ -535,17 +540,17 @@ impl Server {
         if request.is_web() {
             return self.begin_web(exchange, request, body, out);
         }
-        match Asked::read(&self.config, request.inner, body, &mut self.names) {
-            Asked::Answer(Answer::Options(Some(_))) if is_foreign => {
+        match RequestKind::read(&self.config, request.inner, body, &mut self.names) {
+            RequestKind::Answer(Answer::Options(Some(_))) if is_foreign => {
                 self.respond(exchange, Answer::Options(None), out)
             }
-            Asked::Answer(answer) => self.respond(exchange, answer, out),
-            Asked::Call(call, form) => self.call(call, Ticket { exchange, form: Form::Http(form) }),
-            Asked::Notify(call, answer) => {
+            RequestKind::Answer(answer) => self.respond(exchange, answer, out),
+            RequestKind::Call(call, form) => self.call(call, Ticket { exchange, form: Form::Http(form) }),
+            RequestKind::Notify(call, answer) => {
                 self.respond(exchange.clone(), answer, out);
                 self.call(call, Ticket { exchange, form: Form::Nothing })
             }
-            Asked::Batch(entries, mut batch) => {
+            RequestKind::Batch(entries, mut batch) => {
                 match batch.finish() {
                     Some(response) => {
                         self.respond(exchange.clone(), Answer::Json(response), out);
@@ -568,7 +573,7 @@ impl Server {
         let granted = request.websocket.as_ref().map(|wish| wish.grant(origin.map(|origin| &origin[..])));
         let answer = match (granted, browser::wrong_host(&self.config, &request.inner)) {
             (Some(Ok(answer)), None) => {
-                out.copy(answer.as_bytes());
+                out.extend_from_slice(answer.as_bytes());
                 return Step::WebSocket;
             }
             (Some(Err(unfit)), _) => Answer::NoWebSocket(unfit),
@@ -603,8 +608,8 @@ impl Server {
 
     /// Answers a request without a call.
     fn respond(&mut self, exchange: Exchange, answer: Answer, out: &mut Outbox) -> Step {
-        if let Some(cause) = refused::cause(&answer) {
-            self.untold.note(cause);
+        if let Some(cause) = rejection::cause(&answer) {
+            self.untold.record(cause);
         }
         let config = &self.config;
         self.order.respond(exchange, out, |head| answer.write(config, head));
@@ -632,7 +637,7 @@ impl Server {
 impl session::Server for Server {
     type Ticket = Ticket;
 
-    fn in_head(&self) -> bool {
+    fn is_in_head(&self) -> bool {
         matches!(self.reading, Reading::Head)
     }
 
@@ -640,29 +645,29 @@ impl session::Server for Server {
         &mut self,
         inbox: &mut BytesMut,
         out: &mut Outbox,
-    ) -> Result<Option<Event<'_, Ticket>>, Violation> {
+    ) -> Result<Option<ServerEvent<'_, Ticket>>, Violation> {
         Ok(match self.advance(inbox, out) {
             Step::Wait | Step::Next => None,
             Step::Head { stream, named, credential } => {
                 let target = named.then(|| self.names.parts());
-                Some(Event::Head(RequestHead { target, credential }, stream))
+                Some(ServerEvent::Head(RequestHead { target, credential }, stream))
             }
-            Step::Foreign => Some(Event::Foreign),
-            Step::Connect => Some(Event::Connect),
-            Step::Upgrade(upgrade) => Some(Event::Upgrade(Handover::new(*upgrade))),
-            Step::WebSocket => Some(Event::WebSocket),
+            Step::Foreign => Some(ServerEvent::Foreign),
+            Step::Connect => Some(ServerEvent::Connect),
+            Step::Upgrade(upgrade) => Some(ServerEvent::Upgrade(Handover::new(*upgrade))),
+            Step::WebSocket => Some(ServerEvent::WebSocket),
             Step::Call(call, ticket) => {
                 let (service, method) = self.names.parts();
-                Some(Event::Call(Call { service, method, ..call }, ticket))
+                Some(ServerEvent::Call(Call { service, method, ..call }, ticket))
             }
             Step::Open(call, ticket) => {
                 let (service, method) = self.names.parts();
                 let id = web::id(&ticket.exchange);
-                Some(Event::Open(Call { service, method, ..call }, ticket, id))
+                Some(ServerEvent::Open(Call { service, method, ..call }, ticket, id))
             }
-            Step::Message(id, message) => Some(Event::Message(id, message)),
-            Step::End(id) => Some(Event::End(id)),
-            Step::Cancelled(id) => Some(Event::Cancelled(id)),
+            Step::Message(id, message) => Some(ServerEvent::Message(id, message)),
+            Step::End(id) => Some(ServerEvent::End(id)),
+            Step::Cancelled(id) => Some(ServerEvent::Cancelled(id)),
         })
     }
 
@@ -682,21 +687,21 @@ impl session::Server for Server {
         self.invite_body(out);
     }
 
-    fn judge(&mut self, stream: StreamId, verdict: Verdict, out: &mut Outbox) -> bool {
+    fn apply_verdict(&mut self, stream: StreamId, verdict: Verdict, out: &mut Outbox) -> bool {
         let number = self.order.upcoming();
         let partial = match &mut self.reading {
-            Reading::Body(partial) if partial.judged == Judged::Asked && stream.0 == number => partial,
+            Reading::Body(partial) if partial.judged == BodyDecision::Asked && stream.0 == number => partial,
             _ => return false,
         };
         if verdict == Verdict::Accepted {
-            partial.judged = Judged::Accepted;
+            partial.judged = BodyDecision::Accepted;
             partial.request.inner.accepted = true;
             self.invite_body(out);
             return false;
         }
         if partial.request.is_web() {
             self.refuse_web(verdict, out);
-        } else if let Some(answer) = asked::refused(&self.config, &partial.request.inner, verdict) {
+        } else if let Some(answer) = request_kind::refused(&self.config, &partial.request.inner, verdict) {
             self.decline(answer, out);
         }
         self.order.is_closing()
@@ -723,15 +728,17 @@ impl session::Server for Server {
             return;
         }
         // Only the oldest request can be answered now: that which is being read, if nothing else is owed.
-        if self.order.owed() == 0 && matches!(self.reading, Reading::Body(_)) {
+        if self.order.pending() == 0 && matches!(self.reading, Reading::Body(_)) {
             let status = status.clone();
-            let request = match self.give_partial_up() {
+            let request = match self.abandon_partial() {
                 Some(partial) => partial.request,
                 None => return,
             };
             let exchange = self.order.open(request.http10, request.inner.method == Method::Head, None);
             self.order.close();
-            if let Some(answer) = asked::refused(&self.config, &request.inner, Verdict::Refused(status)) {
+            if let Some(answer) =
+                request_kind::refused(&self.config, &request.inner, Verdict::Refused(status))
+            {
                 self.respond(exchange, answer, out);
             }
         }
@@ -742,22 +749,22 @@ impl session::Server for Server {
     }
 
     /// A call of gRPC-Web is answered as gRPC answers.
-    fn unreadable_to(ticket: &Ticket) -> fn(Status) -> Status {
+    fn decode_failure_of(ticket: &Ticket) -> fn(Status) -> Status {
         match ticket.form {
-            Form::Web => grpc::incoming::corrupt,
+            Form::Web => grpc::incoming::decompression_failed,
             Form::Http(_) | Form::Entry(_) | Form::Exchange | Form::Nothing => std::convert::identity,
         }
     }
 
-    fn unknown(call: &Call<'_>, missing: Missing) -> Status {
+    fn not_found_failure(call: &Call<'_>, missing: NotFound) -> Status {
         answer::unknown(call, missing)
     }
 
-    fn unknown_to(ticket: &Ticket, call: &Call<'_>, missing: Missing) -> Status {
+    fn not_found_failure_of(ticket: &Ticket, call: &Call<'_>, missing: NotFound) -> Status {
         match &ticket.form {
             Form::Web => grpc::status::unknown(call, missing),
             Form::Http(form) => form.unknown(call, missing),
-            Form::Exchange => Self::unknown(call, missing),
+            Form::Exchange => Self::not_found_failure(call, missing),
             Form::Entry(_) | Form::Nothing => answer::unknown_to_rpcx(call, missing),
         }
     }
@@ -782,11 +789,11 @@ impl session::Server for Server {
         matches!(ticket.form, Form::Exchange)
     }
 
-    fn begin(&mut self, stream: StreamId, head: Head, out: &mut Outbox) {
+    fn start_response(&mut self, stream: StreamId, head: Head, out: &mut Outbox) {
         if self.answers(stream) {
             self.begin_answer(&head, out);
         } else if self.passes(stream) {
-            self.begin_passing(&head.metadata, out);
+            self.start_exchange_response(&head.metadata, out);
         }
     }
 
@@ -807,7 +814,7 @@ impl session::Server for Server {
         if self.answers(stream) {
             self.answer_message(message, out);
         } else if self.passes(stream) {
-            self.pass(message, out);
+            self.send_piece(message, out);
         }
     }
 
@@ -815,15 +822,15 @@ impl session::Server for Server {
         if self.answers(web::id(&ticket.exchange)) {
             self.end_answer(result.err().as_ref(), &trailers, out);
         } else if self.passes(web::id(&ticket.exchange)) {
-            self.end_passing(result, &trailers, out);
+            self.finish_exchange(result, &trailers, out);
         }
     }
 
-    fn holds_back(&self) -> bool {
+    fn blocks_input(&self) -> bool {
         self.held
     }
 
-    fn refuse(&mut self, ticket: Ticket, status: Status, out: &mut Outbox) -> bool {
+    fn reject(&mut self, ticket: Ticket, status: Status, out: &mut Outbox) -> bool {
         let Ticket { exchange, form } = ticket;
         let Form::Http(form) = form else {
             self.reply(Ticket { exchange, form }, Reply::failure(status), out);
@@ -831,7 +838,7 @@ impl session::Server for Server {
         };
         self.unanswered = self.unanswered.saturating_sub(1);
         // brpc hangs up, for which its clients have one credential for a connection.
-        let closes = self.config.trust_connection && matches!(form, answer::Form::Mapped(_));
+        let closes = self.config.trust_connection && matches!(form, answer::ResponseForm::Mapped(_));
         if closes {
             self.order.close();
         }
@@ -843,11 +850,11 @@ impl session::Server for Server {
         closes
     }
 
-    fn wanted(&self) -> usize {
+    fn bytes_needed(&self) -> usize {
         match &self.reading {
             // No room is made for a body that may be refused.
             Reading::Body(partial) => match partial.request.framing {
-                Framing::Length(length) if partial.judged == Judged::Accepted => {
+                Framing::Length(length) if partial.judged == BodyDecision::Accepted => {
                     length.min(partial.request.most(self.config.limits.message))
                 }
                 _ => 0,
@@ -861,7 +868,7 @@ impl session::Server for Server {
         }
     }
 
-    fn mid_message(&self, inbox: &BytesMut) -> bool {
+    fn is_mid_message(&self, inbox: &BytesMut) -> bool {
         match &self.reading {
             _ if self.held => false,
             Reading::Head => !inbox.is_empty() && !self.is_full() && !self.order.is_closing(),
@@ -873,11 +880,11 @@ impl session::Server for Server {
         }
     }
 
-    fn refused(&mut self) -> Option<session::Refusals> {
+    fn take_refusals(&mut self) -> Option<session::Refusals> {
         self.untold.take()
     }
 
-    fn retire(&mut self) {
+    fn go_away(&mut self) {
         self.retiring = true;
     }
 
@@ -885,7 +892,7 @@ impl session::Server for Server {
         self.draining = true;
         // The newest response says that it is the last, unless a further request is on its way: that one is
         // read to its end and refused.
-        if self.order.owed() > 0 && !matches!(self.reading, Reading::Body(_)) {
+        if self.order.pending() > 0 && !matches!(self.reading, Reading::Body(_)) {
             self.order.close();
         }
     }

@@ -2,31 +2,31 @@
 
 use bytes::{Bytes, BytesMut};
 use polyrpc_core::session::Server as _;
-use polyrpc_core::session::{Refused, Verdict};
+use polyrpc_core::session::{RefusalCause, Verdict};
 use polyrpc_core::{Call, Code, Compression, Format, Head, Metadata, Outbox, Reply, Status, StreamId};
 
-use super::piecewise::{Came, Piecewise};
-use super::{Form, Live, Partial, Reading, Step};
+use super::streamed_body::{NextMessage, StreamedBody};
+use super::{Form, Partial, Reading, Step, StreamingExchange};
 use crate::grpc::dialect::Dialect;
 use crate::grpc::incoming::{compressed_without_name, unknown_encoding};
-use crate::grpc::request::{Accepts, Request as GrpcRequest, Unfit};
+use crate::grpc::request::{AcceptedCompressions, InvalidRequest, Request as GrpcRequest};
 use crate::grpc::{self, frame as grpc_frame};
 use crate::grpc_web;
 use crate::http::field;
 use crate::http::h1::chunked;
 use crate::http::mapping::answer::Answer;
 use crate::http::mapping::browser;
-use crate::http_server::h1::order::Exchange;
+use crate::http_server::h1::response_queue::Exchange;
 use crate::http_server::h1::{Server, Ticket};
 use crate::http_server::request::H1Request;
 
 /// A call that is being answered.
 #[derive(Debug)]
-pub(super) struct Web {
+pub(super) struct WebCall {
     exchange: Exchange,
     dialect: Dialect,
     format: Format,
-    accepts: Accepts,
+    accepts: AcceptedCompressions,
     /// The head was sent; messages are compressed so.
     begun: Option<Compression>,
 }
@@ -34,7 +34,7 @@ pub(super) struct Web {
 impl Server {
     /// Gives out the head of a call of gRPC-Web whose body is not here.
     #[cold]
-    pub(super) fn ask_web(&mut self, out: &mut Outbox) -> Step {
+    pub(super) fn start_web_call(&mut self, out: &mut Outbox) -> Step {
         let Reading::Body(partial) = &self.reading else { return Step::Next };
         if let Some(answer) = browser::refusal(&self.config, &partial.request.inner) {
             return self.decline(answer, out);
@@ -45,7 +45,7 @@ impl Server {
                 let credential = request.call(Bytes::new(), Compression::None).credential;
                 self.await_verdict(true, credential)
             }
-            _ => self.begin_declined(None, out),
+            _ => self.start_rejected(None, out),
         }
     }
 
@@ -60,12 +60,12 @@ impl Server {
                 grpc::status::unknown(&Call::new(service, method, Format::Protobuf, Bytes::new()), missing)
             }
         };
-        self.begin_declined(Some(&failure), out);
+        self.start_rejected(Some(&failure), out);
     }
 
     /// Answers a call of gRPC-Web whose body is not here: with this failure, or that which its head has.
-    fn begin_declined(&mut self, failure: Option<&Status>, out: &mut Outbox) -> Step {
-        let Some(partial) = self.give_partial_up() else { return Step::Next };
+    fn start_rejected(&mut self, failure: Option<&Status>, out: &mut Outbox) -> Step {
+        let Some(partial) = self.abandon_partial() else { return Step::Next };
         let request = partial.request;
         let origin = self.config.cors.origin(&request.inner.metadata);
         let exchange = self.order.open(request.http10, false, origin);
@@ -75,7 +75,13 @@ impl Server {
             return self.begin_web(exchange, request, Bytes::new(), out);
         };
         let (format, accepts) = (request.format, request.accepts);
-        self.live = Some(Box::new(Live::Web(Web { exchange, dialect, format, accepts, begun: None })));
+        self.live = Some(Box::new(StreamingExchange::Web(WebCall {
+            exchange,
+            dialect,
+            format,
+            accepts,
+            begun: None,
+        })));
         self.unanswered += 1;
         self.end_answer(Some(failure), &Metadata::new(), out);
         Step::Next
@@ -95,14 +101,14 @@ impl Server {
         let authenticated = request.inner.accepted;
         let dialect = request.dialect();
         let exchange_of = exchange.clone();
-        let web = |format, accepts| Web { exchange: exchange_of, dialect, format, accepts, begun: None };
-        let failure = match request.grpc.map_or(Err(Unfit::ContentType), |grpc| *grpc) {
+        let web = |format, accepts| WebCall { exchange: exchange_of, dialect, format, accepts, begun: None };
+        let failure = match request.grpc.map_or(Err(InvalidRequest::ContentType), |grpc| *grpc) {
             Ok(request) => {
-                self.live = Some(Box::new(Live::Web(web(request.format, request.accepts))));
+                self.live = Some(Box::new(StreamingExchange::Web(web(request.format, request.accepts))));
                 let ticket = Ticket { exchange, form: Form::Web };
                 return self.call_web(request, body, authenticated, ticket);
             }
-            Err(Unfit::Method | Unfit::ContentType) => {
+            Err(InvalidRequest::Method | InvalidRequest::ContentType) => {
                 return self.respond(
                     exchange,
                     // A client of gRPC-Web reads no JSON; over HTTP/2 it gets text too.
@@ -110,21 +116,22 @@ impl Server {
                     out,
                 );
             }
-            Err(Unfit::Path) => {
-                self.untold.note(Refused::Unknown);
+            Err(InvalidRequest::Path) => {
+                self.untold.record(RefusalCause::Unknown);
                 Status::unimplemented("malformed method name")
             }
-            Err(Unfit::Encoding) => {
-                self.untold.note(Refused::Unsupported);
+            Err(InvalidRequest::Encoding) => {
+                self.untold.record(RefusalCause::Unsupported);
                 unknown_encoding()
             }
-            Err(Unfit::Fields) => {
-                self.untold.note(Refused::TooLarge);
+            Err(InvalidRequest::Fields) => {
+                self.untold.record(RefusalCause::TooLarge);
                 Status::resource_exhausted("too many fields")
             }
-            Err(Unfit::Timeout) => Status::internal("malformed grpc-timeout"),
+            Err(InvalidRequest::Timeout) => Status::internal("malformed grpc-timeout"),
         };
-        self.live = Some(Box::new(Live::Web(web(Format::Protobuf, Accepts::default()))));
+        self.live =
+            Some(Box::new(StreamingExchange::Web(web(Format::Protobuf, AcceptedCompressions::default()))));
         self.end_answer(Some(&failure), &Metadata::new(), out);
         Step::Next
     }
@@ -133,7 +140,7 @@ impl Server {
     fn call_web(&mut self, request: GrpcRequest, body: Bytes, authenticated: bool, ticket: Ticket) -> Step {
         self.unanswered += 1;
         self.names.set(&request.service, &request.method);
-        let sole = grpc_frame::sole(&body, self.config.limits.message);
+        let sole = grpc_frame::single_message(&body, self.config.limits.message);
         let sole = sole.filter(|_| request.dialect == Dialect::Web);
         if let Some(framed) = sole {
             let compression = if framed.compressed { request.compression } else { Compression::None };
@@ -142,7 +149,7 @@ impl Server {
             let call = unnamed(&request, framed.body, compression);
             return Step::Call(Call { spoiled, authenticated, ..call }, ticket);
         }
-        let messages = Piecewise::whole(request.dialect, request.compression, body);
+        let messages = StreamedBody::from_whole(request.dialect, request.compression, body);
         self.reading = Reading::Messages(Box::new(messages));
         let call = unnamed(&request, Bytes::new(), request.compression);
         Step::Open(Call { authenticated, ..call }, ticket)
@@ -152,33 +159,36 @@ impl Server {
     pub(super) fn next_message(&mut self, inbox: &mut BytesMut, out: &mut Outbox) -> Step {
         let Reading::Messages(messages) = &mut self.reading else { return Step::Next };
         // It may have been answered before its messages were taken.
-        let id = Live::web(&self.live).map(|web| id(&web.exchange));
+        let id = StreamingExchange::web(&self.live).map(|web| id(&web.exchange));
         if id.is_none() {
-            messages.forget();
+            messages.discard_rest();
         }
         let limits = &self.config.limits;
         match (messages.next(inbox, limits.message, limits.header), id) {
-            (Came::Message(message), Some(id)) => Step::Message(id, message),
-            (Came::End, Some(id)) => {
+            (NextMessage::Message(message), Some(id)) => Step::Message(id, message),
+            (NextMessage::End, Some(id)) => {
                 self.reading = Reading::Head;
                 Step::End(id)
             }
-            (Came::Failed(status), Some(id)) => {
-                messages.forget();
+            (NextMessage::Failed(status), Some(id)) => {
+                messages.discard_rest();
                 if status.code() == Code::ResourceExhausted {
-                    self.untold.note(Refused::TooLarge);
+                    self.untold.record(RefusalCause::TooLarge);
                 }
                 self.end_answer(Some(&status), &Metadata::new(), out);
                 Step::Cancelled(id)
             }
-            (Came::Wait, _) => Step::Wait,
-            (Came::Full, _) => self.hold(),
-            (Came::Lost, _) => {
+            (NextMessage::Wait, _) => Step::Wait,
+            (NextMessage::Full, _) => self.wait_for_reply(),
+            (NextMessage::Lost, _) => {
                 self.reading = Reading::Head;
                 self.order.close();
                 Step::Next
             }
-            (Came::Message(_) | Came::End | Came::Failed(_) | Came::Discarded, _) => {
+            (
+                NextMessage::Message(_) | NextMessage::End | NextMessage::Failed(_) | NextMessage::Discarded,
+                _,
+            ) => {
                 self.reading = Reading::Head;
                 Step::Next
             }
@@ -188,10 +198,10 @@ impl Server {
     /// Hands a call out whose body is longer than what is read as a whole: its messages follow as they come.
     #[cold]
     pub(super) fn begin_piecewise(&mut self, out: &mut Outbox) -> Step {
-        let Some(partial) = self.give_partial_up() else { return Step::Next };
+        let Some(partial) = self.abandon_partial() else { return Step::Next };
         let Partial { request, chunked, .. } = *partial;
-        if request.inner.expects && self.order.owed() == 0 {
-            out.copy(super::CONTINUE);
+        if request.inner.expects && self.order.pending() == 0 {
+            out.extend_from_slice(super::CONTINUE);
         }
         let origin = self.config.cors.origin(&request.inner.metadata);
         let exchange = self.order.open(request.http10, false, origin);
@@ -205,10 +215,16 @@ impl Server {
         };
         let (format, accepts) = (request.format, request.accepts);
         let ticket = Ticket { exchange: exchange.clone(), form: Form::Web };
-        self.live = Some(Box::new(Live::Web(Web { exchange, dialect, format, accepts, begun: None })));
+        self.live = Some(Box::new(StreamingExchange::Web(WebCall {
+            exchange,
+            dialect,
+            format,
+            accepts,
+            begun: None,
+        })));
         self.unanswered += 1;
         self.names.set(&request.service, &request.method);
-        let messages = Piecewise::begun(dialect, request.compression, framing, chunked);
+        let messages = StreamedBody::from_partial(dialect, request.compression, framing, chunked);
         self.reading = Reading::Messages(Box::new(messages));
         let call = unnamed(request, Bytes::new(), request.compression);
         Step::Open(Call { authenticated, ..call }, ticket)
@@ -216,20 +232,22 @@ impl Server {
 
     /// Whether this call is the one that is being answered: it may have been refused since it was handed out.
     pub(super) fn answers(&self, stream: StreamId) -> bool {
-        Live::web(&self.live).is_some_and(|web| id(&web.exchange) == stream)
+        StreamingExchange::web(&self.live).is_some_and(|web| id(&web.exchange) == stream)
     }
 
     pub(super) fn reply_web(&mut self, exchange: Exchange, reply: Reply, out: &mut Outbox) {
         let Reply { result, head, trailers, .. } = reply;
         let id = id(&exchange);
-        self.begin(id, head, out);
+        self.start_response(id, head, out);
         let result = result.map(|message| self.message(id, message, out));
         self.finish(Ticket { exchange, form: Form::Web }, result, trailers, out);
     }
 
     /// Writes the head of the answer, once.
     pub(super) fn begin_answer(&mut self, head: &Head, out: &mut Outbox) {
-        let Some(web) = Live::web_mut(&mut self.live).filter(|web| web.begun.is_none()) else { return };
+        let Some(web) = StreamingExchange::web_mut(&mut self.live).filter(|web| web.begun.is_none()) else {
+            return;
+        };
         let compression = web.accepts.choose(head.compression);
         web.begun = Some(compression);
         if !web.exchange.takes_chunks() {
@@ -246,12 +264,14 @@ impl Server {
         if web.exchange.takes_chunks() {
             field::field(text, "transfer-encoding", b"chunked");
         }
-        self.order.begin(&web.exchange, out);
+        self.order.start_streamed(&web.exchange, out);
     }
 
     pub(super) fn answer_message(&mut self, message: Bytes, out: &mut Outbox) {
         self.begin_answer(&Head::default(), out);
-        let Some(Web { exchange, dialect, begun, .. }) = Live::web(&self.live) else { return };
+        let Some(WebCall { exchange, dialect, begun, .. }) = StreamingExchange::web(&self.live) else {
+            return;
+        };
         let chunks = exchange.takes_chunks();
         grpc_web::message(*dialect, begun.unwrap_or_default(), message, |prefix, body| {
             write(chunks, prefix, body, out);
@@ -261,11 +281,13 @@ impl Server {
     /// Writes how the call ended.
     pub(super) fn end_answer(&mut self, failure: Option<&Status>, trailers: &Metadata, out: &mut Outbox) {
         self.begin_answer(&Head::default(), out);
-        let Some(Web { exchange, dialect, .. }) = Live::take_web(&mut self.live) else { return };
+        let Some(WebCall { exchange, dialect, .. }) = StreamingExchange::take_web(&mut self.live) else {
+            return;
+        };
         let chunks = exchange.takes_chunks();
         grpc_web::trailers(dialect, failure, trailers, |prefix, body| write(chunks, prefix, body, out));
         if chunks {
-            out.copy(chunked::END);
+            out.extend_from_slice(chunked::END);
         }
         self.unanswered = self.unanswered.saturating_sub(1);
         self.order.end();
@@ -286,7 +308,7 @@ fn write(chunks: bool, prefix: &[u8], body: Bytes, out: &mut Outbox) {
     if chunks {
         chunked::write(prefix, body, out);
     } else {
-        out.copy(prefix);
+        out.extend_from_slice(prefix);
         out.body(body);
     }
 }

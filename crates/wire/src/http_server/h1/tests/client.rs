@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use polyrpc_core::session::Client as _;
-use polyrpc_core::session::{Answer, Missing};
+use polyrpc_core::session::{ClientEvent, NotFound};
 use polyrpc_core::testing::{Pair, assert_bytes, assert_client_survives_damage, sole_reply};
 use polyrpc_core::{CallId, Code, Compression, Credential, Format, Json};
 use polyrpc_payload::compress;
@@ -46,7 +46,7 @@ fn received(bytes: impl AsRef<[u8]>) -> (Client, Result<Option<Reply>, polyrpc_c
             inbox.extend_from_slice(piece);
             match client.next_event(&mut inbox, &mut Outbox::new()) {
                 Ok(None) => {}
-                Ok(Some(Answer::Reply(id, reply))) => {
+                Ok(Some(ClientEvent::Reply(id, reply))) => {
                     assert_eq!(id, CallId(7));
                     return (client, Ok(Some(reply)));
                 }
@@ -341,7 +341,7 @@ fn json_rpc_crosses_both_ways() {
 
     let call = Call::new("", "f", JSON, Bytes::new());
     let (_, reply) = sole_reply(pair.call(CallId(10), &call, |call| {
-        Reply::failure(crate::http::mapping::answer::unknown_to_rpcx(call, Missing::Method))
+        Reply::failure(crate::http::mapping::answer::unknown_to_rpcx(call, NotFound::Method))
     }));
     let status = reply.result.expect_err("a failure");
     assert_eq!((status.code(), status.message()), (Code::Unimplemented, "rpcx: can't find method f"));

@@ -1,7 +1,7 @@
 //! Where messages end: limits, chunks, smuggling, damage.
 
 use polyrpc_core::testing::{assert_any_split, assert_survives_damage, damage, hear};
-use polyrpc_core::{Guess, Protocol};
+use polyrpc_core::{Detected, Protocol};
 
 use super::*;
 use crate::http::h1::recognise;
@@ -10,14 +10,14 @@ use crate::http::h1::recognise;
 fn methods_are_recognised_and_http2_is_not() {
     for method in ["GET", "POST", "PUT", "HEAD", "DELETE", "OPTIONS", "PATCH", "CONNECT"] {
         let line = format!("{method} / HTTP/1.1");
-        assert_eq!(recognise(line.as_bytes()), Guess::Is(Protocol::Http));
+        assert_eq!(recognise(line.as_bytes()), Detected::Is(Protocol::Http));
         for n in 0..=method.len() {
-            assert_eq!(recognise(&line.as_bytes()[..n]), Guess::NeedMore, "{method} {n}");
+            assert_eq!(recognise(&line.as_bytes()[..n]), Detected::NeedMore, "{method} {n}");
         }
     }
-    assert_eq!(recognise(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"), Guess::Unknown);
-    assert_eq!(recognise(b"get / HTTP/1.1"), Guess::Unknown);
-    assert_eq!(recognise(b"GETX"), Guess::Unknown);
+    assert_eq!(recognise(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"), Detected::Unknown);
+    assert_eq!(recognise(b"get / HTTP/1.1"), Detected::Unknown);
+    assert_eq!(recognise(b"GETX"), Detected::Unknown);
 }
 
 /// Asserts that a request is refused with `status`, that the connection ends, and that nothing behind it is
@@ -103,8 +103,8 @@ fn lying_lengths_ask_for_no_memory() {
     }
     let mut talk = Talk::new();
     assert!(talk.say("POST /S/M HTTP/1.1\r\nHost: a\r\nContent-Length: 60000\r\n\r\n").call().is_none());
-    assert_eq!(talk.server.wanted(), 60000);
-    assert!(talk.server.mid_message(&talk.inbox));
+    assert_eq!(talk.server.bytes_needed(), 60000);
+    assert!(talk.server.is_mid_message(&talk.inbox));
 }
 
 fn chunked(body: &str) -> String {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use polyrpc_core::session::Missing;
+use polyrpc_core::session::NotFound;
 use polyrpc_core::{Compression, Credential, Format, Json};
 use polyrpc_payload::compress;
 
@@ -144,6 +144,6 @@ fn failures_keep_to_their_line() {
     let response = answer(&text, failing(Status::unknown("a\r\nb\0c")));
     assert_eq!((response.status, response.field("x-rpcx-errormessage")), (500, Some("a  b c")));
     let (call, _) = Talk::new().say(text).call().expect("a call");
-    assert_eq!(unknown_to_rpcx(&call, Missing::Service).message(), "rpcx: can't find service Arith");
-    assert_eq!(unknown_to_rpcx(&call, Missing::Method).message(), "rpcx: can't find method Mul");
+    assert_eq!(unknown_to_rpcx(&call, NotFound::Service).message(), "rpcx: can't find service Arith");
+    assert_eq!(unknown_to_rpcx(&call, NotFound::Method).message(), "rpcx: can't find method Mul");
 }

@@ -1,6 +1,6 @@
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use polyrpc_core::session::Missing;
+use polyrpc_core::session::NotFound;
 use polyrpc_core::testing::{assert_any_split, assert_survives_damage};
 use polyrpc_core::{Code, Compression, Format, Head, Metadata, StreamId};
 
@@ -112,7 +112,7 @@ fn what_does_not_exist_is_told_in_the_words_of_grpc() {
     let mut talk = Talk::new();
     talk.say(request(WEB, "", &framed(0, b"")));
     let (call, ticket) = talk.call().expect("a call");
-    let status = Server::unknown_to(&ticket, &call, Missing::Service);
+    let status = Server::not_found_failure_of(&ticket, &call, NotFound::Service);
     assert_eq!(status.message(), "unknown service example.EchoService");
 }
 
@@ -122,7 +122,7 @@ fn an_answer_of_several_messages_leaves_piece_by_piece() {
     talk.say(request(WEB, "", &framed(0, b"")));
     let (_, ticket) = talk.call().expect("a call");
     let stream = Server::stream(&ticket).expect("it may stream");
-    talk.server.begin(stream, Head::default(), &mut talk.out);
+    talk.server.start_response(stream, Head::default(), &mut talk.out);
     let mut whole = talk.out.take();
     assert!(whole.ends_with(b"transfer-encoding: chunked\r\n\r\n"));
     for message in [&b"one"[..], b"", b"three"] {
@@ -143,12 +143,12 @@ fn one_call_is_answered_at_a_time() {
     talk.say(plain).say(request(WEB, "", &framed(0, b"1"))).say(plain);
     let (call, ticket) = talk.call().expect("the first");
     assert!(talk.call().is_none(), "gRPC-Web waits until nothing is owed");
-    assert!(talk.server.holds_back());
+    assert!(talk.server.blocks_input());
     talk.reply(ticket, echo(&call));
     talk.out.take();
     let (call, ticket) = talk.call().expect("the second");
     assert!(talk.call().is_none(), "nothing else while it is answered");
-    assert!(talk.server.holds_back());
+    assert!(talk.server.blocks_input());
     talk.reply(ticket, echo(&call));
     let (_, frames) = response(&talk.out.take());
     assert_eq!(frames.len(), 2);
@@ -296,7 +296,7 @@ impl Talk {
     /// The next call, if its messages follow.
     fn open(&mut self) -> Option<(Call<'static>, Ticket)> {
         match self.server.next_event(&mut self.inbox, &mut self.out).expect("no violation") {
-            Some(Event::Open(call, ticket, _)) => Some((owned(call), ticket)),
+            Some(ServerEvent::Open(call, ticket, _)) => Some((owned(call), ticket)),
             _ => None,
         }
     }
@@ -307,9 +307,9 @@ impl Talk {
         while let Some(event) = self.server.next_event(&mut self.inbox, &mut self.out).expect("no violation")
         {
             parts.push(match event {
-                Event::Message(id, message) => format!("{id:?}: {}", message.body.escape_ascii()),
-                Event::End(id) => format!("{id:?} ended"),
-                Event::Cancelled(StreamId(id)) => format!("StreamId({id}) cancelled"),
+                ServerEvent::Message(id, message) => format!("{id:?}: {}", message.body.escape_ascii()),
+                ServerEvent::End(id) => format!("{id:?} ended"),
+                ServerEvent::Cancelled(StreamId(id)) => format!("StreamId({id}) cancelled"),
                 _ => "something else".to_owned(),
             });
         }
@@ -325,7 +325,7 @@ fn a_message_may_be_as_long_as_the_limit_however_it_is_framed() {
         let mut talk = Talk::new();
         talk.say(request(content_type, "", &body));
         let event = talk.server.next_event(&mut talk.inbox, &mut talk.out).unwrap();
-        assert!(matches!(event, Some(Event::Call(..) | Event::Open(..))), "{content_type}");
+        assert!(matches!(event, Some(ServerEvent::Call(..) | ServerEvent::Open(..))), "{content_type}");
     }
     let mut talk = Talk::new();
     talk.say(request(WEB, "", &framed(0, &vec![b'm'; (64 << 10) + 1])));
@@ -354,18 +354,18 @@ fn upload(talk: &mut Talk, bytes: &[u8], takes: bool) -> Vec<String> {
         while let Some(event) = talk.server.next_event(&mut talk.inbox, &mut talk.out).expect("no violation")
         {
             match event {
-                Event::Head(_, stream) => {
-                    talk.server.judge(stream, Verdict::Accepted, &mut talk.out);
+                ServerEvent::Head(_, stream) => {
+                    talk.server.apply_verdict(stream, Verdict::Accepted, &mut talk.out);
                 }
-                Event::Message(id, message) => {
+                ServerEvent::Message(id, message) => {
                     told.push(message.body.len().to_string());
                     if takes {
                         talk.server.consumed(id, message.body.len(), &mut talk.out);
                     }
                 }
-                Event::End(_) => told.push("end".into()),
-                Event::Cancelled(_) => told.push("cancelled".into()),
-                Event::Open(..) => told.push("open".into()),
+                ServerEvent::End(_) => told.push("end".into()),
+                ServerEvent::Cancelled(_) => told.push("cancelled".into()),
+                ServerEvent::Open(..) => told.push("open".into()),
                 _ => told.push("something else".into()),
             }
         }
@@ -392,16 +392,16 @@ fn no_more_of_a_long_body_is_read_than_the_handler_takes() {
     for bytes in [request(WEB, "", &body), in_chunks(&body)] {
         let mut talk = Talk::new();
         assert_eq!(upload(&mut talk, &bytes, false), ["open", "40960", "40960"]);
-        assert!(talk.server.holds_back());
+        assert!(talk.server.blocks_input());
         talk.server.consumed(StreamId(0), 80 << 10, &mut talk.out);
         let mut more = 0;
         while let Some(event) = talk.server.next_event(&mut talk.inbox, &mut talk.out).expect("no violation")
         {
-            assert!(matches!(event, Event::Message(..)), "{event:?}");
+            assert!(matches!(event, ServerEvent::Message(..)), "{event:?}");
             more += 1;
         }
         assert_eq!(more, 2, "as much as was taken");
-        assert!(talk.server.holds_back());
+        assert!(talk.server.blocks_input());
     }
 }
 

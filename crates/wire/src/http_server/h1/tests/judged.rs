@@ -1,18 +1,18 @@
 //! Requests that are judged before their body is here, and what pages in browsers may do.
 
-use polyrpc_core::session::Missing;
+use polyrpc_core::session::NotFound;
 use polyrpc_core::{Credential, StreamId};
 
 use super::routed::routes;
 use super::*;
-use crate::http::{Cors, Hosts, Offers};
+use crate::http::{Cors, Hosts, MethodCatalog};
 
 const HEAD: &str = "POST /Echo/Say HTTP/1.1\r\nHost: a\r\nAuthorization: me\r\nContent-Length: 4\r\n\r\n";
 
 /// The head that waits for a verdict: its names, its credential, and where the verdict goes.
 fn head(talk: &mut Talk) -> (Option<(String, String)>, Credential, StreamId) {
     match talk.server.next_event(&mut talk.inbox, &mut talk.out).expect("no violation") {
-        Some(Event::Head(head, stream)) => {
+        Some(ServerEvent::Head(head, stream)) => {
             let target = head.target.map(|(service, method)| (service.to_owned(), method.to_owned()));
             (target, head.credential, stream)
         }
@@ -26,7 +26,7 @@ fn none(talk: &mut Talk) {
 }
 
 fn judge(talk: &mut Talk, stream: StreamId, verdict: Verdict) -> bool {
-    talk.server.judge(stream, verdict, &mut talk.out)
+    talk.server.apply_verdict(stream, verdict, &mut talk.out)
 }
 
 fn unauthenticated() -> Verdict {
@@ -41,12 +41,12 @@ fn body_is_read_once_its_head_was_accepted() {
     assert_eq!(target, Some(("Echo".to_owned(), "Say".to_owned())));
     assert_eq!(credential, Credential::Call(Some(Bytes::from_static(b"me"))));
     none(talk.say("tr"));
-    assert!(talk.server.holds_back() && !talk.server.mid_message(&talk.inbox));
-    assert_eq!((talk.server.wanted(), talk.inbox.len()), (0, 2), "nothing is read, no room is made");
+    assert!(talk.server.blocks_input() && !talk.server.is_mid_message(&talk.inbox));
+    assert_eq!((talk.server.bytes_needed(), talk.inbox.len()), (0, 2), "nothing is read, no room is made");
     assert!(!judge(&mut talk, stream, Verdict::Accepted));
     none(&mut talk);
-    assert!(!talk.server.holds_back() && talk.server.mid_message(&talk.inbox));
-    assert_eq!(talk.server.wanted(), 4);
+    assert!(!talk.server.blocks_input() && talk.server.is_mid_message(&talk.inbox));
+    assert_eq!(talk.server.bytes_needed(), 4);
     let (call, _) = talk.say("ue").call().expect("a call");
     assert!(call.authenticated);
     assert_eq!(call.body, "true");
@@ -97,7 +97,7 @@ fn refused_request_is_answered_before_its_body_comes() {
     let long = format!("{}{}", long, "x".repeat(10));
     let config = ServerConfig { limits: Limits::default(), ..(*config()).clone() };
     for (request, verdict, http) in [
-        (long.replace("65000", "1000000"), Verdict::Missing(Missing::Service), 404),
+        (long.replace("65000", "1000000"), Verdict::Missing(NotFound::Service), 404),
         (long.replace("65000", "1000000"), Verdict::Refused(Status::resource_exhausted("full")), 503),
         (long.replace("Content-Length: 65000", "Transfer-Encoding: chunked"), unauthenticated(), 401),
     ] {
@@ -259,7 +259,7 @@ fn method_runs_by_post_unless_it_is_declared_otherwise() {
 #[derive(Debug)]
 struct OnlyEcho;
 
-impl Offers for OnlyEcho {
+impl MethodCatalog for OnlyEcho {
     fn offers(&self, service: &str, method: &str) -> bool {
         (service, method) == ("S", "M")
     }
@@ -281,13 +281,14 @@ fn another_verb_of_a_path_that_no_method_has_is_404_and_told_to_nobody_on_a_guar
         assert_eq!(status(&open, &request), want, "{request}");
         let mut talk = Talk { server: Server::new(Arc::new(guarded.clone())), ..Talk::new() };
         talk.say(&request);
-        let Ok(Some(Event::Head(head, stream))) = talk.server.next_event(&mut talk.inbox, &mut talk.out)
+        let Ok(Some(ServerEvent::Head(head, stream))) =
+            talk.server.next_event(&mut talk.inbox, &mut talk.out)
         else {
             panic!("{request} is judged");
         };
         assert!(head.target.is_none(), "{request}");
         let verdict = Verdict::Unauthenticated(Status::unauthenticated("who?"));
-        talk.server.judge(stream, verdict, &mut talk.out);
+        talk.server.apply_verdict(stream, verdict, &mut talk.out);
         assert!(talk.heard().starts_with("HTTP/1.1 401 "), "{request}");
         // The connection goes on; who is accepted is told.
         let told = Response::parse(&talk.say(&request).serve(|call| panic!("{call:?}")));
@@ -377,13 +378,13 @@ fn credential_holds_for_the_connection_only_where_that_is_wanted() {
     let mut talk = Talk { server: Server::new(Arc::new(trusting)), ..Talk::new() };
     let (call, ticket) = talk.say(bare("/S/M")).call().expect("a call");
     assert_eq!(call.credential, Credential::Connection(None));
-    assert!(talk.server.refuse(ticket, Status::unauthenticated(""), &mut talk.out), "as brpc does");
+    assert!(talk.server.reject(ticket, Status::unauthenticated(""), &mut talk.out), "as brpc does");
     assert!(talk.heard().starts_with("HTTP/1.1 403 "));
 
     let mut talk = Talk::new();
     let (call, ticket) = talk.say(bare("/S/M")).call().expect("a call");
     assert_eq!(call.credential, Credential::Call(None));
-    assert!(!talk.server.refuse(ticket, Status::unauthenticated(""), &mut talk.out));
+    assert!(!talk.server.reject(ticket, Status::unauthenticated(""), &mut talk.out));
     let said = talk.heard();
     assert!(said.starts_with("HTTP/1.1 401 ") && said.contains("Fail to authenticate"), "{said}");
     assert!(talk.say(bare("/S/M")).call().is_some(), "the other callers of a proxy are served");
@@ -418,5 +419,5 @@ fn call_of_grpc_that_goes_on_in_http_2_is_judged_by_its_head() {
     judge(&mut talk, stream, Verdict::Accepted);
     talk.say(b"\0\0\0\0\x04true");
     let event = talk.server.next_event(&mut talk.inbox, &mut talk.out).expect("no violation");
-    assert!(matches!(event, Some(Event::Upgrade(_))), "{event:?}");
+    assert!(matches!(event, Some(ServerEvent::Upgrade(_))), "{event:?}");
 }

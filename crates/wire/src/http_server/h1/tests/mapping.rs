@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use polyrpc_core::session::Missing;
+use polyrpc_core::session::NotFound;
 use polyrpc_core::{Code, Compression, Credential, Format, Head, Json};
 use polyrpc_payload::compress;
 
@@ -208,8 +208,8 @@ fn a_failure_is_told_by_status_number_and_text() {
 #[test]
 fn what_does_not_exist_is_told_in_brpcs_words() {
     let call = called(bare("/S/M/rest"));
-    for missing in [Missing::Service, Missing::Method] {
-        let status = Server::unknown(&call, missing);
+    for missing in [NotFound::Service, NotFound::Method] {
+        let status = Server::not_found_failure(&call, missing);
         assert_eq!((status.code(), status.number()), (Code::Unimplemented, Some(1002)));
         assert_eq!(status.message(), "Fail to find method on `/S/M/rest'");
     }

@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use polyrpc_core::session::Server as _;
-use polyrpc_core::session::{Event, Verdict};
+use polyrpc_core::session::{ServerEvent, Verdict};
 use polyrpc_core::{Call, Json, Limits, Outbox, Reply, Status};
 
 use super::{Server, Ticket};
@@ -77,9 +77,9 @@ impl Talk {
     fn call(&mut self) -> Option<(Call<'static>, Ticket)> {
         loop {
             match self.server.next_event(&mut self.inbox, &mut self.out).expect("no violation") {
-                Some(Event::Call(call, ticket)) => return Some((owned(call), ticket)),
-                Some(Event::Head(_, stream)) => {
-                    self.server.judge(stream, Verdict::Accepted, &mut self.out);
+                Some(ServerEvent::Call(call, ticket)) => return Some((owned(call), ticket)),
+                Some(ServerEvent::Head(_, stream)) => {
+                    self.server.apply_verdict(stream, Verdict::Accepted, &mut self.out);
                 }
                 Some(_) => panic!("not a call"),
                 None => return None,

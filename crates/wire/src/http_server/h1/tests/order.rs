@@ -43,7 +43,7 @@ fn only_so_many_requests_are_let_in_at_once() {
     let mut talk = Talk::new();
     let mut calls = talk.say(bare("/S/M").repeat(100)).calls();
     assert_eq!(calls.len(), 64);
-    assert!(!talk.server.mid_message(&talk.inbox), "the peer is not to blame for what waits");
+    assert!(!talk.server.is_mid_message(&talk.inbox), "the peer is not to blame for what waits");
     let (call, ticket) = calls.pop().expect("a call");
     talk.reply(ticket, echo(&call));
     assert_eq!(talk.calls().len(), 0, "the first one is still owed, and so are all responses");
@@ -133,7 +133,7 @@ fn the_body_is_invited_once_nothing_is_owed_before_it() {
     let mut talk = Talk::new();
     assert!(talk.say(expecting).call().is_none());
     assert_eq!(talk.heard(), "HTTP/1.1 100 Continue\r\n\r\n");
-    assert_eq!(talk.server.wanted(), 3);
+    assert_eq!(talk.server.bytes_needed(), 3);
     assert_eq!(talk.say("abc").call().expect("a call").0.body, "abc");
 
     let mut talk = Talk::new();
@@ -157,11 +157,11 @@ fn connect_waits_for_what_is_owed() {
     let mut inbox =
         BytesMut::from(&b"POST /S/M HTTP/1.1\r\nHost: a\r\n\r\nCONNECT /_rpcx_ HTTP/1.0\n\n\x08"[..]);
     let event = server.next_event(&mut inbox, &mut out).expect("no violation");
-    let Some(Event::Call(_, ticket)) = event else { panic!("want a call") };
+    let Some(ServerEvent::Call(_, ticket)) = event else { panic!("want a call") };
     assert!(server.next_event(&mut inbox, &mut out).expect("no violation").is_none());
     server.reply(ticket, Reply::message(polyrpc_core::Format::Raw, Bytes::new()), &mut out);
     let event = server.next_event(&mut inbox, &mut out).expect("no violation");
-    assert!(matches!(event, Some(Event::Connect)));
+    assert!(matches!(event, Some(ServerEvent::Connect)));
     assert_eq!(inbox, b"\x08"[..]);
     assert!(out.take().ends_with(b"\r\n\r\nHTTP/1.0 200 Connected to rpcx\n\n"));
 }

@@ -1,12 +1,12 @@
 //! What the head of a request tells before its body is here.
 
 use polyrpc_core::Credential;
-use polyrpc_core::session::{Missing, Verdict};
+use polyrpc_core::session::{NotFound, Verdict};
 
 use super::routed::routes;
 use super::*;
-use crate::http::mapping::asked::{self, Asked, Names};
 use crate::http::mapping::request::Request;
+use crate::http::mapping::request_kind::{self, Names, RequestKind};
 use crate::http_server::request::H1Request;
 
 /// Requests whose head names the call, each with the body that it has.
@@ -62,8 +62,8 @@ fn config() -> ServerConfig {
 fn read(head: &str, body: &str) -> ((String, String), Credential) {
     let mut names = Names::default();
     let body = Bytes::copy_from_slice(body.as_bytes());
-    match Asked::read(&config(), request(head), body, &mut names) {
-        Asked::Call(call, _) => (owned(&names), call.credential),
+    match RequestKind::read(&config(), request(head), body, &mut names) {
+        RequestKind::Call(call, _) => (owned(&names), call.credential),
         _ => panic!("{head} calls"),
     }
 }
@@ -77,7 +77,7 @@ fn owned(names: &Names) -> (String, String) {
 fn head_tells_the_names_and_the_credential_of_the_call() {
     for (head, body) in NAMED {
         let mut names = Names::default();
-        let peeked = asked::peek(&config(), &request(head), &mut names);
+        let peeked = request_kind::peek(&config(), &request(head), &mut names);
         assert!(peeked.named && peeked.answer.is_none(), "{head}");
         assert_eq!((owned(&names), peeked.credential), read(head, body), "{head}");
     }
@@ -86,7 +86,7 @@ fn head_tells_the_names_and_the_credential_of_the_call() {
 #[test]
 fn head_of_json_rpc_tells_the_credential_only() {
     for (head, body) in UNNAMED {
-        let peeked = asked::peek(&config(), &request(head), &mut Names::default());
+        let peeked = request_kind::peek(&config(), &request(head), &mut Names::default());
         assert!(!peeked.named && peeked.answer.is_none(), "{head}");
         assert_eq!(peeked.credential, read(head, body).1, "{head}");
     }
@@ -95,7 +95,7 @@ fn head_of_json_rpc_tells_the_credential_only() {
 #[test]
 fn request_that_is_no_call_is_answered_by_its_head() {
     for (head, http) in ANSWERED {
-        let peeked = asked::peek(&config(), &request(head), &mut Names::default());
+        let peeked = request_kind::peek(&config(), &request(head), &mut Names::default());
         let mut out = Vec::new();
         peeked.answer.unwrap_or_else(|| panic!("{head}")).write(&config(), &mut out);
         assert!(out.starts_with(format!("HTTP/1.1 {http} ").as_bytes()), "{head} {}", out.escape_ascii());
@@ -106,18 +106,18 @@ fn request_that_is_no_call_is_answered_by_its_head() {
 fn refused_head_is_answered_in_the_form_of_its_request() {
     let answer = |head, verdict| {
         let mut out = Vec::new();
-        let answer = asked::refused(&config(), &request(head), verdict).expect("it is refused");
+        let answer = request_kind::refused(&config(), &request(head), verdict).expect("it is refused");
         let body = answer.write(&config(), &mut out);
         String::from_utf8([&out[..], b"\r\n", &body].concat()).unwrap()
     };
-    let missing = answer("POST /Echo/Say/x HTTP/1.1\r\nHost: a\r\n", Verdict::Missing(Missing::Service));
+    let missing = answer("POST /Echo/Say/x HTTP/1.1\r\nHost: a\r\n", Verdict::Missing(NotFound::Service));
     assert!(
         missing.contains(" 404 ") && missing.contains("Fail to find method on `/Echo/Say/x'"),
         "{missing}"
     );
     let gateway =
         "POST /Arith HTTP/1.1\r\nHost: a\r\nX-RPCX-ServiceMethod: Mul\r\nX-RPCX-SerializeType: 3\r\n";
-    let missing = answer(gateway, Verdict::Missing(Missing::Method));
+    let missing = answer(gateway, Verdict::Missing(NotFound::Method));
     assert!(missing.contains("X-RPCX-ErrorMessage: rpcx: can't find method Mul"), "{missing}");
     let denied = answer(gateway, Verdict::Unauthenticated(Status::unauthenticated("who?")));
     assert!(denied.contains(" 401 ") && denied.contains("X-RPCX-ErrorMessage: who?"), "{denied}");
@@ -131,6 +131,6 @@ fn refused_head_is_answered_in_the_form_of_its_request() {
         Verdict::Refused(Status::resource_exhausted("full")),
     );
     assert!(busy.contains(r#""message":"full","data":null},"id":null"#), "{busy}");
-    let accepted = asked::refused(&config(), &request(gateway), Verdict::Accepted);
+    let accepted = request_kind::refused(&config(), &request(gateway), Verdict::Accepted);
     assert!(accepted.is_none());
 }

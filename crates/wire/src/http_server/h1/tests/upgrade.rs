@@ -26,7 +26,8 @@ fn request(settings: &str, fields: &str, body: &str) -> String {
 fn upgraded(request: &str) -> http_server::h2::Server {
     let mut talk = Talk { server: Server::new(h2c()), ..Talk::new() };
     talk.say(request).say("PRI");
-    let Ok(Some(Event::Upgrade(upgrade))) = talk.server.next_event(&mut talk.inbox, &mut talk.out) else {
+    let Ok(Some(ServerEvent::Upgrade(upgrade))) = talk.server.next_event(&mut talk.inbox, &mut talk.out)
+    else {
         panic!("no upgrade");
     };
     assert_eq!(
@@ -42,11 +43,11 @@ fn upgraded(request: &str) -> http_server::h2::Server {
 fn echo_all(server: &mut http_server::h2::Server, inbox: &mut BytesMut, out: &mut Outbox) {
     while let Some(event) = server.next_event(inbox, out).expect("no violation") {
         match event {
-            Event::Call(call, ticket) => {
+            ServerEvent::Call(call, ticket) => {
                 let reply = Reply::message(call.head.format, call.body.clone());
                 server.reply(ticket, reply, out);
             }
-            Event::Room(_) => {}
+            ServerEvent::Room(_) => {}
             _ => panic!("nothing else happens"),
         }
     }
@@ -110,7 +111,7 @@ fn calls_of_grpc_may_ask_too() {
         let request = request(SETTINGS[0], "", "\0\0\0\0\x02hi").replace("application/json", content_type);
         let mut server = upgraded(&request);
         let (mut inbox, mut out) = (BytesMut::new(), Outbox::new());
-        let Ok(Some(Event::Call(call, ticket))) = server.next_event(&mut inbox, &mut out) else {
+        let Ok(Some(ServerEvent::Call(call, ticket))) = server.next_event(&mut inbox, &mut out) else {
             panic!("no call");
         };
         assert_eq!((call.service, call.method, &call.body[..]), ("EchoService", "Echo", &b"hi"[..]));
@@ -148,7 +149,7 @@ fn batches_of_json_rpc_may_ask_too() {
     let batch = r#"[{"jsonrpc":"2.0","method":"A.b","params":[1],"id":1}]"#;
     let mut server = upgraded(&request(SETTINGS[0], "X-JSONRPC-2.0: true\r\n", batch));
     let (mut inbox, mut out) = (BytesMut::new(), Outbox::new());
-    let Ok(Some(Event::Call(call, ticket))) = server.next_event(&mut inbox, &mut out) else {
+    let Ok(Some(ServerEvent::Call(call, ticket))) = server.next_event(&mut inbox, &mut out) else {
         panic!("no call");
     };
     assert_eq!(call.head.format, Format::Json(Json::Go));

@@ -1,6 +1,6 @@
 //! Requests and responses captured from brpc and rpcx.
 
-use polyrpc_core::session::Missing;
+use polyrpc_core::session::NotFound;
 use polyrpc_core::testing::{assert_any_split, assert_bytes, assert_survives_damage, hex};
 use polyrpc_core::{Format, Json};
 use serde_json::Value;
@@ -38,10 +38,10 @@ fn echo_service(call: &Call<'_>) -> Reply {
             br#"message: "pt""# => Reply::message(format, Bytes::from_static(b"message: \"pt\"\n")),
             _ => Reply::message(format, call.body.clone()),
         },
-        ("EchoService", ..) => Reply::failure(Server::unknown(call, Missing::Method)),
+        ("EchoService", ..) => Reply::failure(Server::not_found_failure(call, NotFound::Method)),
         _ => Reply {
             head: polyrpc_core::Head { format: json, ..Default::default() },
-            ..Reply::failure(Server::unknown(call, Missing::Service))
+            ..Reply::failure(Server::not_found_failure(call, NotFound::Service))
         },
     }
 }
@@ -103,7 +103,7 @@ fn a_refused_credential_is_answered_as_brpc_does_and_ends_the_connection() {
     };
     let mut talk = Talk { server: Server::new(Arc::new(config)), ..Talk::new() };
     let (_, ticket) = talk.say(get("/EchoService/Echo")).call().expect("a call");
-    assert!(talk.server.refuse(ticket, Status::unauthenticated(""), &mut talk.out));
+    assert!(talk.server.reject(ticket, Status::unauthenticated(""), &mut talk.out));
     assert!(talk.server.finished());
     let want = String::from_utf8(file("http/auth_missing.txt")).expect("text");
     assert_eq!(talk.heard().replace("Connection: close\r\n", ""), want);
@@ -118,7 +118,7 @@ fn http_and_baidu_std_may_follow_each_other_on_one_connection() {
     let received = hex(case["vectors"][1]["hex"].as_str().expect("digits"));
     let (mut server, mut inbox, mut out) = (switching(), BytesMut::from(&sent[..]), Outbox::new());
     let event = server.next_event(&mut inbox, &mut out).expect("no violation");
-    assert!(matches!(event, Some(Event::Foreign)));
+    assert!(matches!(event, Some(ServerEvent::Foreign)));
     assert!(inbox.starts_with(b"PRPC"), "the foreign bytes are untouched");
     let answered = out.take();
     assert_bytes(&answered, &received[..answered.len()]);
@@ -137,8 +137,8 @@ fn arith(call: &Call<'_>) -> Reply {
             reply
         }
         ("Arith", "Error") => Reply::failure(Status::unknown("boom")),
-        ("Arith", _) => Reply::failure(unknown_to_rpcx(call, Missing::Method)),
-        _ => Reply::failure(unknown_to_rpcx(call, Missing::Service)),
+        ("Arith", _) => Reply::failure(unknown_to_rpcx(call, NotFound::Method)),
+        _ => Reply::failure(unknown_to_rpcx(call, NotFound::Service)),
     }
 }
 
@@ -150,7 +150,7 @@ fn rpcxs_gateway_would_have_answered_the_same() {
         let (call, ticket) = talk.say(&frames[0]).call().expect("a call");
         match name {
             "gateway_auth_bad" => {
-                assert!(!talk.server.refuse(ticket, Status::unauthenticated("invalid token"), &mut talk.out));
+                assert!(!talk.server.reject(ticket, Status::unauthenticated("invalid token"), &mut talk.out));
             }
             _ => _ = talk.reply(ticket, arith(&call)),
         }
@@ -195,7 +195,7 @@ fn connect_hands_the_connection_over_to_rpcx() {
     let sent = [&frames[0][..], &frames[1]].concat();
     let (mut server, mut inbox, mut out) = (server(), BytesMut::from(&sent[..]), Outbox::new());
     let event = server.next_event(&mut inbox, &mut out).expect("no violation");
-    assert!(matches!(event, Some(Event::Connect)));
+    assert!(matches!(event, Some(ServerEvent::Connect)));
     assert_bytes(inbox, &frames[1]);
     assert_bytes(out.take(), &frames[2]);
 }

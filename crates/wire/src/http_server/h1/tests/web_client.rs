@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use polyrpc_core::session::Answer;
 use polyrpc_core::session::Client as _;
+use polyrpc_core::session::ClientEvent;
 use polyrpc_core::testing::{Pair, sole_reply};
 use polyrpc_core::{CallId, Code, Compression, Format, Message};
 use polyrpc_payload::compress;
@@ -91,7 +91,7 @@ fn opened() -> (Client, Outbox) {
     (client, out)
 }
 
-fn found(client: &mut Client, inbox: &mut BytesMut) -> Vec<Answer> {
+fn found(client: &mut Client, inbox: &mut BytesMut) -> Vec<ClientEvent> {
     let mut out = Outbox::new();
     std::iter::from_fn(|| client.next_event(inbox, &mut out).expect("it is HTTP")).collect()
 }
@@ -110,10 +110,10 @@ fn messages_leave_and_come_one_by_one() {
         |bytes: &'static [u8]| Message { body: Bytes::from_static(bytes), compression: Compression::None };
     match &found[..] {
         [
-            Answer::Head(ID, _),
-            Answer::Message(ID, two),
-            Answer::Message(ID, empty),
-            Answer::Reply(ID, reply),
+            ClientEvent::Head(ID, _),
+            ClientEvent::Message(ID, two),
+            ClientEvent::Message(ID, empty),
+            ClientEvent::Reply(ID, reply),
         ] => {
             assert_eq!((two, empty), (&body(b"two"), &body(b"")));
             assert!(reply.result.is_ok());
@@ -129,9 +129,9 @@ fn what_nobody_takes_is_held_back() {
     let message = framed(0, &[7; 600]);
     let mut inbox = BytesMut::from(&answer(WEB, &message.repeat(4))[..]);
     assert_eq!(found(&mut client, &mut inbox).len(), 3, "the head and 1200 bytes of messages");
-    assert!(client.holds_back());
+    assert!(client.blocks_input());
     client.consumed(ID, 600, &mut Outbox::new());
-    assert!(!client.holds_back());
+    assert!(!client.blocks_input());
     assert_eq!(found(&mut client, &mut inbox).len(), 1);
 }
 
@@ -193,10 +193,10 @@ fn an_answer_may_end_with_its_connection() {
 fn a_call_that_nobody_waits_for_keeps_its_connection_to_itself() {
     let (mut client, mut out) = (client(), Outbox::new());
     client.send(ID, Call { oneway: true, ..call() }, &mut out).expect("a plain call");
-    assert!(!client.reusable() && client.owes());
+    assert!(!client.reusable() && client.has_pending_output());
     let body = [framed(0, b"hello"), framed(0x80, b"grpc-status: 0\r\n")].concat();
     assert_eq!(found(&mut client, &mut BytesMut::from(&answer(WEB, &body)[..])).len(), 1);
-    assert!(!client.reusable() && !client.owes());
+    assert!(!client.reusable() && !client.has_pending_output());
 }
 
 #[test]

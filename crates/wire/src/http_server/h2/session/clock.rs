@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use polyrpc_core::Status;
-use polyrpc_core::session::Pace;
+use polyrpc_core::session::SlowPeerGuard;
 
 /// The clock of one incomplete message. It begins with the first tick that finds the message incomplete.
 #[derive(Clone, Copy, Debug, Default)]
@@ -20,7 +20,7 @@ pub(super) struct Clock {
 
 /// Why a message is too late.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Late {
+pub(super) enum MessageTimeout {
     /// It has not come as a whole within this time.
     Whole(Duration),
     /// Fewer bytes came than these in this time.
@@ -40,7 +40,12 @@ impl Clock {
 
     /// Tells the time. It does not count for a message that `may_come` on by no window: whoever has closed it must take
     /// something first.
-    pub(super) fn tick(&mut self, now: Duration, may_come: bool, pace: &Pace) -> Option<Late> {
+    pub(super) fn tick(
+        &mut self,
+        now: Duration,
+        may_come: bool,
+        pace: &SlowPeerGuard,
+    ) -> Option<MessageTimeout> {
         let passed = self.told.replace(now).map_or(Duration::ZERO, |told| now.saturating_sub(told));
         if !may_come {
             return None;
@@ -48,21 +53,21 @@ impl Clock {
         self.whole += passed;
         self.interval += passed;
         if self.whole >= pace.whole {
-            return Some(Late::Whole(pace.whole));
+            return Some(MessageTimeout::Whole(pace.whole));
         }
         if self.interval < pace.interval {
             return None;
         }
         let wanted = self.interval.as_millis().saturating_mul(pace.rate as u128) / 1000;
         if (self.bytes as u128) < wanted {
-            return Some(Late::Rate(self.bytes, self.interval));
+            return Some(MessageTimeout::Rate(self.bytes, self.interval));
         }
         (self.interval, self.bytes) = (Duration::ZERO, 0);
         None
     }
 }
 
-impl Late {
+impl MessageTimeout {
     #[cold]
     pub(super) fn status(self) -> Status {
         const WHAT: &str = "the request's message did not arrive in time";
@@ -77,11 +82,11 @@ impl Late {
 mod tests {
     use super::*;
 
-    const PACE: Pace =
-        Pace { interval: Duration::from_secs(10), rate: 1024, whole: Duration::from_secs(120) };
+    const PACE: SlowPeerGuard =
+        SlowPeerGuard { interval: Duration::from_secs(10), rate: 1024, whole: Duration::from_secs(120) };
 
     /// When a message is late of which so many bytes come each second, in quarters of a second.
-    fn late(bytes: usize) -> Option<(u32, Late)> {
+    fn late(bytes: usize) -> Option<(u32, MessageTimeout)> {
         let mut clock = Clock::default();
         (0..1000).find_map(|quarter| {
             let late = clock.tick(Duration::from_millis(250) * quarter, true, &PACE);
@@ -94,9 +99,9 @@ mod tests {
 
     #[test]
     fn message_is_late_when_it_stalls_or_takes_too_long() {
-        assert_eq!(late(0), Some((40, Late::Rate(0, PACE.interval))));
-        assert_eq!(late(1000), Some((40, Late::Rate(10_000, PACE.interval))));
-        assert_eq!(late(1100), Some((480, Late::Whole(PACE.whole))));
+        assert_eq!(late(0), Some((40, MessageTimeout::Rate(0, PACE.interval))));
+        assert_eq!(late(1000), Some((40, MessageTimeout::Rate(10_000, PACE.interval))));
+        assert_eq!(late(1100), Some((480, MessageTimeout::Whole(PACE.whole))));
     }
 
     #[test]

@@ -2,19 +2,19 @@
 //! windows are open.
 
 use bytes::Bytes;
-use polyrpc_core::session::Event;
+use polyrpc_core::session::ServerEvent;
 use polyrpc_core::{Call, Compression, Credential, Format, Head, Message, Metadata, Outbox, Reply, Status};
 
-use super::http::{Block, Calls, Incoming, Owed, Responding};
-use super::passing::{Passing, Pieces};
-use super::{Found, id};
+use super::http::{Block, Calls, Incoming, OwedResponse, ResponseContext};
+use super::passing::{ActiveExchange, Pieces};
+use super::{CallEvent, id};
 use crate::http::h2::ErrorCode;
 use crate::http::h2::hpack::{Fields, Indexing, stateless_field};
 use crate::http::head::WriteHead;
 use crate::http::mapping::content_type::is_grpc;
 use crate::http::mapping::exchange::{self, Response};
 use crate::http::mapping::request::{Method, Request};
-use crate::http::mapping::{asked, browser, brpc};
+use crate::http::mapping::{browser, brpc, request_kind};
 use crate::http_server::h2::{Server, Ticket};
 use crate::http_server::request::of_h2;
 
@@ -35,22 +35,22 @@ impl Server {
         body: &Bytes,
         end: bool,
         out: &mut Outbox,
-    ) -> Option<Found> {
+    ) -> Option<CallEvent> {
         let config = self.config.gateway.as_ref().filter(|config| config.own.is_some())?.clone();
         if fields.get(b"content-type").is_some_and(is_grpc) {
             return None;
         }
         // What cannot be understood is refused with those that are calls.
         let request = of_h2(fields, usize::MAX).ok()?;
-        if !asked::is_for_others(&config, &request) {
+        if !request_kind::is_for_others(&config, &request) {
             return None;
         }
-        let responding = Responding::to(&request, &config).without_origin();
+        let responding = ResponseContext::to(&request, &config).without_origin();
         if let Some(answer) = browser::wrong_host(&config, &request) {
             return Some(self.http_answer(stream, &responding, answer, out));
         }
         let head_only = request.method == Method::Head;
-        self.http_calls.passing.insert(stream, Passing { head_only, begun: false, bare: false });
+        self.http_calls.passing.insert(stream, ActiveExchange { head_only, begun: false, bare: false });
         self.http_calls.names.set("", request.path.as_str());
         let pieces = Pieces { piece: body.clone(), ended: end };
         let incoming = super::Incoming::Http(Box::new(Incoming::Pieces(pieces)));
@@ -62,15 +62,15 @@ impl Server {
             credential: Credential::Call(request.authorization),
             ..Call::new("", "", Format::Raw, Bytes::new())
         };
-        let http = Some(Box::new(Owed::of_exchange(responding)));
-        Some(Found::Exchange(Box::new((call, Ticket { stream, http }))))
+        let http = Some(Box::new(OwedResponse::of_exchange(responding)));
+        Some(CallEvent::Exchange(Box::new((call, Ticket { stream, http }))))
     }
 
     /// The request that was found last, with its names.
-    pub(super) fn exchange(&self, (call, ticket): (Call<'static>, Ticket)) -> Event<'_, Ticket> {
+    pub(super) fn exchange(&self, (call, ticket): (Call<'static>, Ticket)) -> ServerEvent<'_, Ticket> {
         let (service, method) = self.http_calls.names.parts();
         let stream = id(ticket.stream);
-        Event::Open(Call { service, method, ..call }, ticket, stream)
+        ServerEvent::Open(Call { service, method, ..call }, ticket, stream)
     }
 
     /// A piece of a body has come. `false`: it is of no such request.
@@ -93,7 +93,7 @@ impl Server {
     }
 
     /// The next piece of a body; `None` if the request is no such one.
-    pub(super) fn next_piece(&mut self, stream: u32) -> Option<Found> {
+    pub(super) fn next_piece(&mut self, stream: u32) -> Option<CallEvent> {
         let taken = self.open.change(stream, |incoming| match incoming {
             super::Incoming::Http(incoming) => match &mut **incoming {
                 Incoming::Pieces(pieces) => Some((std::mem::take(&mut pieces.piece), pieces.ended)),
@@ -103,16 +103,16 @@ impl Server {
         });
         Some(match taken?? {
             (body, _) if !body.is_empty() => {
-                Found::Message(id(stream), Message { body, compression: Compression::None })
+                CallEvent::Message(id(stream), Message { body, compression: Compression::None })
             }
             (_, true) => {
                 self.taking = None;
                 self.open.remove(stream);
-                Found::End(id(stream))
+                CallEvent::End(id(stream))
             }
             (_, false) => {
                 self.taking = None;
-                Found::Nothing
+                CallEvent::Nothing
             }
         })
     }
@@ -136,7 +136,7 @@ impl Server {
 
     /// Sends a piece of a response's body.
     #[cold]
-    pub(super) fn pass(&mut self, stream: u32, piece: Bytes, out: &mut Outbox) {
+    pub(super) fn send_piece(&mut self, stream: u32, piece: Bytes, out: &mut Outbox) {
         let sends =
             self.http_calls.passing.get(&stream).is_some_and(|passing| passing.begun && !passing.bare);
         if sends && !piece.is_empty() {
@@ -146,15 +146,17 @@ impl Server {
 
     /// Ends a response. One that is not whole is broken off.
     #[cold]
-    pub(super) fn end_exchange(
+    pub(super) fn finish_exchange(
         &mut self,
         stream: u32,
-        owed: &Owed,
+        owed: &OwedResponse,
         result: Result<(), Status>,
         trailers: &Metadata,
         out: &mut Outbox,
     ) {
-        let Some(Passing { begun, bare, .. }) = self.http_calls.passing.remove(&stream) else { return };
+        let Some(ActiveExchange { begun, bare, .. }) = self.http_calls.passing.remove(&stream) else {
+            return;
+        };
         match result {
             Err(status) if !begun => self.fail_exchange(stream, owed.responding(), &status, out),
             Err(_) => self.http.reset(stream, ErrorCode::INTERNAL_ERROR, out),
@@ -177,7 +179,7 @@ impl Server {
     pub(super) fn reply_exchange(
         &mut self,
         stream: u32,
-        responding: &Responding,
+        responding: &ResponseContext,
         reply: Reply,
         out: &mut Outbox,
     ) {
@@ -190,12 +192,18 @@ impl Server {
             Err(status) => self.fail_exchange(stream, responding, &status, out),
         }
         if unread.is_some() {
-            self.http_throw_away(stream, out);
+            self.http_discard(stream, out);
         }
     }
 
     #[cold]
-    fn fail_exchange(&mut self, stream: u32, responding: &Responding, status: &Status, out: &mut Outbox) {
+    fn fail_exchange(
+        &mut self,
+        stream: u32,
+        responding: &ResponseContext,
+        status: &Status,
+        out: &mut Outbox,
+    ) {
         self.respond(stream, responding, out, |config, head| {
             brpc::failure(status, &Metadata::new(), config, head)
         });

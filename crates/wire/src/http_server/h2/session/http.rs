@@ -5,21 +5,21 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use polyrpc_core::append::append;
-use polyrpc_core::session::{Event, Missing, RequestHead, Verdict};
+use polyrpc_core::session::{NotFound, RequestHead, ServerEvent, Verdict};
 use polyrpc_core::{Call, Carrier, Credential, Outbox, Reply, Status};
 
 use super::clock::Clock;
-use super::passing::{Passing, Pieces};
-use super::{Found, Overdue};
-use crate::grpc::request::Unfit;
+use super::passing::{ActiveExchange, Pieces};
+use super::{CallEvent, TimeoutCause};
+use crate::grpc::request::InvalidRequest;
 use crate::http::cors::expose;
 use crate::http::h1::frame::Refusal;
 use crate::http::h2::hpack::{Fields, Indexing, encode_stateless, stateless_field};
 use crate::http::head::WriteHead;
-use crate::http::mapping::answer::{self, Answer, Form};
-use crate::http::mapping::asked::{self, Asked, Entries, Names, Peeked};
-use crate::http::mapping::refused;
+use crate::http::mapping::answer::{self, Answer, ResponseForm};
+use crate::http::mapping::rejection;
 use crate::http::mapping::request::{Method, Request};
+use crate::http::mapping::request_kind::{self, BatchCalls, Names, RequestKind, RequestPreview};
 use crate::http::{ServerConfig, h2};
 use crate::http_server::h2::{Server, Ticket};
 use crate::http_server::request::H1Request;
@@ -34,16 +34,16 @@ pub(super) struct Calls {
     /// Bytes of their responses.
     held: usize,
     /// What is left of the batch that is being handed out.
-    entries: Option<Left>,
+    entries: Option<RemainingBatch>,
     /// Requests that somebody else answers, by their streams.
-    pub(super) passing: BTreeMap<u32, Passing>,
+    pub(super) passing: BTreeMap<u32, ActiveExchange>,
 }
 
 /// The calls of a batch that were not handed out yet.
 #[derive(Debug)]
-struct Left {
-    entries: Entries,
-    responding: Responding,
+struct RemainingBatch {
+    entries: BatchCalls,
+    responding: ResponseContext,
     /// The credential of its request was accepted.
     authenticated: bool,
 }
@@ -174,53 +174,53 @@ pub(super) struct Head {
 
 /// Which form the answer to a call takes.
 #[derive(Debug)]
-pub(super) struct Owed {
-    form: Reads,
-    responding: Responding,
+pub(super) struct OwedResponse {
+    form: ResponseReader,
+    responding: ResponseContext,
 }
 
-impl Owed {
+impl OwedResponse {
     pub(super) fn may_be_empty(&self) -> bool {
-        matches!(&self.form, Reads::Response(form) if form.may_be_empty())
+        matches!(&self.form, ResponseReader::Response(form) if form.may_be_empty())
     }
 
     /// The failure of the call if it names something that does not exist.
-    pub(super) fn unknown(&self, call: &Call<'_>, missing: Missing) -> Status {
+    pub(super) fn unknown(&self, call: &Call<'_>, missing: NotFound) -> Status {
         match &self.form {
-            Reads::Response(form) => form.unknown(call, missing),
-            Reads::Exchange => answer::unknown(call, missing),
-            Reads::Entry(_) | Reads::Nothing => answer::unknown_to_rpcx(call, missing),
+            ResponseReader::Response(form) => form.unknown(call, missing),
+            ResponseReader::Exchange => answer::unknown(call, missing),
+            ResponseReader::Entry(_) | ResponseReader::Nothing => answer::unknown_to_rpcx(call, missing),
         }
     }
 
     /// How its answer carries metadata.
     pub(super) fn carrier(&self) -> Carrier {
         match &self.form {
-            Reads::Response(form) => form.carrier(),
-            Reads::Entry(_) | Reads::Exchange | Reads::Nothing => Carrier::Any,
+            ResponseReader::Response(form) => form.carrier(),
+            ResponseReader::Entry(_) | ResponseReader::Exchange | ResponseReader::Nothing => Carrier::Any,
         }
     }
 
-    pub(super) fn responding(&self) -> &Responding {
+    pub(super) fn responding(&self) -> &ResponseContext {
         &self.responding
     }
 
     /// Whether somebody else answers.
     pub(super) fn is_exchange(&self) -> bool {
-        matches!(self.form, Reads::Exchange)
+        matches!(self.form, ResponseReader::Exchange)
     }
 
-    pub(super) fn of_exchange(responding: Responding) -> Self {
-        Self { form: Reads::Exchange, responding }
+    pub(super) fn of_exchange(responding: ResponseContext) -> Self {
+        Self { form: ResponseReader::Exchange, responding }
     }
 }
 
 /// Who reads the answer to a call, and how.
 #[derive(Debug)]
-enum Reads {
-    Response(Form),
+enum ResponseReader {
+    Response(ResponseForm),
     /// As one of several that leave together.
-    Entry(json_rpc::Owed),
+    Entry(json_rpc::PendingResponse),
     /// As somebody else answers.
     Exchange,
     /// Nobody.
@@ -229,7 +229,7 @@ enum Reads {
 
 /// What every response to a request has in common.
 #[derive(Debug, Clone)]
-pub(super) struct Responding {
+pub(super) struct ResponseContext {
     config: Arc<ServerConfig>,
     /// The response has a head only.
     head_only: bool,
@@ -237,7 +237,7 @@ pub(super) struct Responding {
     origin: Option<Bytes>,
 }
 
-impl Responding {
+impl ResponseContext {
     pub(super) fn to(request: &Request, config: &Arc<ServerConfig>) -> Self {
         let origin = config.cors.origin(&request.metadata);
         Self { config: config.clone(), head_only: request.method == Method::Head, origin }
@@ -259,13 +259,13 @@ impl Server {
         body: Bytes,
         end: bool,
         out: &mut Outbox,
-    ) -> Found {
+    ) -> CallEvent {
         match request {
             Err(refusal) => self.http_refusal(stream, config, refusal, out),
             Ok(_) if body.len() > config.limits.message => {
                 self.http_refusal(stream, config, Refusal::too_large(), out)
             }
-            Ok(request) if end && request.is_plain() && !asked::wants_credential(config, &request) => {
+            Ok(request) if end && request.is_plain() && !request_kind::wants_credential(config, &request) => {
                 self.http_whole(stream, config, request, body, false, out)
             }
             // What is compressed is judged before it is decompressed, as some requests are here.
@@ -282,45 +282,52 @@ impl Server {
         body: Bytes,
         end: bool,
         out: &mut Outbox,
-    ) -> Found {
-        let Peeked { named, credential, answer } = asked::peek(config, &request, &mut self.http_calls.names);
+    ) -> CallEvent {
+        let RequestPreview { named, credential, answer } =
+            request_kind::peek(config, &request, &mut self.http_calls.names);
         if let Some(answer) = answer {
-            let responding = Responding::to(&request, config);
+            let responding = ResponseContext::to(&request, config);
             return self.http_answer(stream, &responding, answer, out);
         }
         let mut announced = Body::new(request);
         announced.push(&body, end, config.limits.message);
         let incoming = Incoming::Body(announced);
         self.open.insert(stream, super::Incoming::Http(Box::new(incoming)));
-        Found::Head(Box::new(Head { stream, named, credential }))
+        CallEvent::Head(Box::new(Head { stream, named, credential }))
     }
 
     /// A piece of a request's body.
-    pub(super) fn http_piece(&mut self, stream: u32, bytes: &Bytes, end: bool, out: &mut Outbox) -> Found {
+    pub(super) fn http_piece(
+        &mut self,
+        stream: u32,
+        bytes: &Bytes,
+        end: bool,
+        out: &mut Outbox,
+    ) -> CallEvent {
         if self.add_piece(stream, bytes, end) {
-            return Found::Nothing;
+            return CallEvent::Nothing;
         }
-        let Some(config) = self.config.gateway.clone() else { return Found::Nothing };
+        let Some(config) = self.config.gateway.clone() else { return CallEvent::Nothing };
         let limit = config.limits.message;
         let next = self.http_change(stream, |body| body.push(bytes, end, limit));
         match next.unwrap_or(Next::Judge) {
-            Next::Judge => Found::Nothing,
+            Next::Judge => CallEvent::Nothing,
             Next::Wait => {
                 self.http.consumed(stream, bytes.len(), out);
-                Found::Nothing
+                CallEvent::Nothing
             }
             Next::Whole => {
                 self.http.consumed(stream, bytes.len(), out);
                 let Some(Incoming::Body(Body { request, bytes, .. })) = self.http_remove(stream) else {
-                    return Found::Nothing;
+                    return CallEvent::Nothing;
                 };
                 self.http_whole(stream, &config, request, bytes.into(), true, out)
             }
             Next::TooLarge => {
                 let is_announced = self.http_remove(stream).is_some_and(|incoming| incoming.is_announced());
                 self.http_refusal(stream, &config, Refusal::too_large(), out);
-                self.http_throw_away(stream, out);
-                if is_announced { Found::Cancelled(super::id(stream)) } else { Found::Nothing }
+                self.http_discard(stream, out);
+                if is_announced { CallEvent::Cancelled(super::id(stream)) } else { CallEvent::Nothing }
             }
         }
     }
@@ -345,13 +352,13 @@ impl Server {
     }
 
     /// The request was answered before its end: what has come of it is thrown away, and so is the rest.
-    pub(super) fn http_throw_away(&mut self, stream: u32, out: &mut Outbox) {
+    pub(super) fn http_discard(&mut self, stream: u32, out: &mut Outbox) {
         self.http.consumed(stream, usize::MAX, out);
-        self.http.stop_if_half_full(stream, out);
+        self.http.stop_if_window_half_full(stream, out);
     }
 
     /// The head of a request was judged.
-    pub(super) fn http_judge(&mut self, stream: u32, verdict: Verdict, out: &mut Outbox) {
+    pub(super) fn http_apply_verdict(&mut self, stream: u32, verdict: Verdict, out: &mut Outbox) {
         let Some(config) = self.config.gateway.clone() else { return };
         let is_announced = self.http_change(stream, |body| !body.accepted);
         if is_announced != Some(true) {
@@ -362,11 +369,11 @@ impl Server {
             return self.http_accept(stream, out);
         }
         let Some(Incoming::Body(Body { request, .. })) = self.http_remove(stream) else { return };
-        if let Some(answer) = asked::refused(&config, &request, verdict) {
-            let responding = Responding::to(&request, &config);
+        if let Some(answer) = request_kind::refused(&config, &request, verdict) {
+            let responding = ResponseContext::to(&request, &config);
             self.http_answer(stream, &responding, answer, out);
         }
-        self.http_throw_away(stream, out);
+        self.http_discard(stream, out);
     }
 
     /// The body of a request is wanted.
@@ -379,7 +386,7 @@ impl Server {
         let Some((held, expects, ended)) = accepted else { return };
         if ended {
             // It becomes a call with the next event.
-            self.http.give_out(h2::Event::Data { stream, bytes: Bytes::new(), end: true });
+            self.http.queue_event(h2::Event::Data { stream, bytes: Bytes::new(), end: true });
         } else if expects && held == 0 {
             self.http.headers(stream, &Block::of("100").0, false, out);
         }
@@ -388,23 +395,23 @@ impl Server {
 
     /// Answers a request that is not waited for any longer.
     #[cold]
-    pub(super) fn http_give_up(
+    pub(super) fn http_time_out(
         &mut self,
         stream: u32,
         incoming: Incoming,
-        overdue: Overdue,
+        overdue: TimeoutCause,
         out: &mut Outbox,
     ) {
         let Some(config) = self.config.gateway.clone() else { return };
         let Incoming::Body(Body { request, .. }) = incoming else { return };
-        let responding = Responding::to(&request, &config);
+        let responding = ResponseContext::to(&request, &config);
         match overdue {
-            Overdue::Late(status) => {
+            TimeoutCause::Late(status) => {
                 self.respond(stream, &responding, out, |config, head| answer::late(&status, config, head));
             }
-            Overdue::Leaving => {
+            TimeoutCause::Leaving => {
                 let verdict = Verdict::Refused(overdue.into_status());
-                let answer = asked::refused(&config, &request, verdict);
+                let answer = request_kind::refused(&config, &request, verdict);
                 answer.into_iter().for_each(|answer| {
                     self.http_answer(stream, &responding, answer, out);
                 });
@@ -413,9 +420,9 @@ impl Server {
     }
 
     /// The head of the request that was found last, with its names.
-    pub(super) fn http_announced(&self, head: Head) -> Event<'_, Ticket> {
+    pub(super) fn http_announced(&self, head: Head) -> ServerEvent<'_, Ticket> {
         let target = head.named.then(|| self.http_calls.names.parts());
-        Event::Head(RequestHead { target, credential: head.credential }, super::id(head.stream))
+        ServerEvent::Head(RequestHead { target, credential: head.credential }, super::id(head.stream))
     }
 
     /// A request is whole: answers it here, or makes a call of it.
@@ -427,18 +434,18 @@ impl Server {
         body: Bytes,
         authenticated: bool,
         out: &mut Outbox,
-    ) -> Found {
-        let responding = Responding::to(&request, config);
-        match Asked::read(config, request, body, &mut self.http_calls.names) {
-            Asked::Answer(answer) => self.http_answer(stream, &responding, answer, out),
-            Asked::Call(call, form) => {
-                found(stream, Call { authenticated, ..call }, Reads::Response(form), responding)
+    ) -> CallEvent {
+        let responding = ResponseContext::to(&request, config);
+        match RequestKind::read(config, request, body, &mut self.http_calls.names) {
+            RequestKind::Answer(answer) => self.http_answer(stream, &responding, answer, out),
+            RequestKind::Call(call, form) => {
+                found(stream, Call { authenticated, ..call }, ResponseReader::Response(form), responding)
             }
-            Asked::Notify(call, answer) => {
+            RequestKind::Notify(call, answer) => {
                 self.http_answer(stream, &responding, answer, out);
-                found(stream, Call { authenticated, ..call }, Reads::Nothing, responding)
+                found(stream, Call { authenticated, ..call }, ResponseReader::Nothing, responding)
             }
-            Asked::Batch(entries, mut batch) => {
+            RequestKind::Batch(entries, mut batch) => {
                 match batch.finish() {
                     Some(response) => {
                         self.http_answer(stream, &responding, Answer::Json(response), out);
@@ -448,94 +455,101 @@ impl Server {
                         self.http_calls.batches.push((stream, batch));
                     }
                 }
-                self.http_calls.entries = Some(Left { entries, responding, authenticated });
+                self.http_calls.entries = Some(RemainingBatch { entries, responding, authenticated });
                 self.taking = Some(stream);
-                Found::Nothing
+                CallEvent::Nothing
             }
         }
     }
 
     /// Hands out the next call of a batch, if there is one.
-    pub(super) fn http_entry(&mut self, stream: u32) -> Found {
+    pub(super) fn http_entry(&mut self, stream: u32) -> CallEvent {
         let Calls { names, entries, .. } = &mut self.http_calls;
-        if let Some(Left { entries, responding, authenticated }) = entries
+        if let Some(RemainingBatch { entries, responding, authenticated }) = entries
             && let Some((call, owed)) = entries.next(names)
         {
             let call = Call { authenticated: *authenticated, ..call };
-            return found(stream, call, owed.map_or(Reads::Nothing, Reads::Entry), responding.clone());
+            return found(
+                stream,
+                call,
+                owed.map_or(ResponseReader::Nothing, ResponseReader::Entry),
+                responding.clone(),
+            );
         }
         *entries = None;
         self.taking = None;
-        Found::Nothing
+        CallEvent::Nothing
     }
 
     /// Takes up the request that asked for HTTP/2.
-    pub(super) fn http_upgraded(&mut self, stream: u32, out: &mut Outbox) -> Found {
+    pub(super) fn http_upgraded(&mut self, stream: u32, out: &mut Outbox) -> CallEvent {
         if let Some(found) = self.next_piece(stream) {
             return found;
         }
         self.taking = None;
         let Some(Incoming::Whole(mut request, body)) = self.http_remove(stream) else {
-            return Found::Nothing;
+            return CallEvent::Nothing;
         };
         self.http.greet(out);
         match (request.grpc.take().map(|grpc| *grpc), self.config.gateway.clone()) {
-            (Some(Ok(call)), _) => self.whole(stream, Arc::new(call), body),
-            (Some(Err(unfit)), _) => self.turn_away(stream, &as_fields(&request.inner), unfit, out),
+            (Some(Ok(call)), _) => self.handle_whole_request(stream, Arc::new(call), body),
+            (Some(Err(unfit)), _) => self.reject_request(stream, &as_fields(&request.inner), unfit, out),
             (None, Some(gateway)) => self.http_whole(stream, &gateway, request.inner, body, false, out),
-            (None, None) => self.turn_away(stream, &as_fields(&request.inner), Unfit::ContentType, out),
+            (None, None) => {
+                self.reject_request(stream, &as_fields(&request.inner), InvalidRequest::ContentType, out)
+            }
         }
     }
 
     /// The call that was found last, with its names.
-    pub(super) fn http_call(&self, (call, ticket): (Call<'static>, Ticket)) -> Event<'_, Ticket> {
+    pub(super) fn http_call(&self, (call, ticket): (Call<'static>, Ticket)) -> ServerEvent<'_, Ticket> {
         let (service, method) = self.http_calls.names.parts();
-        Event::Call(Call { service, method, ..call }, ticket)
+        ServerEvent::Call(Call { service, method, ..call }, ticket)
     }
 
-    pub(super) fn http_reply(&mut self, stream: u32, owed: Owed, reply: Reply, out: &mut Outbox) {
-        let Owed { form, responding } = owed;
+    pub(super) fn http_reply(&mut self, stream: u32, owed: OwedResponse, reply: Reply, out: &mut Outbox) {
+        let OwedResponse { form, responding } = owed;
         match form {
-            Reads::Response(form) => {
+            ResponseReader::Response(form) => {
                 self.respond(stream, &responding, out, |config, head| form.answer(reply, config, head));
             }
-            Reads::Entry(owed) => {
+            ResponseReader::Entry(owed) => {
                 if let Some(whole) = self.http_calls.add(stream, &owed.answer(&reply)) {
                     self.http_answer(stream, &responding, Answer::Json(whole), out);
                 }
             }
-            Reads::Exchange => self.reply_exchange(stream, &responding, reply, out),
-            Reads::Nothing => {}
+            ResponseReader::Exchange => self.reply_exchange(stream, &responding, reply, out),
+            ResponseReader::Nothing => {}
         }
     }
 
-    pub(super) fn http_refuse(&mut self, stream: u32, owed: Owed, status: Status, out: &mut Outbox) {
-        let Owed { form, responding } = owed;
+    pub(super) fn http_refuse(&mut self, stream: u32, owed: OwedResponse, status: Status, out: &mut Outbox) {
+        let OwedResponse { form, responding } = owed;
         match form {
-            Reads::Response(form) => {
+            ResponseReader::Response(form) => {
                 self.respond(stream, &responding, out, |config, head| form.refuse(status, config, head));
             }
-            form => self.http_reply(stream, Owed { form, responding }, Reply::failure(status), out),
+            form => self.http_reply(stream, OwedResponse { form, responding }, Reply::failure(status), out),
         }
     }
 
     pub(super) fn http_answer(
         &mut self,
         stream: u32,
-        responding: &Responding,
+        responding: &ResponseContext,
         answer: Answer,
         out: &mut Outbox,
-    ) -> Found {
+    ) -> CallEvent {
         let answer = match answer {
             // The page may not call: what it would have been told is not for it.
             Answer::Options(Some(_)) if responding.origin.is_none() => Answer::Options(None),
             answer => answer,
         };
-        if let Some(cause) = refused::cause(&answer) {
-            self.untold.note(cause);
+        if let Some(cause) = rejection::cause(&answer) {
+            self.untold.record(cause);
         }
         self.respond(stream, responding, out, |config, head| answer.write(config, head));
-        Found::Nothing
+        CallEvent::Nothing
     }
 
     fn http_refusal(
@@ -544,8 +558,8 @@ impl Server {
         config: &Arc<ServerConfig>,
         refusal: Refusal,
         out: &mut Outbox,
-    ) -> Found {
-        let responding = Responding { config: config.clone(), head_only: false, origin: None };
+    ) -> CallEvent {
+        let responding = ResponseContext { config: config.clone(), head_only: false, origin: None };
         self.http_answer(stream, &responding, Answer::Failed(refusal.status, refusal.reason), out)
     }
 
@@ -553,7 +567,7 @@ impl Server {
     pub(super) fn respond(
         &mut self,
         stream: u32,
-        responding: &Responding,
+        responding: &ResponseContext,
         out: &mut Outbox,
         write: impl FnOnce(&ServerConfig, &mut Block) -> Bytes,
     ) {
@@ -570,9 +584,9 @@ impl Server {
     }
 }
 
-fn found(stream: u32, call: Call<'static>, form: Reads, responding: Responding) -> Found {
-    let http = Some(Box::new(Owed { form, responding }));
-    Found::Http(Box::new((call, Ticket { stream, http })))
+fn found(stream: u32, call: Call<'static>, form: ResponseReader, responding: ResponseContext) -> CallEvent {
+    let http = Some(Box::new(OwedResponse { form, responding }));
+    CallEvent::Http(Box::new((call, Ticket { stream, http })))
 }
 
 /// What the answer to a call depends on that could not be read.

@@ -3,11 +3,11 @@
 
 mod clock;
 mod exchange;
+mod head_cache;
+mod held_requests;
 mod http;
-mod open;
-mod parts;
+mod open_requests;
 mod passing;
-mod recent;
 mod web;
 
 use std::sync::Arc;
@@ -15,24 +15,24 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use polyrpc_core::session::Server as _;
-use polyrpc_core::session::{Event, Missing, Refused, Untold, Verdict};
+use polyrpc_core::session::{NotFound, RefusalCause, ServerEvent, UnreportedRefusals, Verdict};
 use polyrpc_core::{
     Call, Carrier, Code, Compression, Credential, Format, Head, Limits, Message, Metadata, Outbox, Reply,
     Retry, Status, StreamId, Violation, session,
 };
 
 use self::clock::Clock;
+use self::head_cache::HeadCache;
+use self::held_requests::{HeldRequest, HeldRequests};
 use self::http::Head as HttpHead;
-use self::http::{Calls, Owed};
-use self::open::Open;
-use self::parts::{Part, Parts};
-use self::recent::Recent;
-use self::web::Web;
+use self::http::{Calls, OwedResponse};
+use self::open_requests::OpenRequests;
+use self::web::WebResponse;
 use super::Methods;
 use crate::grpc::dialect::Dialect;
-use crate::grpc::frame::{self, Framed};
+use crate::grpc::frame::{self, ReceivedMessage};
 use crate::grpc::incoming::{self, Next, compressed_without_name};
-use crate::grpc::request::{Accepts, Request, Unfit};
+use crate::grpc::request::{AcceptedCompressions, InvalidRequest, Request};
 use crate::grpc::{block, coding, status};
 use crate::http::h2::hpack::Fields;
 use crate::http::h2::{self, Connection, ErrorCode};
@@ -61,14 +61,14 @@ pub struct ServerConfig {
 #[derive(Debug)]
 pub struct Server {
     pub(super) config: Arc<ServerConfig>,
-    pub(super) http: Connection<Answering>,
-    recent: Recent,
+    pub(super) http: Connection<ResponseState>,
+    recent: HeadCache,
     /// The head of the call that was given out last: its names are borrowed from here.
     current: Option<Arc<Request>>,
     /// Requests of which nobody has heard yet.
-    pub(super) parts: Parts,
+    pub(super) parts: HeldRequests,
     /// Requests of which more may come.
-    pub(super) open: Open,
+    pub(super) open: OpenRequests,
     /// What requests that are none of gRPC have left.
     http_calls: Calls,
     /// The stream whose messages are being taken out.
@@ -77,7 +77,7 @@ pub struct Server {
     leaving: Option<Duration>,
     /// Requests that did not come in time.
     timed_out: u64,
-    untold: Untold,
+    untold: UnreportedRefusals,
 }
 
 /// A request of which more may come.
@@ -133,7 +133,7 @@ pub(super) struct Messages {
 pub struct Ticket {
     stream: u32,
     /// It is none of gRPC.
-    http: Option<Box<Owed>>,
+    http: Option<Box<OwedResponse>>,
 }
 
 impl Messages {
@@ -177,13 +177,13 @@ impl Messages {
 
 /// What an answer must carry, and how far it has come.
 #[derive(Debug, Default)]
-pub(super) struct Answering {
+pub(super) struct ResponseState {
     format: Format,
-    accepts: Accepts,
+    accepts: AcceptedCompressions,
     /// The head was sent; messages are compressed so.
     begun: Option<Compression>,
     /// It is answered by gRPC-Web.
-    web: Option<Box<Web>>,
+    web: Option<Box<WebResponse>>,
 }
 
 impl Server {
@@ -192,15 +192,15 @@ impl Server {
         Self {
             http: Connection::server(config.http.clone()),
             config,
-            recent: Recent::default(),
+            recent: HeadCache::default(),
             current: None,
-            parts: Parts::default(),
-            open: Open::default(),
+            parts: HeldRequests::default(),
+            open: OpenRequests::default(),
             http_calls: Calls::default(),
             taking: None,
             leaving: None,
             timed_out: 0,
-            untold: Untold::default(),
+            untold: UnreportedRefusals::default(),
         }
     }
 
@@ -251,17 +251,17 @@ impl session::Server for Server {
         &mut self,
         inbox: &mut BytesMut,
         out: &mut Outbox,
-    ) -> Result<Option<Event<'_, Ticket>>, Violation> {
+    ) -> Result<Option<ServerEvent<'_, Ticket>>, Violation> {
         loop {
             // What may be given out borrows from the session, so that it is found first and made then.
             let found = match self.taking {
                 Some(stream) => self.take(stream, out),
                 None => match self.http.next_event(inbox, out)? {
-                    Some(event) => self.understand(event, out),
+                    Some(event) => self.handle_event(event, out),
                     None => match self.parts.next() {
                         Some(part) => self.begun(part, Bytes::new(), false, out),
                         None => {
-                            self.parts.settle();
+                            self.parts.detach_from_read();
                             // It may be a large one, which a connection that waits need not keep.
                             self.current = None;
                             return Ok(None);
@@ -270,18 +270,18 @@ impl session::Server for Server {
                 },
             };
             match found {
-                Found::Nothing => {}
-                Found::Head(head) => return Ok(Some(self.http_announced(*head))),
-                Found::Http(call) => return Ok(Some(self.http_call(*call))),
-                Found::Exchange(call) => return Ok(Some(self.exchange(*call))),
-                Found::Call(stream, request, body) => return Ok(Some(self.call(stream, request, body))),
-                Found::Open(stream, request) => return Ok(Some(self.opened(stream, request))),
-                Found::Message(id, message) => return Ok(Some(Event::Message(id, message))),
-                Found::End(id) => return Ok(Some(Event::End(id))),
-                Found::Room(id) => return Ok(Some(Event::Room(id))),
-                Found::Pause => return Ok(Some(Event::Pause)),
-                Found::Alive => return Ok(Some(Event::Alive)),
-                Found::Cancelled(id) => return Ok(Some(Event::Cancelled(id))),
+                CallEvent::Nothing => {}
+                CallEvent::Head(head) => return Ok(Some(self.http_announced(*head))),
+                CallEvent::Http(call) => return Ok(Some(self.http_call(*call))),
+                CallEvent::Exchange(call) => return Ok(Some(self.exchange(*call))),
+                CallEvent::Call(stream, request, body) => return Ok(Some(self.call(stream, request, body))),
+                CallEvent::Open(stream, request) => return Ok(Some(self.opened(stream, request))),
+                CallEvent::Message(id, message) => return Ok(Some(ServerEvent::Message(id, message))),
+                CallEvent::End(id) => return Ok(Some(ServerEvent::End(id))),
+                CallEvent::Room(id) => return Ok(Some(ServerEvent::Room(id))),
+                CallEvent::Pause => return Ok(Some(ServerEvent::Pause)),
+                CallEvent::Alive => return Ok(Some(ServerEvent::Alive)),
+                CallEvent::Cancelled(id) => return Ok(Some(ServerEvent::Cancelled(id))),
             }
         }
     }
@@ -298,13 +298,13 @@ impl session::Server for Server {
                     false => Some(message),
                 };
                 let Some(message) = message else { return };
-                self.begin(id(ticket.stream), head, out);
+                self.start_response(id(ticket.stream), head, out);
                 self.message(id(ticket.stream), message, out);
                 self.finish(ticket, Ok(()), trailers, out);
             }
             Err(status) => {
                 if !head.metadata.is_empty() {
-                    self.begin(id(ticket.stream), head, out);
+                    self.start_response(id(ticket.stream), head, out);
                 }
                 self.finish(ticket, Err(status), trailers, out);
             }
@@ -316,13 +316,13 @@ impl session::Server for Server {
         ticket.http.as_ref().is_none_or(|owed| owed.may_be_empty())
     }
 
-    fn unknown(call: &Call<'_>, missing: Missing) -> Status {
+    fn not_found_failure(call: &Call<'_>, missing: NotFound) -> Status {
         status::unknown(call, missing)
     }
 
-    fn unknown_to(ticket: &Ticket, call: &Call<'_>, missing: Missing) -> Status {
+    fn not_found_failure_of(ticket: &Ticket, call: &Call<'_>, missing: NotFound) -> Status {
         match &ticket.http {
-            None => Self::unknown(call, missing),
+            None => Self::not_found_failure(call, missing),
             Some(http) => http.unknown(call, missing),
         }
     }
@@ -340,21 +340,21 @@ impl session::Server for Server {
 
     /// A request that its method cannot read is INTERNAL (`doc/statuscodes.md`); what a gateway carries has words of its
     /// own.
-    fn unreadable_to(ticket: &Ticket) -> fn(Status) -> Status {
+    fn decode_failure_of(ticket: &Ticket) -> fn(Status) -> Status {
         match ticket.http {
-            None => incoming::corrupt,
+            None => incoming::decompression_failed,
             Some(_) => std::convert::identity,
         }
     }
 
-    fn corrupt(ticket: &Ticket, status: Status) -> Result<Status, Violation> {
+    fn decompression_failure(ticket: &Ticket, status: Status) -> Result<Status, Violation> {
         Ok(match ticket.http {
-            None => incoming::corrupt(status),
+            None => incoming::decompression_failed(status),
             Some(_) => status,
         })
     }
 
-    fn refuse(&mut self, ticket: Ticket, status: Status, out: &mut Outbox) -> bool {
+    fn reject(&mut self, ticket: Ticket, status: Status, out: &mut Outbox) -> bool {
         if let Some(owed) = ticket.http {
             self.http_refuse(ticket.stream, *owed, status, out);
             return false;
@@ -371,7 +371,7 @@ impl session::Server for Server {
         ticket.http.as_ref().is_some_and(|owed| owed.is_exchange())
     }
 
-    fn begin(&mut self, stream: StreamId, head: Head, out: &mut Outbox) {
+    fn start_response(&mut self, stream: StreamId, head: Head, out: &mut Outbox) {
         let stream = stream.0 as u32;
         if self.http_calls.is_passing(stream) {
             return self.pass_head(stream, &head.metadata, out);
@@ -395,11 +395,11 @@ impl session::Server for Server {
 
     fn message(&mut self, stream: StreamId, message: Bytes, out: &mut Outbox) {
         if self.http_calls.is_passing(stream.0 as u32) {
-            return self.pass(stream.0 as u32, message, out);
+            return self.send_piece(stream.0 as u32, message, out);
         }
-        let begun = |http: &mut Connection<Answering>| http.data_of(stream.0 as u32)?.begun;
+        let begun = |http: &mut Connection<ResponseState>| http.data_of(stream.0 as u32)?.begun;
         let compression = begun(&mut self.http).or_else(|| {
-            self.begin(stream, Head::default(), out);
+            self.start_response(stream, Head::default(), out);
             begun(&mut self.http)
         });
         let Some(compression) = compression else { return };
@@ -407,7 +407,7 @@ impl session::Server for Server {
         if let Some(dialect) = self.web_dialect(stream) {
             return self.web_message(stream, dialect, compression, message, out);
         }
-        let (compressed, body) = coding::shrink(compression, message);
+        let (compressed, body) = coding::compress_if_smaller(compression, message);
         self.http.data(stream, &frame::prefix(compressed, body.len()), body, false, out);
     }
 
@@ -415,13 +415,13 @@ impl session::Server for Server {
         let Ticket { stream, http } = ticket;
         let unread = self.open.remove(stream);
         if let Some(owed) = http {
-            self.end_exchange(stream, &owed, result, &trailers, out);
+            self.finish_exchange(stream, &owed, result, &trailers, out);
             if unread.is_some() {
-                self.http_throw_away(stream, out);
+                self.http_discard(stream, out);
             }
             return;
         }
-        let Some(Answering { format, begun, web, .. }) = self.http.data_of(stream) else { return };
+        let Some(ResponseState { format, begun, web, .. }) = self.http.data_of(stream) else { return };
         let (format, begun) = (*format, *begun);
         match (begun, result) {
             (_, result) if web.is_some() => self.web_finish(stream, result.err().as_ref(), &trailers, out),
@@ -435,11 +435,11 @@ impl session::Server for Server {
         }
     }
 
-    fn room(&self, stream: StreamId) -> bool {
+    fn has_room(&self, stream: StreamId) -> bool {
         self.http.room(stream.0 as u32)
     }
 
-    fn owes(&self) -> bool {
+    fn has_pending_output(&self) -> bool {
         self.http.owes()
     }
 
@@ -454,11 +454,11 @@ impl session::Server for Server {
         self.http.reset(stream, ErrorCode::CANCEL, out);
     }
 
-    fn wanted(&self) -> usize {
+    fn bytes_needed(&self) -> usize {
         self.http.wanted()
     }
 
-    fn mid_message(&self, inbox: &BytesMut) -> bool {
+    fn is_mid_message(&self, inbox: &BytesMut) -> bool {
         !inbox.is_empty() || self.http.mid_message()
     }
 
@@ -470,15 +470,15 @@ impl session::Server for Server {
         if self.http.is_leaving() {
             self.leaving.get_or_insert(now);
         }
-        self.open.has_incomplete() && self.judge_clocks(now, out)
+        self.open.has_incomplete() && self.apply_timeouts(now, out)
     }
 
-    fn wants_ticks(&self) -> bool {
+    fn needs_ticks(&self) -> bool {
         !self.parts.is_empty() || self.open.has_incomplete() || self.http.wants_ticks()
     }
 
-    fn judge(&mut self, stream: StreamId, verdict: Verdict, out: &mut Outbox) -> bool {
-        self.http_judge(stream.0 as u32, verdict, out);
+    fn apply_verdict(&mut self, stream: StreamId, verdict: Verdict, out: &mut Outbox) -> bool {
+        self.http_apply_verdict(stream.0 as u32, verdict, out);
         false
     }
 
@@ -506,22 +506,22 @@ impl session::Server for Server {
         self.http.abort(code, text.get(..end).unwrap_or_default(), out);
     }
 
-    fn refused(&mut self) -> Option<session::Refusals> {
+    fn take_refusals(&mut self) -> Option<session::Refusals> {
         self.untold.take()
     }
 
     fn drain(&mut self, out: &mut Outbox) {
-        self.http.leave(out);
+        self.http.start_go_away(out);
     }
 
     /// Until the PING behind the first GOAWAY is answered the peer may open streams (RFC 9113, §6.8), and those that it
     /// has opened come to their end.
     fn expects(&self) -> bool {
-        !self.http.has_left()
+        !self.http.is_shut_down()
     }
 
     fn finished(&self) -> bool {
-        self.http.has_left()
+        self.http.is_shut_down()
     }
 }
 
@@ -539,9 +539,9 @@ const OVERDUE_AT_ONCE: usize = 16;
 const LAST_WAIT: Duration = Duration::from_secs(2);
 
 /// What an event of the connection means for calls.
-enum Found {
+enum CallEvent {
     Nothing,
-    Call(u32, Arc<Request>, Framed),
+    Call(u32, Arc<Request>, ReceivedMessage),
     /// A call that is none of gRPC.
     Http(Box<(Call<'static>, Ticket)>),
     /// A request that somebody else answers.
@@ -558,10 +558,10 @@ enum Found {
 }
 
 impl Server {
-    fn understand(&mut self, event: h2::Event, out: &mut Outbox) -> Found {
+    fn handle_event(&mut self, event: h2::Event, out: &mut Outbox) -> CallEvent {
         match event {
             h2::Event::Whole { stream, fields, body } => match self.request(&fields) {
-                Ok(request) => self.whole(stream, request, body),
+                Ok(request) => self.handle_whole_request(stream, request, body),
                 Err(unfit) => self.other(stream, &fields, unfit, body, true, out),
             },
             h2::Event::Headers { stream, fields, end } => match self.request(&fields) {
@@ -570,49 +570,49 @@ impl Server {
                 }
                 Ok(request) => {
                     self.parts.push(stream, request);
-                    Found::Nothing
+                    CallEvent::Nothing
                 }
                 Err(unfit) => self.other(stream, &fields, unfit, Bytes::new(), end, out),
             },
             h2::Event::Data { stream, bytes, end: false }
                 if self.parts.add(stream, &bytes, self.config.limits.message) =>
             {
-                Found::Nothing
+                CallEvent::Nothing
             }
             h2::Event::Data { stream, bytes, end } => match self.parts.take(stream) {
                 Some(part) => self.begun(part, bytes, end, out),
-                None => self.piece(stream, bytes, end, out),
+                None => self.handle_data(stream, bytes, end, out),
             },
             h2::Event::Trailers { stream, .. } => match self.parts.take(stream) {
                 Some(part) => self.begun(part, Bytes::new(), true, out),
-                None => self.piece(stream, Bytes::new(), true, out),
+                None => self.handle_data(stream, Bytes::new(), true, out),
             },
             h2::Event::Reset { stream, .. } => match self.parts.take(stream) {
                 // Nobody has heard of it.
-                Some(_) => Found::Nothing,
+                Some(_) => CallEvent::Nothing,
                 None => {
                     self.open.remove(stream);
                     self.http_calls.forget(stream);
-                    Found::Cancelled(id(stream))
+                    CallEvent::Cancelled(id(stream))
                 }
             },
-            h2::Event::Room { stream } => Found::Room(id(stream)),
-            h2::Event::Pause => Found::Pause,
-            h2::Event::Pong => Found::Alive,
+            h2::Event::Room { stream } => CallEvent::Room(id(stream)),
+            h2::Event::Pause => CallEvent::Pause,
+            h2::Event::Pong => CallEvent::Alive,
             h2::Event::Oversized { stream, head, fields, size } => {
                 self.oversized(stream, head, &fields, size, out)
             }
-            h2::Event::GoAway { .. } => Found::Nothing,
+            h2::Event::GoAway { .. } => CallEvent::Nothing,
         }
     }
 
     /// The meaning of a head, which is known already if it came before.
-    fn request(&mut self, fields: &Arc<Fields>) -> Result<Arc<Request>, Unfit> {
+    fn request(&mut self, fields: &Arc<Fields>) -> Result<Arc<Request>, InvalidRequest> {
         if let Some(known) = self.recent.find(fields) {
             return Ok(known.clone());
         }
         if request::has_too_many(fields, MAX_FIELDS) {
-            return Err(Unfit::Fields);
+            return Err(InvalidRequest::Fields);
         }
         let mut request = Request::read(fields.iter())?;
         request.takes_one = self.config.methods.has(&request.service, &request.method);
@@ -622,20 +622,20 @@ impl Server {
     }
 
     /// A request that is here to its end; usually it is one message.
-    fn whole(&mut self, stream: u32, request: Arc<Request>, body: Bytes) -> Found {
-        match frame::sole(&body, self.config.limits.message) {
-            Some(framed) if request.dialect != Dialect::WebText => Found::Call(stream, request, framed),
+    fn handle_whole_request(&mut self, stream: u32, request: Arc<Request>, body: Bytes) -> CallEvent {
+        match frame::single_message(&body, self.config.limits.message) {
+            Some(framed) if request.dialect != Dialect::WebText => CallEvent::Call(stream, request, framed),
             _ => self.opens(stream, request, [body, Bytes::new()], true, Clock::default()),
         }
     }
 
     /// More has come of a request that was kept back, or it waits for that no longer.
-    fn begun(&mut self, part: Part, piece: Bytes, ended: bool, out: &mut Outbox) -> Found {
+    fn begun(&mut self, part: HeldRequest, piece: Bytes, ended: bool, out: &mut Outbox) -> CallEvent {
         let (stream, request, body, clock) = part.into_body();
         let length = body.len() + piece.len();
         let found = match ended {
-            true if piece.is_empty() => self.whole(stream, request, body),
-            true if body.is_empty() => self.whole(stream, request, piece),
+            true if piece.is_empty() => self.handle_whole_request(stream, request, body),
+            true if body.is_empty() => self.handle_whole_request(stream, request, piece),
             _ => self.opens(stream, request, [body, piece], ended, clock),
         };
         // What is kept counts as taken with its message.
@@ -652,7 +652,7 @@ impl Server {
         pieces: [Bytes; 2],
         ended: bool,
         clock: Clock,
-    ) -> Found {
+    ) -> CallEvent {
         let mut messages = incoming::Incoming::new(request.dialect, request.compression);
         for piece in pieces {
             messages.push(piece);
@@ -664,10 +664,10 @@ impl Server {
         let incoming = Messages { messages, advanced: 0, takes_one, clock };
         self.open.insert(stream, Incoming::Messages(incoming));
         self.taking = Some(stream);
-        Found::Open(stream, request)
+        CallEvent::Open(stream, request)
     }
 
-    fn piece(&mut self, stream: u32, bytes: Bytes, end: bool, out: &mut Outbox) -> Found {
+    fn handle_data(&mut self, stream: u32, bytes: Bytes, end: bool, out: &mut Outbox) -> CallEvent {
         if let Some(Incoming::Http(_)) = self.open.get(stream) {
             return self.http_piece(stream, &bytes, end, out);
         }
@@ -684,11 +684,11 @@ impl Server {
         if overhead.is_some() {
             self.taking = Some(stream);
         }
-        Found::Nothing
+        CallEvent::Nothing
     }
 
     /// Takes what there is out of a request.
-    fn take(&mut self, stream: u32, out: &mut Outbox) -> Found {
+    fn take(&mut self, stream: u32, out: &mut Outbox) -> CallEvent {
         let limit = self.config.limits.message;
         let next = self.open.change(stream, |incoming| match incoming {
             Incoming::Messages(incoming) => Some(incoming.next(limit)),
@@ -699,17 +699,17 @@ impl Server {
             Some(None) => self.http_upgraded(stream, out),
             Some(Some(Ok((Next::Message(message), returned)))) => {
                 self.http.consumed(stream, returned, out);
-                Found::Message(id(stream), message)
+                CallEvent::Message(id(stream), message)
             }
             Some(Some(Ok((Next::Wait, returned)))) => {
                 self.taking = None;
                 self.http.consumed(stream, returned, out);
-                Found::Nothing
+                CallEvent::Nothing
             }
             Some(Some(Ok((Next::End, _)))) => {
                 self.taking = None;
                 self.open.remove(stream);
-                Found::End(id(stream))
+                CallEvent::End(id(stream))
             }
             Some(Some(Err(status))) => self.fail(stream, &status, out),
         }
@@ -724,27 +724,32 @@ impl Server {
         self.http.consumed(stream, returned.unwrap_or(bytes), out);
     }
 
-    fn call(&mut self, stream: u32, request: Arc<Request>, framed: Framed) -> Event<'_, Ticket> {
-        self.note(stream, &request);
+    fn call(
+        &mut self,
+        stream: u32,
+        request: Arc<Request>,
+        framed: ReceivedMessage,
+    ) -> ServerEvent<'_, Ticket> {
+        self.track_request(stream, &request);
         let compression = if framed.compressed { request.compression } else { Compression::None };
         let request = &**self.current.insert(request);
         let spoiled = (framed.compressed && compression == Compression::None).then(compressed_without_name);
         let credential = credential(request, self.config.trust_connection);
         let call = Call { spoiled, credential, ..request.call(framed.body, compression) };
-        Event::Call(call, Ticket { stream, http: None })
+        ServerEvent::Call(call, Ticket { stream, http: None })
     }
 
-    fn opened(&mut self, stream: u32, request: Arc<Request>) -> Event<'_, Ticket> {
-        self.note(stream, &request);
+    fn opened(&mut self, stream: u32, request: Arc<Request>) -> ServerEvent<'_, Ticket> {
+        self.track_request(stream, &request);
         let request = &**self.current.insert(request);
         let credential = credential(request, self.config.trust_connection);
         let call = Call { credential, ..request.call(Bytes::new(), request.compression) };
-        Event::Open(call, Ticket { stream, http: None }, id(stream))
+        ServerEvent::Open(call, Ticket { stream, http: None }, id(stream))
     }
 
     /// Sends the usual answer in one go. Gives the message back, and has sent nothing, if it is not one.
     fn answer(&mut self, stream: u32, message: Bytes, out: &mut Outbox) -> Option<Bytes> {
-        let is_usual = |answering: &&mut Answering| {
+        let is_usual = |answering: &&mut ResponseState| {
             answering.begun.is_none() && answering.web.is_none() && answering.format == Format::Protobuf
         };
         if self.http.data_of(stream).filter(is_usual).is_none() {
@@ -759,25 +764,25 @@ impl Server {
     }
 
     /// Keeps with the stream what its answer will need.
-    fn note(&mut self, stream: u32, request: &Request) {
+    fn track_request(&mut self, stream: u32, request: &Request) {
         let web = match request.dialect {
             Dialect::Native => None,
-            Dialect::Web | Dialect::WebText => Some(Box::new(Web::new(request, &self.config.cors))),
+            Dialect::Web | Dialect::WebText => Some(Box::new(WebResponse::new(request, &self.config.cors))),
         };
         if let Some(answering) = self.http.data_of(stream) {
-            *answering = Answering { format: request.format, accepts: request.accepts, begun: None, web };
+            *answering = ResponseState { format: request.format, accepts: request.accepts, begun: None, web };
         }
     }
 
     /// Answers a call whose request cannot be read to its end; who handles it is told that nobody waits.
     #[cold]
-    fn fail(&mut self, stream: u32, status: &Status, out: &mut Outbox) -> Found {
+    fn fail(&mut self, stream: u32, status: &Status, out: &mut Outbox) -> CallEvent {
         self.taking = None;
         if status.code() == Code::ResourceExhausted {
-            self.untold.note(Refused::TooLarge);
+            self.untold.record(RefusalCause::TooLarge);
         }
         self.finish(Ticket { stream, http: None }, Err(status.clone()), Metadata::new(), out);
-        Found::Cancelled(id(stream))
+        CallEvent::Cancelled(id(stream))
     }
 
     /// Whoever handles a call is told that nobody waits for it any more; its stream was reset.
@@ -788,14 +793,14 @@ impl Server {
         }
         self.open.remove(stream);
         self.http_calls.forget(stream);
-        self.http.give_out(h2::Event::Reset { stream, code: ErrorCode::CANCEL, by_peer: false });
+        self.http.queue_event(h2::Event::Reset { stream, code: ErrorCode::CANCEL, by_peer: false });
     }
 
     /// Answers the requests whose messages did not come in time, and those that are incomplete when the server has gone
     /// away.
     #[cold]
     /// Gives up requests that are overdue, some at a time. Returns whether there are more.
-    fn judge_clocks(&mut self, now: Duration, out: &mut Outbox) -> bool {
+    fn apply_timeouts(&mut self, now: Duration, out: &mut Outbox) -> bool {
         let (http, pace) = (&self.http, &self.config.limits.pace);
         let has_left = http.has_named_the_last()
             && self.leaving.is_some_and(|since| now.saturating_sub(since) >= LAST_WAIT);
@@ -803,8 +808,8 @@ impl Server {
         for (stream, incoming) in self.open.iter_mut().filter(|(_, incoming)| incoming.is_incomplete()) {
             let Some(clock) = incoming.clock() else { continue };
             match clock.tick(now, http.may_receive(stream), pace) {
-                Some(late) => overdue.push((stream, Overdue::Late(late.status()))),
-                None if has_left && clock.age() >= LAST_WAIT => overdue.push((stream, Overdue::Leaving)),
+                Some(late) => overdue.push((stream, TimeoutCause::Late(late.status()))),
+                None if has_left && clock.age() >= LAST_WAIT => overdue.push((stream, TimeoutCause::Leaving)),
                 None => {}
             }
             if overdue.len() > OVERDUE_AT_ONCE {
@@ -813,7 +818,7 @@ impl Server {
         }
         let has_more = overdue.len() > OVERDUE_AT_ONCE;
         for (stream, overdue) in overdue {
-            self.timed_out += u64::from(matches!(overdue, Overdue::Late(_)));
+            self.timed_out += u64::from(matches!(overdue, TimeoutCause::Late(_)));
             self.give_up(stream, overdue, out);
         }
         has_more
@@ -821,7 +826,7 @@ impl Server {
 
     /// Answers a request that is not waited for any longer, and ends its stream.
     #[cold]
-    fn give_up(&mut self, stream: u32, overdue: Overdue, out: &mut Outbox) {
+    fn give_up(&mut self, stream: u32, overdue: TimeoutCause, out: &mut Outbox) {
         match self.open.remove(stream) {
             Some(Incoming::Messages(_)) => {
                 let status = overdue.into_status();
@@ -831,7 +836,7 @@ impl Server {
             }
             Some(Incoming::Http(incoming)) => {
                 let is_announced = incoming.is_announced();
-                self.http_give_up(stream, *incoming, overdue, out);
+                self.http_time_out(stream, *incoming, overdue, out);
                 self.http.stop(stream, out);
                 if is_announced {
                     self.cancel(stream);
@@ -850,50 +855,50 @@ impl Server {
         fields: &Fields,
         size: usize,
         out: &mut Outbox,
-    ) -> Found {
+    ) -> CallEvent {
         let limit = self.config.http.header_list;
         let text = format!("the header list of {size} bytes exceeds the limit of {limit}");
         if !head {
             return self.oversized_trailers(stream, text, out);
         }
-        self.untold.note(Refused::TooLarge);
+        self.untold.record(RefusalCause::TooLarge);
         let is_grpc = match fields.get(b"content-type") {
             Some(content_type) => is_grpc(content_type),
             // It may be among the fields that are not here.
             None => fields.get(b"te") == Some(b"trailers"),
         };
         if is_grpc {
-            self.decline(stream, fields, &Status::resource_exhausted(text), out);
+            self.reject_call(stream, fields, &Status::resource_exhausted(text), out);
         } else if fields.get(b":method") == Some(b"HEAD") {
             self.http.headers(stream, &block::http(431, &[]), true, out);
         } else {
-            self.tell(stream, 431, None, text, out);
+            self.answer_with_text(stream, 431, None, text, out);
         }
-        Found::Nothing
+        CallEvent::Nothing
     }
 
-    fn oversized_trailers(&mut self, stream: u32, text: String, out: &mut Outbox) -> Found {
+    fn oversized_trailers(&mut self, stream: u32, text: String, out: &mut Outbox) -> CallEvent {
         if let Some(part) = self.parts.take(stream) {
             let (_, request, ..) = part.into_body();
-            self.note(stream, &request);
-            self.untold.note(Refused::TooLarge);
+            self.track_request(stream, &request);
+            self.untold.record(RefusalCause::TooLarge);
             let status = Status::resource_exhausted(text);
             self.finish(Ticket { stream, http: None }, Err(status), Metadata::new(), out);
-            return Found::Nothing;
+            return CallEvent::Nothing;
         }
         match self.open.get(stream) {
             Some(Incoming::Messages(_)) => self.fail(stream, &Status::resource_exhausted(text), out),
             Some(Incoming::Http(_)) if self.http_calls.is_passing(stream) => {
                 session::Server::reset(self, id(stream), out);
-                Found::Cancelled(id(stream))
+                CallEvent::Cancelled(id(stream))
             }
             Some(Incoming::Http(_)) => {
-                self.untold.note(Refused::TooLarge);
+                self.untold.record(RefusalCause::TooLarge);
                 self.open.remove(stream);
-                self.tell(stream, 431, None, text, out);
-                Found::Cancelled(id(stream))
+                self.answer_with_text(stream, 431, None, text, out);
+                CallEvent::Cancelled(id(stream))
             }
-            None => Found::Nothing,
+            None => CallEvent::Nothing,
         }
     }
 
@@ -903,62 +908,80 @@ impl Server {
         &mut self,
         stream: u32,
         fields: &Fields,
-        unfit: Unfit,
+        unfit: InvalidRequest,
         body: Bytes,
         end: bool,
         out: &mut Outbox,
-    ) -> Found {
+    ) -> CallEvent {
         if let Some(found) = self.pass_on(stream, fields, &body, end, out) {
             return found;
         }
         if self.web_preflight(stream, fields, out) {
-            return Found::Nothing;
+            return CallEvent::Nothing;
         }
         let is_grpc = fields.get(b"content-type").is_some_and(is_grpc);
         match self.config.gateway.clone() {
-            _ if is_grpc => self.turn_away(stream, fields, unfit, out),
+            _ if is_grpc => self.reject_request(stream, fields, unfit, out),
             Some(gateway) => {
                 let request = request::of_h2(fields, gateway.limits.message);
                 self.http_request(stream, &gateway, request, body, end, out)
             }
-            None if unfit == Unfit::Fields => {
-                self.tell(stream, 431, None, too_many_fields().message().to_owned(), out);
-                Found::Nothing
+            None if unfit == InvalidRequest::Fields => {
+                self.answer_with_text(stream, 431, None, too_many_fields().message().to_owned(), out);
+                CallEvent::Nothing
             }
             None if fields.get(b":method") == Some(b"POST") => {
-                self.turn_away(stream, fields, Unfit::ContentType, out)
+                self.reject_request(stream, fields, InvalidRequest::ContentType, out)
             }
-            None => self.turn_away(stream, fields, Unfit::Method, out),
+            None => self.reject_request(stream, fields, InvalidRequest::Method, out),
         }
     }
 
     /// Answers what is no call of gRPC in HTTP's words.
-    fn turn_away(&mut self, stream: u32, fields: &Fields, unfit: Unfit, out: &mut Outbox) -> Found {
+    fn reject_request(
+        &mut self,
+        stream: u32,
+        fields: &Fields,
+        unfit: InvalidRequest,
+        out: &mut Outbox,
+    ) -> CallEvent {
         match unfit {
-            Unfit::Method | Unfit::ContentType | Unfit::Encoding => self.untold.note(Refused::Unsupported),
-            Unfit::Path => self.untold.note(Refused::Unknown),
-            Unfit::Fields => self.untold.note(Refused::TooLarge),
-            Unfit::Timeout => {}
+            InvalidRequest::Method | InvalidRequest::ContentType | InvalidRequest::Encoding => {
+                self.untold.record(RefusalCause::Unsupported)
+            }
+            InvalidRequest::Path => self.untold.record(RefusalCause::Unknown),
+            InvalidRequest::Fields => self.untold.record(RefusalCause::TooLarge),
+            InvalidRequest::Timeout => {}
         }
         match unfit {
-            Unfit::Method => {
+            InvalidRequest::Method => {
                 let allow = (&b"allow"[..], &b"POST"[..]);
-                self.tell(stream, 405, Some(allow), "a method is called by POST\n", out);
+                self.answer_with_text(stream, 405, Some(allow), "a method is called by POST\n", out);
             }
-            Unfit::ContentType => {
+            InvalidRequest::ContentType => {
                 let accept = (&b"accept"[..], &b"application/grpc"[..]);
-                self.tell(stream, 415, Some(accept), "want content-type: application/grpc\n", out);
+                self.answer_with_text(
+                    stream,
+                    415,
+                    Some(accept),
+                    "want content-type: application/grpc\n",
+                    out,
+                );
             }
-            Unfit::Fields => self.decline(stream, fields, &too_many_fields(), out),
-            Unfit::Path => self.decline(stream, fields, &Status::unimplemented("malformed method name"), out),
-            Unfit::Encoding => self.decline(stream, fields, &incoming::unknown_encoding(), out),
-            Unfit::Timeout => self.decline(stream, fields, &Status::internal("malformed grpc-timeout"), out),
+            InvalidRequest::Fields => self.reject_call(stream, fields, &too_many_fields(), out),
+            InvalidRequest::Path => {
+                self.reject_call(stream, fields, &Status::unimplemented("malformed method name"), out)
+            }
+            InvalidRequest::Encoding => self.reject_call(stream, fields, &incoming::unknown_encoding(), out),
+            InvalidRequest::Timeout => {
+                self.reject_call(stream, fields, &Status::internal("malformed grpc-timeout"), out)
+            }
         }
-        Found::Nothing
+        CallEvent::Nothing
     }
 
     /// Answers by text in HTTP's words.
-    fn tell(
+    fn answer_with_text(
         &mut self,
         stream: u32,
         status: u16,
@@ -973,8 +996,8 @@ impl Server {
     }
 
     /// Answers a call of gRPC that names no method, or no time that could be waited.
-    fn decline(&mut self, stream: u32, fields: &Fields, status: &Status, out: &mut Outbox) {
-        if let Some(web) = Web::of(fields, &self.config.cors) {
+    fn reject_call(&mut self, stream: u32, fields: &Fields, status: &Status, out: &mut Outbox) {
+        if let Some(web) = WebResponse::of(fields, &self.config.cors) {
             if let Some(answering) = self.http.data_of(stream) {
                 answering.web = Some(Box::new(web));
             }
@@ -1007,13 +1030,13 @@ fn too_many_fields() -> Status {
 }
 
 /// Why a request is not waited for any longer.
-enum Overdue {
+enum TimeoutCause {
     Late(Status),
     /// The server goes away.
     Leaving,
 }
 
-impl Overdue {
+impl TimeoutCause {
     fn into_status(self) -> Status {
         match self {
             Self::Late(status) => status,

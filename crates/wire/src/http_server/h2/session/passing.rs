@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 /// A request that is being answered.
 #[derive(Debug)]
-pub(super) struct Passing {
+pub(super) struct ActiveExchange {
     pub(super) head_only: bool,
     /// The head of the response was sent.
     pub(super) begun: bool,

@@ -15,13 +15,13 @@ use crate::http_server::h2::Server;
 
 /// How a call of gRPC-Web is answered.
 #[derive(Debug)]
-pub(super) struct Web {
+pub(super) struct WebResponse {
     dialect: Dialect,
     /// The page that may read the answer is of this origin.
     origin: Option<Bytes>,
 }
 
-impl Web {
+impl WebResponse {
     pub(super) fn new(request: &Request, cors: &Cors) -> Self {
         Self { dialect: request.dialect, origin: cors.origin(&request.metadata) }
     }
@@ -71,7 +71,7 @@ impl Server {
         trailers: &Metadata,
         out: &mut Outbox,
     ) {
-        self.begin(id(stream), Head::default(), out);
+        self.start_response(id(stream), Head::default(), out);
         let Some(dialect) = self.web_dialect(stream) else { return };
         grpc_web::trailers(dialect, failure, trailers, |prefix, body| {
             self.http.data(stream, prefix, body, true, out);

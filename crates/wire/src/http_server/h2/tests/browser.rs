@@ -51,20 +51,20 @@ impl Browser {
         while let Some(event) = self.server.next_event(&mut self.inbox, &mut self.down).unwrap() {
             heard.push(polyrpc_core::testing::tell_part(&event));
             let done = match event {
-                Event::Head(_, stream) => {
-                    self.server.judge(stream, Verdict::Accepted, &mut self.down);
+                ServerEvent::Head(_, stream) => {
+                    self.server.apply_verdict(stream, Verdict::Accepted, &mut self.down);
                     None
                 }
-                Event::Call(call, ticket) => Some((ticket, call.body)),
-                Event::Open(_, ticket, _) => {
+                ServerEvent::Call(call, ticket) => Some((ticket, call.body)),
+                ServerEvent::Open(_, ticket, _) => {
                     open = Some(ticket);
                     None
                 }
-                Event::Message(_, message) => {
+                ServerEvent::Message(_, message) => {
                     whole = Some(message.body);
                     None
                 }
-                Event::End(_) => open.take().zip(whole.take()),
+                ServerEvent::End(_) => open.take().zip(whole.take()),
                 _ => None,
             };
             if let Some((ticket, body)) = done {

@@ -23,10 +23,10 @@ fn message_that_stalls_fails_its_stream_only() {
     both.open(1);
     both.open(2);
     assert_eq!(both.heard().len(), 2);
-    assert!(!both.server.wants_ticks(), "no message has begun");
-    both.up.copy(&beginning(1));
+    assert!(!both.server.needs_ticks(), "no message has begun");
+    both.up.extend_from_slice(&beginning(1));
     both.heard();
-    assert!(both.server.wants_ticks());
+    assert!(both.server.needs_ticks());
     pass(&mut both, 0, 9);
     assert_eq!(both.heard(), [""; 0]);
     pass(&mut both, 9, 11);
@@ -34,7 +34,7 @@ fn message_that_stalls_fails_its_stream_only() {
     let want = "failed 1 deadline exceeded: the request's message did not arrive in time: 7 bytes in 10 s";
     assert_eq!(both.answered(), [want]);
     assert_eq!(both.server.timed_out(), 1);
-    assert!(!both.server.wants_ticks());
+    assert!(!both.server.needs_ticks());
     both.server.assert_sound();
     both.client.message(CallId(2), Bytes::from_static(b"on"), &mut both.up);
     both.client.end(CallId(2), &mut both.up);
@@ -50,7 +50,7 @@ fn no_clock_runs_between_the_messages_of_a_stream() {
         pass(&mut both, n * 1000, n * 1000 + 1);
         both.client.message(CallId(1), Bytes::from_static(b"one"), &mut both.up);
         assert_eq!(both.heard().len(), 1);
-        assert!(!both.server.wants_ticks());
+        assert!(!both.server.needs_ticks());
     }
 }
 
@@ -60,7 +60,7 @@ fn message_that_trickles_fails_when_it_takes_too_long() {
     both.open(1);
     both.heard();
     // A message of a mebibyte, of which two kilobytes come each second.
-    both.up.copy(&[0, 0, 5, 0, 0, 0, 0, 0, 1, 0, 0, 16, 0, 0]);
+    both.up.extend_from_slice(&[0, 0, 5, 0, 0, 0, 0, 0, 1, 0, 0, 16, 0, 0]);
     for second in 0..200 {
         let heard = both.heard();
         if !heard.is_empty() {
@@ -71,7 +71,7 @@ fn message_that_trickles_fails_when_it_takes_too_long() {
         }
         tick(&mut both, f64::from(second));
         let piece = [&[0, 8, 0, 0, 0, 0, 0, 0, 1][..], &[0; 2048]].concat();
-        both.up.copy(&piece);
+        both.up.extend_from_slice(&piece);
     }
     panic!("it goes on for ever");
 }
@@ -81,10 +81,10 @@ fn call_of_one_message_that_does_not_come_fails() {
     let mut both = of_one();
     both.open(1);
     assert_eq!(both.heard(), [""; 0]);
-    assert!(both.server.wants_ticks());
+    assert!(both.server.needs_ticks());
     pass(&mut both, 0, 1);
     assert_eq!(both.heard(), ["open 1 Echo"]);
-    assert!(both.server.wants_ticks());
+    assert!(both.server.needs_ticks());
     pass(&mut both, 1, 9);
     assert_eq!(both.heard(), [""; 0]);
     // What it waited before it was opened counts.
@@ -92,7 +92,7 @@ fn call_of_one_message_that_does_not_come_fails() {
     assert_eq!(both.heard(), ["cancelled 1"]);
     assert!(both.answered()[0].starts_with("failed 1 deadline exceeded: "));
     assert_eq!(both.server.streams(), 0);
-    assert!(!both.server.wants_ticks());
+    assert!(!both.server.needs_ticks());
 }
 
 #[test]
@@ -112,7 +112,7 @@ fn message_that_may_not_come_is_not_late() {
         both.answered();
     }
     // What was given out nobody takes, so that the rest of the next message may not come.
-    assert!(both.server.buffered() > 0 && both.server.wants_ticks());
+    assert!(both.server.buffered() > 0 && both.server.needs_ticks());
     for second in 0..20 {
         tick(&mut both, f64::from(second));
         assert_eq!(both.heard().len(), 0);
@@ -134,7 +134,7 @@ fn caller_that_takes_nothing_of_a_long_answer_is_cancelled() {
     assert_eq!(both.heard(), [""; 0]);
     pass(&mut both, 29, 30);
     assert_eq!(both.heard(), ["cancelled 1"]);
-    assert_eq!((both.server.unsent(), both.server.owes()), (0, false));
+    assert_eq!((both.server.unsent(), both.server.has_pending_output()), (0, false));
     both.server.assert_sound();
 }
 
@@ -203,7 +203,7 @@ fn incomplete_requests_do_not_hold_up_a_server_that_leaves() {
         }
         pass(&mut both, 1, 2);
         assert_eq!((both.heard(), both.answered()), (vec![], vec![]), "a little time is left");
-        assert!(both.server.wants_ticks());
+        assert!(both.server.needs_ticks());
         pass(&mut both, 2, 4);
         assert_eq!(both.heard(), ["cancelled 1"]);
         let last = both.answered().pop();
@@ -212,7 +212,7 @@ fn incomplete_requests_do_not_hold_up_a_server_that_leaves() {
         let reply = Reply::message(Format::Protobuf, Bytes::new());
         both.server.reply(both.tickets.swap_remove(0), reply, &mut both.down);
         assert!(both.server.finished());
-        assert!(!both.server.wants_ticks());
+        assert!(!both.server.needs_ticks());
         assert_eq!(both.answered().last().map(|told| &told[..]), Some("done 2"));
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use polyrpc_core::session::{Missing, Verdict};
+use polyrpc_core::session::{NotFound, Verdict};
 use polyrpc_core::testing::{assert_any_split, assert_survives_damage};
 use polyrpc_core::{Credential, Json, Limits};
 
@@ -47,15 +47,15 @@ fn json_is_called_as_over_http_1() {
     let fields = [JSON, ("x-key", "value"), ("authorization", "me"), ("cookie", "a=1"), ("cookie", "b=2")];
     browser.ask("POST", "/EchoService/Echo/rest?x=1", &fields, &[b"{\"a\"", b":1}"]);
     browser.inbox.extend_from_slice(&browser.up.take());
-    let Ok(Some(Event::Head(head, stream))) =
+    let Ok(Some(ServerEvent::Head(head, stream))) =
         browser.server.next_event(&mut browser.inbox, &mut browser.down)
     else {
         panic!("no head");
     };
     assert_eq!(head.target, Some(("EchoService", "Echo")));
     assert_eq!(head.credential, Credential::Call(Some("me".into())));
-    browser.server.judge(stream, Verdict::Accepted, &mut browser.down);
-    let Ok(Some(Event::Call(call, ticket))) =
+    browser.server.apply_verdict(stream, Verdict::Accepted, &mut browser.down);
+    let Ok(Some(ServerEvent::Call(call, ticket))) =
         browser.server.next_event(&mut browser.inbox, &mut browser.down)
     else {
         panic!("no call");
@@ -67,7 +67,7 @@ fn json_is_called_as_over_http_1() {
     assert_eq!(call.head.metadata.get("cookie"), Some("a=1; b=2"));
     assert_eq!(call.head.metadata.get("x-bd-unresolved-path"), Some("rest"));
     assert_eq!(call.credential, Credential::Call(Some("me".into())));
-    let unknown = Server::unknown_to(&ticket, &call, Missing::Service);
+    let unknown = Server::not_found_failure_of(&ticket, &call, NotFound::Service);
     assert_eq!(unknown.message(), "Fail to find method on `/EchoService/Echo/rest'");
     drop(call);
     let head = Head { metadata: [("Answer", "yes")].into_iter().collect(), ..Head::default() };
@@ -206,7 +206,7 @@ fn found(browser: &mut Browser) -> Vec<String> {
     browser.inbox.extend_from_slice(&browser.up.take());
     let mut found = Vec::new();
     while let Some(event) = browser.server.next_event(&mut browser.inbox, &mut browser.down).unwrap() {
-        if !matches!(event, Event::Pause) {
+        if !matches!(event, ServerEvent::Pause) {
             found.push(polyrpc_core::testing::tell_part(&event));
         }
     }
@@ -224,7 +224,7 @@ fn unjudged_request_may_send_its_first_window_only() {
     browser.answer();
     assert_eq!(found(&mut browser), [""; 0]);
     assert_eq!(browser.server.buffered(), 64 << 10, "no more is granted");
-    browser.server.judge(StreamId(stream.into()), Verdict::Accepted, &mut browser.down);
+    browser.server.apply_verdict(StreamId(stream.into()), Verdict::Accepted, &mut browser.down);
     browser.answer();
     found(&mut browser);
     assert_eq!(browser.server.buffered(), 90_000);
@@ -234,13 +234,13 @@ fn unjudged_request_may_send_its_first_window_only() {
 fn refused_request_is_answered_at_its_head_and_its_body_thrown_away() {
     let verdicts = [
         (Verdict::Unauthenticated(Status::unauthenticated("who are you")), ":status: 401", "who are you"),
-        (Verdict::Missing(Missing::Method), ":status: 404", "Fail to find method on `/EchoService/Echo'"),
+        (Verdict::Missing(NotFound::Method), ":status: 404", "Fail to find method on `/EchoService/Echo'"),
         (Verdict::Refused(Status::unavailable("not now")), ":status: 503", "not now"),
     ];
     for (verdict, status, text) in verdicts {
         let (mut browser, stream) = half_asked("/EchoService/Echo", 90_000);
         found(&mut browser);
-        browser.server.judge(StreamId(stream.into()), verdict, &mut browser.down);
+        browser.server.apply_verdict(StreamId(stream.into()), verdict, &mut browser.down);
         assert_eq!(browser.server.buffered(), 0);
         let (head, body) = browser.answer();
         assert_eq!(head[0], status);
@@ -262,8 +262,8 @@ fn request_that_ended_before_its_verdict_becomes_a_call_with_it() {
     browser.http.data(stream, b"", Bytes::from_static(b"{}"), true, &mut browser.up);
     let announced = found(&mut browser);
     assert!(announced.len() == 1 && announced[0].contains("announced"), "{announced:?}");
-    assert!(!browser.server.wants_ticks(), "nothing of it is missing");
-    browser.server.judge(StreamId(stream.into()), Verdict::Accepted, &mut browser.down);
+    assert!(!browser.server.needs_ticks(), "nothing of it is missing");
+    browser.server.apply_verdict(StreamId(stream.into()), Verdict::Accepted, &mut browser.down);
     let called = found(&mut browser);
     assert!(called.len() == 1 && called[0].contains("authenticated: true"), "{called:?}");
     assert_eq!(browser.server.buffered(), 0);
@@ -275,7 +275,7 @@ fn request_that_is_reset_before_its_verdict_is_cancelled() {
     found(&mut browser);
     browser.http.reset(stream, crate::http::h2::ErrorCode::CANCEL, &mut browser.up);
     assert_eq!(found(&mut browser), ["StreamId(1) cancelled"]);
-    browser.server.judge(StreamId(stream.into()), Verdict::Accepted, &mut browser.down);
+    browser.server.apply_verdict(StreamId(stream.into()), Verdict::Accepted, &mut browser.down);
     assert_eq!((found(&mut browser), browser.server.buffered()), (vec![], 0));
 }
 
@@ -292,7 +292,7 @@ fn body_that_announces_too_much_is_refused_at_its_head() {
 fn body_that_does_not_come_is_answered_with_408() {
     let (mut browser, _) = half_asked("/EchoService/Echo", 10);
     browser.serve(echo);
-    assert!(browser.server.wants_ticks());
+    assert!(browser.server.needs_ticks());
     browser.server.tick(Duration::ZERO, &mut browser.down);
     browser.server.tick(Duration::from_secs(9), &mut browser.down);
     assert_eq!(found(&mut browser), [""; 0]);
@@ -306,7 +306,7 @@ fn body_that_does_not_come_is_answered_with_408() {
         body.escape_ascii()
     );
     assert_eq!((browser.server.streams(), browser.server.timed_out()), (0, 1));
-    assert!(!browser.server.wants_ticks());
+    assert!(!browser.server.needs_ticks());
 }
 
 #[test]
@@ -326,15 +326,15 @@ fn request_that_waits_to_go_on_is_told_so_once_it_was_judged() {
     let block = super::browser::block("POST", "/EchoService/Echo", &fields);
     let stream = browser.http.open(&block, false, &mut browser.up);
     assert_eq!(found(&mut browser).len(), 1);
-    assert!(!browser.server.wants_ticks(), "the peer may not be late");
+    assert!(!browser.server.needs_ticks(), "the peer may not be late");
     browser.down.take();
-    browser.server.judge(StreamId(stream.into()), Verdict::Accepted, &mut browser.down);
+    browser.server.apply_verdict(StreamId(stream.into()), Verdict::Accepted, &mut browser.down);
     // HEADERS on stream 1 that ends nothing.
     let said = browser.down.take();
     assert_eq!(said[3..9], [1, 4, 0, 0, 0, 1]);
     let fields = crate::http::h2::hpack::Decoder::new(4096, 4096).decode(&said[9..]).unwrap();
     assert_eq!(fields.get(b":status"), Some(&b"100"[..]));
-    assert!(browser.server.wants_ticks());
+    assert!(browser.server.needs_ticks());
 }
 
 #[test]
@@ -388,7 +388,8 @@ fn repeated_fields_are_one_list_in_their_order() {
         [("x-key", "1"), ("x-other", "a"), ("cookie", "a=1"), ("x-key", "2"), ("cookie", "b=2"), JSON];
     browser.ask("POST", "/S/M", &[&fields[..], &copies(20)[..]].concat(), &[]);
     browser.inbox.extend_from_slice(&browser.up.take());
-    let Ok(Some(Event::Call(call, _))) = browser.server.next_event(&mut browser.inbox, &mut browser.down)
+    let Ok(Some(ServerEvent::Call(call, _))) =
+        browser.server.next_event(&mut browser.inbox, &mut browser.down)
     else {
         panic!("no call");
     };

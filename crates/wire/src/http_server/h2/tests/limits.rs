@@ -166,7 +166,7 @@ fn bytes_that_are_held_are_counted() {
     streamed.client.cancel(CallId(1), &mut streamed.up);
     streamed.heard();
     assert_eq!(streamed.server.buffered(), 0);
-    streamed.up.copy(&[0, 0, 3, 1, 0, 0, 0, 0, 3, 0x82, 0x86, 0x84]);
+    streamed.up.extend_from_slice(&[0, 0, 3, 1, 0, 0, 0, 0, 3, 0x82, 0x86, 0x84]);
     streamed.heard();
     assert_eq!(streamed.server.buffered(), 3, "a header block");
     both.client.end(CallId(1), &mut both.up);

@@ -45,7 +45,7 @@ fn outcome(say: impl FnOnce(&mut Odd)) -> Result<Bytes, Status> {
     say(&mut odd);
     let mut outbox = BytesMut::from(&odd.out.take()[..]);
     match client.next_event(&mut outbox, &mut up).unwrap() {
-        Some(Answer::Reply(CallId(7), reply)) => reply.result,
+        Some(ClientEvent::Reply(CallId(7), reply)) => reply.result,
         other => panic!("{other:?}"),
     }
 }

@@ -37,28 +37,30 @@ impl Both {
         let mut heard = Vec::new();
         while let Some(event) = self.server.next_event(&mut self.to_server, &mut self.down).unwrap() {
             heard.push(match event {
-                Event::Open(call, ticket, id) => {
+                ServerEvent::Open(call, ticket, id) => {
                     let told = format!("open {} {}", id.0, call.method);
                     self.tickets.push(ticket);
                     told
                 }
-                Event::Message(id, message) => format!("message {} {}", id.0, message.body.escape_ascii()),
-                Event::End(id) => format!("end {}", id.0),
-                Event::Cancelled(id) => format!("cancelled {}", id.0),
-                Event::Room(id) => format!("room {}", id.0),
-                Event::Pause => continue,
-                Event::Call(call, ticket) => {
+                ServerEvent::Message(id, message) => {
+                    format!("message {} {}", id.0, message.body.escape_ascii())
+                }
+                ServerEvent::End(id) => format!("end {}", id.0),
+                ServerEvent::Cancelled(id) => format!("cancelled {}", id.0),
+                ServerEvent::Room(id) => format!("room {}", id.0),
+                ServerEvent::Pause => continue,
+                ServerEvent::Call(call, ticket) => {
                     let told = format!("call {}", call.method);
                     self.tickets.push(ticket);
                     told
                 }
-                Event::Foreign
-                | Event::Connect
-                | Event::Upgrade(_)
-                | Event::WebSocket
-                | Event::Head(..)
-                | Event::Subscribe(_) => "foreign".to_owned(),
-                Event::Alive => "alive".to_owned(),
+                ServerEvent::Foreign
+                | ServerEvent::Connect
+                | ServerEvent::Upgrade(_)
+                | ServerEvent::WebSocket
+                | ServerEvent::Head(..)
+                | ServerEvent::Subscribe(_) => "foreign".to_owned(),
+                ServerEvent::Alive => "alive".to_owned(),
             });
         }
         heard
@@ -70,15 +72,17 @@ impl Both {
         let mut answered = Vec::new();
         while let Some(answer) = self.client.next_event(&mut self.to_client, &mut self.up).unwrap() {
             answered.push(match answer {
-                Answer::Head(id, _) => format!("head {}", id.0),
-                Answer::Message(id, message) => format!("message {} {}", id.0, message.body.escape_ascii()),
-                Answer::Reply(id, reply) => match reply.result {
+                ClientEvent::Head(id, _) => format!("head {}", id.0),
+                ClientEvent::Message(id, message) => {
+                    format!("message {} {}", id.0, message.body.escape_ascii())
+                }
+                ClientEvent::Reply(id, reply) => match reply.result {
                     Ok(_) => format!("done {}", id.0),
                     Err(status) => format!("failed {} {status}", id.0),
                 },
-                Answer::Room(id) => format!("room {}", id.0),
-                Answer::GoAway => "go away".to_owned(),
-                Answer::TooManyHeartbeats => "too many heartbeats".to_owned(),
+                ClientEvent::Room(id) => format!("room {}", id.0),
+                ClientEvent::GoAway => "go away".to_owned(),
+                ClientEvent::TooManyHeartbeats => "too many heartbeats".to_owned(),
                 other => format!("{other:?}"),
             });
         }
@@ -129,7 +133,7 @@ fn a_message_that_cannot_be_read_ends_an_answer_that_has_begun_by_its_trailers()
     let ticket = both.tickets.pop().unwrap();
     both.server.message(StreamId(1), Bytes::from_static(b"x"), &mut both.down);
     // A DATA frame whose message has the flag 7.
-    both.up.copy(b"\0\0\x05\0\0\0\0\0\x01\x07\0\0\0\0");
+    both.up.extend_from_slice(b"\0\0\x05\0\0\0\0\0\x01\x07\0\0\0\0");
     assert_eq!(both.heard(), ["cancelled 1"]);
     // Whoever had not heard of it yet goes on answering.
     both.server.message(StreamId(1), Bytes::from_static(b"y"), &mut both.down);
@@ -143,7 +147,7 @@ fn a_message_that_cannot_be_read_ends_an_answer_behind_what_waits_of_it() {
     both.open(1);
     both.heard();
     both.server.message(StreamId(1), Bytes::from(vec![0; 100_000]), &mut both.down);
-    both.up.copy(b"\0\0\x05\0\0\0\0\0\x01\x07\0\0\0\0");
+    both.up.extend_from_slice(b"\0\0\x05\0\0\0\0\0\x01\x07\0\0\0\0");
     let (mut heard, mut answered) = (both.heard(), both.answered());
     while !heard.is_empty() || !answered.is_empty() {
         if let Some(last) = answered.iter().find(|told| told.starts_with("failed")) {
@@ -174,7 +178,7 @@ fn who_does_not_take_is_not_sent_more_than_the_window() {
     both.heard();
     let message = Bytes::from(vec![b'm'; 10_000]);
     let mut sent = 0;
-    while both.client.room(CallId(1)) {
+    while both.client.has_room(CallId(1)) {
         both.client.message(CallId(1), message.clone(), &mut both.up);
         sent += 1;
     }
@@ -276,14 +280,14 @@ fn a_long_stream_comes_to_its_end() {
     let message = Bytes::from(vec![b'm'; 10_000]);
     let mut taken = 0;
     for _ in 0..20_000 {
-        while both.server.room(StreamId(1)) {
+        while both.server.has_room(StreamId(1)) {
             both.server.message(StreamId(1), message.clone(), &mut both.down);
         }
         both.to_client.extend_from_slice(&both.down.take());
         let before = taken;
         let mut bytes = 0;
         while let Some(answer) = both.client.next_event(&mut both.to_client, &mut both.up).unwrap() {
-            if let Answer::Message(_, message) = answer {
+            if let ClientEvent::Message(_, message) = answer {
                 taken += 1;
                 bytes += message.body.len();
             }
@@ -364,12 +368,12 @@ fn a_call_of_one_message_is_heard_of_when_it_is_whole() {
     let mut both = of_one();
     both.open(1);
     assert_eq!(both.heard(), [""; 0]);
-    assert!(both.server.wants_ticks());
+    assert!(both.server.needs_ticks());
     both.client.message(CallId(1), Bytes::from_static(b"all"), &mut both.up);
     assert_eq!(both.heard(), [""; 0], "its end is a frame of its own");
     both.client.end(CallId(1), &mut both.up);
     assert_eq!(both.heard(), ["call Echo"]);
-    assert!(!both.server.wants_ticks());
+    assert!(!both.server.needs_ticks());
     let ticket = both.tickets.pop().unwrap();
     both.server.reply(ticket, Reply::message(Format::Protobuf, Bytes::from_static(b"one")), &mut both.down);
     assert_eq!(both.answered(), ["head 1", "message 1 one", "done 1"]);
@@ -411,7 +415,7 @@ fn a_call_that_is_cancelled_before_it_was_heard_of_never_is() {
     both.heard();
     both.client.cancel(CallId(1), &mut both.up);
     assert_eq!(both.heard(), [""; 0]);
-    assert!(!both.server.wants_ticks());
+    assert!(!both.server.needs_ticks());
     both.server.tick(Duration::ZERO, &mut both.down);
     both.server.tick(Duration::from_secs(1), &mut both.down);
     assert_eq!((both.heard(), both.server.streams()), (vec![], 0));

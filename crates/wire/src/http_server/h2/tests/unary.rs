@@ -83,13 +83,13 @@ fn a_large_message_passes_windows_and_frames() {
         inbox.extend_from_slice(&up.take());
         while let Some(event) = server.next_event(&mut inbox, &mut down).unwrap() {
             match event {
-                Event::Open(_, opened, _) => ticket = Some(opened),
-                Event::Message(_, message) => body = Some(message.body),
-                Event::End(_) => {
+                ServerEvent::Open(_, opened, _) => ticket = Some(opened),
+                ServerEvent::Message(_, message) => body = Some(message.body),
+                ServerEvent::End(_) => {
                     let reply = Reply::message(Format::Protobuf, body.take().unwrap());
                     server.reply(ticket.take().unwrap(), reply, &mut down);
                 }
-                Event::Room(_) | Event::Pause => {}
+                ServerEvent::Room(_) | ServerEvent::Pause => {}
                 _ => panic!("nothing else happens"),
             }
         }

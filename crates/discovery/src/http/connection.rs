@@ -1,0 +1,82 @@
+use std::fmt;
+use std::io;
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper::client::conn::http1::{SendRequest, handshake};
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio::task::JoinHandle;
+
+use super::Origin;
+
+/// A connection, on which one request is answered after another. It is closed when this is dropped.
+pub(super) struct HttpConnection {
+    /// The place of the server among those of the registry.
+    pub(super) place: usize,
+    sender: SendRequest<Full<Bytes>>,
+    driver: JoinHandle<()>,
+}
+
+impl HttpConnection {
+    #[cfg(feature = "tls")]
+    pub(super) async fn connect(
+        place: usize,
+        origin: &Origin,
+        tls: &polyrpc::tls::Client,
+    ) -> io::Result<Self> {
+        let stream = dial(origin).await?;
+        match origin.tls {
+            true => Self::over(place, super::secure::handshake(stream, &origin.host, tls).await?).await,
+            false => Self::over(place, stream).await,
+        }
+    }
+
+    #[cfg(not(feature = "tls"))]
+    pub(super) async fn connect(place: usize, origin: &Origin) -> io::Result<Self> {
+        Self::over(place, dial(origin).await?).await
+    }
+
+    async fn over(
+        place: usize,
+        stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    ) -> io::Result<Self> {
+        let (sender, connection) = handshake(TokioIo::new(stream)).await.map_err(io::Error::other)?;
+        let driver = tokio::spawn(async move {
+            // Whoever waits for an answer learns of a failure by the sender.
+            let _ = connection.await;
+        });
+        Ok(Self { place, sender, driver })
+    }
+
+    /// Whether it can be used again, as far as is known.
+    pub(super) fn is_open(&self) -> bool {
+        !self.sender.is_closed()
+    }
+
+    pub(super) async fn send(&mut self, request: Request<Bytes>) -> hyper::Result<Response<Incoming>> {
+        self.sender.ready().await?;
+        self.sender.send_request(request.map(Full::new)).await
+    }
+}
+
+impl Drop for HttpConnection {
+    fn drop(&mut self) {
+        self.driver.abort();
+    }
+}
+
+impl fmt::Debug for HttpConnection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Line").field("place", &self.place).finish_non_exhaustive()
+    }
+}
+
+async fn dial(origin: &Origin) -> io::Result<TcpStream> {
+    let stream = TcpStream::connect((origin.host.as_str(), origin.port)).await?;
+    stream.set_nodelay(true)?;
+    Ok(stream)
+}

@@ -1,0 +1,57 @@
+use std::borrow::Cow;
+
+use bytes::Bytes;
+use http::{HeaderMap, StatusCode};
+use polyrpc::{Code, Status};
+use serde::de::DeserializeOwned;
+
+/// A whole answer.
+#[derive(Debug)]
+pub(crate) struct HttpResponse {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Bytes,
+}
+
+impl HttpResponse {
+    /// What the answer says, in words that begin with what was asked; only if it was granted.
+    pub(crate) fn json<T: DeserializeOwned>(&self, asked: &str) -> Result<T, Status> {
+        if !self.status.is_success() {
+            return Err(self.refusal(asked));
+        }
+        serde_json::from_slice(&self.body).map_err(|error| {
+            Status::unavailable(format!("{asked}: the registry's answer cannot be read: {error}"))
+        })
+    }
+
+    /// Whether it was granted.
+    pub(crate) fn granted(&self, asked: &str) -> Result<(), Status> {
+        if self.status.is_success() { Ok(()) } else { Err(self.refusal(asked)) }
+    }
+
+    /// Why it was not.
+    #[cold]
+    pub(crate) fn refusal(&self, asked: &str) -> Status {
+        Status::new(code(self.status), format!("{asked}: {} {}", self.status, self.text()))
+    }
+
+    /// The beginning of what it says.
+    fn text(&self) -> Cow<'_, str> {
+        let start = self.body.get(..TEXT).unwrap_or(&self.body);
+        String::from_utf8_lossy(start)
+    }
+}
+
+fn code(status: StatusCode) -> Code {
+    match status {
+        StatusCode::UNAUTHORIZED => Code::Unauthenticated,
+        StatusCode::FORBIDDEN => Code::PermissionDenied,
+        StatusCode::NOT_FOUND | StatusCode::GONE => Code::NotFound,
+        StatusCode::TOO_MANY_REQUESTS => Code::ResourceExhausted,
+        status if status.is_client_error() => Code::InvalidArgument,
+        _ => Code::Unavailable,
+    }
+}
+
+/// How much of a refusal is told.
+const TEXT: usize = 200;

@@ -1,0 +1,264 @@
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use ::http::StatusCode;
+use polyrpc::Status;
+use polyrpc::discovery::Instance;
+use serde::Deserialize;
+use serde_json::Value;
+use tokio::time::{Instant, timeout_at};
+
+use super::slices::{Metadata, Slice, instances};
+use super::{PodsOf, WATCH};
+use crate::http::{Lines, LinesResponse};
+use crate::lenient_list::{self, LenientList};
+use crate::watch::WatchSource;
+
+/// The slices of a service: listed once, then followed change by change.
+///
+/// ```text
+/// Unknown ──list──▶ Known ──watch──▶ Followed ──the watch ends or breaks──▶ Known
+///    ▲                 │                 │
+///    └─ 410 Gone, or ──┴─────────────────┘
+///       refused
+/// ```
+pub(super) struct SliceWatch {
+    of: PodsOf,
+    slices: BTreeMap<String, Slice>,
+    state: State,
+}
+
+enum State {
+    Unknown,
+    Known {
+        version: String,
+        /// Whether nothing has been heard since the list.
+        fresh: bool,
+    },
+    Followed {
+        version: String,
+        fresh: bool,
+        lines: Lines,
+        since: Instant,
+    },
+}
+
+/// What has become of the slices.
+#[derive(Debug, PartialEq, Eq)]
+enum FollowOutcome {
+    /// They are others than before.
+    Changed,
+    /// What was known is too old to go on from.
+    Gone,
+}
+
+impl SliceWatch {
+    pub(super) fn new(of: PodsOf) -> Self {
+        Self { of, slices: BTreeMap::new(), state: State::Unknown }
+    }
+
+    /// Lists all slices, in as many parts as it takes.
+    async fn list(&mut self) -> Result<(), Status> {
+        let asked = format!("to list the endpoint slices of {}", self.of);
+        self.slices.clear();
+        let mut go_on = String::new();
+        let version = loop {
+            let part: List = self.of.list(&go_on).await?.json(&asked)?;
+            if part.items.is_garbage() {
+                return Err(Status::data_loss(format!("no endpoint slice of {} can be read", self.of)));
+            }
+            let items = part.items.items.into_iter();
+            self.slices.extend(items.map(|slice| (slice.metadata.name.clone(), slice)));
+            self.bounded()?;
+            if part.metadata.go_on.is_empty() || part.metadata.go_on == go_on {
+                break part.metadata.resource_version;
+            }
+            go_on = part.metadata.go_on;
+        };
+        self.state = State::Known { version, fresh: true };
+        Ok(())
+    }
+
+    fn bounded(&self) -> Result<(), Status> {
+        match self.slices.len() > SLICES {
+            true => Err(Status::resource_exhausted(format!("{} has more than {SLICES} slices", self.of))),
+            false => Ok(()),
+        }
+    }
+
+    /// Waits until the slices change.
+    async fn follow(&mut self) -> Result<FollowOutcome, Status> {
+        loop {
+            match std::mem::replace(&mut self.state, State::Unknown) {
+                State::Unknown => return Ok(FollowOutcome::Gone),
+                State::Known { version, fresh } => match self.of.watch_from(&version).await {
+                    Ok(LinesResponse::Lines(lines)) => {
+                        self.state = State::Followed { version, fresh, lines, since: Instant::now() };
+                    }
+                    Ok(LinesResponse::Refused(answer)) if answer.status == StatusCode::GONE => {
+                        return gone(fresh);
+                    }
+                    // What was known may be of another time, to which this one never comes: it is listed anew.
+                    Ok(LinesResponse::Refused(answer)) => {
+                        return Err(answer.refusal(&format!("to watch the endpoint slices of {}", self.of)));
+                    }
+                    Err(status) => {
+                        self.state = State::Known { version, fresh };
+                        return Err(status);
+                    }
+                },
+                State::Followed { version, fresh, lines, since } => {
+                    if let Some(followed) = self.hear(version, fresh, lines, since).await? {
+                        return Ok(followed);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Takes what the watch says next, and what it says right behind that; `None` if that changes nothing.
+    async fn hear(
+        &mut self,
+        mut version: String,
+        mut fresh: bool,
+        mut lines: Lines,
+        since: Instant,
+    ) -> Result<Option<FollowOutcome>, Status> {
+        let mut changed = false;
+        // A watch that says nothing for longer than it was to live is dead.
+        let mut until = Instant::now() + WATCH + SLACK;
+        loop {
+            match timeout_at(until, lines.next()).await {
+                Ok(Ok(Some(line))) => match self.take(&line)? {
+                    Event::Gone => return gone(fresh).map(Some),
+                    Event::Told { version: told, change } => {
+                        version = told.unwrap_or(version);
+                        fresh = false;
+                        if change && !changed {
+                            changed = true;
+                            until = Instant::now() + SETTLING;
+                        }
+                    }
+                },
+                Err(_) if changed => {
+                    self.state = State::Followed { version, fresh, lines, since };
+                    return Ok(Some(FollowOutcome::Changed));
+                }
+                Ok(Ok(None)) | Err(_) => {
+                    self.state = State::Known { version, fresh };
+                    return match (changed, since.elapsed() < HASTY) {
+                        (true, _) => Ok(Some(FollowOutcome::Changed)),
+                        (false, false) => Ok(None),
+                        (false, true) => Err(self.hasty()),
+                    };
+                }
+                Ok(Err(status)) => {
+                    self.state = State::Known { version, fresh };
+                    return if changed { Ok(Some(FollowOutcome::Changed)) } else { Err(status) };
+                }
+            }
+        }
+    }
+
+    #[cold]
+    fn hasty(&self) -> Status {
+        Status::unavailable(format!("Kubernetes ends the watch of {} at once", self.of))
+    }
+
+    fn take(&mut self, line: &[u8]) -> Result<Event, Status> {
+        let told: WatchMessage = serde_json::from_slice(line)
+            .map_err(|error| Status::unavailable(format!("what Kubernetes says cannot be read: {error}")))?;
+        if told.kind == "ERROR" {
+            let failure: Failure = serde_json::from_value(told.object).unwrap_or_default();
+            if failure.code == 410 {
+                return Ok(Event::Gone);
+            }
+            let Failure { code, message } = failure;
+            return Err(Status::unavailable(format!("the watch of {} failed: {code} {message}", self.of)));
+        }
+        // A slice that cannot be read is as good as none; where it stands may be read all the same.
+        let metadata = told.object.get("metadata").cloned();
+        let metadata: Metadata =
+            metadata.and_then(|metadata| serde_json::from_value(metadata).ok()).unwrap_or_default();
+        let change = match &*told.kind {
+            "ADDED" | "MODIFIED" => match serde_json::from_value::<Slice>(told.object) {
+                Ok(slice) => {
+                    self.slices.insert(metadata.name, slice);
+                    self.bounded()?;
+                    true
+                }
+                Err(_) => self.slices.remove(&metadata.name).is_some(),
+            },
+            "DELETED" => self.slices.remove(&metadata.name).is_some(),
+            // `BOOKMARK`, and what is to come.
+            _ => false,
+        };
+        let version = Some(metadata.resource_version).filter(|version| !version.is_empty());
+        Ok(Event::Told { version, change })
+    }
+}
+
+impl WatchSource for SliceWatch {
+    async fn next(&mut self) -> Result<Vec<Instance>, Status> {
+        if !matches!(self.state, State::Unknown) && self.follow().await? == FollowOutcome::Changed {
+            return instances(&self.slices, &self.of);
+        }
+        self.list().await?;
+        instances(&self.slices, &self.of)
+    }
+
+    fn complaint(&mut self) -> Option<Status> {
+        let counts = self.slices.values().map(Slice::endpoints);
+        let (all, read) = counts.fold((0, 0), |(all, read), (more, also)| (all + more, read + also));
+        lenient_list::complaint(all, read, format_args!("endpoints of {} in Kubernetes", self.of))
+    }
+}
+
+/// What was known is not there any more. If it was listed a moment ago, to list it again would lead to the same.
+fn gone(fresh: bool) -> Result<FollowOutcome, Status> {
+    match fresh {
+        false => Ok(FollowOutcome::Gone),
+        true => Err(Status::unavailable("Kubernetes has forgotten already what it has just listed")),
+    }
+}
+
+enum Event {
+    Gone,
+    Told {
+        /// Where the watch stands now.
+        version: Option<String>,
+        change: bool,
+    },
+}
+
+#[derive(Debug, Deserialize)]
+struct List {
+    #[serde(default)]
+    metadata: Metadata,
+    #[serde(default)]
+    items: LenientList<Slice>,
+}
+
+#[derive(Debug, Deserialize)]
+struct WatchMessage {
+    #[serde(rename = "type")]
+    kind: String,
+    object: Value,
+}
+
+#[derive(Debug, Default, Deserialize)]
+struct Failure {
+    #[serde(default)]
+    code: u16,
+    #[serde(default)]
+    message: String,
+}
+
+/// A service with more would have more than a million pods.
+const SLICES: usize = 10_000;
+/// For how long a change is kept back: it seldom comes alone.
+const SETTLING: Duration = Duration::from_millis(20);
+/// How much longer than it should a watch may live.
+const SLACK: Duration = Duration::from_secs(10);
+/// A watch that ends sooner, without a word, will do so again.
+const HASTY: Duration = Duration::from_secs(1);

@@ -1,0 +1,63 @@
+//! Lists of which one bad element must not hide the others.
+
+use std::fmt;
+
+use polyrpc::Status;
+use serde::de::{Deserialize, DeserializeOwned, Deserializer};
+
+/// What can be read of a list; `null` is an empty one.
+#[derive(Debug)]
+pub(crate) struct LenientList<T> {
+    /// Those that can.
+    pub(crate) items: Vec<T>,
+    /// How many there are in all.
+    pub(crate) all: usize,
+}
+
+impl<T> LenientList<T> {
+    /// Whether something is there of which nothing can be read.
+    pub(crate) fn is_garbage(&self) -> bool {
+        self.all > 0 && self.items.is_empty()
+    }
+}
+
+/// What to say of a list of which some cannot be used; the others are.
+pub(crate) fn complaint(all: usize, used: usize, what: impl fmt::Display) -> Option<Status> {
+    let wrong = all.checked_sub(used).filter(|wrong| *wrong > 0)?;
+    Some(Status::invalid_argument(format!("{wrong} of the {all} {what} cannot be read")))
+}
+
+impl<T> Default for LenientList<T> {
+    fn default() -> Self {
+        Self { items: Vec::new(), all: 0 }
+    }
+}
+
+impl<'de, T: DeserializeOwned> Deserialize<'de> for LenientList<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let values = Option::<Vec<serde_json::Value>>::deserialize(deserializer)?.unwrap_or_default();
+        let all = values.len();
+        let items = values.into_iter().filter_map(|value| serde_json::from_value(value).ok()).collect();
+        Ok(Self { items, all })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cannot_be_read_is_counted_and_left_out() {
+        let list: LenientList<u8> = serde_json::from_str(r#"[1, "two", 300, 4, null]"#).unwrap();
+        assert_eq!((list.items, list.all), (vec![1, 4], 5));
+        assert!(serde_json::from_str::<LenientList<u8>>(r#"["x"]"#).unwrap().is_garbage());
+        assert!(!serde_json::from_str::<LenientList<u8>>("null").unwrap().is_garbage());
+        assert!(serde_json::from_str::<LenientList<u8>>("{}").is_err());
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_complained_about() {
+        assert_eq!(complaint(5, 3, "keys").unwrap().message(), "2 of the 5 keys cannot be read");
+        assert!(complaint(5, 5, "keys").is_none() && complaint(0, 0, "keys").is_none());
+    }
+}

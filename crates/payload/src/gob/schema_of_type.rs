@@ -1,0 +1,576 @@
+//! Finding out what a Rust type is made of, from nothing but its `Deserialize`.
+//!
+//! A value says too little of its type: an empty list does not say what it is a list of, and a peer must know. So
+//! the type is read from a source that has whatever is asked for, and writes down what that was. A type may refuse
+//! what it is given, a text that is no address for instance; then it is read again, and given something else in
+//! that place. An enum is read until each of its variants was.
+
+use std::any::type_name;
+use std::collections::HashMap;
+
+use serde::de::value::StrDeserializer;
+use serde::de::{
+    DeserializeOwned, DeserializeSeed, Deserializer, EnumAccess, MapAccess, SeqAccess, VariantAccess, Visitor,
+};
+
+use super::Error;
+use super::special::COMPLEX;
+use super::type_description::{Field, Kind, Type, Variant};
+use super::{own, time};
+
+/// What `T` is, and all that it is made of.
+pub(super) fn trace<T: DeserializeOwned>() -> Result<(Vec<Kind>, Type), Error> {
+    let mut trace = TypeTracer::default();
+    for _ in 0..MOST_READINGS {
+        trace.begin();
+        let mut found = None;
+        match T::deserialize(Probe { trace: &mut trace, found: &mut found }) {
+            Err(error) if error.is_of_type() => return Err(error),
+            Err(error) => trace.try_another(error)?,
+            Ok(_) if trace.end() => {
+                let top = found.ok_or_else(|| Error::new("it asks for nothing"))?;
+                return Ok(trace.finish(top));
+            }
+            Ok(_) => {}
+        }
+    }
+    Err(Error::new("it is made of too much"))
+}
+
+/// Each takes no longer than to read a small value.
+const MOST_READINGS: usize = 4096;
+
+#[derive(Debug, Default)]
+struct TypeTracer {
+    /// What was found, of all readings.
+    kinds: Vec<Kind>,
+    structs: HashMap<Key, u32>,
+    enums: HashMap<Key, Choice>,
+    /// The structs of this reading.
+    read: Vec<u32>,
+    /// Whether what is being read is known already: then lists are empty and options are none, so that types which
+    /// contain themselves come to an end.
+    known: usize,
+    /// How many values of a basic type this reading has given, and which sample each of them was.
+    given: usize,
+    samples: Vec<usize>,
+    /// There are no more samples for the last value.
+    exhausted: bool,
+    /// What this reading found out of variants. It counts once the reading has come to its end: until then every
+    /// repetition must take the same way.
+    found: Vec<(Key, usize, Content)>,
+}
+
+/// A type: its Rust name with all parameters, and the names of what it has.
+type Key = (&'static str, &'static [&'static str]);
+
+#[derive(Debug, Default)]
+struct Choice {
+    at: u32,
+    /// What is known of each variant.
+    variants: Vec<Option<Content>>,
+    /// Those that are being read.
+    open: Vec<usize>,
+    /// How often one was chosen, in earlier readings and in all.
+    turn: usize,
+    turns: usize,
+}
+
+impl Choice {
+    /// The variant to be read next: one of which nothing is known, or else each in turn, since there may be more to
+    /// find in it. One that is being read would lead back here.
+    fn pick(&mut self, known: bool) -> Option<usize> {
+        let all = || (0..self.variants.len()).filter(|at| !self.open.contains(at));
+        let of = |content: Option<Content>| all().find(|&at| self.variants.get(at) == Some(&content));
+        if known {
+            return of(Some(Content::Unit)).or_else(|| all().next());
+        }
+        let new = of(None).or_else(|| all().cycle().nth(self.turns));
+        self.turns += 1;
+        new
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Content {
+    Unit,
+    Of(Type),
+}
+
+impl TypeTracer {
+    fn begin(&mut self) {
+        self.read.clear();
+        self.known = 0;
+        self.given = 0;
+        self.exhausted = false;
+        self.found.clear();
+        for choice in self.enums.values_mut() {
+            choice.open.clear();
+            choice.turns = choice.turn;
+        }
+    }
+
+    /// Keeps what a reading found; `true` once there is no more to find.
+    fn end(&mut self) -> bool {
+        self.samples.clear();
+        for (key, at, content) in self.found.drain(..) {
+            let variant = self.enums.get_mut(&key).and_then(|choice| choice.variants.get_mut(at));
+            if let Some(variant) = variant {
+                *variant = Some(content);
+            }
+        }
+        self.enums.values_mut().for_each(|choice| choice.turn = choice.turns);
+        self.enums.values().all(|choice| choice.variants.iter().all(Option::is_some))
+    }
+
+    /// The value given last was refused: the next reading gives another in its place.
+    fn try_another(&mut self, error: Error) -> Result<(), Error> {
+        match self.samples.get_mut(self.given.wrapping_sub(1)) {
+            Some(sample) if !self.exhausted => *sample += 1,
+            _ => return Err(error),
+        }
+        Ok(())
+    }
+
+    /// Which of so many samples is to be given next.
+    fn sample<T: Copy>(&mut self, samples: &[T]) -> Result<T, Error> {
+        let at = self.given;
+        self.given += 1;
+        if self.samples.len() <= at {
+            self.samples.push(0);
+        }
+        let sample = self.samples.get(at).and_then(|&sample| samples.get(sample)).copied();
+        sample.ok_or_else(|| {
+            self.exhausted = true;
+            Error::new("it refuses every value")
+        })
+    }
+
+    /// A type that is told by what it is made of.
+    fn add(&mut self, kind: Kind) -> Type {
+        let known = self.kinds.iter().position(|known| *known == kind);
+        let at = known.unwrap_or_else(|| {
+            self.kinds.push(kind);
+            self.kinds.len() - 1
+        });
+        Type::At(at as u32)
+    }
+
+    /// Enums of nothing but names are texts, all others interfaces.
+    fn finish(mut self, top: Type) -> (Vec<Kind>, Type) {
+        let mut texts = Vec::new();
+        for choice in self.enums.values() {
+            let names = choice.variants.iter().all(|content| matches!(content, Some(Content::Unit)));
+            if names {
+                texts.push(Type::At(choice.at));
+            }
+        }
+        let plain = |of: &mut Type| {
+            if texts.contains(of) {
+                *of = Type::String;
+            } else if *of == Type::Byte {
+                *of = Type::Uint;
+            }
+        };
+        let unit = self.add(unit());
+        for (&(_, names), choice) in &self.enums {
+            let content = |content: &Option<Content>| match content {
+                Some(Content::Of(of)) => *of,
+                _ => unit,
+            };
+            let variants = names.iter().zip(&choice.variants);
+            let variants = variants.map(|(&name, it)| Variant { name, of: content(it) }).collect();
+            if let Some(kind) = self.kinds.get_mut(choice.at as usize) {
+                *kind = Kind::Choice(variants);
+            }
+        }
+        for kind in &mut self.kinds {
+            match kind {
+                Kind::Struct { fields, .. } => fields.iter_mut().for_each(|field| plain(&mut field.of)),
+                Kind::Choice(variants) => variants.iter_mut().for_each(|variant| plain(&mut variant.of)),
+                Kind::Array(elem, _) | Kind::Slice(elem) => plain(elem),
+                Kind::Map(key, elem) => {
+                    plain(key);
+                    plain(elem);
+                }
+                Kind::Time | Kind::Own(..) => {}
+            }
+        }
+        let mut top = top;
+        plain(&mut top);
+        (self.kinds, top)
+    }
+}
+
+/// A value of the type that is asked for.
+struct Probe<'t> {
+    trace: &'t mut TypeTracer,
+    found: &'t mut Option<Type>,
+}
+
+impl<'t> Probe<'t> {
+    fn give<T: Copy>(self, of: Type, samples: &[T]) -> Result<T, Error> {
+        *self.found = Some(of);
+        self.trace.sample(samples)
+    }
+
+    /// For a value within, of whose type nothing is kept yet.
+    fn within<'s>(&'s mut self, found: &'s mut Option<Type>) -> Probe<'s> {
+        Probe { trace: self.trace, found }
+    }
+}
+
+macro_rules! scalar {
+    ($($method:ident $visit:ident $of:ident $samples:expr),+) => {$(
+        fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+            visitor.$visit(self.give(Type::$of, &$samples)?)
+        }
+    )+};
+}
+
+impl<'de> Deserializer<'de> for Probe<'_> {
+    type Error = Error;
+
+    scalar! {
+        deserialize_bool visit_bool Bool [false, true],
+        deserialize_i8 visit_i8 Int [0, 1],
+        deserialize_i16 visit_i16 Int [0, 1],
+        deserialize_i32 visit_i32 Int [0, 1],
+        deserialize_i64 visit_i64 Int [0, 1],
+        deserialize_u8 visit_u8 Byte [0, 1],
+        deserialize_u16 visit_u16 Uint [0, 1],
+        deserialize_u32 visit_u32 Uint [0, 1],
+        deserialize_u64 visit_u64 Uint [0, 1],
+        deserialize_f32 visit_f32 Float [0.0, 1.0],
+        deserialize_f64 visit_f64 Float [0.0, 1.0],
+        deserialize_char visit_char Int ['a'],
+        deserialize_str visit_borrowed_str String TEXTS,
+        deserialize_string visit_borrowed_str String TEXTS,
+        deserialize_bytes visit_borrowed_bytes Bytes BYTES,
+        deserialize_byte_buf visit_borrowed_bytes Bytes BYTES
+    }
+
+    fn deserialize_i128<V: Visitor<'de>>(self, _: V) -> Result<V::Value, Error> {
+        Err(Error::of_type("Go has no integer of 128 bits, but `gob::Own<BigInt>`"))
+    }
+
+    fn deserialize_u128<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        self.deserialize_i128(visitor)
+    }
+
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        if self.trace.known > 0 { visitor.visit_none() } else { visitor.visit_some(self) }
+    }
+
+    fn deserialize_unit<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        *self.found = Some(self.trace.add(unit()));
+        visitor.visit_unit()
+    }
+
+    fn deserialize_unit_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        visitor: V,
+    ) -> Result<V::Value, Error> {
+        self.deserialize_unit(visitor)
+    }
+
+    fn deserialize_newtype_struct<V: Visitor<'de>>(
+        mut self,
+        name: &'static str,
+        visitor: V,
+    ) -> Result<V::Value, Error> {
+        let special = match name {
+            COMPLEX => Type::Complex,
+            time::NAME => self.trace.add(Kind::Time),
+            name => match own::marked(name) {
+                Some((name, how)) => self.trace.add(Kind::Own(name, how)),
+                None => return visitor.visit_newtype_struct(self),
+            },
+        };
+        let value = visitor.visit_newtype_struct(self.within(&mut None))?;
+        *self.found = Some(special);
+        Ok(value)
+    }
+
+    fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        let (mut elements, left) = (Vec::new(), usize::from(self.trace.known == 0));
+        let value = visitor.visit_seq(Elements { trace: self.trace, found: &mut elements, left })?;
+        *self.found = match elements.first() {
+            Some(Some(Type::Byte)) => Some(Type::Bytes),
+            Some(&Some(elem)) => Some(self.trace.add(Kind::Slice(elem))),
+            _ => None,
+        };
+        Ok(value)
+    }
+
+    fn deserialize_tuple<V: Visitor<'de>>(self, length: usize, visitor: V) -> Result<V::Value, Error> {
+        let mut elements = Vec::new();
+        let value = visitor.visit_seq(Elements { trace: self.trace, found: &mut elements, left: length })?;
+        let elements: Vec<Type> = elements.into_iter().flatten().collect();
+        if elements.len() < length {
+            return Ok(value);
+        }
+        let kind = Kind::of_row(elements).ok_or_else(|| Error::of_type("a tuple of more than 16"))?;
+        *self.found = Some(self.trace.add(kind));
+        Ok(value)
+    }
+
+    fn deserialize_tuple_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        length: usize,
+        visitor: V,
+    ) -> Result<V::Value, Error> {
+        self.deserialize_tuple(length, visitor)
+    }
+
+    fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        // The code that serde derives for a struct asks for a map only where it has flattened fields.
+        if type_name::<V>().contains("::__Visitor") {
+            let name = type_name::<V::Value>();
+            return Err(Error::of_type(format!("{name} has `serde(flatten)`, of which serde makes a map")));
+        }
+        let (mut key, mut elem, left) = (None, None, self.trace.known == 0);
+        let pairs = Pairs { trace: self.trace, key: &mut key, elem: &mut elem, left };
+        let value = visitor.visit_map(pairs)?;
+        if let (Some(key), Some(elem)) = (key, elem) {
+            *self.found = Some(self.trace.add(Kind::Map(key, elem)));
+        }
+        Ok(value)
+    }
+
+    fn deserialize_struct<V: Visitor<'de>>(
+        self,
+        name: &'static str,
+        fields: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Error> {
+        let trace = self.trace;
+        let at = *trace.structs.entry((type_name::<V::Value>(), fields)).or_insert_with(|| {
+            trace.kinds.push(Kind::Struct { name, fields: Vec::new() });
+            trace.kinds.len() as u32 - 1
+        });
+        *self.found = Some(Type::At(at));
+        let known = trace.read.contains(&at);
+        let mut found = Vec::new();
+        if known {
+            trace.known += 1;
+        } else {
+            trace.read.push(at);
+        }
+        let names = fields.iter();
+        let value = visitor.visit_map(Members { trace, names, name: "", found: &mut found })?;
+        if known {
+            trace.known -= 1;
+        } else if let Some(kind) = trace.kinds.get_mut(at as usize) {
+            *kind = Kind::Struct { name, fields: found };
+        }
+        Ok(value)
+    }
+
+    fn deserialize_enum<V: Visitor<'de>>(
+        self,
+        name: &'static str,
+        variants: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Error> {
+        let trace = self.trace;
+        let (key, known) = ((type_name::<V::Value>(), variants), trace.known > 0);
+        let choice = trace.enums.entry(key).or_insert_with(|| {
+            trace.kinds.push(Kind::Choice(Vec::new()));
+            let at = trace.kinds.len() as u32 - 1;
+            Choice { at, variants: vec![None; variants.len()], ..Choice::default() }
+        });
+        *self.found = Some(Type::At(choice.at));
+        let picked = choice.pick(known);
+        let (at, variant) = picked
+            .and_then(|at| variants.get(at).map(|&variant| (at, variant)))
+            .ok_or_else(|| Error::new(format!("{name} has no variant without another in it")))?;
+        choice.open.push(at);
+        let mut content = None;
+        let value = visitor.visit_enum(OneOf { trace, variant, content: &mut content })?;
+        if let Some(choice) = trace.enums.get_mut(&key) {
+            choice.open.pop();
+        }
+        if let (Some(content), false) = (content, known) {
+            trace.found.push((key, at, content));
+        }
+        Ok(value)
+    }
+
+    /// Whatever it turns out to be: an interface.
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        match self.give(Type::Any, &[0, 1, 2, 3, 4, 5])? {
+            0 => visitor.visit_unit(),
+            1 => visitor.visit_borrowed_str(""),
+            2 => visitor.visit_i64(0),
+            3 => visitor.visit_bool(false),
+            4 => visitor.visit_f64(0.0),
+            _ => visitor.visit_borrowed_bytes(&[]),
+        }
+    }
+
+    fn deserialize_identifier<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        self.deserialize_str(visitor)
+    }
+
+    fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        visitor.visit_unit()
+    }
+}
+
+/// Go's empty struct.
+fn unit() -> Kind {
+    Kind::Struct { name: "", fields: Vec::new() }
+}
+
+/// Texts that types out of the libraries take, the plainest first.
+const TEXTS: &[&str] = &[
+    "",
+    "0",
+    "a",
+    "A",
+    "127.0.0.1",
+    "::1",
+    "127.0.0.1:0",
+    "[::1]:0",
+    "127.0.0.0/8",
+    "::/64",
+    "1970-01-01T00:00:00Z",
+    "1970-01-01T00:00:00",
+    "1970-01-01",
+    "00:00:00",
+    "00000000-0000-0000-0000-000000000000",
+    "http://a/",
+    "1.0.0",
+    "a@a.aa",
+    "true",
+    "AA==",
+    "00",
+    "00000000000000000000000000",
+];
+
+const BYTES: &[&[u8]] = &[&[], &[0; 1], &[0; 4], &[0; 8], &[0; 12], &[0; 16], &[0; 20], &[0; 32], &[0; 64]];
+
+struct Elements<'t> {
+    trace: &'t mut TypeTracer,
+    found: &'t mut Vec<Option<Type>>,
+    left: usize,
+}
+
+impl<'de> SeqAccess<'de> for Elements<'_> {
+    type Error = Error;
+
+    fn next_element_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<Option<S::Value>, Error> {
+        let Some(left) = self.left.checked_sub(1) else { return Ok(None) };
+        self.left = left;
+        let mut found = None;
+        let value = seed.deserialize(Probe { trace: self.trace, found: &mut found })?;
+        self.found.push(found);
+        Ok(Some(value))
+    }
+
+    fn size_hint(&self) -> Option<usize> {
+        Some(self.left)
+    }
+}
+
+struct Pairs<'t> {
+    trace: &'t mut TypeTracer,
+    key: &'t mut Option<Type>,
+    elem: &'t mut Option<Type>,
+    left: bool,
+}
+
+impl<'de> MapAccess<'de> for Pairs<'_> {
+    type Error = Error;
+
+    fn next_key_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<Option<S::Value>, Error> {
+        if !std::mem::take(&mut self.left) {
+            return Ok(None);
+        }
+        seed.deserialize(Probe { trace: self.trace, found: self.key }).map(Some)
+    }
+
+    fn next_value_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<S::Value, Error> {
+        seed.deserialize(Probe { trace: self.trace, found: self.elem })
+    }
+}
+
+/// The fields of a struct.
+struct Members<'t> {
+    trace: &'t mut TypeTracer,
+    names: std::slice::Iter<'static, &'static str>,
+    name: &'static str,
+    found: &'t mut Vec<Field>,
+}
+
+impl<'de> MapAccess<'de> for Members<'_> {
+    type Error = Error;
+
+    fn next_key_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<Option<S::Value>, Error> {
+        let Some(name) = self.names.next() else { return Ok(None) };
+        self.name = name;
+        seed.deserialize(StrDeserializer::<Error>::new(name)).map(Some)
+    }
+
+    /// A field that asks for nothing is none.
+    fn next_value_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<S::Value, Error> {
+        let mut found = None;
+        let value = seed.deserialize(Probe { trace: self.trace, found: &mut found })?;
+        self.found.extend(found.map(|of| Field { name: self.name.into(), of }));
+        Ok(value)
+    }
+}
+
+/// One variant of an enum.
+struct OneOf<'t> {
+    trace: &'t mut TypeTracer,
+    variant: &'static str,
+    content: &'t mut Option<Content>,
+}
+
+impl<'de> EnumAccess<'de> for OneOf<'_> {
+    type Error = Error;
+    type Variant = Self;
+
+    fn variant_seed<S: DeserializeSeed<'de>>(self, seed: S) -> Result<(S::Value, Self), Error> {
+        Ok((seed.deserialize(StrDeserializer::<Error>::new(self.variant))?, self))
+    }
+}
+
+impl OneOf<'_> {
+    fn read<R>(self, read: impl FnOnce(Probe<'_>) -> Result<R, Error>) -> Result<R, Error> {
+        let mut found = None;
+        let value = read(Probe { trace: self.trace, found: &mut found })?;
+        *self.content = found.map(Content::Of);
+        Ok(value)
+    }
+}
+
+impl<'de> VariantAccess<'de> for OneOf<'_> {
+    type Error = Error;
+
+    fn unit_variant(self) -> Result<(), Error> {
+        *self.content = Some(Content::Unit);
+        Ok(())
+    }
+
+    fn newtype_variant_seed<S: DeserializeSeed<'de>>(self, seed: S) -> Result<S::Value, Error> {
+        self.read(|probe| seed.deserialize(probe))
+    }
+
+    fn tuple_variant<V: Visitor<'de>>(self, length: usize, visitor: V) -> Result<V::Value, Error> {
+        self.read(|probe| probe.deserialize_tuple(length, visitor))
+    }
+
+    fn struct_variant<V: Visitor<'de>>(
+        self,
+        fields: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Error> {
+        let name = self.variant;
+        self.read(|probe| probe.deserialize_struct(name, fields, visitor))
+    }
+}

@@ -1,0 +1,290 @@
+//! What a Rust type is in gob, worked out once per type and thread.
+
+use std::any::{TypeId, type_name};
+use std::borrow::Cow;
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use serde::de::DeserializeOwned;
+
+use super::types::{self, Opaque, Shape, id};
+use super::{Error, schema_of_type};
+
+/// The description of a type: what it is made of, and the definitions that say so to a peer.
+#[derive(Debug, Default)]
+pub(super) struct Description {
+    kinds: Vec<Kind>,
+    /// What the types of `kinds` are called in `prelude`.
+    ids: Vec<i32>,
+    top: Type,
+    prelude: Vec<u8>,
+    /// For values that only they themselves know the type of.
+    any: Option<Any>,
+    /// It is of one value, and tells nothing of what the value did not show.
+    learned: bool,
+}
+
+/// A type within a description.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) enum Type {
+    Bool,
+    Int,
+    Uint,
+    /// An integer of which a list is bytes.
+    Byte,
+    Float,
+    Bytes,
+    String,
+    Complex,
+    /// An interface that holds whatever the value turns out to be.
+    #[default]
+    Any,
+    /// One of `kinds`.
+    At(u32),
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Kind {
+    Struct {
+        name: &'static str,
+        fields: Vec<Field>,
+    },
+    Array(Type, u64),
+    Slice(Type),
+    Map(Type, Type),
+    Time,
+    /// What encodes itself: its name in Go, and how.
+    Own(&'static str, Opaque),
+    /// An enum: an interface that holds one of these types.
+    Choice(Vec<Variant>),
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Field {
+    pub(super) name: Cow<'static, str>,
+    pub(super) of: Type,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Variant {
+    pub(super) name: &'static str,
+    pub(super) of: Type,
+}
+
+/// The types of lists and maps whose elements may be anything.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Any {
+    pub(super) list: i32,
+    pub(super) map: i32,
+}
+
+/// The description of `T`. That there is none is kept too: to find it out may take thousands of readings.
+pub(super) fn of<T: DeserializeOwned + 'static>() -> Result<Rc<Description>, Error> {
+    thread_local! {
+        static KNOWN: RefCell<HashMap<TypeId, Result<Rc<Description>, Error>>> = RefCell::default();
+    }
+    let key = TypeId::of::<T>();
+    if let Some(known) = KNOWN.with_borrow(|known| known.get(&key).cloned()) {
+        return known;
+    }
+    let description = match schema_of_type::trace::<T>() {
+        Ok((kinds, top)) => Ok(Rc::new(Description::new(kinds, top))),
+        Err(error) => Err(error.within(&format!("{} cannot be described:", type_name::<T>()))),
+    };
+    KNOWN.with_borrow_mut(|known| known.insert(key, description.clone()));
+    description
+}
+
+impl Description {
+    pub(super) fn learned(kinds: Vec<Kind>, top: Type) -> Self {
+        Self { learned: true, ..Self::new(kinds, top) }
+    }
+
+    fn new(kinds: Vec<Kind>, top: Type) -> Self {
+        let mut numbers = Numbers {
+            kinds: &kinds,
+            ids: vec![0; kinds.len()],
+            entered: vec![false; kinds.len()],
+            next: id::FIRST,
+        };
+        numbers.number(top);
+        let (ids, next) = (numbers.ids, numbers.next);
+        let mut description = Self { kinds, ids, top, prelude: Vec::new(), any: None, learned: false };
+        description.define();
+        if description.holds_anything() {
+            description.define_any(next);
+        }
+        description
+    }
+
+    /// The definitions, ready to be sent.
+    pub(super) fn prelude(&self) -> &[u8] {
+        &self.prelude
+    }
+
+    pub(super) fn top(&self) -> Type {
+        self.top
+    }
+
+    /// What the type is called in [`prelude`](Self::prelude).
+    pub(super) fn id(&self) -> i32 {
+        self.id_of(self.top)
+    }
+
+    pub(super) fn id_of(&self, of: Type) -> i32 {
+        number(of, &self.kinds, &self.ids)
+    }
+
+    pub(super) fn kind(&self, at: u32) -> Result<&Kind, Error> {
+        self.kinds.get(at as usize).ok_or_else(Error::unknown_type)
+    }
+
+    pub(super) fn is_struct(&self, of: Type) -> bool {
+        matches!(of, Type::At(at) if matches!(self.kind(at), Ok(Kind::Struct { .. })))
+    }
+
+    /// Whether values of it say their types themselves, in part.
+    pub(super) fn is_dynamic(&self) -> bool {
+        self.any.is_some() || self.kinds.iter().any(|kind| matches!(kind, Kind::Choice(_)))
+    }
+
+    pub(super) fn is_learned(&self) -> bool {
+        self.learned
+    }
+
+    pub(super) fn any(&self) -> Result<Any, Error> {
+        self.any.ok_or_else(Error::unknown_type)
+    }
+
+    fn holds_anything(&self) -> bool {
+        self.top == Type::Any || self.kinds.iter().flat_map(Kind::inner).any(|inner| inner == Type::Any)
+    }
+
+    /// Writes the definitions in Go's order: the outer ones first (`encoding/gob/encoder.go`, `sendActualType`).
+    fn define(&mut self) {
+        let mut waiting = vec![self.top];
+        let mut defined = vec![false; self.kinds.len()];
+        while let Some(next) = waiting.pop() {
+            let Type::At(at) = next else { continue };
+            let at = at as usize;
+            if std::mem::replace(&mut defined[at], true) {
+                continue;
+            }
+            let (kind, call) = (&self.kinds[at], |of| number(of, &self.kinds, &self.ids));
+            kind.define(self.ids[at], call, &mut self.prelude);
+            let inner: Vec<_> = kind.inner().collect();
+            waiting.extend(inner.into_iter().rev());
+        }
+    }
+
+    fn define_any(&mut self, next: i32) {
+        let any = Any { list: next, map: next + 1 };
+        types::define(&mut self.prelude, any.list, "", &Shape::Slice { elem: id::INTERFACE });
+        let shape = Shape::Map { key: id::STRING, elem: id::INTERFACE };
+        types::define(&mut self.prelude, any.map, "", &shape);
+        self.any = Some(any);
+    }
+}
+
+impl Kind {
+    /// A tuple: an array where all are of one type, as in `[T; N]`, and else a struct. `None` if there are too many.
+    pub(super) fn of_row(types: Vec<Type>) -> Option<Self> {
+        match types.first() {
+            Some(&first) if types.iter().all(|&each| each == first) => {
+                Some(Self::Array(first, types.len() as u64))
+            }
+            _ if types.len() > LETTERS.len() => None,
+            _ => {
+                let fields = LETTERS.into_iter().zip(types);
+                let fields = fields.map(|(name, of)| Field { name: name.into(), of }).collect();
+                Some(Self::Struct { name: "", fields })
+            }
+        }
+    }
+
+    pub(super) fn inner(&self) -> impl Iterator<Item = Type> {
+        let (fields, variants, others): (&[Field], &[Variant], _) = match self {
+            Self::Struct { fields, .. } => (fields, &[], [None, None]),
+            Self::Array(elem, _) | Self::Slice(elem) => (&[], &[], [Some(*elem), None]),
+            Self::Map(key, elem) => (&[], &[], [Some(*key), Some(*elem)]),
+            Self::Choice(variants) => (&[], variants, [None, None]),
+            Self::Time | Self::Own(..) => (&[], &[], [None, None]),
+        };
+        let fields = fields.iter().map(|field| field.of);
+        fields.chain(variants.iter().map(|variant| variant.of)).chain(others.into_iter().flatten())
+    }
+
+    fn define(&self, id: i32, call: impl Fn(Type) -> i32, out: &mut Vec<u8>) {
+        match self {
+            Self::Struct { name, fields } => {
+                let fields: Vec<_> = fields.iter().map(|field| (&*field.name, call(field.of))).collect();
+                types::define(out, id, name, &Shape::Struct(&fields));
+            }
+            Self::Array(elem, len) => {
+                types::define(out, id, "", &Shape::Array { elem: call(*elem), len: *len });
+            }
+            Self::Slice(elem) => types::define(out, id, "", &Shape::Slice { elem: call(*elem) }),
+            Self::Map(key, elem) => {
+                types::define(out, id, "", &Shape::Map { key: call(*key), elem: call(*elem) });
+            }
+            Self::Time => types::define(out, id, "Time", &Shape::Opaque(Opaque::Gob)),
+            Self::Own(name, how) => types::define(out, id, name, &Shape::Opaque(*how)),
+            // Interfaces are one type, known to all.
+            Self::Choice(_) => {}
+        }
+    }
+}
+
+/// What the fields of a tuple are called where it is a struct.
+pub(super) const LETTERS: [&str; 16] =
+    ["A", "B", "C", "D", "E", "F", "G", "H", "I", "J", "K", "L", "M", "N", "O", "P"];
+
+/// Gives out numbers in Go's order: a struct before what it is made of, anything else after
+/// (`encoding/gob/type.go`, `newTypeObject`).
+struct Numbers<'a> {
+    kinds: &'a [Kind],
+    ids: Vec<i32>,
+    entered: Vec<bool>,
+    next: i32,
+}
+
+impl Numbers<'_> {
+    fn number(&mut self, of: Type) {
+        let Type::At(at) = of else { return };
+        let at = at as usize;
+        if std::mem::replace(&mut self.entered[at], true) {
+            return;
+        }
+        let kind = &self.kinds[at];
+        if matches!(kind, Kind::Struct { .. }) {
+            self.take(at);
+        }
+        for inner in kind.inner() {
+            self.number(inner);
+        }
+        if !matches!(kind, Kind::Choice(_) | Kind::Struct { .. }) {
+            self.take(at);
+        }
+    }
+
+    fn take(&mut self, at: usize) {
+        self.ids[at] = self.next;
+        self.next += 1;
+    }
+}
+
+fn number(of: Type, kinds: &[Kind], ids: &[i32]) -> i32 {
+    match of {
+        Type::Bool => id::BOOL,
+        Type::Int => id::INT,
+        Type::Uint | Type::Byte => id::UINT,
+        Type::Float => id::FLOAT,
+        Type::Bytes => id::BYTES,
+        Type::String => id::STRING,
+        Type::Complex => id::COMPLEX,
+        Type::Any => id::INTERFACE,
+        Type::At(at) if matches!(kinds.get(at as usize), Some(Kind::Choice(_))) => id::INTERFACE,
+        Type::At(at) => ids.get(at as usize).copied().unwrap_or_default(),
+    }
+}

@@ -1,0 +1,285 @@
+//! One value, copied piece by piece as its type says.
+//!
+//! Where a value holds interfaces, only its types tell where it ends: Go breaks the message off behind the first
+//! type that an interface brings, defines further types in messages of their own, and goes on with the value in
+//! yet another (`encoding/gob/encoder.go`, `sendActualType` under `encodeInterface`). What comes out has all
+//! definitions taken out and is one piece again. There is no recursion: between two messages everything lies on
+//! the stack of frames.
+
+use super::dictionary::Dictionary;
+use super::number::{Cursor, begin, put_bytes, put_int, put_uint, recount};
+use super::types::Kind;
+use super::{Error, Limits};
+
+/// A value of which more messages may follow.
+#[derive(Debug)]
+pub(super) struct ValueWalk {
+    frames: Vec<Frame>,
+    /// The name of an interface's type was read; its number was not.
+    owes_type: bool,
+    out: Vec<u8>,
+    /// The types that interfaces brought.
+    brought: Vec<i32>,
+}
+
+#[derive(Debug)]
+enum Frame {
+    Struct {
+        of: i32,
+        last: i64,
+    },
+    Elements {
+        of: i32,
+        left: u64,
+    },
+    Pairs {
+        key: i32,
+        elem: i32,
+        left: u64,
+        at_elem: bool,
+    },
+    /// What is in an interface. Its length stands at `mark`; there were `left` bytes before it.
+    Interface {
+        mark: usize,
+        announced: u64,
+        left: usize,
+        types: usize,
+    },
+}
+
+/// How types are called in what comes out.
+pub(super) trait Names {
+    fn name(&self, id: i32) -> Result<i32, Error>;
+}
+
+/// As they are.
+#[derive(Debug)]
+pub(super) struct UnchangedNames;
+
+impl Names for UnchangedNames {
+    fn name(&self, id: i32) -> Result<i32, Error> {
+        Ok(id)
+    }
+}
+
+impl ValueWalk {
+    /// Bytes that it keeps, about.
+    pub(super) fn held(&self) -> usize {
+        self.out.capacity() + self.frames.len() * size_of::<Frame>() + self.brought.len() * size_of::<i32>()
+    }
+
+    /// Begins a value of a type; the cursor of the first message is behind the type's number.
+    pub(super) fn new() -> Self {
+        Self { frames: Vec::new(), owes_type: false, out: Vec::new(), brought: Vec::new() }
+    }
+
+    /// The value without its type, and the types that it brought.
+    pub(super) fn finish(self) -> (Vec<u8>, Vec<i32>) {
+        (self.out, self.brought)
+    }
+
+    /// Reads what the first message has of the value; `true` once it is whole.
+    pub(super) fn begin(
+        &mut self,
+        of: i32,
+        cursor: &mut Cursor<'_>,
+        dictionary: &mut Dictionary,
+        names: &impl Names,
+        limits: &Limits,
+    ) -> Result<bool, Error> {
+        self.top(of, cursor, dictionary, limits)?;
+        self.go_on(cursor, dictionary, names, limits)
+    }
+
+    /// Reads what a message has of the value; `true` once it is whole.
+    pub(super) fn go_on(
+        &mut self,
+        cursor: &mut Cursor<'_>,
+        dictionary: &mut Dictionary,
+        names: &impl Names,
+        limits: &Limits,
+    ) -> Result<bool, Error> {
+        loop {
+            if self.owes_type && !self.concrete(cursor, dictionary, names, limits)? {
+                return Ok(false);
+            }
+            match self.step(cursor, dictionary)? {
+                Step::Value(of) => self.value(of, cursor, dictionary, limits)?,
+                Step::Ended => {}
+                Step::Done => return Ok(true),
+            }
+        }
+    }
+
+    /// What the innermost frame asks for next.
+    fn step(&mut self, cursor: &mut Cursor<'_>, dictionary: &Dictionary) -> Result<Step, Error> {
+        let Some(frame) = self.frames.last_mut() else { return Ok(Step::Done) };
+        match frame {
+            Frame::Struct { of, last } => {
+                // The end of the bytes ends a struct too, for Go (`decodeStruct`).
+                let delta = if cursor.is_empty() { 0 } else { cursor.uint()? };
+                put_uint(&mut self.out, delta);
+                if delta > 0 {
+                    let Kind::Struct(fields) = dictionary.table().kind(*of)? else {
+                        return Err(Error::unknown_type());
+                    };
+                    *last = fields.after(*last, delta)?;
+                    return dictionary.table().field(fields, *last).map(Step::Value);
+                }
+            }
+            Frame::Elements { of, left } if *left > 0 => {
+                *left -= 1;
+                return more(cursor).map(|()| Step::Value(*of));
+            }
+            Frame::Pairs { key, elem, left, at_elem } if *left > 0 => {
+                let of = if *at_elem { *elem } else { *key };
+                *left -= u64::from(*at_elem);
+                *at_elem = !*at_elem;
+                return more(cursor).map(|()| Step::Value(of));
+            }
+            Frame::Interface { mark, announced, left, types } => {
+                // Definitions within count as well, and only up to the first one.
+                let whole = *types == dictionary.table().len();
+                if whole && left.checked_sub(cursor.len()).is_none_or(|read| read as u64 != *announced) {
+                    return Err(Error::new("an interface value is not as long as it says"));
+                }
+                let length = (self.out.len() - *mark - 1) as u64;
+                recount(&mut self.out, *mark, 1, length);
+            }
+            Frame::Elements { .. } | Frame::Pairs { .. } => {}
+        }
+        self.frames.pop();
+        Ok(Step::Ended)
+    }
+
+    fn value(
+        &mut self,
+        of: i32,
+        cursor: &mut Cursor<'_>,
+        dictionary: &Dictionary,
+        limits: &Limits,
+    ) -> Result<(), Error> {
+        match dictionary.table().kind(of)? {
+            Kind::Bool | Kind::Int | Kind::Uint | Kind::Float => put_uint(&mut self.out, cursor.uint()?),
+            Kind::Complex => {
+                put_uint(&mut self.out, cursor.uint()?);
+                put_uint(&mut self.out, cursor.uint()?);
+            }
+            Kind::Bytes | Kind::String | Kind::Opaque(_) => put_bytes(&mut self.out, cursor.bytes()?),
+            Kind::Interface => self.interface(cursor)?,
+            Kind::Struct(_) => self.enter(Frame::Struct { of, last: -1 }, limits)?,
+            Kind::Slice { elem } => {
+                let left = self.count(cursor)?;
+                self.enter(Frame::Elements { of: elem, left }, limits)?;
+            }
+            Kind::Array { elem, len } => {
+                let left = self.count(cursor)?;
+                if left != len {
+                    return Err(Error::new("length mismatch in decodeArray"));
+                }
+                self.enter(Frame::Elements { of: elem, left }, limits)?;
+            }
+            Kind::Map { key, elem } => {
+                let left = self.count(cursor)?;
+                self.enter(Frame::Pairs { key, elem, left, at_elem: false }, limits)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A value that is not within another: one that is no struct stands behind a zero.
+    fn top(
+        &mut self,
+        of: i32,
+        cursor: &mut Cursor<'_>,
+        dictionary: &Dictionary,
+        limits: &Limits,
+    ) -> Result<(), Error> {
+        if !matches!(dictionary.table().kind(of)?, Kind::Struct(_)) {
+            singleton(cursor)?;
+            put_uint(&mut self.out, 0);
+        }
+        self.value(of, cursor, dictionary, limits)
+    }
+
+    /// A count of what further messages may bring: nothing is set aside for it, and each takes a byte.
+    fn count(&mut self, cursor: &mut Cursor<'_>) -> Result<u64, Error> {
+        let count = cursor.uint()?;
+        put_uint(&mut self.out, count);
+        Ok(count)
+    }
+
+    fn interface(&mut self, cursor: &mut Cursor<'_>) -> Result<(), Error> {
+        let name = cursor.bytes()?;
+        if name.len() > LONGEST_NAME {
+            return Err(Error::new(format!("name too long ({} bytes)", name.len())));
+        }
+        put_bytes(&mut self.out, name);
+        self.owes_type = !name.is_empty();
+        Ok(())
+    }
+
+    /// Reads the number of an interface's type behind what definitions there are; `false` where the message ends
+    /// before it.
+    fn concrete(
+        &mut self,
+        cursor: &mut Cursor<'_>,
+        dictionary: &mut Dictionary,
+        names: &impl Names,
+        limits: &Limits,
+    ) -> Result<bool, Error> {
+        let of = loop {
+            if cursor.is_empty() {
+                return Ok(false);
+            }
+            let id = cursor.ahead().id()?;
+            if id >= 0 {
+                break cursor.id()?;
+            }
+            dictionary.define(cursor, limits)?;
+            if !cursor.is_empty() {
+                // The length of the value's next part, which is here already.
+                cursor.uint()?;
+            }
+        };
+        self.owes_type = false;
+        if !self.brought.contains(&of) {
+            self.brought.push(of);
+        }
+        put_int(&mut self.out, names.name(of)?.into());
+        let announced = cursor.uint()?;
+        let (mark, types) = (begin(&mut self.out), dictionary.table().len());
+        self.enter(Frame::Interface { mark, announced, left: cursor.len(), types }, limits)?;
+        self.top(of, cursor, dictionary, limits)?;
+        Ok(true)
+    }
+
+    fn enter(&mut self, frame: Frame, limits: &Limits) -> Result<(), Error> {
+        if self.frames.len() >= limits.depth {
+            return Err(Error::too_deep());
+        }
+        self.frames.push(frame);
+        Ok(())
+    }
+}
+
+/// The longest name of a type that Go takes (`decodeInterface`).
+pub(super) const LONGEST_NAME: usize = 1024;
+
+enum Step {
+    Value(i32),
+    Ended,
+    Done,
+}
+
+fn more(cursor: &Cursor<'_>) -> Result<(), Error> {
+    if cursor.is_empty() { Err(Error::new("length exceeds input size")) } else { Ok(()) }
+}
+
+/// Takes the zero before a value that is no struct and stands by itself.
+pub(super) fn singleton(cursor: &mut Cursor<'_>) -> Result<(), Error> {
+    match cursor.uint()? {
+        0 => Ok(()),
+        _ => Err(Error::new("corrupted data: non-zero delta for singleton")),
+    }
+}

@@ -1,0 +1,596 @@
+//! The type of a Rust type, learnt from how it asks serde for its parts.
+//!
+//! `T::deserialize` is run with a [`Tracer`], which notes what it is asked for and answers with made-up values. One run
+//! sees one alternative of each enum, so there are as many runs as it takes to see all. Where a type comes up within
+//! itself, it is only given some value that ends ([`Purpose::Sample`]).
+
+use std::any::type_name;
+use std::collections::HashMap;
+use std::fmt;
+
+use serde_core::de::value::U32Deserializer;
+use serde_core::de::{
+    self, DeserializeOwned, DeserializeSeed, Deserializer, EnumAccess, IntoDeserializer, MapAccess,
+    SeqAccess, VariantAccess, Visitor,
+};
+
+use super::types::{Character, Image, Scalar, Struct, Type};
+use super::{Error, MAX_TYPE_DEPTH, cpp};
+
+impl Type {
+    /// The type of a Rust type. How they correspond is said [above](super).
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Type`] when it has none, as [`serde_json::Value`] has: it must be known without a value.
+    pub fn of<T: DeserializeOwned>() -> Result<Self, Error> {
+        let mut known = KnownTypes::default();
+        for _ in 0..MOST_RUNS {
+            let mut run = Run::new(&mut known);
+            let result = T::deserialize(Tracer { run: &mut run, purpose: Purpose::Trace });
+            match (result, run.traced.take()) {
+                (Ok(_), Some(ty)) if run.unseen == 0 => return Ok(ty),
+                (Ok(_), Some(_)) | (Err(Stop::Again), _) => {}
+                (Ok(_), None) => return Err(Error::ty(format!("{} asks for nothing", type_name::<T>()))),
+                (Err(Stop::Error(error)), _) => return Err(about::<T>(&error)),
+            }
+        }
+        Err(about::<T>(&Error::ty("it has too many alternatives")))
+    }
+}
+
+fn about<T>(error: &Error) -> Error {
+    Error::ty(format!("{} has no type in struct_pack: {error}", type_name::<T>()))
+}
+
+/// As many alternatives may enums have altogether.
+const MOST_RUNS: usize = 4096;
+
+/// So many parts may a type have, each counted where it comes up.
+const MOST_PARTS: usize = 1 << 16;
+
+/// What is known from one run to the next.
+#[derive(Default)]
+struct KnownTypes {
+    /// What was seen of the enum at each place.
+    enums: HashMap<Vec<usize>, Vec<Option<Alternative>>>,
+    /// Which alternative of an enum is a sample of it, unless the first.
+    samples: HashMap<&'static str, usize>,
+}
+
+/// An alternative of an enum.
+#[derive(Clone)]
+struct Alternative {
+    ty: Type,
+    /// All alternatives of the enums in it are seen.
+    whole: bool,
+}
+
+struct Run<'k> {
+    known: &'k mut KnownTypes,
+    /// The types around, outermost first, by what tells them apart.
+    around: Vec<&'static str>,
+    /// Where they are, as members of each other.
+    place: Vec<usize>,
+    /// The enums of which a sample is made.
+    sampled: Vec<&'static str>,
+    /// How many enums have alternatives that are not seen yet.
+    unseen: usize,
+    parts: usize,
+    /// What was traced last.
+    traced: Option<Type>,
+}
+
+impl<'k> Run<'k> {
+    fn new(known: &'k mut KnownTypes) -> Self {
+        Self {
+            known,
+            around: Vec::new(),
+            place: Vec::new(),
+            sampled: Vec::new(),
+            unseen: 0,
+            parts: 0,
+            traced: None,
+        }
+    }
+
+    fn count(&mut self) -> Result<(), Stop> {
+        self.parts += 1;
+        match self.parts {
+            ..=MOST_PARTS => Ok(()),
+            _ => Err(Stop::ty("it has too many parts")),
+        }
+    }
+
+    /// Whether a type is one of those around. If so, that is what was traced.
+    fn recurs(&mut self, name: &str) -> Result<bool, Stop> {
+        let Some(at) = self.around.iter().position(|around| *around == name) else { return Ok(false) };
+        match (self.around.len() - at).checked_sub(2) {
+            Some(levels) => {
+                self.traced = Some(Type::Recursive(levels));
+                Ok(true)
+            }
+            None => Err(Stop::ty("it contains itself with nothing between")),
+        }
+    }
+
+    fn enter(&mut self, name: &'static str) -> Result<(), Stop> {
+        self.count()?;
+        self.around.push(name);
+        if self.around.len() > MAX_TYPE_DEPTH { Err(Stop::Error(Error::TooDeep)) } else { Ok(()) }
+    }
+
+    fn leave(&mut self, ty: Type) {
+        self.around.pop();
+        self.traced = Some(ty);
+    }
+
+    fn take(&mut self) -> Result<Type, Stop> {
+        self.traced.take().ok_or_else(|| Stop::ty("a part of it asks for nothing"))
+    }
+
+    /// The first alternative at this place of which not all is seen.
+    fn next_alternative(&mut self, count: usize) -> usize {
+        let seen = self.known.enums.entry(self.place.clone()).or_insert_with(|| vec![None; count]);
+        let next = seen.iter().position(|alternative| !alternative.as_ref().is_some_and(|one| one.whole));
+        next.unwrap_or(0)
+    }
+
+    /// Notes an alternative and gives the type of the enum, as far as it is known.
+    fn note_alternative(
+        &mut self,
+        name: &str,
+        names: &[&str],
+        index: usize,
+        unseen: usize,
+    ) -> Result<Type, Stop> {
+        let alternative = Alternative { ty: self.take()?, whole: self.unseen == unseen };
+        let seen = self.known.enums.entry(self.place.clone()).or_default();
+        if let Some(place) = seen.get_mut(index) {
+            *place = Some(alternative);
+        }
+        let whole = seen.iter().all(|alternative| alternative.as_ref().is_some_and(|one| one.whole));
+        // What is within counts as a part of this enum.
+        self.unseen = unseen + usize::from(!whole);
+        let types =
+            seen.iter().map(|alternative| alternative.as_ref().map_or(Type::Unit, |one| one.ty.clone()));
+        Ok(of_alternatives(name, names, types.collect()))
+    }
+}
+
+/// An enum: what was expected or an error, a number where there are only names, or a variant.
+fn of_alternatives(name: &str, names: &[&str], types: Vec<Type>) -> Type {
+    match <[Type; 2]>::try_from(types) {
+        Ok([value, error]) if name == "Result" && names == ["Ok", "Err"] => {
+            Type::Expected(value.into(), error.into())
+        }
+        Ok(two) => of_variants(two.into()),
+        Err(types) => of_variants(types),
+    }
+}
+
+fn of_variants(types: Vec<Type>) -> Type {
+    match types.iter().all(|ty| *ty == Type::Unit) {
+        true => Type::Scalar(Scalar::I32),
+        false => Type::Variant(types),
+    }
+}
+
+/// Why a run stops before its end.
+#[derive(Debug)]
+enum Stop {
+    /// Something was learnt; begin anew.
+    Again,
+    Error(Error),
+}
+
+impl Stop {
+    fn ty(text: impl Into<Box<str>>) -> Self {
+        Self::Error(Error::ty(text))
+    }
+}
+
+impl fmt::Display for Stop {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Again => f.write_str("there is more to be traced"),
+            Self::Error(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for Stop {}
+
+impl de::Error for Stop {
+    fn custom<T: fmt::Display>(text: T) -> Self {
+        Self::ty(text.to_string())
+    }
+}
+
+/// Why a value is made up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Purpose {
+    /// To learn its type.
+    Trace,
+    /// To have a value.
+    Sample,
+}
+
+struct Tracer<'r, 'k> {
+    run: &'r mut Run<'k>,
+    purpose: Purpose,
+}
+
+impl<'r, 'k> Tracer<'r, 'k> {
+    fn leaf(&mut self, ty: Type) -> Result<(), Stop> {
+        if self.purpose == Purpose::Trace {
+            self.run.count()?;
+            self.run.traced = Some(ty);
+        }
+        Ok(())
+    }
+
+    /// Whether there is nothing to trace: a sample is wanted, or the type comes up within itself.
+    fn known(&mut self, name: &str) -> Result<bool, Stop> {
+        Ok(self.purpose == Purpose::Sample || self.run.recurs(name)?)
+    }
+
+    /// Traces what has members, of whatever kind: `ty` makes the type of their types.
+    fn members<'de, V: Visitor<'de>>(
+        self,
+        count: usize,
+        visitor: V,
+        ty: impl FnOnce(Vec<Type>) -> Type,
+    ) -> Result<V::Value, Stop> {
+        let Self { run, .. } = self;
+        run.enter(type_name::<V>())?;
+        let mut members = Parts { run, count, at: 0, types: Vec::new(), alike: false };
+        let value = visitor.visit_seq(&mut members)?;
+        let Parts { run, types, .. } = members;
+        if types.len() != count {
+            return Err(Stop::ty("it does not ask for all of its members"));
+        }
+        run.leave(ty(types));
+        Ok(value)
+    }
+
+    /// Traces what has so many items of one type.
+    fn items<'de, V: Visitor<'de>>(
+        self,
+        count: usize,
+        visitor: V,
+        ty: impl FnOnce(Box<Type>) -> Type,
+    ) -> Result<V::Value, Stop> {
+        let Self { run, .. } = self;
+        run.enter(type_name::<V>())?;
+        let mut items = Parts { run, count, at: 0, types: Vec::new(), alike: true };
+        let value = visitor.visit_seq(&mut items)?;
+        let Parts { run, mut types, .. } = items;
+        let item = types.pop().ok_or_else(|| Stop::ty("it does not ask for its items"))?;
+        run.leave(ty(item.into()));
+        Ok(value)
+    }
+
+    fn samples<'de, V: Visitor<'de>>(self, count: usize, visitor: V) -> Result<V::Value, Stop> {
+        visitor.visit_seq(Samples { run: self.run, left: count })
+    }
+
+    /// An enum of which only a value is wanted: of an alternative that does not lead back to it.
+    fn sample_enum<'de, V: Visitor<'de>>(self, count: usize, visitor: V) -> Result<V::Value, Stop> {
+        let (run, name) = (self.run, type_name::<V>());
+        if run.sampled.contains(&name) {
+            let sample = run.known.samples.entry(name).or_default();
+            *sample += 1;
+            return Err(if *sample < count {
+                Stop::Again
+            } else {
+                Stop::ty("it contains itself without end")
+            });
+        }
+        let index = run.known.samples.get(name).copied().unwrap_or(0);
+        run.sampled.push(name);
+        let inner = Tracer { run: &mut *run, purpose: Purpose::Sample };
+        let value = visitor.visit_enum(ChosenAlternative { index, inner })?;
+        run.sampled.pop();
+        Ok(value)
+    }
+}
+
+macro_rules! leaves {
+    ($($deserialize:ident $ty:expr, $visit:ident $sample:expr;)*) => {
+        $(fn $deserialize<V: Visitor<'de>>(mut self, visitor: V) -> Result<V::Value, Stop> {
+            self.leaf($ty)?;
+            visitor.$visit($sample)
+        })*
+    };
+}
+
+impl<'de> Deserializer<'de> for Tracer<'_, '_> {
+    type Error = Stop;
+
+    // Not zero, which some types refuse.
+    leaves! {
+        deserialize_bool Type::Scalar(Scalar::Bool), visit_bool false;
+        deserialize_i8 Type::Scalar(Scalar::I8), visit_i8 1;
+        deserialize_i16 Type::Scalar(Scalar::I16), visit_i16 1;
+        deserialize_i32 Type::Scalar(Scalar::I32), visit_i32 1;
+        deserialize_i64 Type::Scalar(Scalar::I64), visit_i64 1;
+        deserialize_i128 Type::Scalar(Scalar::I128), visit_i128 1;
+        deserialize_u8 Type::Scalar(Scalar::U8), visit_u8 1;
+        deserialize_u16 Type::Scalar(Scalar::U16), visit_u16 1;
+        deserialize_u32 Type::Scalar(Scalar::U32), visit_u32 1;
+        deserialize_u64 Type::Scalar(Scalar::U64), visit_u64 1;
+        deserialize_u128 Type::Scalar(Scalar::U128), visit_u128 1;
+        deserialize_f32 Type::Scalar(Scalar::F32), visit_f32 1.0;
+        deserialize_f64 Type::Scalar(Scalar::F64), visit_f64 1.0;
+        deserialize_char Type::Scalar(Scalar::Char32), visit_char 'a';
+        deserialize_str Type::String(Character::Char), visit_borrowed_str "";
+        deserialize_string Type::String(Character::Char), visit_borrowed_str "";
+        deserialize_bytes Type::String(Character::Char), visit_borrowed_bytes &[];
+        deserialize_byte_buf Type::String(Character::Char), visit_borrowed_bytes &[];
+    }
+
+    fn deserialize_unit<V: Visitor<'de>>(mut self, visitor: V) -> Result<V::Value, Stop> {
+        self.leaf(Type::Unit)?;
+        visitor.visit_unit()
+    }
+
+    fn deserialize_unit_struct<V: Visitor<'de>>(self, _: &'static str, visitor: V) -> Result<V::Value, Stop> {
+        self.deserialize_unit(visitor)
+    }
+
+    fn deserialize_option<V: Visitor<'de>>(mut self, visitor: V) -> Result<V::Value, Stop> {
+        let name = type_name::<V>();
+        if self.known(name)? {
+            return visitor.visit_none();
+        }
+        let run = self.run;
+        run.enter(name)?;
+        let value = visitor.visit_some(Tracer { run: &mut *run, purpose: Purpose::Trace })?;
+        let inner = run.take()?;
+        run.leave(Type::Optional(inner.into()));
+        Ok(value)
+    }
+
+    fn deserialize_newtype_struct<V: Visitor<'de>>(
+        self,
+        name: &'static str,
+        visitor: V,
+    ) -> Result<V::Value, Stop> {
+        let Self { run, purpose } = self;
+        let value = visitor.visit_newtype_struct(Tracer { run: &mut *run, purpose })?;
+        if let (Some(ty), Purpose::Trace) = (cpp::named(name), purpose) {
+            run.traced = Some(ty);
+        }
+        Ok(value)
+    }
+
+    fn deserialize_seq<V: Visitor<'de>>(mut self, visitor: V) -> Result<V::Value, Stop> {
+        if self.known(type_name::<V>())? {
+            return self.samples(0, visitor);
+        }
+        let ty = if is_of_set::<V>() { Type::Set } else { Type::List };
+        self.items(1, visitor, ty)
+    }
+
+    fn deserialize_tuple<V: Visitor<'de>>(mut self, count: usize, visitor: V) -> Result<V::Value, Stop> {
+        if count == 0 {
+            return Err(Stop::ty("an array has no items"));
+        }
+        if self.known(type_name::<V>())? {
+            return self.samples(count, visitor);
+        }
+        match is_of_array(&visitor) {
+            true => self.items(count, visitor, |item| Type::Array(item, count)),
+            false => self.members(count, visitor, Type::tuple),
+        }
+    }
+
+    fn deserialize_tuple_struct<V: Visitor<'de>>(
+        mut self,
+        name: &'static str,
+        count: usize,
+        visitor: V,
+    ) -> Result<V::Value, Stop> {
+        if self.known(type_name::<V>())? {
+            return self.samples(count, visitor);
+        }
+        self.members(count, visitor, |members| structure(name, members))
+    }
+
+    fn deserialize_map<V: Visitor<'de>>(mut self, visitor: V) -> Result<V::Value, Stop> {
+        if self.known(type_name::<V>())? {
+            return visitor.visit_map(Samples { run: self.run, left: 0 });
+        }
+        let run = self.run;
+        run.enter(type_name::<V>())?;
+        let mut entry = Parts { run, count: 2, at: 0, types: Vec::new(), alike: false };
+        let value = visitor.visit_map(&mut entry)?;
+        let Parts { run, types, .. } = entry;
+        let [key, of] =
+            <[Type; 2]>::try_from(types).map_err(|_| Stop::ty("it does not ask for its entries"))?;
+        run.leave(Type::Map(key.into(), of.into()));
+        Ok(value)
+    }
+
+    fn deserialize_struct<V: Visitor<'de>>(
+        self,
+        name: &'static str,
+        fields: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Stop> {
+        self.deserialize_tuple_struct(name, fields.len(), visitor)
+    }
+
+    fn deserialize_enum<V: Visitor<'de>>(
+        mut self,
+        name: &'static str,
+        names: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Stop> {
+        if self.known(type_name::<V>())? {
+            return self.sample_enum(names.len(), visitor);
+        }
+        let run = self.run;
+        run.enter(type_name::<V>())?;
+        let (index, unseen) = (run.next_alternative(names.len()), run.unseen);
+        run.place.push(index);
+        let inner = Tracer { run: &mut *run, purpose: Purpose::Trace };
+        let value = visitor.visit_enum(ChosenAlternative { index, inner })?;
+        run.place.pop();
+        let ty = run.note_alternative(name, names, index, unseen)?;
+        run.leave(ty);
+        Ok(value)
+    }
+
+    fn deserialize_any<V: Visitor<'de>>(self, _: V) -> Result<V::Value, Stop> {
+        Err(Stop::ty("what it is depends on the value"))
+    }
+
+    fn deserialize_identifier<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Stop> {
+        self.deserialize_any(visitor)
+    }
+
+    fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Stop> {
+        self.deserialize_any(visitor)
+    }
+
+    fn is_human_readable(&self) -> bool {
+        false
+    }
+}
+
+/// A struct, which C++ may have registered by the macro whose name it bears.
+pub(super) fn structure(name: &str, members: Vec<Type>) -> Type {
+    let image = if name.starts_with("YLT_REFL") { Image::Never } else { Image::Natural };
+    Type::Struct(Struct { members, image, id: None })
+}
+
+/// Arrays and tuples ask serde for the same. What tells them apart is what they say they expect.
+fn is_of_array<'de, V: Visitor<'de>>(visitor: &V) -> bool {
+    (visitor as &dyn de::Expected).to_string().starts_with("an array of")
+}
+
+/// Sets and lists ask for the same, and expect the same. What is left is the name of the visitor, in which that of the
+/// collection stands; should it ever look otherwise, tests will tell.
+fn is_of_set<V>() -> bool {
+    type_name::<V>().split("::deserialize").next().is_some_and(|name| name.contains("Set<"))
+}
+
+/// Gives the parts of a type one after the other.
+struct Parts<'r, 'k> {
+    run: &'r mut Run<'k>,
+    count: usize,
+    at: usize,
+    types: Vec<Type>,
+    /// All are of the type of the first.
+    alike: bool,
+}
+
+impl Parts<'_, '_> {
+    fn part<'de, S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<S::Value, Stop> {
+        self.at += 1;
+        if self.alike && self.at > 1 {
+            return seed.deserialize(Tracer { run: self.run, purpose: Purpose::Sample });
+        }
+        self.run.place.push(self.at);
+        let value = seed.deserialize(Tracer { run: self.run, purpose: Purpose::Trace })?;
+        self.run.place.pop();
+        self.types.push(self.run.take()?);
+        Ok(value)
+    }
+}
+
+impl<'de> SeqAccess<'de> for Parts<'_, '_> {
+    type Error = Stop;
+
+    fn next_element_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<Option<S::Value>, Stop> {
+        if self.at == self.count { Ok(None) } else { self.part(seed).map(Some) }
+    }
+}
+
+impl<'de> MapAccess<'de> for Parts<'_, '_> {
+    type Error = Stop;
+
+    fn next_key_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<Option<S::Value>, Stop> {
+        self.next_element_seed(seed)
+    }
+
+    fn next_value_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<S::Value, Stop> {
+        self.part(seed)
+    }
+}
+
+/// Gives samples.
+struct Samples<'r, 'k> {
+    run: &'r mut Run<'k>,
+    left: usize,
+}
+
+impl<'de> SeqAccess<'de> for Samples<'_, '_> {
+    type Error = Stop;
+
+    fn next_element_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<Option<S::Value>, Stop> {
+        let Some(left) = self.left.checked_sub(1) else { return Ok(None) };
+        self.left = left;
+        seed.deserialize(Tracer { run: self.run, purpose: Purpose::Sample }).map(Some)
+    }
+}
+
+impl<'de> MapAccess<'de> for Samples<'_, '_> {
+    type Error = Stop;
+
+    fn next_key_seed<S: DeserializeSeed<'de>>(&mut self, _: S) -> Result<Option<S::Value>, Stop> {
+        Ok(None)
+    }
+
+    fn next_value_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<S::Value, Stop> {
+        seed.deserialize(Tracer { run: self.run, purpose: Purpose::Sample })
+    }
+}
+
+/// Gives an alternative of an enum.
+struct ChosenAlternative<'r, 'k> {
+    index: usize,
+    inner: Tracer<'r, 'k>,
+}
+
+impl<'de, 'r, 'k> EnumAccess<'de> for ChosenAlternative<'r, 'k> {
+    type Error = Stop;
+    type Variant = Tracer<'r, 'k>;
+
+    fn variant_seed<S: DeserializeSeed<'de>>(self, seed: S) -> Result<(S::Value, Self::Variant), Stop> {
+        let index: U32Deserializer<Stop> = (self.index as u32).into_deserializer();
+        Ok((seed.deserialize(index)?, self.inner))
+    }
+}
+
+impl<'de> VariantAccess<'de> for Tracer<'_, '_> {
+    type Error = Stop;
+
+    fn unit_variant(mut self) -> Result<(), Stop> {
+        self.leaf(Type::Unit)
+    }
+
+    fn newtype_variant_seed<S: DeserializeSeed<'de>>(self, seed: S) -> Result<S::Value, Stop> {
+        seed.deserialize(self)
+    }
+
+    fn tuple_variant<V: Visitor<'de>>(self, count: usize, visitor: V) -> Result<V::Value, Stop> {
+        match self.purpose {
+            Purpose::Sample => self.samples(count, visitor),
+            Purpose::Trace => self.members(count, visitor, Type::tuple),
+        }
+    }
+
+    fn struct_variant<V: Visitor<'de>>(
+        self,
+        fields: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Stop> {
+        match self.purpose {
+            Purpose::Sample => self.samples(fields.len(), visitor),
+            Purpose::Trace => self.members(fields.len(), visitor, Type::structure),
+        }
+    }
+}

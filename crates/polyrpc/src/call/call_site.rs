@@ -1,0 +1,86 @@
+//! What of a handler's failure reaches the caller, and where the rest of it is told.
+
+use std::any::Any;
+use std::sync::Arc;
+use std::time::Duration;
+
+use polyrpc_core::{Fault, Status};
+
+use super::{ConnectionFacts, Ending, MethodName, task};
+use crate::rate_limited::EventLimiter;
+
+/// Under which name a subscriber of `tracing` is told.
+const TARGET: &str = "polyrpc::service";
+
+/// Where a call is handled: its connection and its method.
+#[derive(Debug, Clone)]
+pub(crate) struct CallSite {
+    connection: Arc<ConnectionFacts>,
+    method: Option<Arc<MethodName>>,
+}
+
+impl CallSite {
+    pub(crate) fn new(connection: Arc<ConnectionFacts>, called: Option<Arc<MethodName>>) -> Self {
+        Self { connection, method: called }
+    }
+
+    /// A handler's failure as the caller is told it. An error that is not meant for him is logged, and stays the source of
+    /// the status.
+    #[cold]
+    pub(crate) fn status_for_caller(&self, status: Status) -> Status {
+        if !status.hides_source() {
+            return status;
+        }
+        let exposed = status.clone().exposed();
+        self.log(exposed.message());
+        if self.connection.exposes_errors { exposed } else { status }
+    }
+
+    /// The answer to a call whose handler panicked, in the words of rpcx (`server/service.go`), whose clients may look
+    /// for them. What the panic says is logged: it may name what is not meant for the caller.
+    #[cold]
+    pub(crate) fn panicked(&self, panic: &(dyn Any + Send)) -> Ending {
+        let text = panic.downcast_ref::<&str>().copied();
+        let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or(PANICKED);
+        self.log_panic(text);
+        let told = if self.connection.exposes_errors { text } else { PANICKED };
+        let status = Status::internal(format!("[service internal error]: {told}")).with_fault(Fault::Us);
+        Ending::failed(status.with_source(text))
+    }
+
+    fn log_panic(&self, panic: &str) {
+        let Some(suppressed) = PANICS.allow() else { return };
+        let (service, method) = self.names();
+        let (connection, peer) = (self.connection.id, &self.connection.peer);
+        let trace = trace();
+        tracing::error!(target: TARGET, panic, service, method, connection, %peer, trace, suppressed, "a handler panicked");
+    }
+
+    /// The names of what is called.
+    fn names(&self) -> (&str, &str) {
+        self.method.as_ref().map_or(("", ""), |called| (called.service(), called.method()))
+    }
+
+    /// Logs an error with what tells its call from others: the connection's number and peer, what is called, and the
+    /// trace if the caller named one.
+    fn log(&self, error: &str) {
+        let Some(suppressed) = FAILURES.allow() else { return };
+        let (service, method) = self.names();
+        let (connection, peer) = (self.connection.id, &self.connection.peer);
+        let trace = trace();
+        tracing::error!(target: TARGET, error, service, method, connection, %peer, trace, suppressed, "a handler failed");
+    }
+}
+
+/// The trace that the caller named.
+fn trace() -> Option<String> {
+    task::current().trace().and_then(|trace| trace.parent).map(|parent| parent.to_string())
+}
+
+/// What a caller is told of a panic.
+const PANICKED: &str = "the handler panicked";
+
+static PANICS: EventLimiter = EventLimiter::new(20, Duration::from_secs(10));
+
+/// Whoever finds a request at which a handler fails can send it without end.
+static FAILURES: EventLimiter = EventLimiter::new(20, Duration::from_secs(10));

@@ -1,0 +1,123 @@
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use polyrpc_core::session::OfferedStreams;
+use polyrpc_core::{Code, Metadata, Status, StreamId};
+use tokio::sync::oneshot;
+
+use super::streaming::{Closing, Incoming, Outgoing, Sender, StreamNotify, StreamOptions, Streaming, send};
+use super::{Accepted, AcceptedStream, CallSite, Ending};
+use crate::codec::{Body, Codec};
+use crate::{Failure, Result};
+
+/// The streams that a caller offers, until they are accepted.
+#[derive(Debug)]
+pub(crate) struct StreamOffer {
+    pub(super) offered: OfferedStreams,
+    bell: Arc<StreamNotify>,
+    /// Never locked: it is only reached through `&mut`. It lets threads share a context, as handlers do that hold a
+    /// `&Context` while they wait.
+    accepted: Mutex<Option<Accepted>>,
+}
+
+impl StreamOffer {
+    pub(crate) fn new(offered: OfferedStreams, bell: Arc<StreamNotify>) -> Self {
+        Self { offered, bell, accepted: Mutex::default() }
+    }
+
+    pub(super) fn into_accepted(self) -> Option<Accepted> {
+        self.accepted.into_inner().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn accept<C, M>(
+        &mut self,
+        options: StreamOptions,
+        site: &CallSite,
+    ) -> Result<Vec<(Streaming<M>, Sender<M>)>>
+    where
+        C: Codec<M>,
+        M: Send + 'static,
+    {
+        if self.accepted().is_some() {
+            return Err(refused("the streams were accepted before"));
+        }
+        if self.offered.streams == 0 {
+            return Err(Status::resource_exhausted("there are too many streams on the connection").into());
+        }
+        let first = self.offered.first.0;
+        let ids = (0..self.offered.streams as u64).map(|n| StreamId(first + n));
+        let (streams, ends) = ids.map(|id| self.accept_one::<C, M>(id, site)).unzip();
+        *self.accepted() = Some(Accepted { options, streams });
+        Ok(ends)
+    }
+
+    fn accepted(&mut self) -> &mut Option<Accepted> {
+        self.accepted.get_mut().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn accept_one<C, M>(
+        &self,
+        stream: StreamId,
+        site: &CallSite,
+    ) -> (AcceptedStream, (Streaming<M>, Sender<M>))
+    where
+        C: Codec<M>,
+        M: Send + 'static,
+    {
+        // No compression is to be undone: messages come as they are.
+        let (feed, incoming) = Incoming::new(stream.0, self.bell.clone(), usize::MAX);
+        let (outgoing, drain) = Outgoing::new(stream.0, self.bell.clone());
+        let (sender, messages) = Streaming::channel(WAITING);
+        let (closer, closing) = Closing::new();
+        let messages = if self.offered.writable { messages } else { Streaming::empty() };
+        let (over, is_over) = oneshot::channel();
+        let (reading, was_read) = oneshot::channel::<Infallible>();
+        let incoming = Streaming::received(incoming, move |bytes| {
+            // It lives as long as whoever takes the messages.
+            let _ = &reading;
+            C::decode(Body::new(C::PREFERRED, bytes), None)
+        });
+        let sending = sending::<C, M>(messages, outgoing, is_over, was_read, closing, site.clone());
+        let sending = Box::pin(sending);
+        (AcceptedStream { stream, feed, drain, sending, over }, (incoming, sender.with_closer(closer)))
+    }
+}
+
+/// Messages of a handler that wait before their stream's own queue: the hand-over, not a buffer.
+const WAITING: usize = 4;
+
+/// Sends what the handler sends, for as long as somebody takes it, and ends when the handler takes nothing any more
+/// either: brpc's streams close in both directions at once.
+async fn sending<C: Codec<M>, M: Send + 'static>(
+    messages: Streaming<M>,
+    outgoing: Outgoing,
+    is_over: oneshot::Receiver<()>,
+    was_read: oneshot::Receiver<Infallible>,
+    closing: Closing,
+    site: CallSite,
+) -> Ending {
+    let (result, sent) = tokio::select! {
+        result = send::<C, M>(messages, &outgoing, C::PREFERRED, None) => {
+            let sent = result.is_ok();
+            (result, sent)
+        }
+        _ = is_over => (Ok(()), false),
+    };
+    let result = result.map_err(|status| site.status_for_caller(status));
+    if result.is_ok() {
+        tokio::select! {
+            // An error is all that can come: the other end was dropped.
+            _ = was_read => {}
+            () = closing.asked() => {}
+        }
+    }
+    if sent {
+        closing.complete();
+    }
+    Ending::Finish { result, trailers: Metadata::new() }
+}
+
+#[cold]
+pub(super) fn refused(why: &'static str) -> Failure {
+    Failure::new(Code::FailedPrecondition, why)
+}

@@ -1,0 +1,62 @@
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use super::{Candidate, Load};
+
+/// What a balancer knows of each server, from one set to the next, for as long as anybody knows the server.
+pub(super) struct CandidateState<T>(Mutex<HashMap<usize, (Weak<Load>, Arc<T>)>>);
+
+impl<T> CandidateState<T> {
+    /// What is known of these, in their order; of those that are new, what `fresh` says.
+    pub(super) fn get_or_insert(
+        &self,
+        candidates: &[Candidate],
+        fresh: impl Fn(&Candidate) -> T,
+    ) -> Box<[Arc<T>]> {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        known.retain(|_, (load, _)| load.strong_count() > 0);
+        let recall = |candidate: &Candidate| {
+            let new = || (Arc::downgrade(candidate.load()), Arc::new(fresh(candidate)));
+            known.entry(address(candidate)).or_insert_with(new).1.clone()
+        };
+        candidates.iter().map(recall).collect()
+    }
+}
+
+/// What tells a server from the others. Whoever holds the server or a weak reference to it keeps the number from being
+/// another's.
+pub(super) fn address(candidate: &Candidate) -> usize {
+    Arc::as_ptr(candidate.load()).addr()
+}
+
+impl<T> Default for CandidateState<T> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+impl<T> fmt::Debug for CandidateState<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner).len();
+        f.debug_struct("Memory").field("known", &known).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::client::balance::tests::candidates;
+
+    #[test]
+    fn what_is_known_of_a_server_outlives_a_set_and_ends_with_the_server() {
+        let memory = CandidateState::default();
+        let (one, another) = (candidates(1), candidates(1));
+        let first = memory.get_or_insert(&one, |_| 1);
+        assert_eq!(*memory.get_or_insert(&another, |_| 2)[0], 2);
+        assert!(Arc::ptr_eq(&first[0], &memory.get_or_insert(&one, |_| 3)[0]));
+        drop((one, another));
+        memory.get_or_insert(&[], |_| 4);
+        assert_eq!(Arc::strong_count(&first[0]), 1);
+    }
+}

@@ -1,0 +1,205 @@
+use std::collections::BTreeMap;
+
+/// The order of smooth weighted round robin, found turn by turn.
+///
+/// Servers of the same weight take turns among themselves, so they run as one [`Team`]. What a team has gained is a line
+/// over the turns, as steep as its weight, which falls when the team pays. The teams meet in a tournament, whose rounds
+/// remember until when their winner stays ahead: so a turn plays again only the rounds that the payer was in, and those
+/// in which somebody has been overtaken (a kinetic tournament: J. Basch, L. Guibas, J. Hershberger, "Data structures for
+/// mobile data"). That is about as many rounds as the number of different weights has bits.
+pub(super) struct WeightedSchedule {
+    teams: Vec<WeightGroup>,
+    /// The sum of all weights.
+    total: i64,
+    turn: u64,
+    /// A binary tree as in a heap, from `FINAL` on; of `n` teams the last `n` rounds are the teams themselves.
+    rounds: Vec<Round>,
+}
+
+/// Servers of the same weight.
+struct WeightGroup {
+    weight: i64,
+    /// Their places, in order.
+    members: Vec<usize>,
+    /// Whose turn it is.
+    next: usize,
+    /// What each member from `next` on has gained, as of the turn `at`; those before `next` have paid since.
+    gained: i64,
+    at: u64,
+}
+
+#[derive(Clone, Copy)]
+struct Round {
+    /// The team that is ahead of all below this round.
+    winner: usize,
+    /// The turn at which that, or the like of it further down, may not be true any more.
+    until: u64,
+}
+
+const FINAL: usize = 1;
+const FOREVER: u64 = u64::MAX;
+
+impl WeightedSchedule {
+    /// A race among servers with these weights.
+    pub(super) fn new(weighted: impl Iterator<Item = (usize, u64)>) -> Self {
+        let mut members = BTreeMap::<u64, Vec<usize>>::new();
+        for (place, weight) in weighted.filter(|&(_, weight)| weight > 0) {
+            members.entry(weight).or_default().push(place);
+        }
+        let team = |(weight, members)| WeightGroup { weight, members, next: 0, gained: 0, at: 0 };
+        let teams: Vec<_> =
+            members.into_iter().map(|(weight, members)| team((weight as i64, members))).collect();
+        let total = teams.iter().map(|team| team.weight * team.members.len() as i64).sum();
+        let itself = |round: usize| Round { winner: round.saturating_sub(teams.len()), until: FOREVER };
+        let mut race = Self { rounds: (0..2 * teams.len()).map(itself).collect(), teams, total, turn: 0 };
+        (FINAL..race.teams.len()).rev().for_each(|round| race.advance_round(round));
+        race
+    }
+
+    /// The place of the server whose turn it is; `None` if there is none at all.
+    pub(super) fn next(&mut self) -> Option<usize> {
+        if self.teams.is_empty() {
+            return None;
+        }
+        self.turn += 1;
+        self.replay_overtaken(FINAL);
+        let winner = self.rounds[FINAL].winner;
+        let place = self.teams[winner].take_turn(self.total, self.turn);
+        self.replay_with(winner);
+        Some(place)
+    }
+
+    /// Plays the rounds again whose winner may have been overtaken by now, from this one down.
+    fn replay_overtaken(&mut self, round: usize) {
+        if self.rounds[round].until <= self.turn {
+            self.replay_overtaken(2 * round);
+            self.replay_overtaken(2 * round + 1);
+            self.advance_round(round);
+        }
+    }
+
+    /// Plays the rounds again that a team is in.
+    fn replay_with(&mut self, team: usize) {
+        let mut round = (self.teams.len() + team) / 2;
+        while round >= FINAL {
+            self.advance_round(round);
+            round /= 2;
+        }
+    }
+
+    /// Finds out who is ahead in this round, and for how long.
+    fn advance_round(&mut self, round: usize) {
+        let (one, other) = (self.rounds[2 * round], self.rounds[2 * round + 1]);
+        let (mut ahead, mut behind) = (one.winner, other.winner);
+        if self.teams[behind].rank(self.turn) > self.teams[ahead].rank(self.turn) {
+            (ahead, behind) = (behind, ahead);
+        }
+        let overtaken = self.teams[ahead].is_overtaken_by(&self.teams[behind], self.turn);
+        self.rounds[round] = Round { winner: ahead, until: overtaken.min(one.until).min(other.until) };
+    }
+}
+
+impl WeightGroup {
+    /// What the member whose turn it is has gained by now.
+    fn accumulated(&self, now: u64) -> i64 {
+        self.gained + self.weight * (now - self.at) as i64
+    }
+
+    /// What decides: who has gained more, then who comes first.
+    fn rank(&self, now: u64) -> (i64, std::cmp::Reverse<usize>) {
+        (self.accumulated(now), std::cmp::Reverse(self.members[self.next]))
+    }
+
+    /// The first turn after `now`, at which `self` is ahead, at which `other` is.
+    fn is_overtaken_by(&self, other: &Self, now: u64) -> u64 {
+        let closer = other.weight - self.weight;
+        if closer <= 0 {
+            return FOREVER;
+        }
+        let ahead = self.accumulated(now) - other.accumulated(now);
+        let level = ahead / closer;
+        let level_is_enough = ahead % closer == 0 && other.members[other.next] < self.members[self.next];
+        now + level as u64 + u64::from(!level_is_enough)
+    }
+
+    /// The member whose turn it is pays; the next one's turn comes.
+    fn take_turn(&mut self, price: i64, now: u64) -> usize {
+        let place = self.members[self.next];
+        self.next += 1;
+        if self.next == self.members.len() {
+            // All have paid now.
+            (self.next, self.gained, self.at) = (0, self.accumulated(now) - price, now);
+        }
+        place
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The definition, as rpcx has it (`client/selector.go`).
+    fn as_defined(weights: &[u64], turns: usize) -> Vec<usize> {
+        let total: i64 = weights.iter().map(|&weight| weight as i64).sum();
+        let mut current = vec![0; weights.len()];
+        let mut turn = || {
+            let mut first = 0;
+            for place in 0..weights.len() {
+                current[place] += weights[place] as i64;
+                if current[place] > current[first] {
+                    first = place;
+                }
+            }
+            current[first] -= total;
+            first
+        };
+        (0..turns).map(|_| turn()).collect()
+    }
+
+    fn race(weights: &[u64], turns: usize) -> Vec<usize> {
+        let mut race = WeightedSchedule::new(weights.iter().copied().enumerate());
+        (0..turns).map_while(|_| race.next()).collect()
+    }
+
+    #[test]
+    fn the_order_is_that_of_the_definition() {
+        for weights in [
+            &[5, 1, 1][..],
+            &[1, 1, 5],
+            &[1],
+            &[7],
+            &[1, 1, 1],
+            &[3, 2, 1],
+            &[1, 2, 3, 4, 5, 6, 7],
+            &[4, 4, 2, 2, 1, 8, 1],
+            &[100, 1, 99, 1, 50],
+            &[10, 10, 10, 1],
+            &[1000, 3],
+        ] {
+            assert_eq!(race(weights, 3000), as_defined(weights, 3000), "{weights:?}");
+        }
+        assert_eq!(race(&[5, 1, 1], 7), [0, 0, 1, 0, 2, 0, 0]);
+    }
+
+    #[test]
+    fn so_it_is_with_any_weights() {
+        let mut state = 1_u64;
+        let mut any = |bound: u64| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (state >> 33) % bound
+        };
+        for _ in 0..300 {
+            let most = [2, 5, 20, 1000, 1 << 32][any(5) as usize];
+            // A weight of zero never gains more than another, but where all have gained nothing.
+            let weights: Vec<_> = (0..1 + any(40)).map(|_| 1 + any(most - 1)).collect();
+            assert_eq!(race(&weights, 500), as_defined(&weights, 500), "{weights:?}");
+        }
+    }
+
+    #[test]
+    fn who_has_no_weight_does_not_run() {
+        assert_eq!(race(&[0, 2, 0, 1], 6), [1, 3, 1, 1, 3, 1]);
+        assert!(race(&[0, 0], 6).is_empty());
+        assert!(race(&[], 6).is_empty());
+    }
+}

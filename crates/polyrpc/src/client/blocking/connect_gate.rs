@@ -1,0 +1,99 @@
+//! When a blocking client may connect.
+
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use polyrpc_core::{Reply, Scope, Status};
+
+use crate::client::connection::Backoff;
+use crate::client::connection::connect_backoff::{BackoffChange, ConnectBackoff, ConnectPermit};
+use crate::client::connection::connect_gate::{ended_early, log_failure, log_recovery};
+use crate::client::failure::is_unprocessed;
+use crate::transport::Address;
+
+/// A [`ConnectBackoff`] that threads share.
+pub(super) struct BlockingConnectGate {
+    backoff: Mutex<ConnectBackoff>,
+    /// The server was found to be good, or to be not.
+    changed: Condvar,
+}
+
+impl BlockingConnectGate {
+    pub(super) fn new(settings: Backoff) -> Self {
+        Self { backoff: Mutex::new(ConnectBackoff::new(settings)), changed: Condvar::new() }
+    }
+
+    /// Waits until a dial may begin, and returns when it began.
+    ///
+    /// # Errors
+    ///
+    /// The reason of the last failure, if it is too early to try again; or that the call's time is over.
+    pub(super) fn wait_turn(&self, deadline: Option<Instant>) -> Result<Instant, Status> {
+        let mut backoff = self.lock();
+        loop {
+            let now = Instant::now();
+            if deadline.is_some_and(|deadline| deadline <= now) {
+                return Err(Status::deadline_exceeded("no connection in time"));
+            }
+            let slot = match backoff.ask(now) {
+                ConnectPermit::Now => return Ok(now),
+                ConnectPermit::Refused(reason) => return Err(reason),
+                ConnectPermit::At(slot) => deadline.map_or(slot, |deadline| deadline.min(slot)),
+            };
+            let waited = self.changed.wait_timeout(backoff, slot.saturating_duration_since(now));
+            backoff = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// A connection was made.
+    pub(super) fn connected(&self) {
+        self.lock().connected(Instant::now());
+    }
+
+    /// The dial that began at `begun` failed to connect.
+    #[cold]
+    pub(super) fn failed(&self, server: &Address, begun: Instant, reason: &Status) {
+        let change = self.lock().failed(begun, Instant::now(), reason);
+        self.report(&change, server, reason);
+    }
+
+    /// The first call on a connection, whose dial began at `begun`, ended so.
+    #[cold]
+    pub(super) fn record_first_call(
+        &self,
+        server: &Address,
+        begun: Instant,
+        ended: &Result<Option<Reply>, Status>,
+    ) {
+        let failure = match ended {
+            Ok(None) => return,
+            Ok(Some(reply)) => reply.result.as_ref().err().filter(|status| is_unprocessed(status)),
+            Err(status) if status.scope() == Scope::Connection => Some(status),
+            // That the reply took too long, or that the call could not be sent, says nothing of the server.
+            Err(_) => return,
+        };
+        match failure {
+            Some(status) => {
+                let reason = ended_early(server, status);
+                let change = self.lock().ended_early(begun, Instant::now(), &reason);
+                self.report(&change, server, &reason);
+            }
+            None => {
+                let had_waited = self.lock().succeeded(Instant::now());
+                self.changed.notify_all();
+                log_recovery(server, had_waited);
+            }
+        }
+    }
+
+    fn report(&self, change: &BackoffChange, server: &Address, reason: &Status) {
+        self.changed.notify_all();
+        if *change == BackoffChange::BacksOff {
+            log_failure(server, reason);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, ConnectBackoff> {
+        self.backoff.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

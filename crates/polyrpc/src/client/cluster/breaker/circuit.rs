@@ -1,0 +1,310 @@
+use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use polyrpc_core::Code;
+
+use super::consecutive::ConsecutiveFailures;
+use super::cost::EmaErrorCost;
+use super::rate::Window;
+use super::{Breaker, TripPolicy};
+use crate::client::balance::Outcome;
+
+/// What a breaker thinks of one server.
+///
+/// ```text
+///          too many failures
+/// closed ─────────────────────▶ open ◀── a failure ───┐
+///   ▲                            │                     │
+///   ├── a probe has succeeded ───┴── the same, and ──▶ on trial
+///   │                                there are trials  │
+///   └───────────────── enough successes ───────────────┘
+/// ```
+///
+/// A call costs a load where the server is closed, and what the window costs: an atomic or a short lock.
+#[derive(Debug)]
+pub(in crate::client::cluster) struct CircuitState {
+    breaker: Breaker,
+    state: AtomicU8,
+    /// Successes that are missing on trial.
+    trial: AtomicU32,
+    memory: FailureHistory,
+    isolation: Mutex<Isolation>,
+    since: Instant,
+}
+
+/// What is remembered of calls.
+#[derive(Debug)]
+enum FailureHistory {
+    Consecutive(ConsecutiveFailures),
+    Rate(Mutex<Window>),
+    Cost(Mutex<[EmaErrorCost; 2]>),
+}
+
+/// How long a server was last out, and when it came back.
+#[derive(Debug, Default)]
+struct Isolation {
+    duration: Duration,
+    until: Option<Instant>,
+    revived: Option<Instant>,
+}
+
+const CLOSED: u8 = 0;
+const OPEN: u8 = 1;
+const ON_TRIAL: u8 = 2;
+
+impl CircuitState {
+    pub(in crate::client::cluster) fn new(breaker: Breaker, now: Instant) -> Self {
+        Self {
+            state: AtomicU8::new(CLOSED),
+            trial: AtomicU32::new(0),
+            memory: FailureHistory::new(&breaker.trip),
+            isolation: Mutex::default(),
+            since: now,
+            breaker,
+        }
+    }
+
+    /// How many of so many servers may be out.
+    pub(in crate::client::cluster) fn places_out(&self, servers: usize) -> usize {
+        self.breaker.places_out(servers)
+    }
+
+    /// A call has ended; whether the server is to be [opened](Self::open) for it. One that may not be is judged anew by
+    /// the calls to come.
+    pub(in crate::client::cluster) fn record(&self, outcome: &Outcome<'_>) -> bool {
+        let Some(failed) = is_failure(outcome) else { return false };
+        match self.state.load(Ordering::Relaxed) {
+            CLOSED => {
+                let now = outcome.now.saturating_duration_since(self.since);
+                self.memory.record(&self.breaker.trip, failed, outcome.latency, now)
+            }
+            ON_TRIAL => self.record_trial(failed),
+            // Calls that were under way.
+            _ => false,
+        }
+    }
+
+    #[cold]
+    fn record_trial(&self, failed: bool) -> bool {
+        if failed {
+            return true;
+        }
+        let one_less = |left: u32| left.checked_sub(1);
+        let before = self.trial.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less);
+        if before.unwrap_or(0) <= 1 {
+            // Unless a failure was faster.
+            let _ = self.state.compare_exchange(ON_TRIAL, CLOSED, Ordering::Relaxed, Ordering::Relaxed);
+        }
+        false
+    }
+
+    /// Opens it. `false` if it is open already.
+    #[cold]
+    pub(in crate::client::cluster) fn open(&self, now: Instant) -> bool {
+        let mut isolation = self.isolation();
+        if self.state.swap(OPEN, Ordering::Relaxed) == OPEN {
+            return false;
+        }
+        isolation.start(&self.breaker, now);
+        true
+    }
+
+    /// It may not be opened: what was held against the server is forgotten.
+    #[cold]
+    pub(in crate::client::cluster) fn reset(&self) {
+        self.memory.forget(&self.breaker.trip);
+    }
+
+    /// Until when the server is out, if it is.
+    pub(in crate::client::cluster) fn open_until(&self) -> Option<Instant> {
+        if self.state.load(Ordering::Relaxed) != OPEN {
+            return None;
+        }
+        self.isolation().until
+    }
+
+    /// The server is back.
+    #[cold]
+    pub(in crate::client::cluster) fn close(&self, now: Instant) {
+        let mut isolation = self.isolation();
+        self.memory.forget(&self.breaker.trip);
+        self.trial.store(self.breaker.half_open, Ordering::Relaxed);
+        isolation.until = None;
+        isolation.revived = Some(now);
+        let next = if self.breaker.half_open > 0 { ON_TRIAL } else { CLOSED };
+        self.state.store(next, Ordering::Relaxed);
+    }
+
+    fn isolation(&self) -> MutexGuard<'_, Isolation> {
+        self.isolation.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Whether a call says that its server fails; `None` if it says nothing of it.
+fn is_failure(outcome: &Outcome<'_>) -> Option<bool> {
+    let Some(failure) = outcome.failure else { return Some(false) };
+    // A server that is full says so in order to be left alone for a moment (brpc `controller.cpp` leaves out ELIMIT).
+    if failure.code() == Code::ResourceExhausted || outcome.is_given_up() {
+        return None;
+    }
+    Some(outcome.is_the_servers_failure())
+}
+
+impl Isolation {
+    /// Twice as long as the last time if that is not long ago (brpc `circuit_breaker.cpp`, `UpdateIsolationDuration`).
+    fn start(&mut self, breaker: &Breaker, now: Instant) {
+        let is_again =
+            self.revived.is_some_and(|revived| now.saturating_duration_since(revived) < breaker.longest);
+        self.duration = match is_again {
+            true => self.duration.saturating_mul(2).min(breaker.longest),
+            false => breaker.shortest,
+        };
+        self.until = now.checked_add(self.duration);
+    }
+}
+
+impl FailureHistory {
+    fn new(trip: &TripPolicy) -> Self {
+        match trip {
+            TripPolicy::Consecutive(_) => Self::Consecutive(ConsecutiveFailures::default()),
+            TripPolicy::Rate(_) => Self::Rate(Mutex::default()),
+            TripPolicy::Cost(limits) => Self::Cost(Mutex::new(limits.each_ref().map(EmaErrorCost::new))),
+        }
+    }
+
+    /// A call has ended; whether failures are too many.
+    fn record(&self, trip: &TripPolicy, failed: bool, latency: Duration, now: Duration) -> bool {
+        match (self, trip) {
+            (Self::Consecutive(run), TripPolicy::Consecutive(limit)) => run.record(limit, failed, now),
+            (Self::Rate(window), TripPolicy::Rate(limit)) => lock(window).note(limit, failed, now),
+            (Self::Cost(ledgers), TripPolicy::Cost([long, short])) => {
+                let [of_long, of_short] = &mut *lock(ledgers);
+                // Both are to hear of it.
+                of_long.record(long, failed, latency) | of_short.record(short, failed, latency)
+            }
+            _ => false,
+        }
+    }
+
+    fn forget(&self, trip: &TripPolicy) {
+        match (self, trip) {
+            (Self::Consecutive(run), _) => run.forget(),
+            (Self::Rate(window), _) => *lock(window) = Window::default(),
+            (Self::Cost(ledgers), TripPolicy::Cost(limits)) => {
+                *lock(ledgers) = limits.each_ref().map(EmaErrorCost::new)
+            }
+            _ => {}
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use polyrpc_core::{Scope, Status};
+
+    use super::*;
+
+    fn outcome(failure: Option<&Status>, now: Instant) -> Outcome<'_> {
+        Outcome { latency: Duration::from_millis(1), now, failure, timeout: None, attempts: (0, 1) }
+    }
+
+    fn fails(fuse: &CircuitState, now: Instant) -> bool {
+        fuse.record(&outcome(Some(&Status::internal("")), now))
+    }
+
+    fn succeeds(fuse: &CircuitState, now: Instant) -> bool {
+        fuse.record(&outcome(None, now))
+    }
+
+    fn fuse(now: Instant) -> CircuitState {
+        CircuitState::new(Breaker::consecutive(1, Duration::from_secs(10)), now)
+    }
+
+    const MILLI: Duration = Duration::from_millis(1);
+
+    #[test]
+    fn servers_are_blamed_for_their_failures_alone() {
+        let now = Instant::now();
+        let blame = |status: Status| is_failure(&outcome(Some(&status), now));
+        assert_eq!(is_failure(&outcome(None, now)), Some(false));
+        for status in [Status::internal(""), Status::unavailable(""), Status::deadline_exceeded("")] {
+            assert_eq!(blame(status), Some(true));
+        }
+        assert_eq!(blame(Status::cancelled("broken off").with_scope(Scope::Connection)), Some(true));
+        for status in [Status::invalid_argument(""), Status::not_found(""), Status::unauthenticated("")] {
+            assert_eq!(blame(status), Some(false), "it answers");
+        }
+        for status in [Status::resource_exhausted(""), Status::cancelled("")] {
+            assert_eq!(blame(status), None);
+        }
+    }
+
+    #[test]
+    fn a_server_that_fails_again_is_out_for_twice_as_long() {
+        let mut now = Instant::now();
+        let fuse = fuse(now);
+        let mut durations = Vec::new();
+        for _ in 0..11 {
+            assert!(fails(&fuse, now) && fuse.open(now));
+            let until = fuse.open_until().unwrap();
+            durations.push((until - now).as_millis());
+            now = until + MILLI;
+            fuse.close(now);
+        }
+        assert_eq!(durations, [100, 200, 400, 800, 1600, 3200, 6400, 12_800, 25_600, 30_000, 30_000]);
+        // Well for long enough.
+        now += LONG;
+        assert!(fails(&fuse, now) && fuse.open(now));
+        assert_eq!(fuse.open_until(), Some(now + 100 * MILLI));
+    }
+
+    const LONG: Duration = Duration::from_secs(30);
+
+    #[test]
+    fn what_was_under_way_says_nothing_of_a_server_that_is_out() {
+        let now = Instant::now();
+        let fuse = fuse(now);
+        assert!(fails(&fuse, now) && fuse.open(now) && !fuse.open(now));
+        assert!(!fails(&fuse, now) && !succeeds(&fuse, now));
+        assert!(fuse.open_until().is_some());
+    }
+
+    #[test]
+    fn on_trial_one_failure_is_too_many_until_enough_have_succeeded() {
+        let now = Instant::now();
+        let breaker = Breaker::consecutive(3, LONG).half_open(2);
+        let fuse = CircuitState::new(breaker, now);
+        assert!(!fails(&fuse, now) && !fails(&fuse, now) && fails(&fuse, now) && fuse.open(now));
+        fuse.close(now);
+        assert!(!succeeds(&fuse, now) && fails(&fuse, now) && fuse.open(now));
+        fuse.close(now);
+        assert!(!succeeds(&fuse, now) && !succeeds(&fuse, now) && !fails(&fuse, now));
+    }
+
+    #[test]
+    fn who_may_not_be_out_is_judged_anew() {
+        let now = Instant::now();
+        for breaker in [Breaker::consecutive(20, LONG), Breaker::rate(0.5, 20, LONG), Breaker::brpc()] {
+            let fuse = CircuitState::new(breaker, now);
+            let until_out = || (1..10_000).find(|_| fails(&fuse, now)).unwrap();
+            let first = until_out();
+            assert!(first >= 20);
+            fuse.reset();
+            assert_eq!(until_out(), first);
+        }
+    }
+
+    #[test]
+    fn rpcx_and_brpc_have_their_own_idea_of_too_much() {
+        let now = Instant::now();
+        let rpcx = CircuitState::new(Breaker::rpcx(), now);
+        assert_eq!((1..1000).find(|_| fails(&rpcx, now)), Some(100));
+        let brpc = CircuitState::new(Breaker::brpc(), now);
+        assert_eq!((1..1000).find(|_| fails(&brpc, now)), Some(150));
+    }
+}

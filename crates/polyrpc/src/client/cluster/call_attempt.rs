@@ -1,0 +1,206 @@
+use std::mem;
+use std::sync::Arc;
+use std::time::Instant;
+
+use polyrpc_core::{Call, Reply, Status};
+
+use super::call_connection::CallConnection;
+use super::{Channel, RetryLoop, RoutingOptions};
+use crate::client::connection::any_connection::{self, Readiness};
+use crate::client::failure::{failure, is_unprocessed};
+use crate::client::pool::Pool;
+use crate::client::trace_span;
+
+/// A call that looks for a connection that takes it.
+pub(in crate::client) struct CallAttempt<'a> {
+    source: ConnectionSource<'a>,
+    /// What the connection takes out.
+    pub(in crate::client) call: Option<Call<'a>>,
+    pub(in crate::client) deadline: Option<Instant>,
+    /// A copy, where a server may say that it never looked at a call.
+    retained_call: Option<Box<Call<'a>>>,
+    wait_for_ready: bool,
+    /// A connection has refused it.
+    refused: bool,
+}
+
+/// Where connections come from.
+enum ConnectionSource<'a> {
+    Server(&'a Arc<Pool>),
+    /// Boxed, so that a client of one server does not pay for its size.
+    Channel(Box<RetryLoop<'a>>),
+}
+
+impl<'a> CallAttempt<'a> {
+    /// A call to one server. `keep`: it may say that it never looked at the call.
+    pub(in crate::client) fn new(
+        pool: &'a Arc<Pool>,
+        call: Call<'a>,
+        wait_for_ready: bool,
+        keep: bool,
+    ) -> Self {
+        let deadline = call.timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        Self { wait_for_ready, ..Self::with_deadline(pool, call, deadline, keep) }
+    }
+
+    /// The same for a call whose deadline is known.
+    pub(in crate::client) fn with_deadline(
+        pool: &'a Arc<Pool>,
+        call: Call<'a>,
+        deadline: Option<Instant>,
+        keep: bool,
+    ) -> Self {
+        let kept = keep.then(|| Box::new(call.clone()));
+        let way = ConnectionSource::Server(pool);
+        Self {
+            source: way,
+            call: Some(call),
+            deadline,
+            retained_call: kept,
+            wait_for_ready: false,
+            refused: false,
+        }
+    }
+
+    /// A call to any server of a channel.
+    pub(in crate::client) fn over_channel(
+        channel: &'a Channel,
+        call: Call<'a>,
+        terms: RoutingOptions,
+    ) -> Self {
+        let course = RetryLoop::new(channel, &call, terms);
+        let deadline = course.deadline();
+        let way = ConnectionSource::Channel(Box::new(course));
+        Self {
+            source: way,
+            call: Some(call),
+            deadline,
+            retained_call: None,
+            wait_for_ready: false,
+            refused: false,
+        }
+    }
+
+    /// Makes the call, and waits for its reply.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future abandons the call.
+    pub(in crate::client) async fn call(&mut self) -> Result<Option<Reply>, Status> {
+        loop {
+            let lease = self.connect().await?;
+            // Written twice: to hand the future on would copy it.
+            let ended = if trace_span::is_enabled() {
+                let exchange = any_connection::call(lease.link(), &mut self.call, self.deadline);
+                Box::pin(trace_span::attempt(server(&self.source, &lease), exchange)).await
+            } else {
+                any_connection::call(lease.link(), &mut self.call, self.deadline).await
+            };
+            match failure(&ended) {
+                Some(status) if self.should_retry(status, &lease) => trace_span::repeated(status),
+                Some(_) => return ended,
+                None => {
+                    lease.finish(None);
+                    return ended;
+                }
+            }
+        }
+    }
+
+    /// A connection for the call, if there is one in time.
+    pub(in crate::client) async fn connect(&mut self) -> Result<CallConnection, Status> {
+        match self.ready() {
+            Some(lease) if !self.refused => Ok(lease),
+            Some(lease) => {
+                self.set_remaining_timeout();
+                Ok(lease)
+            }
+            None => {
+                let lease = self.connect_by_deadline().await?;
+                self.set_remaining_timeout();
+                Ok(lease)
+            }
+        }
+    }
+
+    /// Whether the call, which failed so on this connection, is to be tried on another.
+    #[cold]
+    pub(in crate::client) fn should_retry(&mut self, status: &Status, lease: &CallConnection) -> bool {
+        if let (ConnectionSource::Channel(course), Some(visit)) = (&mut self.source, lease.guard()) {
+            if self.call.is_some() {
+                return course.retry_unsent(visit);
+            }
+            visit.finish(Some(status));
+            self.call = course.retry(status, visit);
+            return self.call.is_some();
+        }
+        if self.call.is_some() {
+            // If it is merely full, another call was faster.
+            return lease.link().readiness() != Readiness::Ending || !mem::replace(&mut self.refused, true);
+        }
+        // It was not begun then.
+        if !is_unprocessed(status) || self.refused {
+            return false;
+        }
+        self.refused = true;
+        self.call = self.retained_call.take().map(|call| *call);
+        self.call.is_some()
+    }
+
+    /// Whether a connection has taken the call.
+    pub(in crate::client) fn has_left(&self) -> bool {
+        self.call.is_none()
+    }
+
+    fn ready(&mut self) -> Option<CallConnection> {
+        match &mut self.source {
+            ConnectionSource::Server(pool) => pool.try_acquire().map(CallConnection::from),
+            ConnectionSource::Channel(course) => course.ready(self.call.as_ref()?),
+        }
+    }
+
+    /// Tells the server what is left of the time.
+    fn set_remaining_timeout(&mut self) {
+        if let Some(call) = &mut self.call {
+            call.timeout = self.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        }
+    }
+
+    async fn connect_by_deadline(&mut self) -> Result<CallConnection, Status> {
+        let pool = match &mut self.source {
+            ConnectionSource::Server(pool) => pool,
+            ConnectionSource::Channel(course) => {
+                let request = self.call.as_ref().map(|call| call.body.clone()).unwrap_or_default();
+                // Boxed for the same reason as the course.
+                return Box::pin(course.lease(&request)).await;
+            }
+        };
+        let leasing = acquire_when_ready(pool, self.wait_for_ready);
+        let Some(deadline) = self.deadline else { return leasing.await };
+        tokio::time::timeout_at(deadline.into(), leasing)
+            .await
+            .unwrap_or_else(|_| Err(Status::deadline_exceeded("no connection in time")))
+    }
+}
+
+/// Where a connection leads.
+#[cold]
+fn server(way: &ConnectionSource<'_>, lease: &CallConnection) -> Option<String> {
+    let pool = match (way, lease.guard()) {
+        (_, Some(visit)) => visit.endpoint().pool(),
+        (ConnectionSource::Server(pool), None) => pool,
+        (ConnectionSource::Channel(_), None) => return None,
+    };
+    pool.address().map(ToString::to_string)
+}
+
+async fn acquire_when_ready(pool: &Arc<Pool>, wait_for_ready: bool) -> Result<CallConnection, Status> {
+    loop {
+        let failure = match pool.acquire().await {
+            Err(failure) if wait_for_ready => failure,
+            leased => return leased.map(CallConnection::from),
+        };
+        let Some(next) = pool.next_attempt() else { return Err(failure) };
+        tokio::time::sleep_until(next.into()).await;
+    }
+}

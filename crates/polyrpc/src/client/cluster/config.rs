@@ -1,0 +1,69 @@
+use std::time::Duration;
+
+use super::breaker::Breaker;
+use super::health::Health;
+use super::mode::{Backup, FailMode};
+use super::recovery::Recovery;
+use super::retry_budget::Budget;
+use crate::client::balance::{Balance, P2c};
+use crate::client::connection::Backoff;
+use crate::discovery::Discover;
+
+/// What a user said of a channel before it was made.
+#[derive(Default)]
+pub(in crate::client) struct ChannelConfig {
+    pub(in crate::client) discover: Option<Box<dyn Discover>>,
+    pub(in crate::client) balance: Option<Box<dyn Balance>>,
+    pub(in crate::client) fail_mode: FailMode,
+    pub(in crate::client) retries: Option<u32>,
+    pub(in crate::client) budget: Budget,
+    pub(in crate::client) backoff: Option<Backoff>,
+    pub(in crate::client) backup: Backup,
+    pub(in crate::client) group: Option<String>,
+    pub(in crate::client) believes_empty_sets: bool,
+    pub(in crate::client) breaker: Option<Breaker>,
+    pub(in crate::client) health: Option<Health>,
+    pub(in crate::client) recovery: Option<Recovery>,
+}
+
+/// What a channel goes by.
+#[derive(Debug)]
+pub(super) struct ChannelSettings {
+    pub(super) balance: Box<dyn Balance>,
+    pub(super) fail_mode: FailMode,
+    /// How often a call may be sent again.
+    pub(super) retries: u32,
+    pub(super) budget: Budget,
+    /// How long to wait before a server is tried again.
+    pub(super) backoff: Backoff,
+    pub(super) backup: Backup,
+    pub(super) group: Option<String>,
+    pub(super) believes_empty_sets: bool,
+    pub(super) health: Health,
+    /// A server may say of a call that it never looked at it.
+    pub(super) resends_unprocessed: bool,
+}
+
+impl ChannelConfig {
+    pub(super) fn settings(self, spares: bool) -> ChannelSettings {
+        ChannelSettings {
+            resends_unprocessed: spares,
+            balance: self.balance.unwrap_or_else(|| Box::new(P2c::new())),
+            fail_mode: self.fail_mode,
+            retries: self.retries.unwrap_or(RETRIES),
+            budget: self.budget,
+            backoff: self.backoff.unwrap_or(BACKOFF),
+            backup: self.backup,
+            group: self.group,
+            believes_empty_sets: self.believes_empty_sets,
+            health: self.health.unwrap_or_default(),
+        }
+    }
+}
+
+/// rpcx's and brpc's number (rpcx `client/client.go`, `DefaultOption.Retries`; brpc `channel.cpp`, `max_retry`).
+const RETRIES: u32 = 3;
+
+/// Short, since a call waits meanwhile.
+const BACKOFF: Backoff =
+    Backoff { initial: Duration::from_millis(10), max: Duration::from_secs(1), factor: 2.0 };

@@ -1,0 +1,90 @@
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use polyrpc_core::Status;
+
+use super::endpoint::Endpoint;
+use super::now;
+use super::snapshot::Snapshot;
+use crate::client::balance::Outcome;
+
+/// An attempt on a server, from the choice to its end. One that is dropped before it has ended was given up.
+pub(in crate::client) struct EndpointGuard {
+    snapshot: Arc<Snapshot>,
+    place: usize,
+    began: Instant,
+    timeout: Option<Duration>,
+    /// How many more attempts the call has, and how many it has had.
+    attempts: (u32, u32),
+    is_finished: AtomicBool,
+}
+
+impl EndpointGuard {
+    /// Begins an attempt on the server at this place; `None` if there is no such place.
+    pub(super) fn start(
+        snapshot: Arc<Snapshot>,
+        place: usize,
+        began: Instant,
+        timeout: Option<Duration>,
+        attempts: (u32, u32),
+    ) -> Option<Box<Self>> {
+        snapshot.endpoint(place)?.record_start();
+        snapshot.pick.began(place, began);
+        Some(Box::new(Self {
+            snapshot,
+            place,
+            began,
+            timeout,
+            attempts,
+            is_finished: AtomicBool::new(false),
+        }))
+    }
+
+    pub(in crate::client) fn endpoint(&self) -> &Arc<Endpoint> {
+        self.snapshot.endpoint(self.place).expect("a visit begins at a place that there is")
+    }
+
+    /// How many servers there were to choose from.
+    pub(super) fn endpoint_count(&self) -> usize {
+        self.snapshot.len()
+    }
+
+    pub(super) fn latency(&self) -> Duration {
+        now().saturating_duration_since(self.began)
+    }
+
+    /// Tells everybody concerned how it ended, the first time that this is said.
+    pub(in crate::client) fn finish(&self, failure: Option<&Status>) {
+        if self.is_finished.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let now = now();
+        let outcome = Outcome {
+            latency: now.saturating_duration_since(self.began),
+            now,
+            failure,
+            timeout: self.timeout,
+            attempts: self.attempts,
+        };
+        if self.endpoint().record_end(&outcome) {
+            self.isolate(now);
+        }
+        self.snapshot.pick.ended(self.place, &outcome);
+    }
+
+    #[cold]
+    fn isolate(&self, now: Instant) {
+        let others_are_well = self.snapshot.has_other_healthy(self.place, now);
+        self.endpoint().isolate(self.endpoint_count(), others_are_well, now);
+    }
+}
+
+impl Drop for EndpointGuard {
+    fn drop(&mut self) {
+        if !*self.is_finished.get_mut() {
+            self.finish(Some(&Status::cancelled("the attempt was given up")));
+        }
+        self.endpoint().left();
+    }
+}

@@ -1,0 +1,78 @@
+use crate::discovery::Instance;
+
+/// What is left of a set of instances for one client.
+#[derive(Debug, PartialEq)]
+pub(super) struct FilteredInstances {
+    /// Those that it may call, in the order of their addresses, none of them twice.
+    pub(super) instances: Vec<Instance>,
+    /// Some were left out because the registry says so of them.
+    pub(super) excluded: bool,
+}
+
+/// Leaves out who is inactive or, if the client is of a group, not of it (rpcx `client/xclient.go`,
+/// `filterByStateAndGroup`), and whoever is listed twice: the first time counts.
+pub(super) fn filter_instances(mut instances: Vec<Instance>, group: Option<&str>) -> FilteredInstances {
+    let listed = instances.len();
+    instances.retain(|instance| may_call(instance, group));
+    let excluded = instances.len() < listed;
+    // Stable: of equal ones the first stays the first.
+    instances.sort_by(|one, other| key(one).cmp(&key(other)));
+    instances.dedup_by(|later, first| key(later) == key(first));
+    FilteredInstances { instances, excluded }
+}
+
+/// Whether a client, of this group or of none, may call it.
+pub(in crate::client) fn may_call(instance: &Instance, group: Option<&str>) -> bool {
+    let attributes = &instance.attributes;
+    attributes.is_active() && group.is_none_or(|group| attributes.groups().any(|of| of == group))
+}
+
+impl FilteredInstances {
+    /// Keeps those too, who are not among them.
+    pub(super) fn keep(&mut self, others: Vec<Instance>) {
+        if !others.is_empty() {
+            self.instances.extend(others);
+            self.instances.sort_by(|one, other| key(one).cmp(&key(other)));
+        }
+    }
+}
+
+fn key(instance: &Instance) -> (crate::discovery::Network, &str) {
+    (instance.network, &instance.address)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn set(texts: &[(&str, &str)]) -> Vec<Instance> {
+        let said = |text: &str| text.parse().unwrap_or_default();
+        texts.iter().map(|(address, text)| address.parse::<Instance>().unwrap().with(said(text))).collect()
+    }
+
+    fn sifted(texts: &[(&str, &str)], group: Option<&str>) -> Vec<String> {
+        filter_instances(set(texts), group).instances.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn the_order_of_a_registry_does_not_matter() {
+        let one = sifted(&[("b:1", ""), ("unix@/a", ""), ("a:2", ""), ("a:1", "")], None);
+        assert_eq!(one, ["tcp@a:1", "tcp@a:2", "tcp@b:1", "unix@/a"]);
+    }
+
+    #[test]
+    fn who_is_listed_twice_is_there_once_as_it_was_first() {
+        let twice = filter_instances(set(&[("a:1", "weight=2"), ("b:1", ""), ("a:1", "weight=3")]), None);
+        assert_eq!(twice.instances.len(), 2);
+        assert_eq!(twice.instances[0].attributes.weight(), 2);
+        assert!(!twice.excluded);
+    }
+
+    #[test]
+    fn inactive_servers_and_those_of_other_groups_are_left_out() {
+        let all = [("a:1", "state=inactive"), ("b:1", "group=x&group=y"), ("c:1", "group=z"), ("d:1", "")];
+        assert_eq!(sifted(&all, None), ["tcp@b:1", "tcp@c:1", "tcp@d:1"]);
+        assert_eq!(sifted(&all, Some("y")), ["tcp@b:1"]);
+        assert!(filter_instances(set(&all), Some("none")).excluded);
+    }
+}

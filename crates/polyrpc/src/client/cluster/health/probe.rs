@@ -1,0 +1,128 @@
+use std::future::poll_fn;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use buffa::Message;
+use bytes::{Bytes, BytesMut};
+use polyrpc_core::session::{Client as Session, ClientEvent};
+use polyrpc_core::{Call, Format, Outbox};
+use tokio::time::{Instant, timeout};
+
+use crate::client::connection::any_connection::{self, AnyConnection};
+use crate::client::pool::Pool;
+use crate::introspection::grpc::health::v1::health_check_response::ServingStatus;
+use crate::introspection::grpc::health::v1::{HealthCheckRequest, HealthCheckResponse};
+use crate::transport::{Source, Stream};
+
+/// What a server is asked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::client::cluster) enum HealthProbe {
+    /// Nothing: there is a connection.
+    Connect,
+    /// Whether this service takes calls.
+    Grpc(String),
+    Heartbeat,
+    /// What is at this path.
+    Http(String),
+}
+
+impl HealthProbe {
+    /// Asks a server to which there is this connection.
+    ///
+    /// # Errors
+    ///
+    /// Why it is not well.
+    pub(in crate::client::cluster) async fn ask(
+        &self,
+        pool: &Pool,
+        link: &Arc<dyn AnyConnection>,
+        patience: Duration,
+    ) -> io::Result<()> {
+        let asking = async {
+            match self {
+                Self::Connect => Ok(()),
+                Self::Grpc(service) => check(link, service, patience).await,
+                Self::Heartbeat => match pool.connect_detached().await? {
+                    (stream, Some(session)) => heartbeat(stream, session).await,
+                    (_, None) => Ok(()),
+                },
+                Self::Http(path) => {
+                    let (host, (stream, _)) = (pool.authority(), pool.connect_detached().await?);
+                    look_at(stream, &host, path).await
+                }
+            }
+        };
+        timeout(patience, asking).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+    }
+}
+
+/// grpc `doc/health-checking.md`, "Service Definition".
+async fn check(link: &Arc<dyn AnyConnection>, service: &str, patience: Duration) -> io::Result<()> {
+    let request = HealthCheckRequest { service: service.to_owned(), ..HealthCheckRequest::default() };
+    let body = Bytes::from(request.encode_to_vec());
+    let call = Call::new("grpc.health.v1.Health", "Check", Format::Protobuf, body);
+    let deadline = Instant::now().into_std().checked_add(patience);
+    let mut call = Some(Call { timeout: Some(patience), ..call });
+    let reply = any_connection::call(link, &mut call, deadline).await.map_err(io::Error::other)?;
+    let reply = reply.ok_or(io::ErrorKind::UnexpectedEof)?.result.map_err(io::Error::other)?;
+    let answer = HealthCheckResponse::decode(&mut &*reply).map_err(io::Error::other)?;
+    match answer.status == ServingStatus::SERVING {
+        true => Ok(()),
+        false => Err(io::Error::other(format!("the server says that it is {:?}", answer.status))),
+    }
+}
+
+/// Asks in the protocol's own words.
+async fn heartbeat(mut stream: Stream, mut session: Box<dyn Session + Send>) -> io::Result<()> {
+    let mut out = Outbox::new();
+    if !session.heartbeat(&mut out) {
+        return Ok(());
+    }
+    poll_fn(|cx| stream.poll_flush(cx, &mut out)).await?;
+    let mut inbox = BytesMut::with_capacity(MOST);
+    loop {
+        read(&mut stream, &mut inbox).await?;
+        // What else it says does not matter.
+        while let Some(answer) = session.next_event(&mut inbox, &mut out).map_err(io::Error::other)? {
+            if matches!(answer, ClientEvent::Alive) {
+                return Ok(());
+            }
+        }
+        poll_fn(|cx| stream.poll_flush(cx, &mut out)).await?;
+    }
+}
+
+async fn look_at(mut stream: Stream, host: &str, path: &str) -> io::Result<()> {
+    let mut out = Outbox::new();
+    out.extend_from_slice(
+        format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n").as_bytes(),
+    );
+    poll_fn(|cx| stream.poll_flush(cx, &mut out)).await?;
+    let mut head = BytesMut::with_capacity(MOST);
+    while !head.contains(&b'\n') {
+        read(&mut stream, &mut head).await?;
+    }
+    match *head {
+        [b'H', b'T', b'T', b'P', b'/', b'1', b'.', _, b' ', b'2', _, _, ..] => Ok(()),
+        _ => {
+            let line = (*head).split(|&byte| byte == b'\n').next().unwrap_or_default();
+            Err(io::Error::other(format!("GET {path}: {}", String::from_utf8_lossy(line.trim_ascii_end()))))
+        }
+    }
+}
+
+async fn read(stream: &mut Stream, inbox: &mut BytesMut) -> io::Result<()> {
+    // What is read is what there is room for.
+    if inbox.len() >= MOST {
+        return Err(io::Error::other("the answer does not end"));
+    }
+    inbox.reserve(MOST - inbox.len());
+    match poll_fn(|cx| stream.poll_read(cx, inbox)).await? {
+        0 => Err(io::ErrorKind::UnexpectedEof.into()),
+        _ => Ok(()),
+    }
+}
+
+/// Bytes of an answer that are looked at.
+const MOST: usize = 1024;

@@ -1,0 +1,515 @@
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use polyrpc_core::{Call, Retry, Scope, Status};
+use tokio::time::{sleep, timeout_at};
+
+use super::backoff::pause;
+use super::call_connection::CallConnection;
+use super::endpoint::Endpoint;
+use super::endpoint_guard::EndpointGuard;
+use super::mode::FailMode;
+use super::recovery::ClusterRecovery;
+use super::snapshot::Snapshot;
+use super::{Channel, now};
+use crate::client::balance::Asked;
+use crate::client::connection::backoff::chance;
+use crate::client::failure::{is_retryable, is_unprocessed};
+use crate::client::pool::PooledConnection;
+
+/// What a call says that matters to where it goes.
+#[derive(Debug, Clone, Copy, Default)]
+pub(in crate::client) struct RoutingOptions {
+    pub(in crate::client) idempotent: bool,
+    pub(in crate::client) key: Option<u64>,
+    pub(in crate::client) wait_for_ready: bool,
+}
+
+/// The way of one call through the servers of a channel: which is asked next, if any.
+pub(in crate::client) struct RetryLoop<'c> {
+    channel: &'c Channel,
+    service: &'c str,
+    method: &'c str,
+    routing: RoutingOptions,
+    began: Instant,
+    timeout: Option<Duration>,
+    deadline: Option<Instant>,
+    /// The call, to be sent again.
+    retained_call: Option<Call<'c>>,
+    /// How many attempts the call has had and may have yet.
+    attempts_made: u32,
+    attempts_left: u32,
+    /// How many servers were not even reached, which is not held against the call.
+    unreachable: usize,
+    tried: Vec<Arc<Endpoint>>,
+    /// A server was chosen, and there is no connection to it yet.
+    chosen: Option<ChosenEndpoint>,
+    /// Why the last attempt failed.
+    last_failure: Option<Status>,
+}
+
+/// A server that was chosen for the next attempt.
+pub(super) struct ChosenEndpoint {
+    pub(super) guard: Box<EndpointGuard>,
+    /// It is thought to be well, and the call was not there yet. A server that is chosen for want of a better one is
+    /// not.
+    is_untried: bool,
+}
+
+impl<'c> RetryLoop<'c> {
+    pub(in crate::client) fn new(channel: &'c Channel, call: &Call<'c>, terms: RoutingOptions) -> Self {
+        let settings = &channel.shared.settings;
+        channel.shared.retry_tokens.deposit();
+        let began = now();
+        Self {
+            channel,
+            service: call.service,
+            method: call.method,
+            routing: terms,
+            began,
+            timeout: call.timeout,
+            deadline: call.timeout.and_then(|timeout| began.checked_add(timeout)),
+            retained_call: None,
+            attempts_made: 0,
+            attempts_left: if settings.fail_mode == FailMode::Failfast { 0 } else { settings.retries },
+            unreachable: 0,
+            tried: Vec::new(),
+            chosen: None,
+            last_failure: None,
+        }
+    }
+
+    /// Until when the call waits.
+    pub(in crate::client) fn deadline(&self) -> Option<Instant> {
+        self.deadline
+    }
+
+    /// A connection to the first server that is chosen, if there is one already.
+    pub(in crate::client) fn ready(&mut self, call: &Call<'c>) -> Option<CallConnection> {
+        if self.attempts_made > 0 || self.unreachable > 0 {
+            return None;
+        }
+        if self.attempts_left > 0 || self.channel.shared.settings.resends_unprocessed {
+            self.retained_call = Some(call.clone());
+        }
+        if self.recovery().is_some() {
+            return None;
+        }
+        let chosen = self.choose(self.channel.snapshot()?, &call.body, self.began)?;
+        match chosen.guard.endpoint().pool().try_acquire() {
+            Some(connection) => {
+                self.attempts_made = 1;
+                Some(CallConnection::with_guard(connection, chosen.guard))
+            }
+            None => {
+                self.chosen = Some(chosen);
+                None
+            }
+        }
+    }
+
+    /// A connection to the next server, made if need be; servers that cannot be reached are passed over.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future gives the attempt up.
+    pub(in crate::client) async fn lease(&mut self, request: &[u8]) -> Result<CallConnection, Status> {
+        loop {
+            let chosen = match self.chosen.take() {
+                Some(chosen) => chosen,
+                None => self.next_endpoint(request).await?,
+            };
+            match self.connect(&chosen).await {
+                Ok(connection) => {
+                    self.attempts_made = self.attempts_made.saturating_add(1);
+                    return Ok(CallConnection::with_guard(connection, chosen.guard));
+                }
+                Err(status) => self.skip_endpoint(chosen, status)?,
+            }
+        }
+    }
+
+    /// Whether the call, which failed so on this server, is to be sent again; then here it is.
+    #[cold]
+    pub(in crate::client) fn retry(&mut self, status: &Status, visit: &EndpointGuard) -> Option<Call<'c>> {
+        let call = self.retained_call.clone()?;
+        (self.may_retry(status, visit) || self.may_resend_unprocessed(status, visit)).then_some(call)
+    }
+
+    /// Whether the call, which this server did not take from its connection, is to look for another.
+    #[cold]
+    pub(in crate::client) fn retry_unsent(&mut self, visit: &EndpointGuard) -> bool {
+        self.attempts_made = self.attempts_made.saturating_sub(1);
+        self.unreachable += 1;
+        // The connection had just ended. That server may well be there and get another, so it counts as tried in
+        // vain only if that goes on.
+        if self.unreachable > 1 {
+            self.mark_tried(visit);
+        }
+        self.unreachable <= visit.endpoint_count()
+    }
+
+    /// Whether there is to be another attempt after this server failed so. It is paid for then.
+    pub(super) fn may_retry(&mut self, status: &Status, visit: &EndpointGuard) -> bool {
+        if !is_retryable(status, self.routing.idempotent)
+            || self.attempts_left == 0
+            || self.is_expired()
+            || !self.withdraw_retry()
+        {
+            return false;
+        }
+        self.attempts_left -= 1;
+        self.mark_tried(visit);
+        self.last_failure = Some(status.clone());
+        true
+    }
+
+    /// Whether the server never looked at the call, because it ends the connection: a client of one server finds
+    /// another connection then, once, and so does one of several whatever its mode.
+    fn may_resend_unprocessed(&mut self, status: &Status, visit: &EndpointGuard) -> bool {
+        let is_spared = self.channel.shared.settings.resends_unprocessed
+            && self.attempts_made == 1
+            && is_unprocessed(status)
+            && !self.is_expired();
+        if is_spared {
+            self.mark_tried(visit);
+        }
+        is_spared
+    }
+
+    /// The next server, when it may be asked.
+    pub(super) async fn next_endpoint(&mut self, request: &[u8]) -> Result<ChosenEndpoint, Status> {
+        let deadline = self.deadline.map(Into::into);
+        loop {
+            let snapshot = match self.channel.snapshot().filter(|snapshot| !snapshot.is_empty()) {
+                Some(snapshot) => snapshot,
+                None => match self.channel.servers(deadline, self.routing.wait_for_ready).await {
+                    Ok(snapshot) => snapshot,
+                    // Why a server failed says more than that there is none any more.
+                    Err(status) => return Err(self.last_failure.take().unwrap_or(status)),
+                },
+            };
+            self.check_recovery(&snapshot)?;
+            let chosen = match self.bound_endpoint() {
+                Some(endpoint) => self.retry_same_endpoint(snapshot, &endpoint, request).await?,
+                None => {
+                    let connected = self.choose_connected(&snapshot, request);
+                    match connected.or_else(|| self.choose(snapshot.clone(), request, now())) {
+                        Some(chosen) => Some(chosen),
+                        None => self.choose_or_wait(snapshot, request).await?,
+                    }
+                }
+            };
+            if let Some(chosen) = chosen {
+                return Ok(chosen);
+            }
+        }
+    }
+
+    /// A server for a second attempt beside the first, if there is one that was not tried, and it is paid for.
+    pub(super) fn choose_backup(&mut self, request: &[u8]) -> Option<ChosenEndpoint> {
+        if self.attempts_left == 0 || self.recovery().is_some() {
+            return None;
+        }
+        let chosen = self.choose(self.channel.snapshot()?, request, now())?;
+        if !self.withdraw_retry() {
+            return None;
+        }
+        self.attempts_left -= 1;
+        Some(chosen)
+    }
+
+    /// Whether the budget bears one more attempt.
+    fn withdraw_retry(&self) -> bool {
+        let snapshot = || self.channel.shared.current.load();
+        self.channel
+            .shared
+            .retry_tokens
+            .withdraw(|| snapshot().as_ref().map_or(0, |snapshot| snapshot.in_flight()))
+    }
+
+    /// Sets out for a server: it counts as tried as long as the call is under way there.
+    pub(super) fn start_attempt(&mut self, visit: &EndpointGuard) {
+        self.attempts_made = self.attempts_made.saturating_add(1);
+        self.mark_tried(visit);
+    }
+
+    /// Whether the servers are recovering.
+    fn recovery(&self) -> Option<&'c ClusterRecovery> {
+        self.channel.shared.recovery.as_ref().filter(|crisis| crisis.is_active())
+    }
+
+    /// Whether the call may go to these servers.
+    fn check_recovery(&self, snapshot: &Snapshot) -> Result<(), Status> {
+        let Some(crisis) = self.recovery() else { return Ok(()) };
+        let now = now();
+        crisis.admit(now, chance(), || snapshot.well(now))
+    }
+
+    /// A server that is thought to be well and was not tried.
+    fn choose(&self, snapshot: Arc<Snapshot>, request: &[u8], now: Instant) -> Option<ChosenEndpoint> {
+        let tried = self.tried_indices(&snapshot);
+        let place = snapshot.pick(&self.pick_context(&snapshot, &tried, request, now))?;
+        // A balancer of the user's own may not care.
+        let hopeful = !tried.contains(&place);
+        self.choose_index(snapshot, place, now, hopeful)
+    }
+
+    /// A server to which there is a connection, for a call that was to several in vain: where a registry lists many that
+    /// are not there, the balancer would send it to one after another until its time is over.
+    fn choose_connected(&self, snapshot: &Arc<Snapshot>, request: &[u8]) -> Option<ChosenEndpoint> {
+        if self.unreachable < MAX_UNREACHABLE {
+            return None;
+        }
+        let now = now();
+        // What says no to most comes first: there may be thousands.
+        let connection = |place: usize| {
+            let (endpoint, candidate) = (snapshot.endpoint(place)?, snapshot.candidates().get(place)?);
+            candidate.load().is_available(now).then(|| endpoint.pool().try_acquire()).flatten()
+        };
+        let tried = self.tried_indices(snapshot);
+        let asked = self.pick_context(snapshot, &tried, request, now);
+        let place = snapshot.pick_among(&asked, |place| connection(place).is_some())?;
+        self.choose_index(snapshot.clone(), place, now, true)
+    }
+
+    /// A server although all were tried, or none is thought to be well: after a pause, since whatever failed may need
+    /// it.
+    async fn choose_or_wait(
+        &mut self,
+        snapshot: Arc<Snapshot>,
+        request: &[u8],
+    ) -> Result<Option<ChosenEndpoint>, Status> {
+        let place = self.choose_regardless_of_tried(&snapshot, request);
+        self.tried.clear();
+        let Some(endpoint) = place.and_then(|place| snapshot.endpoint(place)) else {
+            self.handle_no_endpoint().await?;
+            return Ok(None);
+        };
+        self.wait_before_retry(endpoint).await?;
+        Ok(place.and_then(|place| self.choose_index(snapshot, place, now(), false)))
+    }
+
+    /// The place of a server that is thought to be well whether it was tried or not; if none is, of one that is not, the
+    /// others before those that were tried. `None` if the balancer gives the call to none of them.
+    fn choose_regardless_of_tried(&self, snapshot: &Snapshot, request: &[u8]) -> Option<usize> {
+        let now = now();
+        let asked = self.pick_context(snapshot, &[], request, now);
+        if let Some(place) = snapshot.pick(&asked) {
+            return Some(place);
+        }
+        if let Some(crisis) = self.channel.shared.recovery.as_ref().filter(|_| snapshot.well(now) == 0) {
+            crisis.start();
+        }
+        let tried = self.tried_indices(snapshot);
+        let untried = snapshot.pick_among(&Asked { tried: &tried, ..asked }, |_| true);
+        untried.or_else(|| snapshot.pick_among(&asked, |_| true))
+    }
+
+    /// The balancer has no server for the call. One that waits may see others come.
+    #[cold]
+    async fn handle_no_endpoint(&mut self) -> Result<(), Status> {
+        if !self.routing.wait_for_ready {
+            return Err(self.last_failure.take().unwrap_or_else(no_endpoint_picked));
+        }
+        self.unreachable += 1;
+        self.pause(pause(&self.channel.shared.settings.backoff, self.attempts())).await
+    }
+
+    /// The server that was tried already, after a pause.
+    async fn retry_same_endpoint(
+        &mut self,
+        snapshot: Arc<Snapshot>,
+        endpoint: &Arc<Endpoint>,
+        request: &[u8],
+    ) -> Result<Option<ChosenEndpoint>, Status> {
+        let Some(place) = snapshot.place(endpoint) else {
+            // It has left: whoever takes its place.
+            self.tried.clear();
+            return Ok(self.choose(snapshot, request, now()));
+        };
+        self.wait_before_retry(endpoint).await?;
+        Ok(self.choose_index(snapshot, place, now(), false))
+    }
+
+    /// The server to which the call is bound, once it was tried.
+    fn bound_endpoint(&self) -> Option<Arc<Endpoint>> {
+        let is_bound = self.channel.shared.settings.fail_mode == FailMode::Failtry;
+        self.tried.last().filter(|_| is_bound).cloned()
+    }
+
+    /// Waits before a server is tried again: at least until connections to it are, unless that takes too long for a
+    /// call that does not want to wait.
+    async fn wait_before_retry(&mut self, endpoint: &Endpoint) -> Result<(), Status> {
+        let attempts = self.attempts();
+        if attempts == 0 {
+            return Ok(());
+        }
+        let now = now();
+        let usual = pause(&self.channel.shared.settings.backoff, attempts);
+        let reachable = endpoint.next_attempt().saturating_duration_since(now);
+        let pause = match reachable <= PATIENCE || self.routing.wait_for_ready {
+            true => usual.max(reachable),
+            false => usual,
+        };
+        self.pause(pause).await
+    }
+
+    async fn pause(&mut self, pause: Duration) -> Result<(), Status> {
+        let is_in_time = |deadline| now().checked_add(pause).is_some_and(|then| then < deadline);
+        if !self.deadline.is_none_or(is_in_time) {
+            return Err(self.last_failure.take().unwrap_or_else(too_late));
+        }
+        sleep(pause).await;
+        Ok(())
+    }
+
+    /// How often it was tried, in vain or not.
+    fn attempts(&self) -> u32 {
+        self.attempts_made.saturating_add(u32::try_from(self.unreachable).unwrap_or(u32::MAX))
+    }
+
+    /// The places of those that were tried.
+    fn tried_indices(&self, snapshot: &Snapshot) -> Vec<usize> {
+        self.tried.iter().filter_map(|endpoint| snapshot.place(endpoint)).collect()
+    }
+
+    fn choose_index(
+        &self,
+        snapshot: Arc<Snapshot>,
+        place: usize,
+        now: Instant,
+        hopeful: bool,
+    ) -> Option<ChosenEndpoint> {
+        let visit = EndpointGuard::start(
+            snapshot,
+            place,
+            now,
+            self.timeout,
+            (self.attempts_left, self.attempts_made),
+        )?;
+        Some(ChosenEndpoint { guard: visit, is_untried: hopeful })
+    }
+
+    fn pick_context<'a>(
+        &'a self,
+        snapshot: &'a Snapshot,
+        tried: &'a [usize],
+        request: &'a [u8],
+        now: Instant,
+    ) -> Asked<'a> {
+        Asked {
+            service: self.service,
+            method: self.method,
+            key: self.routing.key,
+            request,
+            now,
+            candidates: snapshot.candidates(),
+            tried,
+        }
+    }
+
+    /// A connection to the server that was chosen.
+    async fn connect(&self, chosen: &ChosenEndpoint) -> Result<PooledConnection, Status> {
+        let pool = chosen.guard.endpoint().pool();
+        if let Some(connection) = pool.try_acquire() {
+            return Ok(connection);
+        }
+        let Some(deadline) = self.deadline else { return pool.acquire().await };
+        let now = now();
+        let left = deadline.saturating_duration_since(now);
+        // A server that does not even answer is left in time for another to answer.
+        let patience = if chosen.is_untried && self.attempts_left > 0 { left / 2 } else { left };
+        match timeout_at((now + patience).into(), pool.acquire()).await {
+            Ok(leased) => leased,
+            Err(_) => {
+                // The call has given up; whether the server is to blame is seen in the background.
+                chosen.guard.endpoint().suspect();
+                Err(if patience < left { too_slow() } else { too_late() })
+            }
+        }
+    }
+
+    /// Goes on behind a server that could not be reached, unless the call ends with that.
+    fn skip_endpoint(&mut self, chosen: ChosenEndpoint, status: Status) -> Result<(), Status> {
+        self.record_unreachable(&chosen.guard, &status);
+        self.may_skip_endpoint(&chosen, status)
+    }
+
+    /// A server could not be reached.
+    pub(super) fn record_unreachable(&mut self, visit: &EndpointGuard, status: &Status) {
+        visit.finish(Some(status));
+        if status.retry() != Retry::Elsewhere {
+            return;
+        }
+        if !visit.endpoint().is_suspect() {
+            visit.endpoint().eject();
+        }
+        self.unreachable += 1;
+        self.mark_tried(visit);
+    }
+
+    /// Whether there is to be another attempt behind a server that was missed so.
+    pub(super) fn may_skip_endpoint(
+        &mut self,
+        missed: &ChosenEndpoint,
+        status: Status,
+    ) -> Result<(), Status> {
+        if status.retry() != Retry::Elsewhere {
+            return Err(status);
+        }
+        // Each of them once.
+        let is_free = missed.is_untried && self.unreachable <= missed.guard.endpoint_count();
+        let settings = &self.channel.shared.settings;
+        if settings.fail_mode == FailMode::Failfast && !self.routing.wait_for_ready || self.is_expired() {
+            return Err(status);
+        }
+        if !is_free && !self.routing.wait_for_ready {
+            match self.attempts_left.checked_sub(1) {
+                Some(left) => self.attempts_left = left,
+                None => return Err(status),
+            }
+        }
+        self.last_failure = Some(status);
+        Ok(())
+    }
+
+    /// The server counts as tried. Of many only the last are remembered, as by brpc (`excluded_servers.h`).
+    fn mark_tried(&mut self, visit: &EndpointGuard) {
+        if self.tried.len() >= MAX_TRIED {
+            self.tried.remove(0);
+        }
+        self.tried.push(visit.endpoint().clone());
+    }
+
+    fn is_expired(&self) -> bool {
+        self.deadline.is_some_and(|deadline| deadline <= now())
+    }
+}
+
+/// After how many servers that could not be reached a call goes where there is a connection. Before, it is the
+/// balancer's to say who is next.
+const MAX_UNREACHABLE: usize = 2;
+
+/// How many servers are remembered as tried.
+const MAX_TRIED: usize = 8;
+
+/// How long a call that may try again waits for a server to which connections are not to be made yet.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+#[cold]
+fn too_late() -> Status {
+    Status::deadline_exceeded("no connection in time")
+}
+
+#[cold]
+fn no_endpoint_picked() -> Status {
+    Status::unavailable("the balancer has no server for it")
+        .with_scope(Scope::Connection)
+        .with_retry(Retry::Elsewhere)
+}
+
+#[cold]
+fn too_slow() -> Status {
+    Status::unavailable("no connection in half the time there was")
+}

@@ -1,0 +1,104 @@
+//! Calls to servers that nobody chose: each of them is meant.
+
+use std::fmt;
+use std::sync::Arc;
+
+use polyrpc_core::{Call, Reply, Retry, Status};
+use tokio::time::Instant;
+
+use super::call_attempt::CallAttempt;
+use super::endpoint::Endpoint;
+use super::endpoint_guard::EndpointGuard;
+use super::retry_loop::RoutingOptions;
+use super::snapshot::Snapshot;
+use super::{Channel, now};
+use crate::client::failure::{failure, is_unprocessed};
+use crate::client::pool::Pool;
+use crate::discovery::Instance;
+
+/// One of the servers of a channel.
+pub(in crate::client) struct SingleEndpoint {
+    snapshot: Arc<Snapshot>,
+    place: usize,
+    instance: Instance,
+    endpoint: Arc<Endpoint>,
+    spares: bool,
+}
+
+impl Channel {
+    /// All servers there are, once there are any.
+    pub(in crate::client) async fn single_endpoints(
+        &self,
+        deadline: Option<Instant>,
+        patient: bool,
+    ) -> Result<Vec<Arc<SingleEndpoint>>, Status> {
+        let snapshot = match self.snapshot().filter(|snapshot| !snapshot.is_empty()) {
+            Some(snapshot) => snapshot,
+            None => self.servers(deadline, patient).await?,
+        };
+        let servers = snapshot.servers().enumerate().map(|(place, (endpoint, candidate))| SingleEndpoint {
+            snapshot: snapshot.clone(),
+            place,
+            instance: candidate.instance().clone(),
+            endpoint: endpoint.clone(),
+            spares: self.shared.settings.resends_unprocessed,
+        });
+        Ok(servers.map(Arc::new).collect())
+    }
+}
+
+impl SingleEndpoint {
+    pub(in crate::client) fn instance(&self) -> &Instance {
+        &self.instance
+    }
+
+    pub(in crate::client) fn pool(&self) -> &Arc<Pool> {
+        self.endpoint.pool()
+    }
+
+    /// Whether a call that failed so was not begun because the server is not listed any more.
+    pub(in crate::client) fn has_left(&self, status: &Status) -> bool {
+        self.pool().is_retired() && is_unprocessed(status)
+    }
+
+    /// Makes a call there and nowhere else, once. Whoever chooses among servers learns of it.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future cancels the call.
+    pub(in crate::client) async fn call(
+        &self,
+        call: Call<'_>,
+        terms: RoutingOptions,
+    ) -> Result<Option<Reply>, Status> {
+        let visit = EndpointGuard::start(self.snapshot.clone(), self.place, now(), call.timeout, (0, 1))
+            .ok_or_else(|| Status::internal("a server has its place in the set that it is from"))?;
+        let mut attempt = CallAttempt::new(self.pool(), call, terms.wait_for_ready, self.spares);
+        let ended = attempt.call().await;
+        let failure = failure(&ended);
+        visit.finish(failure);
+        if !attempt.has_left() {
+            self.miss(failure);
+        }
+        ended
+    }
+
+    /// No connection took a call: it is seen to in the background.
+    #[cold]
+    fn miss(&self, failure: Option<&Status>) {
+        match failure {
+            Some(status) if status.retry() == Retry::Elsewhere && !self.endpoint.is_suspect() => {
+                self.endpoint.eject();
+            }
+            // There was no time to find out more.
+            Some(_) => self.endpoint.suspect(),
+            None => {}
+        }
+    }
+}
+
+impl fmt::Debug for SingleEndpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.endpoint.fmt(f)
+    }
+}

@@ -1,0 +1,155 @@
+//! Who holds which part, as the tags of servers say.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use polyrpc_core::Status;
+
+use crate::client::Result;
+use crate::discovery::Instance;
+
+/// Which part of the whole a server holds: brpc's `Partition`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Portion {
+    /// The part's number, from zero on.
+    pub index: usize,
+    /// How many parts there are.
+    pub of: usize,
+}
+
+impl FromStr for Portion {
+    type Err = Status;
+
+    /// Reads `N/M`, the usual tag.
+    fn from_str(tag: &str) -> Result<Self, Status> {
+        let number = |text: &str| text.trim().parse().ok();
+        tag.split_once('/')
+            .and_then(|(index, of)| Some(Self { index: number(index)?, of: number(of)? }))
+            .filter(Self::is_valid)
+            .ok_or_else(|| Status::invalid_argument(format!("`{tag}` is no part: want N/M, N below M")))
+    }
+}
+
+impl Portion {
+    fn is_valid(&self) -> bool {
+        self.index < self.of
+    }
+}
+
+impl fmt::Display for Portion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.index, self.of)
+    }
+}
+
+/// brpc's `PartitionParser`: what a tag says.
+pub(super) type Parser = dyn Fn(&str) -> Option<Portion> + Send + Sync;
+
+/// A set of servers, told apart by the parts that they hold.
+#[derive(Debug)]
+pub(super) struct PartitionAssignment {
+    /// By the number of parts, and the number of the part.
+    holders: BTreeMap<usize, BTreeMap<usize, Vec<Arc<Instance>>>>,
+}
+
+impl PartitionAssignment {
+    pub(super) fn new(set: Vec<Instance>, parse: &Parser) -> Self {
+        let mut holders = BTreeMap::<_, BTreeMap<_, Vec<_>>>::new();
+        for instance in set.into_iter().map(Arc::new) {
+            let portions = instance.attributes.values("tag").filter_map(parse).filter(Portion::is_valid);
+            for Portion { index, of } in portions {
+                holders.entry(of).or_default().entry(index).or_default().push(instance.clone());
+            }
+        }
+        holders.values_mut().flat_map(BTreeMap::values_mut).for_each(dedup_holders);
+        Self { holders }
+    }
+
+    /// The servers that hold this part.
+    pub(super) fn holders(&self, Portion { index, of }: Portion) -> Vec<Instance> {
+        let holders = self.holders.get(&of).and_then(|parts| parts.get(&index));
+        holders.into_iter().flatten().map(|instance| (**instance).clone()).collect()
+    }
+
+    /// How much each partitioning of which every part is held can take: as much as its weakest part, which can take what
+    /// those of its servers weigh that count (brpc `partition_channel.cpp`, `Weight`).
+    pub(super) fn capacities(&self, counts: impl Fn(&Instance) -> bool) -> BTreeMap<usize, u32> {
+        let weight = |holders: &Vec<Arc<Instance>>| {
+            let weights = holders.iter().filter(|one| counts(one)).map(|one| one.attributes.weight());
+            weights.fold(0, u32::saturating_add)
+        };
+        let complete = self.holders.iter().filter(|&(&of, parts)| of <= MOST_PARTS && parts.len() == of);
+        let capacities = complete.map(|(of, parts)| (*of, parts.values().map(weight).min().unwrap_or(0)));
+        capacities.filter(|(_, capacity)| *capacity > 0).collect()
+    }
+}
+
+/// Who is listed twice holds a part once; the first time counts.
+fn dedup_holders(holders: &mut Vec<Arc<Instance>>) {
+    holders
+        .sort_by(|one, other| one.network.cmp(&other.network).then_with(|| one.address.cmp(&other.address)));
+    holders.dedup_by(|later, first| later.network == first.network && later.address == first.address);
+}
+
+/// More parts than this are believed of nobody: every call would go to as many.
+const MOST_PARTS: usize = 1000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tag_names_a_part_of_so_many() {
+        assert_eq!("1/3".parse::<Portion>().unwrap(), Portion { index: 1, of: 3 });
+        for wrong in ["", "3", "3/3", "-1/3", "0/0", "a/b", "0/99999999999999999999"] {
+            assert!(wrong.parse::<Portion>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_partitioning_takes_as_much_as_its_weakest_part() {
+        let set: Vec<Instance> = [
+            "a:1 tag=0/2&weight=3",
+            "b:1 tag=1/2",
+            "c:1 tag=1/2&tag=0/1",
+            "d:1 tag=0/3",
+            "e:1 tag=1/3",
+            "f:1 tag=0/1&weight=0",
+            "g:1 tag=1/2&state=inactive",
+            "h:1 tag=7/4000000000",
+            "c:1 tag=1/2&weight=9",
+        ]
+        .iter()
+        .map(|line| {
+            let (address, said) = line.split_once(' ').unwrap();
+            Instance::tcp(address).with(said.parse().unwrap())
+        })
+        .collect();
+        let holdings = PartitionAssignment::new(set, &|tag| tag.parse().ok());
+        let capacities = holdings.capacities(|instance| instance.attributes.is_active());
+        assert_eq!(capacities, BTreeMap::from([(1, 1), (2, 2)]));
+    }
+
+    #[test]
+    fn a_part_is_of_each_of_its_holders_once() {
+        let holder = |tags: &str| Instance::tcp("a:1").with(tags.parse().unwrap());
+        let set = vec![holder("tag=0/2&tag=0/2"), holder("tag=1/2"), holder("tag=0/2&weight=2")];
+        let holdings = PartitionAssignment::new(set, &|tag| tag.parse().ok());
+        assert_eq!(holdings.holders(Portion { index: 0, of: 2 }), [holder("tag=0/2&tag=0/2")]);
+        assert_eq!(holdings.holders(Portion { index: 1, of: 2 }), [holder("tag=1/2")]);
+        assert_eq!(holdings.holders(Portion { index: 0, of: 1 }), []);
+    }
+
+    #[test]
+    fn a_server_that_claims_very_many_parts_is_not_believed() {
+        let claim = |of: usize| {
+            let mut instance = Instance::tcp("a:1");
+            (0..of).for_each(|index| instance.attributes.append("tag", Portion { index, of }.to_string()));
+            PartitionAssignment::new(vec![instance], &|tag| tag.parse().ok()).capacities(|_| true)
+        };
+        assert_eq!(claim(MOST_PARTS).len(), 1);
+        assert_eq!(claim(MOST_PARTS + 1).len(), 0);
+    }
+}

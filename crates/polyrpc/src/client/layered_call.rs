@@ -1,0 +1,244 @@
+//! Calls of a client that has layers.
+//!
+//! A call with one message each way is a future within the futures of the layers. One that goes on behind its beginning is
+//! in the caller's hands: [`Around`] then holds the layers, which are polled whenever the caller awaits the answer.
+
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::{fmt, mem};
+
+use bytes::Bytes;
+use polyrpc_core::{Format, Head, Reply, Status};
+use tokio::sync::oneshot;
+
+use super::Client;
+#[cfg(feature = "otel")]
+use crate::call::Target;
+use crate::call::{Ending, Handling, Options, Outgoing, Response, Shape};
+use crate::codec::Body;
+use crate::layer::{Call, Erased, Innermost, Next};
+
+impl Client {
+    /// Makes a call with one message each way.
+    #[cold]
+    pub(super) async fn exchange_within_layers(
+        &self,
+        mut call: Outgoing<'_>,
+    ) -> Result<Response<Body>, Status> {
+        call.options.timeout = call.options.timeout.or(self.defaults.timeout);
+        let format = call.body.format;
+        let call = Call::outgoing(call, Shape::UNARY);
+        Next::new(ToServer { client: self.clone(), open: None }).call(call).await.into_response(format)
+    }
+
+    /// Makes a call with one message each way that has something else besides.
+    pub(super) async fn call_attached<T, F>(
+        &self,
+        call: Outgoing<'_>,
+        open: impl FnOnce(Self, Call) -> F + Send + 'static,
+    ) -> Result<(Response<Body>, T), Status>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<(Response<Body>, T), Status>> + Send + 'static,
+    {
+        let format = call.body.format;
+        let (tell, mut told) = oneshot::channel();
+        let open = move |client, call| -> Handling {
+            Box::pin(async move {
+                match open(client, call).await {
+                    Ok((response, beside)) => {
+                        // Who waited for it has gone, and this future with him.
+                        let _ = tell.send(beside);
+                        Ok(response).into()
+                    }
+                    Err(status) => Ending::failed(status),
+                }
+            })
+        };
+        let call = Call::outgoing(call, Shape::UNARY);
+        let way = ToServer { client: self.clone(), open: Some(Box::new(open)) };
+        let ending = Next::new(way).call(call).await;
+        let response = ending.into_response(format)?;
+        let beside = told.try_recv().map_err(|_| layer_did_not_open())?;
+        Ok((response, beside))
+    }
+
+    /// Opens a call that goes on, and gives what stands around it.
+    pub(super) async fn open_within_layers<T, F>(
+        &self,
+        call: Outgoing<'_>,
+        shape: Shape,
+        open: impl FnOnce(Self, Call) -> F + Send + 'static,
+    ) -> Result<(T, LayerGuard), Status>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T, Status>> + Send + 'static,
+    {
+        let (tell, mut told) = oneshot::channel();
+        let (end, ended) = oneshot::channel();
+        let open = move |client, call| -> Handling {
+            Box::pin(async move {
+                match open(client, call).await {
+                    // Who waited for it may have gone, and this future with him.
+                    Ok(opened) => drop(tell.send(opened)),
+                    Err(status) => return Ending::failed(status),
+                }
+                ended.await.unwrap_or_else(|_| Ending::failed(given_up()))
+            })
+        };
+        let call = Call::outgoing(call, shape);
+        let way = ToServer { client: self.clone(), open: Some(Box::new(open)) };
+        let mut handling = Next::new(way).call(call);
+        let opened = poll_fn(|cx| {
+            if let Poll::Ready(ending) = handling.as_mut().poll(cx) {
+                return Poll::Ready(Err(ending.failure().cloned().unwrap_or_else(layer_did_not_open)));
+            }
+            match Pin::new(&mut told).poll(cx) {
+                Poll::Ready(Ok(opened)) => Poll::Ready(Ok(opened)),
+                // A layer has given the call up and will say why.
+                Poll::Ready(Err(_)) | Poll::Pending => Poll::Pending,
+            }
+        });
+        let opened = opened.await?;
+        Ok((opened, LayerGuard { handling, end: Some(end) }))
+    }
+}
+
+/// A call on its way through layers to a server.
+struct ToServer {
+    client: Client,
+    /// `None`: one message each way.
+    open: Option<Open>,
+}
+
+/// Makes a call that goes on behind its beginning, and gives its end.
+type Open = Box<dyn FnOnce(Client, Call) -> Handling + Send>;
+
+impl Innermost for ToServer {
+    fn layers(&self) -> &[Arc<dyn Erased>] {
+        self.client.layers().as_slice()
+    }
+
+    fn call(self: Box<Self>, mut call: Call) -> Handling {
+        let Self { client, open } = *self;
+        match open {
+            Some(open) => open(client, call),
+            None => Box::pin(async move {
+                match call.take_outgoing() {
+                    Ok(outgoing) => client.send(outgoing).await.into(),
+                    Err(status) => Ending::failed(status),
+                }
+            }),
+        }
+    }
+
+    fn try_clone(&self) -> Option<Box<dyn Innermost>> {
+        match self.open {
+            None => Some(Box::new(Self { client: self.client.clone(), open: None })),
+            Some(_) => None,
+        }
+    }
+
+    #[cfg(feature = "otel")]
+    fn target(&self) -> Option<&Target> {
+        Some(self.client.target())
+    }
+}
+
+impl Call {
+    /// What the call says besides its messages, for who opens it.
+    pub(super) fn take_names(&mut self) -> Result<(String, String, Options), Status> {
+        let outgoing = self.take_outgoing()?;
+        Ok((outgoing.service.to_owned(), outgoing.method.to_owned(), outgoing.options))
+    }
+}
+
+/// The layers around a call that is under way. Dropping it tells them that the caller has given the call up.
+pub(super) struct LayerGuard {
+    handling: Handling,
+    /// `None` once the call has ended.
+    end: Option<oneshot::Sender<Ending>>,
+}
+
+impl LayerGuard {
+    /// Whether the layers were told that the call has ended.
+    pub(super) fn has_ended(&self) -> bool {
+        self.end.is_none()
+    }
+
+    /// Tells the layers how the call has ended.
+    pub(super) fn finish(&mut self, ending: Ending) {
+        if let Some(end) = self.end.take() {
+            // A layer may have stopped to listen.
+            let _ = end.send(ending);
+        }
+    }
+
+    /// How the layers let the call end: behind its own end, or before.
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Ending> {
+        self.handling.as_mut().poll(cx)
+    }
+}
+
+impl fmt::Debug for LayerGuard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Around").field("ended", &self.has_ended()).finish()
+    }
+}
+
+impl From<Result<Response<Body>, Status>> for Ending {
+    fn from(result: Result<Response<Body>, Status>) -> Self {
+        match result {
+            Ok(Response { message, metadata, trailers, attachment }) => {
+                let Body { format, positional, bytes, .. } = message;
+                let head = Head { format, positional, metadata, ..Head::default() };
+                Self::Reply(Reply { attachment, trailers, ..Reply::new(Ok(bytes), head) })
+            }
+            Err(status) => Self::failed(status),
+        }
+    }
+}
+
+impl Ending {
+    /// What a caller gets who waits for one message.
+    fn into_response(self, format: Format) -> Result<Response<Body>, Status> {
+        let reply = match self {
+            Self::Reply(reply) => reply,
+            Self::Accept(reply, _) => *reply,
+            Self::Finish { result, trailers } => {
+                result?;
+                return Ok(Response { trailers, ..Response::new(Body::new(format, Bytes::new())) });
+            }
+            Self::Unauthenticated(status) | Self::Corrupt(status) => return Err(status),
+            Self::CloseConnection => return Err(Status::aborted("a layer gave the call up")),
+        };
+        let Reply { result, head, attachment, trailers } = reply;
+        let message = Body { positional: head.positional, ..Body::new(head.format, result?) };
+        Ok(Response { message, metadata: head.metadata, trailers, attachment })
+    }
+
+    /// How the answer of several messages ends for a caller.
+    pub(super) fn into_end(mut self) -> (Result<(), Status>, polyrpc_core::Metadata) {
+        let trailers = match &mut self {
+            Self::Finish { trailers, .. } => mem::take(trailers),
+            Self::Reply(reply) => mem::take(&mut reply.trailers),
+            _ => Default::default(),
+        };
+        match self {
+            Self::CloseConnection => (Err(Status::aborted("a layer gave the call up")), trailers),
+            ending => (ending.failure().map_or(Ok(()), |status| Err(status.clone())), trailers),
+        }
+    }
+}
+
+#[cold]
+fn layer_did_not_open() -> Status {
+    Status::internal("a layer ended the call before it was opened, and did not say why")
+}
+
+#[cold]
+fn given_up() -> Status {
+    Status::cancelled("the caller gave the call up")
+}

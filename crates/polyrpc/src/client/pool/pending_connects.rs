@@ -1,0 +1,159 @@
+//! Connections that are being made for calls that could not wait.
+
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, ready};
+
+use polyrpc_core::{Retry, Scope, Status};
+use tokio::task::JoinError;
+
+use crate::client::connection::any_connection::{AnyConnection, Readiness};
+use crate::client::connection::connector::Connector;
+use crate::runtime::{AbortOnDrop, resume_panic};
+
+/// Attempts to connect, which outlive the calls that began them, as by brpc and gRPC: otherwise a client whose calls
+/// have less time than connecting takes would never have a connection. Those that nobody waits for are kept for the
+/// next call, and end with this.
+pub(super) struct PendingConnects {
+    state: Mutex<PendingState>,
+    /// How many are kept.
+    max_kept: usize,
+}
+
+#[derive(Default)]
+struct PendingState {
+    pending: Vec<PendingConnect>,
+    /// None is kept any more.
+    is_closed: bool,
+}
+
+/// An attempt to connect.
+pub(super) type PendingConnect = AbortOnDrop<Result<UnusedConnection, Status>>;
+
+impl PendingConnects {
+    pub(super) fn new(most: usize) -> Self {
+        Self { state: Mutex::default(), max_kept: most }
+    }
+
+    /// A connection that no call has had yet, by an attempt that is under way or by a new one.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves the attempt to the next caller.
+    pub(super) async fn connect(&self, dialer: &Arc<Connector>) -> Result<Arc<dyn AnyConnection>, Status> {
+        let dial = loop {
+            let Some(dial) = self.take() else { break spawn(dialer)? };
+            if !dial.is_finished() {
+                break dial;
+            }
+            // A failure that nobody waited for says nothing any more.
+            let Ok(Ok(fresh)) = dial.await else { continue };
+            let link = fresh.link();
+            if link.readiness() != Readiness::Ending {
+                return Ok(link);
+            }
+            link.close();
+        };
+        match self.wait(dial).await {
+            Ok(connected) => connected.map(UnusedConnection::link),
+            Err(error) => {
+                resume_panic(error);
+                Err(given_up())
+            }
+        }
+    }
+
+    /// Gives up whatever nobody waits for.
+    pub(super) fn clear(&self) {
+        self.lock().pending.clear();
+    }
+
+    /// The same, for good.
+    pub(super) fn close(&self) {
+        *self.lock() = PendingState { pending: Vec::new(), is_closed: true };
+    }
+
+    async fn wait(&self, dial: PendingConnect) -> Result<Result<UnusedConnection, Status>, JoinError> {
+        ConnectWaiter { dials: self, dial: Some(dial) }.await
+    }
+
+    /// One that has come to its end if there is any, or else the one that was begun first.
+    fn take(&self) -> Option<PendingConnect> {
+        let dials = &mut self.lock().pending;
+        let place = dials.iter().position(PendingConnect::is_finished).unwrap_or_default();
+        (place < dials.len()).then(|| dials.remove(place))
+    }
+
+    fn put_back(&self, dial: PendingConnect) {
+        let mut left = self.lock();
+        if !left.is_closed && left.pending.len() < self.max_kept {
+            left.pending.push(dial);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, PendingState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A caller who waits for a connection.
+struct ConnectWaiter<'d> {
+    dials: &'d PendingConnects,
+    dial: Option<PendingConnect>,
+}
+
+impl Future for ConnectWaiter<'_> {
+    type Output = Result<Result<UnusedConnection, Status>, JoinError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let dial = self.dial.as_mut().expect("it is polled until it is ready");
+        let connected = ready!(Pin::new(dial).poll(cx));
+        self.dial = None;
+        Poll::Ready(connected)
+    }
+}
+
+impl Drop for ConnectWaiter<'_> {
+    fn drop(&mut self) {
+        if let Some(dial) = self.dial.take() {
+            self.dials.put_back(dial);
+        }
+    }
+}
+
+/// A connection that no call has had yet: it closes if none is to.
+pub(super) struct UnusedConnection(Option<Arc<dyn AnyConnection>>);
+
+impl UnusedConnection {
+    pub(super) fn new(link: Arc<dyn AnyConnection>) -> Self {
+        Self(Some(link))
+    }
+
+    fn link(mut self) -> Arc<dyn AnyConnection> {
+        self.0.take().expect("it is taken once")
+    }
+}
+
+impl Drop for UnusedConnection {
+    fn drop(&mut self) {
+        if let Some(link) = &self.0 {
+            link.close();
+        }
+    }
+}
+
+/// The same in a task, for more than one call to wait for.
+fn spawn(dialer: &Arc<Connector>) -> Result<PendingConnect, Status> {
+    if let Some(reason) = dialer.gate.refusal() {
+        return Err(reason);
+    }
+    let dialer = dialer.clone();
+    Ok(tokio::spawn(async move { dialer.dial().await.map(UnusedConnection::new) }).into())
+}
+
+#[cold]
+fn given_up() -> Status {
+    Status::unavailable("the runtime that was to connect has ended")
+        .with_scope(Scope::Connection)
+        .with_retry(Retry::Elsewhere)
+}

@@ -1,0 +1,195 @@
+//! Streams beside a call (brpc's streaming_rpc), seen from the caller.
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Instant;
+
+use polyrpc_core::{Call, CallId, Format, Reply, Status};
+
+use super::raw::RawCall;
+use super::streaming_call::{CallReceiver, CallSender, StreamingCall};
+use crate::call::{Options, Outgoing, Request, Response};
+use crate::client::cluster::{CallAttempt, CallConnection};
+use crate::client::connection::any_connection::{self, AnyConnection, AttachedStreams};
+use crate::client::{Client, Result, split};
+use crate::codec::{Body, Codec};
+use crate::layer::Call as LayeredCall;
+use crate::streaming::StreamOptions;
+
+impl Client {
+    /// Makes a call and opens a stream beside it (brpc's `StreamCreate`): the reply, and the stream, whose messages mean
+    /// nothing to the protocol.
+    ///
+    /// The call's time-out bounds the call; the stream goes on until a side ends it, the connection does, or no message
+    /// has come or left for [`idle_timeout`](StreamOptions::idle_timeout), if that is set
+    /// ([`DeadlineExceeded`](crate::Code::DeadlineExceeded)). [`RawCall::close`] ends it in order and waits until the server
+    /// knows; dropping it ends it without waiting. A stream of brpc ends in both directions at once, so
+    /// [`RawCall::finish_sending`] is refused.
+    ///
+    /// # Errors
+    ///
+    /// What the server answered, or why it could not be asked; brpc's 1003 when it answered and did not accept the
+    /// stream; [`Unimplemented`](crate::Code::Unimplemented) where the protocol has no streams beside a call.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future cancels the call; the server may have begun it.
+    pub async fn open_stream<C, Req, Resp>(
+        &self,
+        target: &str,
+        request: impl Into<Request<Req>>,
+        stream: StreamOptions,
+    ) -> Result<(Response<Resp>, RawCall)>
+    where
+        C: Codec<Req> + Codec<Resp>,
+    {
+        let Request { message, options } = request.into();
+        let body = self.defaults.encode::<C, Req>(message, None, &options)?;
+        let (response, call) = self.open_stream_raw(target, body, options, stream).await?;
+        Ok((response.decode::<C, Resp>(None)?, call))
+    }
+
+    /// [`open_stream`](Self::open_stream) with an encoded message, for an encoded reply.
+    ///
+    /// # Errors
+    ///
+    /// As [`open_stream`](Self::open_stream).
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`open_stream`](Self::open_stream).
+    pub async fn open_stream_raw(
+        &self,
+        target: &str,
+        body: Body,
+        options: Options,
+        stream: StreamOptions,
+    ) -> Result<(Response<Body>, RawCall)> {
+        let (response, mut calls) = self.open_streams_raw(target, body, options, stream, 1).await?;
+        let call = calls.pop().ok_or_else(|| Status::internal("the stream is not there"))?;
+        Ok((response, call))
+    }
+
+    /// [`open_stream_raw`](Self::open_stream_raw) for several streams beside one call. A server accepts all of them or
+    /// none.
+    ///
+    /// # Errors
+    ///
+    /// As [`open_stream`](Self::open_stream).
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`open_stream`](Self::open_stream).
+    pub async fn open_streams_raw(
+        &self,
+        target: &str,
+        body: Body,
+        options: Options,
+        stream: StreamOptions,
+        streams: usize,
+    ) -> Result<(Response<Body>, Vec<RawCall>)> {
+        let (service, method) = split(target);
+        let beside = AttachedStreams { options: stream, streams: streams.max(1), ends_with_call: false };
+        let call = Outgoing { service, method, body, options, protocol: self.defaults.protocol };
+        let (response, halves) = if self.layers().is_empty() {
+            self.call_with_streams(call, &beside).await?
+        } else {
+            let open = move |client: Self, mut call: LayeredCall| async move {
+                client.call_with_streams(call.take_outgoing()?, &beside).await
+            };
+            self.call_attached(call, open).await?
+        };
+        let calls = halves.into_iter().map(|(sending, receiving)| RawCall::new(sending, receiving));
+        Ok((response, calls.collect()))
+    }
+
+    /// Makes a call that has passed the layers, with streams beside it.
+    async fn call_with_streams(
+        &self,
+        call: Outgoing<'_>,
+        beside: &AttachedStreams,
+    ) -> Result<(Response<Body>, Vec<(CallSender, CallReceiver)>), Status> {
+        let Outgoing { service, method, body, options, .. } = call;
+        let terms = self.defaults.routing_options(&options);
+        let call = self.defaults.call(service, method, body, options)?;
+        let format = call.head.format;
+        let mut attempt = self.attempt_of(call, terms, false)?;
+        let (reply, halves) = self.open_with_streams(&mut attempt, format, beside).await?;
+        Ok((self.defaults.open(Some(reply), format)?, halves))
+    }
+
+    /// Makes a call with streams beside it on a connection that takes it; its reply has accepted them.
+    pub(super) async fn open_with_streams(
+        &self,
+        attempt: &mut CallAttempt<'_>,
+        format: Format,
+        beside: &AttachedStreams,
+    ) -> Result<(Reply, Vec<(CallSender, CallReceiver)>), Status> {
+        loop {
+            let lease = Arc::new(attempt.connect().await?);
+            any_connection::announce(lease.link(), &mut attempt.call)?;
+            let (call, deadline) = (&mut attempt.call, attempt.deadline);
+            match call_on(&lease, call, deadline, beside).await {
+                Ok((reply, opened)) => {
+                    lease.finish(reply.result.as_ref().err());
+                    if let Err(status) = &reply.result {
+                        return Err(status.clone());
+                    }
+                    if let Some(idle) = beside.options.idle_timeout {
+                        opened.iter().for_each(|opened| opened.end_if_idle(idle));
+                    }
+                    let limit = self.defaults.max_decompressed;
+                    let halves = opened.into_iter().map(|opened| opened.halves(format, limit));
+                    return Ok((reply, halves.collect()));
+                }
+                Err(status) if attempt.should_retry(&status, &lease) => {}
+                Err(status) => return Err(status),
+            }
+        }
+    }
+}
+
+/// Sends a call and waits for its reply. The call is left where it is as by [`Link::submit`].
+async fn call_on(
+    lease: &Arc<CallConnection>,
+    call: &mut Option<Call<'_>>,
+    deadline: Option<Instant>,
+    beside: &AttachedStreams,
+) -> Result<(Reply, Vec<StreamingCall>), Status> {
+    let mut sent = None;
+    let reply = poll_fn(|cx| match &sent {
+        None => match lease.link().submit_beside(call, deadline, beside, cx.waker()) {
+            Ok((id, streams)) => {
+                // From here on dropping the future lets go of all of it.
+                let opened = streams.into_iter().map(|id| StreamingCall::new(lease.clone(), id)).collect();
+                sent = Some((AbandonOnDrop { link: lease.link(), id: Some(id) }, opened));
+                Poll::Pending
+            }
+            Err(status) => Poll::Ready(Err(status)),
+        },
+        Some((AbandonOnDrop { id: Some(id), .. }, _)) => lease.link().poll_reply(*id, cx),
+        Some(_) => Poll::Pending,
+    })
+    .await;
+    if let Some((waiting, _)) = &mut sent {
+        // The reply was taken: nothing is left to abandon.
+        waiting.id = None;
+    }
+    let opened: Vec<StreamingCall> = sent.map(|(_, opened)| opened).unwrap_or_default();
+    Ok((reply?, opened))
+}
+
+/// A call that is waited for; dropping it abandons the call.
+struct AbandonOnDrop<'l> {
+    link: &'l Arc<dyn AnyConnection>,
+    id: Option<CallId>,
+}
+
+impl Drop for AbandonOnDrop<'_> {
+    fn drop(&mut self) {
+        if let Some(id) = self.id {
+            self.link.abandon(id);
+        }
+    }
+}

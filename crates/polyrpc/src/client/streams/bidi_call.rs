@@ -1,0 +1,187 @@
+//! A call with several messages as one thing to poll: whoever waits for the answer has the requests sent.
+
+use std::collections::VecDeque;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use futures_util::Stream;
+use polyrpc_core::{Head, Metadata, Status};
+
+use super::streaming_call::{CallReceiver, CallSender};
+use crate::client::cluster::CallConnection;
+use crate::client::layered_call::LayerGuard;
+use crate::codec::Body;
+
+/// Both halves of a call and the requests that are still to be sent.
+pub(super) struct BidiCall {
+    script: MessageSource,
+    sending: CallSender,
+    receiving: CallReceiver,
+    /// The server has said how the call ended and receives nothing more.
+    over: bool,
+}
+
+impl BidiCall {
+    pub(super) fn new(script: MessageSource, (sending, receiving): (CallSender, CallReceiver)) -> Self {
+        Self { script, sending, receiving, over: false }
+    }
+
+    /// Puts layers around the call.
+    pub(super) fn attach_layers(&mut self, around: LayerGuard) {
+        self.receiving.attach_layers(around);
+    }
+
+    /// Until the answer begins. An error ends the call.
+    pub(super) fn poll_head(&mut self, cx: &mut Context<'_>) -> Poll<Result<Head, Status>> {
+        self.poll_requests(cx)?;
+        self.receiving.poll_head(cx).map_ok(|()| self.receiving.head().cloned().unwrap_or_default())
+    }
+
+    /// The next message of the answer; `None` behind the last. An error ends the call.
+    pub(super) fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Body, Status>>> {
+        if let Err(status) = self.poll_requests(cx) {
+            return Poll::Ready(Some(Err(status)));
+        }
+        self.receiving.poll_next(cx)
+    }
+
+    /// What travelled behind the last message.
+    pub(super) fn trailers(&self) -> &Metadata {
+        self.receiving.trailers()
+    }
+
+    /// The answer has begun: the call will not be sent again.
+    pub(super) fn disable_retry(&mut self) {
+        self.script.forget();
+        if self.over {
+            self.script.close();
+        }
+    }
+
+    /// The requests from the first on, if they can be sent again.
+    pub(super) fn into_rewound(self) -> Option<MessageSource> {
+        let mut script = self.script;
+        script.rewind().then_some(script)
+    }
+
+    pub(super) fn connection(&self) -> &Arc<CallConnection> {
+        self.sending.connection()
+    }
+
+    /// Sends what there is to send and room for. An error is that of the requests.
+    fn poll_requests(&mut self, cx: &mut Context<'_>) -> Result<(), Status> {
+        if self.over {
+            return Ok(());
+        }
+        for _ in 0..ROUNDS {
+            let idle = self.fill(cx)?;
+            match self.sending.poll_flush(cx) {
+                Poll::Pending => return Ok(()),
+                Poll::Ready(Ok(())) if idle => return Ok(()),
+                Poll::Ready(Ok(())) => {}
+                Poll::Ready(Err(_)) => {
+                    self.over = true;
+                    if !self.script.is_kept() {
+                        self.script.close();
+                    }
+                    return Ok(());
+                }
+            }
+        }
+        cx.waker().wake_by_ref();
+        Ok(())
+    }
+
+    /// Puts requests into the queue. Returns whether there are no more of them now.
+    fn fill(&mut self, cx: &mut Context<'_>) -> Result<bool, Status> {
+        while self.sending.has_capacity() {
+            match self.script.poll_next(cx) {
+                Poll::Ready(Some(message)) => self.sending.push(message?),
+                Poll::Ready(None) => self.sending.finish(),
+                Poll::Pending => return Ok(true),
+            }
+        }
+        Ok(self.script.is_exhausted())
+    }
+}
+
+/// How many batches are sent before others have their turn.
+const ROUNDS: usize = 16;
+
+/// The requests of a call, encoded.
+pub(super) type Requests = Pin<Box<dyn Stream<Item = Result<Bytes, Status>> + Send>>;
+
+/// The requests of a call; they can be sent again as long as they were kept.
+pub(super) struct MessageSource {
+    rest: Option<Requests>,
+    /// To be sent before the rest.
+    again: VecDeque<Bytes>,
+    /// What was sent, while the server may still say that it never looked at the call.
+    kept: Option<Vec<Bytes>>,
+    bytes: usize,
+}
+
+impl MessageSource {
+    /// How many bytes are kept to be sent again.
+    const KEPT: usize = 64 << 10;
+
+    pub(super) fn new(requests: Requests, keep: bool) -> Self {
+        Self { rest: Some(requests), again: VecDeque::new(), kept: keep.then(Vec::new), bytes: 0 }
+    }
+
+    /// Begins anew, if nothing that was sent is lost.
+    fn rewind(&mut self) -> bool {
+        let Some(kept) = self.kept.take() else { return false };
+        let rest = std::mem::take(&mut self.again);
+        self.again = kept.into_iter().chain(rest).collect();
+        true
+    }
+
+    fn forget(&mut self) {
+        self.kept = None;
+    }
+
+    fn is_kept(&self) -> bool {
+        self.kept.is_some()
+    }
+
+    fn is_exhausted(&self) -> bool {
+        self.rest.is_none() && self.again.is_empty()
+    }
+
+    fn close(&mut self) {
+        self.rest = None;
+        self.again.clear();
+    }
+
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, Status>>> {
+        let next = match (self.again.pop_front(), &mut self.rest) {
+            (Some(message), _) => Poll::Ready(Some(Ok(message))),
+            (None, Some(rest)) => rest.as_mut().poll_next(cx),
+            (None, None) => Poll::Ready(None),
+        };
+        match &next {
+            Poll::Ready(Some(Ok(message))) => self.keep(message),
+            Poll::Ready(Some(Err(_))) => {
+                // The failure is the caller's own, whatever it looks like.
+                self.forget();
+                self.close();
+            }
+            Poll::Ready(None) => self.rest = None,
+            Poll::Pending => {}
+        }
+        next
+    }
+
+    fn keep(&mut self, message: &Bytes) {
+        let Some(kept) = &mut self.kept else { return };
+        self.bytes += message.len();
+        if self.bytes > Self::KEPT {
+            self.kept = None;
+        } else {
+            kept.push(message.clone());
+        }
+    }
+}

@@ -1,0 +1,413 @@
+//! Calls with several messages in a direction, as stubs make them.
+
+use std::future::poll_fn;
+use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use futures_util::{StreamExt, stream};
+use polyrpc_core::{Call, Fault, Format, Head, Metadata, Status};
+use polyrpc_payload::schema;
+
+use super::bidi_call::{BidiCall, MessageSource, Requests};
+use super::raw::RawCall;
+use super::streaming_call::{CallReceiver, CallSender, StreamingCall};
+use crate::call::{Cancel, Options, Outgoing, Request, Response, Shape, Signature};
+use crate::client::call_defaults::unreadable;
+use crate::client::cluster::{CallAttempt, RoutingOptions};
+use crate::client::connection::any_connection::{self, AttachedStreams};
+use crate::client::{Client, Result, Transport, split};
+use crate::codec::{Body, Codec};
+use crate::layer::Call as LayeredCall;
+use crate::streaming::StreamOptions;
+use crate::{Failure, Streaming};
+
+impl Client {
+    /// Calls a method that answers with any number of messages, as a typed stub does. It may take any number of them
+    /// too; one that takes a single message takes a stream of one.
+    ///
+    /// This returns when the answer has begun, which some servers do only with the first message. The requests are
+    /// sent by whoever waits: here, and later where the messages of the answer are awaited. Nothing runs beside the
+    /// caller. An error of the requests ends the call with that error, and so do a time-out in the options and the
+    /// end of the connection; dropping the stream cancels the call.
+    ///
+    /// # Errors
+    ///
+    /// What the server answered instead, or why it could not be asked.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future cancels the call; the server may have begun it.
+    pub async fn invoke_streaming<C, Req, Resp>(
+        &self,
+        signature: &Signature,
+        request: impl Into<Request<Streaming<Req>>>,
+    ) -> Result<Response<Streaming<Resp>>>
+    where
+        C: Codec<Req> + Codec<Resp>,
+        Req: Send + 'static,
+        Resp: Send + 'static,
+    {
+        let mut request = request.into();
+        let cancel = request.options.cancel.take();
+        let (head, talk) =
+            guarded(&cancel, self.start_bidi::<C, Req>(signature, request, Shape::BIDI)).await?;
+        let messages = answer::<C, Resp>(talk, signature.output.clone(), cancel);
+        Ok(Response { metadata: head.metadata, ..Response::new(messages) })
+    }
+
+    /// Calls a method that takes any number of messages and answers with one, as a typed stub does.
+    ///
+    /// The requests are sent while the future is awaited, until the server answers.
+    ///
+    /// # Errors
+    ///
+    /// As [`invoke_streaming`](Self::invoke_streaming).
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`invoke_streaming`](Self::invoke_streaming).
+    pub async fn invoke_client_streaming<C, Req, Resp>(
+        &self,
+        signature: &Signature,
+        request: impl Into<Request<Streaming<Req>>>,
+    ) -> Result<Response<Resp>>
+    where
+        C: Codec<Req> + Codec<Resp>,
+        Req: Send + 'static,
+    {
+        if self.defaults.attaches_streams() {
+            // Their two directions end together: there could be no answer behind the last request.
+            return Err(
+                Status::unimplemented("a stream of baidu_std cannot end in one direction only").into()
+            );
+        }
+        let mut request = request.into();
+        let cancel = request.options.cancel.take();
+        let shape = Shape { client_streams: true, server_streams: false };
+        let (head, mut talk) = guarded(&cancel, self.start_bidi::<C, Req>(signature, request, shape)).await?;
+        let body = guarded(&cancel, single_message(&mut talk)).await?;
+        let message = C::decode(body, signature.output.as_ref()).map_err(|status| unreadable(&status))?;
+        let trailers = talk.trailers().clone();
+        Ok(Response { metadata: head.metadata, trailers, ..Response::new(message) })
+    }
+
+    /// Opens a call whose encoded messages are sent and received one by one; those sent are written as `format`.
+    ///
+    /// Over baidu_std the call itself carries no message then, and this returns when it was answered: a method that
+    /// takes one message wants it with the call, which is [`open_stream_raw`](Self::open_stream_raw).
+    ///
+    /// This returns when the call is on its way. The options' own format does not count here.
+    ///
+    /// # Errors
+    ///
+    /// When there is no connection, or the protocol has no streams.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future cancels the call.
+    pub async fn open_raw(&self, target: &str, options: Options, format: Format) -> Result<RawCall> {
+        let (service, method) = split(target);
+        if self.layers.is_empty() {
+            let (sending, receiving) = self.open_halves(service, method, options, format).await?;
+            return Ok(RawCall::new(sending, receiving));
+        }
+        let call = self.opened_by(service, method, options, format);
+        let open = move |client: Self, mut call: LayeredCall| async move {
+            let (service, method, options) = call.take_names()?;
+            client.open_halves(&service, &method, options, format).await
+        };
+        let ((sending, mut receiving), around) = self.open_within_layers(call, Shape::BIDI, open).await?;
+        receiving.attach_layers(around);
+        Ok(RawCall::new(sending, receiving))
+    }
+
+    /// A call whose messages follow one by one, for layers.
+    fn opened_by<'a>(
+        &self,
+        service: &'a str,
+        method: &'a str,
+        options: Options,
+        format: Format,
+    ) -> Outgoing<'a> {
+        let (body, protocol) = (Body::new(format, Bytes::new()), self.defaults.protocol);
+        Outgoing { service, method, body, options, protocol }
+    }
+
+    async fn open_halves(
+        &self,
+        service: &str,
+        method: &str,
+        options: Options,
+        format: Format,
+    ) -> Result<(CallSender, CallReceiver), Status> {
+        let mut attempt = self.attempt(service, method, format, options, false)?;
+        if self.defaults.attaches_streams() {
+            let (sending, receiving, _) = self.open_accepted(&mut attempt, format).await?;
+            return Ok((sending, receiving));
+        }
+        let (mut sending, receiving) = self.open(&mut attempt, format).await?;
+        // The call leaves, whatever room there is for messages.
+        poll_fn(|cx| {
+            sending.start(cx);
+            Poll::Ready(())
+        })
+        .await;
+        Ok((sending, receiving))
+    }
+
+    /// Makes a call and has its requests sent until the answer begins.
+    async fn start_bidi<C, Req>(
+        &self,
+        signature: &Signature,
+        request: Request<Streaming<Req>>,
+        shape: Shape,
+    ) -> Result<(Head, BidiCall), Status>
+    where
+        C: Codec<Req>,
+        Req: Send + 'static,
+    {
+        let Request { message, options } = request;
+        let Signature { service, method, .. } = *signature;
+        let format = self.defaults.format(C::PREFERRED, &options);
+        let requests = requests::<C, Req>(message, format, signature.input.clone());
+        if self.layers.is_empty() {
+            return self.begin_talk(service, method, options, format, requests).await;
+        }
+        let call = self.opened_by(service, method, options, format);
+        let open = move |client: Self, mut call: LayeredCall| async move {
+            let (service, method, options) = call.take_names()?;
+            client.begin_talk(&service, &method, options, format, requests).await
+        };
+        let ((head, mut talk), around) = self.open_within_layers(call, shape, open).await?;
+        talk.attach_layers(around);
+        Ok((head, talk))
+    }
+
+    async fn begin_talk(
+        &self,
+        service: &str,
+        method: &str,
+        options: Options,
+        format: Format,
+        mut requests: Requests,
+    ) -> Result<(Head, BidiCall), Status> {
+        let keep = self.keeps();
+        let mut attempt = self.attempt(service, method, format, options, keep)?;
+        if self.defaults.attaches_streams() {
+            let left = send_first(&mut requests, &mut attempt).await?;
+            let (sending, receiving, head) = self.open_accepted(&mut attempt, format).await?;
+            let requests = Box::pin(stream::iter(left.map(Ok)).chain(requests));
+            return Ok((head, BidiCall::new(MessageSource::new(requests, false), (sending, receiving))));
+        }
+        let mut script = MessageSource::new(requests, keep);
+        loop {
+            let mut talk = BidiCall::new(script, self.open(&mut attempt, format).await?);
+            let status = match poll_fn(|cx| talk.poll_head(cx)).await {
+                Ok(head) => {
+                    talk.disable_retry();
+                    return Ok((head, talk));
+                }
+                Err(status) => status,
+            };
+            let lease = talk.connection().clone();
+            match talk.into_rewound() {
+                Some(rewound) if attempt.should_retry(&status, &lease) => script = rewound,
+                _ => return Err(status),
+            }
+        }
+    }
+
+    fn attempt<'a>(
+        &'a self,
+        service: &'a str,
+        method: &'a str,
+        format: Format,
+        options: Options,
+        keep: bool,
+    ) -> Result<CallAttempt<'a>, Status> {
+        let terms = self.defaults.routing_options(&options);
+        let call = self.defaults.opening(service, method, format, options)?;
+        self.attempt_of(call, terms, keep)
+    }
+
+    /// A call that looks for a connection to one of the client's servers.
+    pub(super) fn attempt_of<'a>(
+        &'a self,
+        call: Call<'a>,
+        terms: RoutingOptions,
+        keep: bool,
+    ) -> Result<CallAttempt<'a>, Status> {
+        match &self.transport {
+            Transport::Network(pool) => Ok(CallAttempt::new(pool, call, terms.wait_for_ready, keep)),
+            Transport::Channel(channel) => Ok(CallAttempt::over_channel(channel, call, terms)),
+            Transport::Server(server) => {
+                Ok(CallAttempt::new(server.pool(), call, terms.wait_for_ready, keep))
+            }
+            Transport::Combo(_) => {
+                Err(Status::unimplemented("a call with several messages has one server only"))
+            }
+            Transport::Mock(_) => Err(Status::unimplemented("a mocked client has no streams")),
+        }
+    }
+
+    /// Makes a call of a method that streams where streams are beside calls: its answer travels on the stream that the
+    /// reply accepts.
+    async fn open_accepted(
+        &self,
+        attempt: &mut CallAttempt<'_>,
+        format: Format,
+    ) -> Result<(CallSender, CallReceiver, Head), Status> {
+        let beside = AttachedStreams { options: StreamOptions::default(), streams: 1, ends_with_call: true };
+        let (reply, mut halves) = self.open_with_streams(attempt, format, &beside).await?;
+        let (sending, mut receiving) =
+            halves.pop().ok_or_else(|| Status::internal("the stream is not there"))?;
+        receiving.start_response(reply.head.clone());
+        Ok((sending, receiving, reply.head))
+    }
+
+    /// Begins a call on a connection that takes it.
+    async fn open(
+        &self,
+        attempt: &mut CallAttempt<'_>,
+        format: Format,
+    ) -> Result<(CallSender, CallReceiver), Status> {
+        loop {
+            let lease = attempt.connect().await?;
+            any_connection::announce(lease.link(), &mut attempt.call)?;
+            match lease.link().open(&mut attempt.call, attempt.deadline) {
+                Ok(id) => {
+                    return Ok(StreamingCall::new(Arc::new(lease), id)
+                        .halves(format, self.defaults.max_decompressed));
+                }
+                Err(status) if attempt.should_retry(&status, &lease) => {}
+                Err(status) => return Err(status),
+            }
+        }
+    }
+}
+
+impl RawCall {
+    /// The call as values that `C` carries: what is sent, and what comes.
+    ///
+    /// Nothing runs beside the caller: what there is to send leaves while he awaits what comes. Dropping what is returned
+    /// ends the call.
+    pub fn into_streaming<C, Out, In>(self, outgoing: Streaming<Out>) -> Streaming<In>
+    where
+        C: Codec<Out> + Codec<In>,
+        Out: Send + 'static,
+        In: Send + 'static,
+    {
+        let format = <C as Codec<Out>>::PREFERRED;
+        let (sending, mut receiving) = self.into_halves();
+        receiving.start_response(Head { format, ..Head::default() });
+        let script = MessageSource::new(requests::<C, Out>(outgoing, format, None), false);
+        answer::<C, In>(BidiCall::new(script, (sending, receiving)), None, None)
+    }
+}
+
+/// Has the first request travel with the call, if it is at hand: a method that takes one message finds it there. An empty
+/// one follows on the stream, since an empty call says nothing but that it opens one.
+async fn send_first(requests: &mut Requests, attempt: &mut CallAttempt<'_>) -> Result<Option<Bytes>, Status> {
+    let at_hand = poll_fn(|cx| match requests.as_mut().poll_next(cx) {
+        Poll::Ready(first) => Poll::Ready(first),
+        Poll::Pending => Poll::Ready(None),
+    });
+    let first = at_hand.await.transpose()?;
+    match (first, &mut attempt.call) {
+        (Some(first), Some(call)) if !first.is_empty() => {
+            call.body = first;
+            Ok(None)
+        }
+        (first, _) => Ok(first),
+    }
+}
+
+/// The requests, encoded when there is room for them.
+fn requests<C: Codec<Req>, Req: Send + 'static>(
+    messages: Streaming<Req>,
+    format: Format,
+    schema: Option<schema::Message>,
+) -> Requests {
+    Box::pin(messages.map(move |message| match message {
+        Ok(message) => C::encode_owned(message, format, schema.as_ref()),
+        // It stays in this process: the one who calls made it.
+        Err(error) => Err(error.into_status().exposed()),
+    }))
+}
+
+/// The messages of an answer.
+fn answer<C: Codec<Resp>, Resp: Send + 'static>(
+    talk: BidiCall,
+    schema: Option<schema::Message>,
+    cancel: Option<Cancel>,
+) -> Streaming<Resp> {
+    let mut cancelled = cancel.map(|cancel| Box::pin(cancel.cancelled()));
+    let trailers = Arc::new(OnceLock::new());
+    let mut talk = Some(talk);
+    let behind = trailers.clone();
+    let messages = stream::poll_fn(move |cx| {
+        if let Some(cancelled) = &mut cancelled
+            && talk.is_some()
+            && let Poll::Ready(status) = cancelled.as_mut().poll(cx)
+        {
+            talk = None;
+            return Poll::Ready(Some(Err(status.into())));
+        }
+        let next = ready!(poll_answer(&mut talk, &behind, cx));
+        let message = next.map(|body| {
+            let message = C::decode(body?, schema.as_ref()).map_err(|status| unreadable(&status))?;
+            Ok::<_, Failure>(message)
+        });
+        if let Some(Err(_)) = message {
+            // What the server would still send will not be received.
+            talk = None;
+        }
+        Poll::Ready(message)
+    });
+    Streaming::answer(messages, trailers)
+}
+
+/// The next message; at the end the call is let go, and with it the connection.
+fn poll_answer(
+    talk: &mut Option<BidiCall>,
+    trailers: &OnceLock<Metadata>,
+    cx: &mut Context<'_>,
+) -> Poll<Option<Result<Body, Status>>> {
+    let Some(talking) = talk else { return Poll::Ready(None) };
+    let next = ready!(talking.poll_next(cx));
+    if let None | Some(Err(_)) = next {
+        // It is set once, since this is the end.
+        let _ = trailers.set(talking.trailers().clone());
+        *talk = None;
+    }
+    Poll::Ready(next)
+}
+
+/// What `call` ends with, unless the handle cancels it.
+async fn guarded<T>(
+    cancel: &Option<Cancel>,
+    call: impl Future<Output = Result<T, Status>>,
+) -> Result<T, Status> {
+    match cancel {
+        Some(cancel) => cancel.clone().guard(call).await,
+        None => call.await,
+    }
+}
+
+/// The one message of an answer.
+async fn single_message(talk: &mut BidiCall) -> Result<Body, Status> {
+    let Some(body) = poll_fn(|cx| talk.poll_next(cx)).await.transpose()? else {
+        return Err(not_one("the server answered without a message"));
+    };
+    match poll_fn(|cx| talk.poll_next(cx)).await.transpose()? {
+        None => Ok(body),
+        Some(_) => Err(not_one("the server answered with more than one message")),
+    }
+}
+
+/// gRPC's `doc/statuscodes.md`, "Response cardinality violation".
+#[cold]
+fn not_one(what: &'static str) -> Status {
+    Status::unimplemented(what).with_fault(Fault::Peer)
+}

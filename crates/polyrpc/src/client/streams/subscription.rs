@@ -1,0 +1,220 @@
+//! Subscriptions to what a server publishes.
+
+use std::future::poll_fn;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use futures_util::future::{Either, select};
+use futures_util::stream;
+use polyrpc_core::{Call, Format, Scope, Status};
+use serde::de::DeserializeOwned;
+
+use super::streaming_call::{CallReceiver, StreamingCall};
+use crate::Streaming;
+use crate::call::{Ending, Options, Outgoing, Shape};
+use crate::client::call_defaults::unreadable;
+use crate::client::cluster::{CallAttempt, CallConnection, RoutingOptions};
+use crate::client::layered_call::LayerGuard;
+use crate::client::pool::Pool;
+use crate::client::{Client, Result, Transport};
+use crate::codec::{Body, decode_plain, published};
+use crate::layer::Call as LayeredCall;
+
+impl Client {
+    /// Subscribes to what the server publishes under `key` and `token` (rest_rpc since v0.05); the token is empty
+    /// where there is none.
+    ///
+    /// The server does not acknowledge it. When the connection breaks, another is made and the subscription sent
+    /// again, for as long as the stream is awaited; what was published meanwhile is lost. A stream that is not taken
+    /// from while much is published ends with an error. Dropping it ends the subscription.
+    ///
+    /// # Errors
+    ///
+    /// When there is no connection, or the protocol has no topics.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future ends the subscription.
+    pub async fn subscribe<T>(&self, key: &str, token: &str) -> Result<Streaming<T>>
+    where
+        T: DeserializeOwned + Send + 'static,
+    {
+        match &self.transport {
+            Transport::Mock(_) => return Err(Status::unimplemented("a mocked client has no topics").into()),
+            Transport::Combo(_) => {
+                return Err(Status::unimplemented("a subscription has one server only").into());
+            }
+            Transport::Network(_) | Transport::Channel(_) | Transport::Server(_) => {}
+        }
+        let mut subscription = Subscription {
+            client: self.clone(),
+            key: key.to_owned(),
+            token: token.to_owned(),
+            format: self.defaults.generation.format(),
+            limit: self.defaults.max_decompressed,
+            receiving: None,
+            around: None,
+        };
+        if self.layers().is_empty() {
+            subscription.start().await?;
+        } else {
+            subscription = subscription.begin_within_layers().await?;
+        }
+        Ok(Streaming::from_stream(stream::unfold(subscription, |mut subscription| async move {
+            let message = subscription.next().await.and_then(|body| read(&body));
+            Some((message.map_err(Into::into), subscription))
+        })))
+    }
+}
+
+impl Client {
+    /// A connection to a server that publishes.
+    async fn connect_for(&self, topic: &str) -> Result<CallConnection, Status> {
+        match &self.transport {
+            Transport::Network(pool) => lease_of(pool).await,
+            Transport::Server(server) => lease_of(server.pool()).await,
+            Transport::Channel(channel) => {
+                let call = Call::new("", topic, Format::Raw, Bytes::new());
+                CallAttempt::over_channel(channel, call, RoutingOptions::default()).connect().await
+            }
+            Transport::Combo(_) | Transport::Mock(_) => {
+                Err(Status::unimplemented("there is no server to subscribe with"))
+            }
+        }
+    }
+
+    /// When a connection that could not be made may be tried again; `None` if it never can.
+    fn next_attempt(&self) -> Option<Instant> {
+        match &self.transport {
+            Transport::Network(pool) => pool.next_attempt(),
+            Transport::Server(server) => server.pool().next_attempt(),
+            // Its servers are looked after by themselves.
+            Transport::Channel(_) => Some(Instant::now() + PAUSE),
+            Transport::Combo(_) | Transport::Mock(_) => None,
+        }
+    }
+}
+
+async fn lease_of(pool: &Arc<Pool>) -> Result<CallConnection, Status> {
+    match pool.try_acquire() {
+        Some(connection) => Ok(connection.into()),
+        None => pool.acquire().await.map(CallConnection::from),
+    }
+}
+
+/// Up to v0.20 a published text is as it is; since v0.21 a value is written as a result is.
+fn read<T: DeserializeOwned + 'static>(body: &Body) -> Result<T, Status> {
+    match body.format {
+        Format::RestRpc => decode_plain(body),
+        _ => published(&body.bytes),
+    }
+    .map_err(|status| unreadable(&status))
+}
+
+/// How long after a connection broke the next is made.
+const PAUSE: Duration = Duration::from_millis(100);
+
+struct Subscription {
+    client: Client,
+    key: String,
+    token: String,
+    format: Format,
+    limit: usize,
+    /// `None` once its connection broke.
+    receiving: Option<CallReceiver>,
+    /// The layers around it.
+    around: Option<LayerGuard>,
+}
+
+impl Subscription {
+    /// The next published message.
+    async fn next(&mut self) -> Result<Body, Status> {
+        let Some(mut around) = self.around.take() else { return self.next_published().await };
+        let next = {
+            let next = pin!(self.next_published());
+            match select(poll_fn(|cx| around.poll(cx)), next).await {
+                Either::Left((ending, _)) => Err(ending),
+                Either::Right((next, _)) => Ok(next),
+            }
+        };
+        let ended = match next {
+            Ok(Ok(body)) => {
+                self.around = Some(around);
+                return Ok(body);
+            }
+            Ok(Err(status)) => {
+                around.finish(Ending::failed(status));
+                poll_fn(|cx| around.poll(cx)).await
+            }
+            Err(ending) => ending,
+        };
+        let (result, _) = ended.into_end();
+        Err(result.err().unwrap_or_else(|| Status::cancelled("a layer ended the subscription")))
+    }
+
+    /// Subscribes within the layers of the client.
+    async fn begin_within_layers(mut self) -> Result<Self, Status> {
+        let client = self.client.clone();
+        let shape = Shape { client_streams: false, server_streams: true };
+        let (body, protocol) = (Body::new(self.format, Bytes::new()), client.protocol());
+        let key = self.key.clone();
+        let call = Outgoing { service: "", method: &key, body, options: Options::default(), protocol };
+        let open = move |_, mut call: LayeredCall| async move {
+            (_, self.key, _) = call.take_names()?;
+            self.start().await?;
+            Ok(self)
+        };
+        let (mut subscription, around) = client.open_within_layers(call, shape, open).await?;
+        subscription.around = Some(around);
+        Ok(subscription)
+    }
+
+    async fn next_published(&mut self) -> Result<Body, Status> {
+        loop {
+            let Some(receiving) = &mut self.receiving else {
+                self.begin_again().await?;
+                continue;
+            };
+            match poll_fn(|cx| receiving.poll_next(cx)).await {
+                Some(Ok(body)) => return Ok(body),
+                Some(Err(status)) if status.scope() == Scope::Call => return Err(status),
+                // The connection broke.
+                Some(Err(_)) | None => self.receiving = None,
+            }
+        }
+    }
+
+    /// Subscribes on a connection that takes it.
+    async fn start(&mut self) -> Result<(), Status> {
+        loop {
+            let lease = self.client.connect_for(&self.key).await?;
+            match lease.link().subscribe(&self.key, &self.token) {
+                Ok(id) => {
+                    let opened = StreamingCall::new(Arc::new(lease), id);
+                    let (_, receiving) = opened.halves(self.format, self.limit);
+                    self.receiving = Some(receiving);
+                    return Ok(());
+                }
+                // It has just ended, or another call was faster: the pool gives no such connection twice.
+                Err(status) if status.scope() == Scope::Connection => {}
+                Err(status) => return Err(status),
+            }
+        }
+    }
+
+    /// The same, as often as it takes.
+    async fn begin_again(&mut self) -> Result<(), Status> {
+        loop {
+            // A server that takes connections and closes them is not met by a storm either.
+            tokio::time::sleep(PAUSE).await;
+            match (self.start().await, self.client.next_attempt()) {
+                (Err(status), Some(next)) if status.scope() == Scope::Connection => {
+                    tokio::time::sleep_until(next.into()).await;
+                }
+                (begun, _) => return begun,
+            }
+        }
+    }
+}

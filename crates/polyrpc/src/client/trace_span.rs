@@ -1,0 +1,59 @@
+//! The `tracing` spans of calls and of their attempts. Nothing here is reached unless a subscriber wants it.
+
+use std::time::Instant;
+
+use polyrpc_core::{Protocol, Reply, Status};
+use tracing::{Instrument, Level, Span};
+
+pub(super) const TARGET: &str = "polyrpc::client";
+
+/// Whether a subscriber wants them. Without one it costs a load and a comparison.
+#[inline]
+pub(super) fn is_enabled() -> bool {
+    tracing::enabled!(target: TARGET, Level::DEBUG)
+}
+
+/// A call within a span, with all its attempts.
+#[cold]
+pub(super) async fn call<T>(
+    service: &str,
+    method: &str,
+    protocol: Protocol,
+    call: impl Future<Output = Result<T, Status>>,
+) -> Result<T, Status> {
+    let protocol = protocol.as_str();
+    let span = tracing::debug_span!(target: TARGET, "call", service, method, protocol);
+    let began = Instant::now();
+    let ended = call.instrument(span.clone()).await;
+    span.in_scope(|| log_outcome(ended.as_ref().err(), began, "the call ended", "the call failed"));
+    ended
+}
+
+/// An attempt at a call, on a connection to one server.
+#[cold]
+pub(super) async fn attempt(
+    server: Option<String>,
+    attempt: impl Future<Output = Result<Option<Reply>, Status>>,
+) -> Result<Option<Reply>, Status> {
+    let span = tracing::debug_span!(target: TARGET, "attempt", server);
+    let began = Instant::now();
+    let ended = attempt.instrument(span.clone()).await;
+    let failure = super::failure::failure(&ended);
+    span.in_scope(|| log_outcome(failure, began, "the attempt succeeded", "the attempt failed"));
+    ended
+}
+
+/// One that failed and is made again, perhaps elsewhere.
+#[cold]
+pub(super) fn repeated(status: &Status) {
+    let (code, error) = (status.code().as_str(), status.message());
+    tracing::debug!(target: TARGET, code, error, "the call is tried again");
+}
+
+fn log_outcome(failure: Option<&Status>, began: Instant, well: &str, ill: &str) {
+    let took = began.elapsed();
+    let message = if failure.is_some() { ill } else { well };
+    let code = failure.map(|status| status.code().as_str());
+    let error = failure.map(Status::message);
+    Span::current().in_scope(|| tracing::debug!(target: TARGET, ?took, code, error, "{message}"));
+}

@@ -1,0 +1,55 @@
+//! What the calls of a protocol have no place for.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use polyrpc_core::{Call, Protocol};
+
+use crate::task::Inherited;
+
+/// Says once for each client what does not reach its servers, and goes on: what a call asks of its own (attachments,
+/// credentials, mostly metadata too) is refused instead, by the session.
+#[derive(Debug, Clone)]
+pub(super) struct UnsupportedWarnings(Arc<WarnedOnce>);
+
+#[derive(Debug)]
+struct WarnedOnce {
+    protocol: Protocol,
+    deadline: AtomicBool,
+    trace: AtomicBool,
+    metadata: AtomicBool,
+}
+
+impl UnsupportedWarnings {
+    /// `None` where there is a place for all of it.
+    pub(super) fn of(protocol: Protocol) -> Option<Self> {
+        match protocol {
+            Protocol::BaiduStd | Protocol::Rpcx | Protocol::Grpc | Protocol::Http => None,
+            Protocol::FbRpc | Protocol::NetRpc | Protocol::RestRpc => {
+                let [deadline, trace, metadata] = Default::default();
+                Some(Self(Arc::new(WarnedOnce { protocol, deadline, trace, metadata })))
+            }
+        }
+    }
+
+    /// A call is about to be sent.
+    #[cold]
+    pub(super) fn warn_unsupported(&self, call: &Call<'_>, inherited: &Inherited) {
+        let said = &*self.0;
+        let protocol = said.protocol.as_str();
+        if call.timeout.is_some() && !said.deadline.swap(true, Ordering::Relaxed) {
+            tracing::info!(
+                protocol,
+                "deadlines of calls do not travel by this protocol: the client keeps them, and the server its own limit"
+            );
+        }
+        if inherited.trace().is_some() && !said.trace.swap(true, Ordering::Relaxed) {
+            tracing::warn!(protocol, "traces end here: this protocol has no place for them");
+        }
+        // The other protocols refuse metadata.
+        let loses = said.protocol == Protocol::FbRpc && !call.head.metadata.is_empty();
+        if loses && !said.metadata.swap(true, Ordering::Relaxed) {
+            tracing::warn!(protocol, "metadata of calls are not sent: this protocol has no place for them");
+        }
+    }
+}

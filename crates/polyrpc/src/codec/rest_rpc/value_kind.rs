@@ -1,0 +1,196 @@
+//! Whether a value is a list of arguments: what only its `Serialize` knows.
+
+use std::fmt;
+
+use serde::ser::{Error, Impossible, Serialize, Serializer};
+
+use super::super::byte_string::NOT_UTF8;
+
+/// What a value is, seen from outside.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ValueKind {
+    /// The unit: no arguments, or no result.
+    Nothing,
+    /// A tuple: arguments in their order.
+    List,
+    /// A text that is not UTF-8, which serde has no word for.
+    Text,
+    /// Anything else: a single value.
+    Sole,
+}
+
+impl ValueKind {
+    /// The value is asked what it is, and stopped as soon as it has said so.
+    pub(super) fn of_value(value: &(impl Serialize + ?Sized)) -> Self {
+        let ask = |readable| value.serialize(KindProbe { readable }).unwrap_or_else(|said| said);
+        match ask(true) {
+            ProbedKind(Some(shape)) => shape,
+            // What cannot be written for people may be a text all the same.
+            ProbedKind(None) => ask(false).0.filter(|shape| *shape == Self::Text).unwrap_or(Self::Sole),
+        }
+    }
+}
+
+struct KindProbe {
+    /// It is to say what it is among texts. An address, say, is one of these, and a list of bytes otherwise.
+    readable: bool,
+}
+
+/// What a value said it is: an answer, but given as an error where a value would go on. `None` if it said nothing but an
+/// error of its own.
+#[derive(Debug)]
+struct ProbedKind(Option<ValueKind>);
+
+impl fmt::Display for ProbedKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", self.0)
+    }
+}
+
+impl std::error::Error for ProbedKind {}
+
+impl Error for ProbedKind {
+    fn custom<T: fmt::Display>(_: T) -> Self {
+        Self(None)
+    }
+}
+
+const SOLE: ProbedKind = ProbedKind(Some(ValueKind::Sole));
+
+macro_rules! sole {
+    ($($method:ident($($value:ty),*);)*) => {
+        $(fn $method(self, $(_: $value),*) -> Result<ProbedKind, ProbedKind> {
+            Ok(SOLE)
+        })*
+    };
+}
+
+type Never = Impossible<ProbedKind, ProbedKind>;
+
+impl Serializer for KindProbe {
+    type Ok = ProbedKind;
+    type Error = ProbedKind;
+    type SerializeSeq = Never;
+    type SerializeTuple = Never;
+    type SerializeTupleStruct = Never;
+    type SerializeTupleVariant = Never;
+    type SerializeMap = Never;
+    type SerializeStruct = Never;
+    type SerializeStructVariant = Never;
+
+    sole! {
+        serialize_bool(bool);
+        serialize_i8(i8);
+        serialize_i16(i16);
+        serialize_i32(i32);
+        serialize_i64(i64);
+        serialize_i128(i128);
+        serialize_u8(u8);
+        serialize_u16(u16);
+        serialize_u32(u32);
+        serialize_u64(u64);
+        serialize_u128(u128);
+        serialize_f32(f32);
+        serialize_f64(f64);
+        serialize_char(char);
+        serialize_str(&str);
+        serialize_bytes(&[u8]);
+        serialize_none();
+        serialize_unit_struct(&'static str);
+        serialize_unit_variant(&'static str, u32, &'static str);
+    }
+
+    fn is_human_readable(&self) -> bool {
+        self.readable
+    }
+
+    fn serialize_unit(self) -> Result<ProbedKind, ProbedKind> {
+        Ok(ProbedKind(Some(ValueKind::Nothing)))
+    }
+
+    fn serialize_tuple(self, _: usize) -> Result<Never, ProbedKind> {
+        Err(ProbedKind(Some(ValueKind::List)))
+    }
+
+    fn serialize_some<T: Serialize + ?Sized>(self, _: &T) -> Result<ProbedKind, ProbedKind> {
+        Ok(SOLE)
+    }
+
+    fn serialize_newtype_struct<T: Serialize + ?Sized>(
+        self,
+        name: &'static str,
+        _: &T,
+    ) -> Result<ProbedKind, ProbedKind> {
+        Ok(if name == NOT_UTF8 { ProbedKind(Some(ValueKind::Text)) } else { SOLE })
+    }
+
+    fn serialize_newtype_variant<T: Serialize + ?Sized>(
+        self,
+        _: &'static str,
+        _: u32,
+        _: &'static str,
+        _: &T,
+    ) -> Result<ProbedKind, ProbedKind> {
+        Ok(SOLE)
+    }
+
+    fn serialize_seq(self, _: Option<usize>) -> Result<Never, ProbedKind> {
+        Err(SOLE)
+    }
+
+    fn serialize_tuple_struct(self, _: &'static str, _: usize) -> Result<Never, ProbedKind> {
+        Err(SOLE)
+    }
+
+    fn serialize_tuple_variant(
+        self,
+        _: &'static str,
+        _: u32,
+        _: &'static str,
+        _: usize,
+    ) -> Result<Never, ProbedKind> {
+        Err(SOLE)
+    }
+
+    fn serialize_map(self, _: Option<usize>) -> Result<Never, ProbedKind> {
+        Err(SOLE)
+    }
+
+    fn serialize_struct(self, _: &'static str, _: usize) -> Result<Never, ProbedKind> {
+        Err(SOLE)
+    }
+
+    fn serialize_struct_variant(
+        self,
+        _: &'static str,
+        _: u32,
+        _: &'static str,
+        _: usize,
+    ) -> Result<Never, ProbedKind> {
+        Err(SOLE)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::ByteString;
+    use super::*;
+
+    #[test]
+    fn a_text_that_is_not_utf8_says_so() {
+        assert_eq!(ValueKind::of_value(&ByteString::from(b"\xff".to_vec())), ValueKind::Text);
+        assert_eq!(ValueKind::of_value(&ByteString::from("text")), ValueKind::Sole);
+    }
+
+    #[test]
+    fn only_a_tuple_is_a_list_of_arguments() {
+        assert_eq!(ValueKind::of_value(&()), ValueKind::Nothing);
+        assert_eq!(ValueKind::of_value(&(1, "a")), ValueKind::List);
+        assert_eq!(ValueKind::of_value(&("a",)), ValueKind::List);
+        assert_eq!(ValueKind::of_value("a"), ValueKind::Sole);
+        assert_eq!(ValueKind::of_value(&std::net::Ipv4Addr::LOCALHOST), ValueKind::Sole);
+        assert_eq!(ValueKind::of_value(&vec![1, 2]), ValueKind::Sole);
+        assert_eq!(ValueKind::of_value(&Some(1)), ValueKind::Sole);
+        assert_eq!(ValueKind::of_value(&std::collections::BTreeMap::from([(1, 2)])), ValueKind::Sole);
+    }
+}

@@ -1,0 +1,437 @@
+//! What values look like, for those who ask a server what it offers.
+
+use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use polyrpc_payload::schema::{Cardinality, Kind, Message};
+use serde::de::value::Error;
+use serde::de::{
+    DeserializeOwned, DeserializeSeed, Deserializer, EnumAccess, IntoDeserializer, MapAccess, SeqAccess,
+    VariantAccess, Visitor,
+};
+use serde::forward_to_deserialize_any;
+
+/// What the values of a type look like, as far as that is known.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Outline {
+    /// It is unknown.
+    #[default]
+    Any,
+    /// `true` or `false`.
+    Bool,
+    /// A whole number of so many bits, which may be negative.
+    Int(u8),
+    /// A whole number of so many bits, which is not negative.
+    Uint(u8),
+    /// A number of so many bits with a point in it.
+    Float(u8),
+    /// Text.
+    String,
+    /// Bytes.
+    Bytes,
+    /// A value or none.
+    Optional(Box<Self>),
+    /// Values of one kind, in order.
+    List(Box<Self>),
+    /// Values of one kind by keys of another.
+    Map(Box<Self>, Box<Self>),
+    /// Fields by name.
+    Struct {
+        /// The type's own name.
+        name: String,
+        /// The fields in order.
+        fields: Vec<(String, Self)>,
+    },
+}
+
+/// How deep outlines go, and how many parts they have: types may contain themselves.
+const DEPTH: u8 = 6;
+const PARTS: u32 = 2_000;
+
+/// The outline of a message that a `.proto` declares; its fields have the names that Go gives them.
+pub(super) fn of_message(message: &Message) -> Outline {
+    message_part(message, 0, &Cell::new(PARTS))
+}
+
+fn message_part(message: &Message, depth: u8, left: &Cell<u32>) -> Outline {
+    if depth > DEPTH || left.get() == 0 {
+        return Outline::Any;
+    }
+    left.set(left.get() - 1);
+    let pool = message.pool();
+    let fields = message.fields().iter().filter(|field| !field.is_extension());
+    let fields = fields.map(|field| {
+        let one = |kind: Kind| match kind.message() {
+            Some(id) => message_part(&pool.message_at(id), depth + 1, left),
+            None => scalar(kind),
+        };
+        let entry = field.kind().message().filter(|_| field.is_map()).map(|id| pool.message_at(id));
+        let outline = match (&entry, field.cardinality()) {
+            (Some(entry), _) => {
+                let part = |number| entry.field(number).map_or(Outline::Any, |part| one(part.kind()));
+                Outline::Map(Box::new(part(1)), Box::new(part(2)))
+            }
+            (None, Cardinality::Repeated) => Outline::List(Box::new(one(field.kind()))),
+            (None, _) => one(field.kind()),
+        };
+        (go_name(field.name()), outline)
+    });
+    Outline::Struct { name: message.name().to_owned(), fields: fields.collect() }
+}
+
+fn scalar(kind: Kind) -> Outline {
+    match kind {
+        Kind::Double => Outline::Float(64),
+        Kind::Float => Outline::Float(32),
+        Kind::Int64 | Kind::Sint64 | Kind::Sfixed64 => Outline::Int(64),
+        Kind::Int32 | Kind::Sint32 | Kind::Sfixed32 | Kind::Enum(_) => Outline::Int(32),
+        Kind::Uint64 | Kind::Fixed64 => Outline::Uint(64),
+        Kind::Uint32 | Kind::Fixed32 => Outline::Uint(32),
+        Kind::Bool => Outline::Bool,
+        Kind::String => Outline::String,
+        Kind::Bytes => Outline::Bytes,
+        Kind::Message(_) | Kind::Group(_) => Outline::Any,
+    }
+}
+
+/// As protoc-gen-go names a field: every part begins with a capital letter.
+fn go_name(name: &str) -> String {
+    let mut begins = true;
+    let mut go = String::with_capacity(name.len());
+    for letter in name.chars() {
+        match letter {
+            '_' => begins = true,
+            _ if begins => {
+                go.push(letter.to_ascii_uppercase());
+                begins = false;
+            }
+            _ => go.push(letter),
+        }
+    }
+    go
+}
+
+/// The outline of a plain type: what it asks for while it is read from nothing.
+pub(super) fn of_type<T: DeserializeOwned>() -> Outline {
+    let mut found = Outline::Any;
+    let left = Cell::new(PARTS);
+    // A type may refuse values that say nothing, or fear them: what it asked for before is known all the same.
+    let _ = catch_unwind(AssertUnwindSafe(|| {
+        let probe = Probe { found: &mut found, depth: 0, left: &left };
+        T::deserialize(probe).map(drop)
+    }));
+    found
+}
+
+/// Gives a type whatever it asks for, and notes what that was.
+struct Probe<'p> {
+    found: &'p mut Outline,
+    depth: u8,
+    left: &'p Cell<u32>,
+}
+
+impl<'p> Probe<'p> {
+    /// For a part of the value; the type must go without it once there are too many.
+    fn part<'q>(&self, found: &'q mut Outline) -> Probe<'q>
+    where
+        'p: 'q,
+    {
+        self.left.set(self.left.get().saturating_sub(1));
+        Probe { found, depth: self.depth + 1, left: self.left }
+    }
+
+    fn goes_deeper(&self) -> bool {
+        self.depth < DEPTH && self.left.get() > 0
+    }
+}
+
+macro_rules! scalars {
+    ($($method:ident $visit:ident $value:expr => $outline:expr;)*) => {
+        $(fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+            *self.found = $outline;
+            visitor.$visit($value)
+        })*
+    };
+}
+
+impl<'de> Deserializer<'de> for Probe<'_> {
+    type Error = Error;
+
+    scalars! {
+        deserialize_bool visit_bool false => Outline::Bool;
+        deserialize_i8 visit_i8 0 => Outline::Int(8);
+        deserialize_i16 visit_i16 0 => Outline::Int(16);
+        deserialize_i32 visit_i32 0 => Outline::Int(32);
+        deserialize_i64 visit_i64 0 => Outline::Int(64);
+        deserialize_u8 visit_u8 0 => Outline::Uint(8);
+        deserialize_u16 visit_u16 0 => Outline::Uint(16);
+        deserialize_u32 visit_u32 0 => Outline::Uint(32);
+        deserialize_u64 visit_u64 0 => Outline::Uint(64);
+        deserialize_f32 visit_f32 0.0 => Outline::Float(32);
+        deserialize_f64 visit_f64 0.0 => Outline::Float(64);
+        deserialize_char visit_char 'a' => Outline::String;
+        deserialize_str visit_str "" => Outline::String;
+        deserialize_string visit_str "" => Outline::String;
+        deserialize_bytes visit_bytes b"" => Outline::Bytes;
+        deserialize_byte_buf visit_bytes b"" => Outline::Bytes;
+    }
+
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        visitor.visit_unit()
+    }
+
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        if !self.goes_deeper() {
+            return visitor.visit_none();
+        }
+        let mut inner = Outline::Any;
+        let result = visitor.visit_some(self.part(&mut inner));
+        *self.found = Outline::Optional(Box::new(inner));
+        result
+    }
+
+    fn deserialize_newtype_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        visitor: V,
+    ) -> Result<V::Value, Error> {
+        visitor.visit_newtype_struct(self)
+    }
+
+    fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        let mut item = Outline::Any;
+        let left = usize::from(self.goes_deeper());
+        let result = visitor.visit_seq(Items { probe: &self, item: &mut item, left });
+        *self.found = Outline::List(Box::new(item));
+        result
+    }
+
+    fn deserialize_tuple<V: Visitor<'de>>(self, length: usize, visitor: V) -> Result<V::Value, Error> {
+        let mut item = Outline::Any;
+        let result = visitor.visit_seq(Items { probe: &self, item: &mut item, left: length });
+        // Its parts may be of different kinds.
+        *self.found = Outline::List(Box::new(Outline::Any));
+        result
+    }
+
+    fn deserialize_tuple_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        length: usize,
+        visitor: V,
+    ) -> Result<V::Value, Error> {
+        self.deserialize_tuple(length, visitor)
+    }
+
+    fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        let (mut key, mut value) = (Outline::Any, Outline::Any);
+        let done = !self.goes_deeper();
+        let result = visitor.visit_map(Entries { probe: &self, key: &mut key, value: &mut value, done });
+        *self.found = Outline::Map(Box::new(key), Box::new(value));
+        result
+    }
+
+    fn deserialize_struct<V: Visitor<'de>>(
+        self,
+        name: &'static str,
+        names: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Error> {
+        let mut fields: Vec<_> = names.iter().map(|name| ((*name).to_owned(), Outline::Any)).collect();
+        let result = visitor.visit_map(Fields { probe: &self, names, fields: &mut fields, next: 0 });
+        *self.found = Outline::Struct { name: name.to_owned(), fields };
+        result
+    }
+
+    fn deserialize_enum<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        variants: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Error> {
+        visitor.visit_enum(FirstVariant { probe: self, name: variants.first().copied().unwrap_or_default() })
+    }
+
+    forward_to_deserialize_any! { i128 u128 unit unit_struct identifier ignored_any }
+}
+
+/// Items of a sequence, of which all are alike.
+struct Items<'p, 'q> {
+    probe: &'q Probe<'p>,
+    item: &'q mut Outline,
+    left: usize,
+}
+
+impl<'de> SeqAccess<'de> for Items<'_, '_> {
+    type Error = Error;
+
+    fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>, Error> {
+        if self.left == 0 {
+            return Ok(None);
+        }
+        self.left -= 1;
+        seed.deserialize(self.probe.part(self.item)).map(Some)
+    }
+}
+
+/// The one entry of a map.
+struct Entries<'p, 'q> {
+    probe: &'q Probe<'p>,
+    key: &'q mut Outline,
+    value: &'q mut Outline,
+    done: bool,
+}
+
+impl<'de> MapAccess<'de> for Entries<'_, '_> {
+    type Error = Error;
+
+    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, Error> {
+        if std::mem::replace(&mut self.done, true) {
+            return Ok(None);
+        }
+        seed.deserialize(self.probe.part(self.key)).map(Some)
+    }
+
+    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, Error> {
+        seed.deserialize(self.probe.part(self.value))
+    }
+}
+
+/// The fields of a struct by name, one after the other.
+struct Fields<'p, 'q> {
+    probe: &'q Probe<'p>,
+    names: &'static [&'static str],
+    fields: &'q mut [(String, Outline)],
+    next: usize,
+}
+
+impl<'de> MapAccess<'de> for Fields<'_, '_> {
+    type Error = Error;
+
+    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, Error> {
+        let Some(name) = self.names.get(self.next) else { return Ok(None) };
+        self.next += 1;
+        seed.deserialize((*name).into_deserializer()).map(Some)
+    }
+
+    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, Error> {
+        match self.next.checked_sub(1).and_then(|at| self.fields.get_mut(at)) {
+            Some((_, outline)) => seed.deserialize(self.probe.part(outline)),
+            None => Err(serde::de::Error::custom("a value without a name")),
+        }
+    }
+}
+
+/// The first of the variants, whatever it holds: of an enum nothing can be told.
+struct FirstVariant<'p> {
+    probe: Probe<'p>,
+    name: &'static str,
+}
+
+impl<'de, 'p> EnumAccess<'de> for FirstVariant<'p> {
+    type Error = Error;
+    type Variant = Probe<'p>;
+
+    fn variant_seed<V: DeserializeSeed<'de>>(self, seed: V) -> Result<(V::Value, Probe<'p>), Error> {
+        let name: serde::de::value::StrDeserializer<'_, Error> = self.name.into_deserializer();
+        Ok((seed.deserialize(name)?, self.probe))
+    }
+}
+
+impl<'de> VariantAccess<'de> for Probe<'_> {
+    type Error = Error;
+
+    fn unit_variant(self) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn newtype_variant_seed<T: DeserializeSeed<'de>>(self, seed: T) -> Result<T::Value, Error> {
+        // There is no going without it, so this ends the whole outline.
+        if self.depth > 4 * DEPTH || self.left.get() == 0 {
+            return Err(serde::de::Error::custom("the type contains itself too often"));
+        }
+        seed.deserialize(self.part(&mut Outline::Any))
+    }
+
+    fn tuple_variant<V: Visitor<'de>>(self, length: usize, visitor: V) -> Result<V::Value, Error> {
+        visitor.visit_seq(Items { probe: &self, item: &mut Outline::Any, left: length })
+    }
+
+    fn struct_variant<V: Visitor<'de>>(
+        self,
+        names: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Error> {
+        let mut fields = vec![(String::new(), Outline::Any); names.len()];
+        visitor.visit_map(Fields { probe: &self, names, fields: &mut fields, next: 0 })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use serde::Deserialize;
+
+    use super::*;
+
+    #[derive(Deserialize)]
+    #[serde(rename_all = "PascalCase")]
+    #[expect(dead_code, reason = "only its shape is looked at")]
+    struct Node {
+        id: u32,
+        name: Option<String>,
+        weights: Vec<f64>,
+        children: Vec<Self>,
+        labels: BTreeMap<String, bool>,
+        color: Color,
+    }
+
+    #[derive(Deserialize)]
+    #[expect(dead_code, reason = "only its shape is looked at")]
+    enum Color {
+        Gray(u8),
+        Named { name: String },
+    }
+
+    fn fields(outline: &Outline) -> Vec<(&str, &Outline)> {
+        let Outline::Struct { fields, .. } = outline else { panic!("{outline:?}") };
+        fields.iter().map(|(name, outline)| (name.as_str(), outline)).collect()
+    }
+
+    #[test]
+    fn a_plain_type_tells_its_fields_by_asking_for_them() {
+        let outline = of_type::<Node>();
+        let fields = fields(&outline);
+        let names: Vec<_> = fields.iter().map(|(name, _)| *name).collect();
+        assert_eq!(names, ["Id", "Name", "Weights", "Children", "Labels", "Color"]);
+        assert_eq!(fields[0].1, &Outline::Uint(32));
+        assert_eq!(fields[1].1, &Outline::Optional(Box::new(Outline::String)));
+        assert_eq!(fields[2].1, &Outline::List(Box::new(Outline::Float(64))));
+        let Outline::List(child) = fields[3].1 else { panic!("{fields:?}") };
+        assert!(matches!(&**child, Outline::Struct { name, .. } if name == "Node"));
+        assert_eq!(fields[4].1, &Outline::Map(Box::new(Outline::String), Box::new(Outline::Bool)));
+        assert_eq!(fields[5].1, &Outline::Any);
+    }
+
+    #[test]
+    fn a_type_that_refuses_what_says_nothing_is_known_as_far_as_it_came() {
+        #[derive(Deserialize)]
+        #[expect(dead_code, reason = "only its shape is looked at")]
+        struct AnyAsString {
+            before: i8,
+            address: std::net::IpAddr,
+            behind: i8,
+        }
+        let outline = of_type::<AnyAsString>();
+        let outlines: Vec<_> = fields(&outline).into_iter().map(|(_, outline)| outline.clone()).collect();
+        assert_eq!(outlines, [Outline::Int(8), Outline::String, Outline::Any]);
+    }
+
+    #[test]
+    fn fields_are_named_as_go_names_them() {
+        assert_eq!(go_name("message"), "Message");
+        assert_eq!(go_name("log_id2"), "LogId2");
+        assert_eq!(go_name("A"), "A");
+    }
+}

@@ -1,0 +1,573 @@
+//! What a server's peers use of it, and how much of it each may use.
+//!
+//! There are three levels: a connection, the peer address that it comes from, and the server. A [`Pool`] is what one
+//! level uses, a [`Quota`] what it may use, an [`Account`] a connection's way to all three.
+//!
+//! Calls and streams are refused at a level's quota. The last quarter of a quota is shared: a connection takes from it only
+//! up to an equal share, so that those who came first leave something for the others.
+//!
+//! Bytes are bounded by what is left: a connection may hold as much as its level has free ("dynamic thresholds", Choudhury
+//! and Hahne 1998). A single one may use half of an idle server; *n* greedy ones leave an *n+1*-th part free. A connection
+//! that holds no more than [`FLOOR`] is never held up: it is the largest holder that ends when all is used.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+
+use polyrpc_core::{Retry, Status};
+
+/// What one level may use.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Quota {
+    /// Bytes held.
+    pub(crate) bytes: usize,
+    /// Calls whose handlers wait.
+    pub(crate) calls: usize,
+    /// Open streams.
+    pub(crate) streams: usize,
+}
+
+impl Quota {
+    /// No bound.
+    pub(crate) const NONE: Self = Self { bytes: usize::MAX, calls: usize::MAX, streams: usize::MAX };
+}
+
+/// Why a call is refused, or fails, where a budget of bytes is used up. Where the protocol carries details it says when
+/// to try again.
+#[cold]
+pub(crate) fn exhausted() -> Status {
+    const TEXT: &str = "the server's memory budget for this peer is used up; try again later";
+    Status::resource_exhausted(TEXT).with_details(try_again_later(TEXT)).with_retry(Retry::Elsewhere)
+}
+
+/// A `google.rpc.Status` with a `google.rpc.RetryInfo` of one second.
+fn try_again_later(text: &str) -> Vec<u8> {
+    const TYPE: &[u8] = b"type.googleapis.com/google.rpc.RetryInfo";
+    // retry_delay (1) { seconds (1): 1 }
+    const ONE_SECOND: &[u8] = &[0x0a, 0x02, 0x08, 0x01];
+    let field = |number: u8, bytes: &[u8]| [&[number << 3 | 2, bytes.len() as u8], bytes].concat();
+    let any = [field(1, TYPE), field(2, ONE_SECOND)].concat();
+    // code (1): RESOURCE_EXHAUSTED, message (2), details (3). All lengths are below 128.
+    [vec![0x08, 0x08], field(2, text.as_bytes()), field(3, &any)].concat()
+}
+
+/// What each level may use.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Quotas {
+    pub(crate) server: Quota,
+    pub(crate) peer: Quota,
+    pub(crate) connection: Quota,
+}
+
+/// Where a quota is used up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum QuotaLevel {
+    Server,
+    Peer,
+    Connection,
+}
+
+/// A quota of something that is counted is used up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct QuotaExceeded {
+    pub(crate) level: QuotaLevel,
+    pub(crate) quota: usize,
+}
+
+/// Bytes that a connection may hold whatever others hold: a few small calls.
+pub(crate) const FLOOR: usize = 64 << 10;
+
+/// A connection reports what it holds in steps of so many bytes, so that small calls touch no shared counter.
+const GRAIN: usize = 4 << 10;
+
+/// What all connections of a server, or of one peer address, use.
+#[derive(Debug, Default)]
+pub(crate) struct SharedUsage {
+    bytes: AtomicUsize,
+    calls: ResourceUsage,
+    streams: ResourceUsage,
+    connections: AtomicUsize,
+    /// The connection that may go on though it holds more than its share, so that not all wait for each other; 0 if none.
+    favoured: AtomicU64,
+}
+
+impl SharedUsage {
+    /// Whether this connection may go on beyond its share: one at a time may.
+    fn allows_overdraft(&self, id: u64) -> bool {
+        match self.favoured.compare_exchange(0, id, Relaxed, Relaxed) {
+            Ok(_) => true,
+            Err(favoured) => favoured == id,
+        }
+    }
+
+    /// Bytes that all its connections hold.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes.load(Relaxed)
+    }
+
+    /// Calls whose handlers wait.
+    pub(crate) fn calls(&self) -> usize {
+        self.calls.used.load(Relaxed)
+    }
+
+    /// Open streams.
+    pub(crate) fn streams(&self) -> usize {
+        self.streams.used.load(Relaxed)
+    }
+
+    /// Open connections.
+    pub(crate) fn connections(&self) -> usize {
+        self.connections.load(Relaxed)
+    }
+}
+
+/// How much is used of something that is counted, and by how many connections.
+#[derive(Debug, Default)]
+struct ResourceUsage {
+    used: AtomicUsize,
+    holders: AtomicUsize,
+}
+
+/// So many calls are few for one connection.
+const FEW: usize = 16;
+
+impl ResourceUsage {
+    /// Whether a connection that has `own` may take one more.
+    #[inline]
+    fn admits(&self, own: usize, quota: usize) -> bool {
+        self.has_room(quota) || self.admits_from_reserve(own, self.used.load(Relaxed), quota)
+    }
+
+    /// Whether less than three quarters are used.
+    #[inline]
+    fn has_room(&self, quota: usize) -> bool {
+        self.used.load(Relaxed) < quota - quota / 4
+    }
+
+    /// The last sixteenth is for those who have few, half of it for those who have none: shares that are equal when they
+    /// are taken may use up all, if those who came first had more.
+    #[cold]
+    fn admits_from_reserve(&self, own: usize, used: usize, quota: usize) -> bool {
+        let holders = self.holders.load(Relaxed) + usize::from(own == 0);
+        let open = match own {
+            _ if holders <= 1 => quota,
+            0 => quota,
+            own if own < FEW => quota - quota / 32,
+            own if own < quota / (holders + 1) => quota - quota / 16,
+            _ => 0,
+        };
+        used < open
+    }
+
+    /// Counts one more for a connection that has `own`.
+    fn add(&self, own: usize) {
+        self.used.fetch_add(1, Relaxed);
+        if own == 0 {
+            self.holders.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// Counts `n` less for a connection that keeps `rest`.
+    fn remove(&self, n: usize, rest: usize) {
+        self.used.fetch_sub(n, Relaxed);
+        if rest == 0 {
+            self.holders.fetch_sub(1, Relaxed);
+        }
+    }
+}
+
+/// What one connection uses, at all levels; given back when dropped.
+///
+/// One task changes it; others only read.
+#[derive(Debug)]
+pub(crate) struct Account {
+    quotas: Arc<Quotas>,
+    server: Arc<SharedUsage>,
+    peer: Arc<SharedUsage>,
+    /// The connection's number, by which it is favoured.
+    id: u64,
+    /// It has ended: it holds nothing any more, whoever still has its account.
+    closed: AtomicBool,
+    /// Bytes held, as its task reported them last.
+    bytes: AtomicUsize,
+    /// Bytes that were charged since, by whatever task.
+    charged: AtomicUsize,
+    /// Of these, bytes that lie outside of the connection's own task.
+    aside: AtomicUsize,
+    calls: AtomicUsize,
+    streams: AtomicUsize,
+}
+
+impl Account {
+    /// The account of a connection that was just opened.
+    pub(crate) fn new(
+        id: u64,
+        quotas: Arc<Quotas>,
+        server: Arc<SharedUsage>,
+        peer: Arc<SharedUsage>,
+    ) -> Self {
+        server.connections.fetch_add(1, Relaxed);
+        peer.connections.fetch_add(1, Relaxed);
+        let [bytes, charged, aside, calls, streams] = Default::default();
+        let closed = AtomicBool::new(false);
+        Self { quotas, server, peer, id, closed, bytes, charged, aside, calls, streams }
+    }
+
+    /// What the connections of the same peer address use.
+    pub(crate) fn peer(&self) -> &Arc<SharedUsage> {
+        &self.peer
+    }
+
+    /// Calls whose handlers wait.
+    pub(crate) fn calls(&self) -> usize {
+        self.calls.load(Relaxed)
+    }
+
+    /// Open streams.
+    pub(crate) fn streams(&self) -> usize {
+        self.streams.load(Relaxed)
+    }
+
+    /// Bytes held, as far as is known.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes.load(Relaxed) + self.charged.load(Relaxed)
+    }
+
+    /// Whether one more call may wait for its handler.
+    ///
+    /// # Errors
+    ///
+    /// Where it may not.
+    #[inline]
+    pub(crate) fn admits_call(&self) -> Result<(), QuotaExceeded> {
+        let quota = |quota: &Quota| quota.calls;
+        self.admits(self.calls(), quota, |pool| &pool.calls)
+    }
+
+    /// Whether so few wait that one more call may without a closer look.
+    #[inline]
+    pub(crate) fn has_room_for_call(&self) -> bool {
+        let Quotas { server, peer, connection } = &*self.quotas;
+        let (server, peer) = (self.server.calls.has_room(server.calls), self.peer.calls.has_room(peer.calls));
+        self.calls() < connection.calls && server && peer
+    }
+
+    /// Counts one more call whose handler waits.
+    pub(crate) fn add_call(&self) {
+        let own = self.calls.fetch_add(1, Relaxed);
+        self.server.calls.add(own);
+        self.peer.calls.add(own);
+    }
+
+    /// Such a call has ended.
+    pub(crate) fn remove_call(&self) {
+        let rest = self.calls.fetch_sub(1, Relaxed) - 1;
+        self.server.calls.remove(1, rest);
+        self.peer.calls.remove(1, rest);
+    }
+
+    /// Whether one more stream may be open.
+    ///
+    /// # Errors
+    ///
+    /// Where it may not.
+    pub(crate) fn admits_stream(&self) -> Result<(), QuotaExceeded> {
+        let quota = |quota: &Quota| quota.streams;
+        self.admits(self.streams(), quota, |pool| &pool.streams)
+    }
+
+    fn admits(
+        &self,
+        own: usize,
+        quota: impl Fn(&Quota) -> usize,
+        share: impl Fn(&SharedUsage) -> &ResourceUsage,
+    ) -> Result<(), QuotaExceeded> {
+        let Quotas { server, peer, connection } = &*self.quotas;
+        let full = |level, quota| Err(QuotaExceeded { level, quota });
+        match () {
+            () if own >= quota(connection) => full(QuotaLevel::Connection, quota(connection)),
+            () if !share(&self.server).admits(own, quota(server)) => full(QuotaLevel::Server, quota(server)),
+            () if !share(&self.peer).admits(own, quota(peer)) => full(QuotaLevel::Peer, quota(peer)),
+            () => Ok(()),
+        }
+    }
+
+    /// Counts one more open stream.
+    pub(crate) fn add_stream(&self) {
+        let own = self.streams.fetch_add(1, Relaxed);
+        self.server.streams.add(own);
+        self.peer.streams.add(own);
+    }
+
+    /// A stream has ended.
+    pub(crate) fn remove_stream(&self) {
+        let rest = self.streams.fetch_sub(1, Relaxed) - 1;
+        self.server.streams.remove(1, rest);
+        self.peer.streams.remove(1, rest);
+    }
+
+    /// So many bytes are kept for the connection outside of its task: by a waiting handler, in a queue of a stream.
+    pub(crate) fn keep(&self, bytes: usize) {
+        self.aside.fetch_add(bytes, Relaxed);
+    }
+
+    /// So many bytes are not [kept](Self::keep) any more.
+    pub(crate) fn release(&self, bytes: usize) {
+        self.aside.fetch_sub(bytes, Relaxed);
+    }
+
+    /// Reports what the connection holds now, beside what is [kept](Self::keep) outside of its task.
+    pub(crate) fn report_held(&self, bytes: usize) {
+        let bytes = bytes + self.aside.load(Relaxed);
+        let (known, charged) = (self.bytes.load(Relaxed), self.charged.load(Relaxed));
+        if charged > 0 || known / GRAIN != bytes / GRAIN {
+            self.change(bytes);
+        }
+    }
+
+    /// Reports at once that the connection holds so many bytes more, which the next [`settle`](Self::settle) includes.
+    /// Any task may do so.
+    pub(crate) fn charge(&self, bytes: usize) {
+        if self.closed.load(Relaxed) {
+            return;
+        }
+        self.charged.fetch_add(bytes, Relaxed);
+        self.server.bytes.fetch_add(bytes, Relaxed);
+        self.peer.bytes.fetch_add(bytes, Relaxed);
+    }
+
+    /// Only the connection's task, and whoever ends it, may do so.
+    fn change(&self, bytes: usize) {
+        let known = self.charged.swap(0, Relaxed) + self.bytes.swap(bytes, Relaxed);
+        for pool in [&self.server, &self.peer] {
+            match bytes >= known {
+                true => pool.bytes.fetch_add(bytes - known, Relaxed),
+                false => pool.bytes.fetch_sub(known - bytes, Relaxed),
+            };
+            if bytes <= FLOOR {
+                // Whoever waits may go on.
+                let _ = pool.favoured.compare_exchange(self.id, 0, Relaxed, Relaxed);
+            }
+        }
+    }
+
+    /// The connection has ended. Parts of it may live on in handlers; they are not the peer's any more.
+    pub(crate) fn close(&self) {
+        if !self.closed.swap(true, Relaxed) {
+            self.change(0);
+            self.server.connections.fetch_sub(1, Relaxed);
+            self.peer.connections.fetch_sub(1, Relaxed);
+        }
+    }
+
+    /// How many bytes more the connection may hold.
+    pub(crate) fn remaining(&self) -> usize {
+        let Quotas { server, peer, connection } = *self.quotas;
+        let own = connection.bytes.saturating_sub(self.bytes());
+        own.min(server.bytes.saturating_sub(self.server.bytes()))
+            .min(peer.bytes.saturating_sub(self.peer.bytes()))
+    }
+
+    /// Where the connection holds more than its share of what is left; it is to take nothing more on.
+    pub(crate) fn exceeded_share(&self) -> Option<QuotaLevel> {
+        let own = self.bytes();
+        if own <= FLOOR {
+            return None;
+        }
+        let Quotas { server, peer, connection } = *self.quotas;
+        let exceeds = |pool: &SharedUsage, quota: usize| {
+            let free = quota.saturating_sub(pool.bytes());
+            own > free && !(free > quota / 16 && pool.allows_overdraft(self.id))
+        };
+        match () {
+            () if own >= connection.bytes => Some(QuotaLevel::Connection),
+            () if exceeds(&self.server, server.bytes) => Some(QuotaLevel::Server),
+            () if exceeds(&self.peer, peer.bytes) => Some(QuotaLevel::Peer),
+            () => None,
+        }
+    }
+
+    /// Whether the connection alone holds more than it may.
+    pub(crate) fn exceeds_quota(&self) -> bool {
+        self.bytes() > self.quotas.connection.bytes
+    }
+}
+
+impl Drop for Account {
+    fn drop(&mut self) {
+        self.close();
+        let (calls, streams) = (*self.calls.get_mut(), *self.streams.get_mut());
+        for pool in [&self.server, &self.peer] {
+            if calls > 0 {
+                pool.calls.remove(calls, 0);
+            }
+            if streams > 0 {
+                pool.streams.remove(streams, 0);
+            }
+        }
+    }
+}
+
+/// Bytes that are kept for a connection for as long as this lives.
+#[derive(Debug)]
+pub(crate) struct ReservedBytes {
+    account: Arc<Account>,
+    bytes: usize,
+}
+
+impl ReservedBytes {
+    pub(crate) fn new(account: Arc<Account>, bytes: usize) -> Self {
+        account.keep(bytes);
+        Self { account, bytes }
+    }
+}
+
+impl Drop for ReservedBytes {
+    fn drop(&mut self) {
+        self.account.release(self.bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn quota(n: usize) -> Quota {
+        Quota { bytes: n << 20, calls: n, streams: n }
+    }
+
+    fn accounts(n: usize, quotas: Quotas) -> (Arc<SharedUsage>, Vec<Account>) {
+        let (quotas, server, peer) =
+            (Arc::new(quotas), Arc::new(SharedUsage::default()), Arc::new(SharedUsage::default()));
+        let account = |id| Account::new(id, quotas.clone(), server.clone(), peer.clone());
+        (server.clone(), (1..=n as u64).map(account).collect())
+    }
+
+    fn fill(account: &Account) -> usize {
+        while account.admits_call().is_ok() {
+            account.add_call();
+        }
+        account.calls()
+    }
+
+    #[test]
+    fn a_single_connection_may_use_the_whole_quota() {
+        let (server, accounts) =
+            accounts(1, Quotas { server: quota(4), peer: Quota::NONE, connection: Quota::NONE });
+        assert_eq!(fill(&accounts[0]), 4);
+        assert_eq!(accounts[0].admits_call(), Err(QuotaExceeded { level: QuotaLevel::Server, quota: 4 }));
+        accounts[0].remove_call();
+        assert_eq!(accounts[0].admits_call(), Ok(()));
+        assert_eq!(server.calls(), 3);
+    }
+
+    #[test]
+    fn greedy_connections_leave_room_for_one_that_comes_later() {
+        let quotas = Quotas { server: quota(1000), peer: Quota::NONE, connection: Quota::NONE };
+        let (server, accounts) = accounts(65, quotas);
+        let (late, greedy) = accounts.split_last().unwrap();
+        let mut grew = true;
+        while grew {
+            grew = false;
+            for account in greedy.iter().filter(|account| account.admits_call().is_ok()) {
+                account.add_call();
+                grew = true;
+            }
+        }
+        assert!(server.calls() < 1000, "{}", server.calls());
+        assert_eq!(late.admits_call(), Ok(()));
+    }
+
+    #[test]
+    fn greedy_connections_that_come_one_after_the_other_leave_room_for_those_with_few() {
+        let quotas = Quotas { server: quota(49_152), peer: Quota::NONE, connection: quota(1_024) };
+        let (_, accounts) = accounts(64 + 100, quotas);
+        let (greedy, others) = accounts.split_at(64);
+        greedy.iter().for_each(|account| {
+            fill(account);
+        });
+        for account in others {
+            assert_eq!(account.admits_call(), Ok(()));
+            account.add_call();
+        }
+    }
+
+    #[test]
+    fn greedy_holders_of_bytes_leave_some_free() {
+        let quotas = Quotas { server: quota(64), peer: Quota::NONE, connection: Quota::NONE };
+        let (server, accounts) = accounts(32, quotas);
+        let mut grew = true;
+        while grew {
+            grew = false;
+            for account in accounts.iter().filter(|account| account.exceeded_share().is_none()) {
+                account.charge(256 << 10);
+                grew = true;
+            }
+        }
+        assert!(server.bytes() < 64 << 20, "{}", server.bytes());
+        accounts[0].report_held(0);
+        assert_eq!(accounts[0].exceeded_share(), None);
+        drop(accounts);
+        assert_eq!((server.bytes(), server.connections()), (0, 0));
+    }
+
+    #[test]
+    fn of_two_large_messages_one_goes_on_to_its_end() {
+        let quotas = Quotas { server: quota(64), peer: Quota::NONE, connection: Quota::NONE };
+        let (_, accounts) = accounts(2, quotas);
+        let mut whole = 0;
+        for _ in 0..1000 {
+            for account in accounts.iter().filter(|account| account.exceeded_share().is_none()) {
+                account.charge(256 << 10);
+                if account.bytes() >= 24 << 20 {
+                    whole += 1;
+                    account.report_held(0);
+                }
+            }
+        }
+        assert!(whole > 8, "{whole} messages of 24 MiB came through 64 MiB");
+    }
+
+    #[test]
+    fn a_connection_that_has_ended_holds_nothing_though_its_account_lives_on() {
+        let quotas = Quotas { server: quota(64), peer: Quota::NONE, connection: Quota::NONE };
+        let (server, accounts) = accounts(1, quotas);
+        accounts[0].charge(1 << 20);
+        accounts[0].keep(1 << 20);
+        accounts[0].report_held(1 << 20);
+        assert_eq!((server.bytes(), server.connections()), (2 << 20, 1));
+        accounts[0].close();
+        assert_eq!((server.bytes(), server.connections()), (0, 0));
+        accounts[0].charge(1 << 20);
+        accounts[0].release(1 << 20);
+        drop(accounts);
+        assert_eq!((server.bytes(), server.connections()), (0, 0));
+    }
+
+    #[test]
+    fn a_connection_is_bounded_by_its_own_quota() {
+        let quotas = Quotas { server: quota(64), peer: Quota::NONE, connection: quota(1) };
+        let (_, accounts) = accounts(1, quotas);
+        accounts[0].charge(1 << 20);
+        assert_eq!(
+            (accounts[0].exceeded_share(), accounts[0].remaining()),
+            (Some(QuotaLevel::Connection), 0)
+        );
+        assert!(!accounts[0].exceeds_quota());
+        accounts[0].charge(1);
+        assert!(accounts[0].exceeds_quota());
+    }
+
+    #[test]
+    fn what_a_connection_used_is_given_back_when_it_ends() {
+        let quotas = Quotas { server: quota(64), peer: quota(64), connection: quota(64) };
+        let (server, accounts) = accounts(2, quotas);
+        accounts[0].add_call();
+        accounts[0].add_stream();
+        accounts[1].add_call();
+        accounts[1].remove_call();
+        assert_eq!((server.calls(), server.streams(), server.connections()), (1, 1, 2));
+        drop(accounts);
+        assert_eq!((server.calls(), server.streams(), server.connections()), (0, 0, 0));
+        assert_eq!(server.calls.holders.load(Relaxed), 0);
+    }
+}

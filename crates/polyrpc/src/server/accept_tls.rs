@@ -1,0 +1,158 @@
+use std::future::poll_fn;
+use std::task::{Context, Poll, ready};
+
+use polyrpc_core::{Detected, Outbox, Protocol};
+use polyrpc_wire::sniff::sniff;
+
+use super::connections::{ConnectionCommand, ConnectionGuard, ConnectionPhase};
+use super::incidents::Refusal;
+use crate::call::Peer;
+use crate::transport::{Inbox, Stream, TlsStream, tls};
+
+/// A connection before its first message.
+pub(super) struct AcceptedConnection {
+    pub(super) stream: Stream,
+    pub(super) peer: Peer,
+    /// The protocol that the client has asked for in TLS's handshake; it must keep to it.
+    pub(super) speaks: Option<Protocol>,
+}
+
+/// Tells TLS from clear text by the first bytes and does the handshake, if there is one to be done. `None`: the
+/// connection ended first, or is not what is wanted here.
+///
+/// The handshake counts as a message that must come in time.
+pub(super) async fn accept_tls(
+    mut stream: Stream,
+    inbox: &mut Inbox,
+    peer: Peer,
+    acceptor: &tls::Acceptor,
+    registration: &ConnectionGuard,
+) -> Option<AcceptedConnection> {
+    if !poll_fn(|cx| poll_recognise(&mut stream, inbox, acceptor, registration, cx)).await? {
+        if acceptor.required() {
+            registration.connection.refused(Refusal::ClearText);
+            refuse(stream, inbox, registration).await;
+            return None;
+        }
+        return Some(AcceptedConnection { stream, peer, speaks: None });
+    }
+    let stream = accept(stream, inbox, acceptor, registration).await?;
+    let speaks = stream.alpn().and_then(|name| acceptor.protocol(name));
+    let peer = stream.peer(peer);
+    // What has come of the first message, if anything has, is looked at next.
+    registration.connection.waits(ConnectionPhase::Silent, registration.tick());
+    Some(AcceptedConnection { stream: Stream::Tls(stream), peer, speaks })
+}
+
+/// Reads until it is known whether the peer speaks TLS.
+fn poll_recognise(
+    stream: &mut Stream,
+    inbox: &mut Inbox,
+    acceptor: &tls::Acceptor,
+    registration: &ConnectionGuard,
+    cx: &mut Context<'_>,
+) -> Poll<Option<bool>> {
+    registration.connection.set_waker(cx.waker());
+    loop {
+        if is_over(registration) {
+            return Poll::Ready(None);
+        }
+        if !inbox.bytes.is_empty() {
+            registration.connection.waits(ConnectionPhase::MidMessage, registration.tick());
+            if let Some(speaks_tls) = acceptor.recognise(&inbox.bytes) {
+                return Poll::Ready(Some(speaks_tls));
+            }
+        }
+        match inbox.poll_fill(stream, cx, 0) {
+            Poll::Ready(Ok(1..)) => {}
+            Poll::Ready(_) => return Poll::Ready(None),
+            Poll::Pending => {
+                inbox.release_spare();
+                return Poll::Pending;
+            }
+        }
+    }
+}
+
+/// Tells a peer that spoke in clear text that there is only TLS here. What it still sends is thrown away, since closing
+/// with unread bytes would destroy the words on their way.
+#[cold]
+async fn refuse(mut stream: Stream, inbox: &mut Inbox, registration: &ConnectionGuard) {
+    let mut out = Outbox::new();
+    out.extend_from_slice(refusal(&inbox.bytes));
+    registration.connection.waits(ConnectionPhase::Closing, registration.tick());
+    poll_fn(|cx| {
+        registration.connection.set_waker(cx.waker());
+        if is_over(registration) || ready!(stream.poll_flush(cx, &mut out)).is_err() {
+            return Poll::Ready(());
+        }
+        if ready!(stream.poll_shutdown(cx)).is_err() {
+            return Poll::Ready(());
+        }
+        loop {
+            inbox.bytes.clear();
+            match inbox.poll_fill(&mut stream, cx, 0) {
+                Poll::Ready(Ok(1..)) => {}
+                Poll::Ready(_) => return Poll::Ready(()),
+                Poll::Pending => {
+                    inbox.release_spare();
+                    return Poll::Pending;
+                }
+            }
+        }
+    })
+    .await;
+}
+
+/// What a peer understands that begins so: HTTP in whatever version gets an answer of HTTP/1, as nginx gives it; others
+/// get TLS's own words, by which a client of ours knows.
+fn refusal(start: &[u8]) -> &'static [u8] {
+    match sniff(start, &[Protocol::Http, Protocol::Grpc]) {
+        Detected::Unknown => &UNEXPECTED_MESSAGE,
+        Detected::Is(_) | Detected::NeedMore => TLS_EXPECTED,
+    }
+}
+
+/// An alert of TLS: fatal, `unexpected_message` (RFC 8446, section 6).
+const UNEXPECTED_MESSAGE: [u8; 7] = [21, 3, 1, 0, 2, 2, 10];
+
+const TLS_EXPECTED: &[u8] = b"HTTP/1.1 400 Bad Request\r\n\
+    Content-Type: text/plain; charset=utf-8\r\n\
+    Content-Length: 57\r\n\
+    Connection: close\r\n\r\n\
+    This port expects TLS: call it by https:// or grpcs:// .\n";
+
+/// Does the handshake. What has come behind it is in the inbox then.
+async fn accept(
+    stream: Stream,
+    inbox: &mut Inbox,
+    acceptor: &tls::Acceptor,
+    registration: &ConnectionGuard,
+) -> Option<Box<TlsStream>> {
+    let mut accepted = Box::new(tls::Stream::accept(stream, acceptor, inbox).ok()?);
+    let shaken = poll_fn(|cx| {
+        registration.connection.set_waker(cx.waker());
+        match is_over(registration) {
+            true => Poll::Ready(None),
+            false => accepted.poll_handshake(cx, &mut inbox.bytes).map(Some),
+        }
+    });
+    match shaken.await? {
+        Ok(()) => return Some(accepted),
+        Err(error) => registration.connection.refused_handshake(&error),
+    }
+    registration.connection.waits(ConnectionPhase::Closing, registration.tick());
+    poll_fn(|cx| {
+        registration.connection.set_waker(cx.waker());
+        match is_over(registration) {
+            true => Poll::Ready(()),
+            false => accepted.poll_farewell(cx),
+        }
+    })
+    .await;
+    None
+}
+
+fn is_over(registration: &ConnectionGuard) -> bool {
+    registration.connection.ordered() >= ConnectionCommand::Drain
+}

@@ -1,0 +1,121 @@
+use std::sync::Arc;
+use std::time::Instant;
+use std::{fmt, mem};
+
+use polyrpc_core::{Call, Reply, Status};
+
+use super::hook_chain::HookChain;
+use crate::call::{ConnectionFacts, Ending, MethodName};
+use crate::layer::hook::Answered;
+use crate::service::Route;
+
+/// What is known of a call whose end the hooks want to hear of. They hear of it when this is dropped, which is the one
+/// thing that happens to every call.
+pub(super) struct CallRecord {
+    hooks: HookChain,
+    caller: Arc<ConnectionFacts>,
+    names: Names,
+    arrived: Instant,
+    received: usize,
+    end: End,
+}
+
+enum Names {
+    /// As the caller wrote them.
+    Asked(Box<str>, Box<str>),
+    Known(Arc<MethodName>),
+}
+
+enum End {
+    /// Its answer was not awaited.
+    Cancelled,
+    Succeeded {
+        sent: usize,
+    },
+    Failed(Status),
+    /// The connection is closed instead.
+    Unanswered,
+}
+
+impl CallRecord {
+    pub(super) fn new(
+        hooks: &HookChain,
+        caller: &Arc<ConnectionFacts>,
+        arrived: Instant,
+        call: &Call<'_>,
+    ) -> Box<Self> {
+        Box::new(Self {
+            hooks: hooks.clone(),
+            caller: caller.clone(),
+            names: Names::Asked("".into(), "".into()),
+            arrived,
+            received: call.body.len() + call.attachment.len(),
+            end: End::Cancelled,
+        })
+    }
+
+    /// The method that was called is this.
+    pub(super) fn set_method(&mut self, entry: &Arc<Route>) {
+        self.names = Names::Known(entry.name().clone());
+    }
+
+    /// It is not known what was called, only by which names.
+    pub(super) fn asked(&mut self, call: &Call<'_>) {
+        self.names = Names::Asked(call.service.into(), call.method.into());
+    }
+
+    pub(super) fn failed(&mut self, status: &Status) {
+        self.end = End::Failed(status.clone());
+    }
+
+    pub(super) fn set_outcome(&mut self, ending: &Ending) {
+        self.end = match (ending.failure(), ending) {
+            (Some(status), _) => End::Failed(status.clone()),
+            (None, Ending::Reply(reply)) => End::Succeeded { sent: sent(reply) },
+            (None, Ending::Accept(reply, _)) => End::Succeeded { sent: sent(reply) },
+            (None, Ending::Finish { .. }) => End::Succeeded { sent: 0 },
+            (None, Ending::CloseConnection | Ending::Unauthenticated(_) | Ending::Corrupt(_)) => {
+                End::Unanswered
+            }
+        };
+    }
+}
+
+/// Bytes of an answer.
+fn sent(reply: &Reply) -> usize {
+    reply.result.as_ref().map_or(0, |message| message.len()) + reply.attachment.len()
+}
+
+impl Drop for CallRecord {
+    fn drop(&mut self) {
+        let (service, method, known) = match &self.names {
+            Names::Asked(service, method) => (&**service, &**method, false),
+            Names::Known(name) => (name.service(), name.method(), true),
+        };
+        let (failure, sent) = match mem::replace(&mut self.end, End::Unanswered) {
+            End::Cancelled => (Some(Status::cancelled("the caller went away")), 0),
+            End::Succeeded { sent } => (None, sent),
+            End::Failed(status) => (Some(status), 0),
+            End::Unanswered => (None, 0),
+        };
+        let answered = Answered {
+            service,
+            method,
+            known,
+            failure: failure.as_ref(),
+            took: self.arrived.elapsed(),
+            received: self.received,
+            sent,
+            connection: self.caller.id,
+            protocol: self.caller.protocol,
+            peer: &self.caller.peer,
+        };
+        self.hooks.answered(&answered);
+    }
+}
+
+impl fmt::Debug for CallRecord {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Note").field("received", &self.received).finish_non_exhaustive()
+    }
+}

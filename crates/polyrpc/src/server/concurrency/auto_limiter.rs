@@ -1,0 +1,254 @@
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::Auto;
+use super::window::{SampleGate, SampleOutcome, Window, WindowProgress, WindowSummary};
+
+/// The limiter that brpc calls `auto` (`policy/auto_concurrency_limiter.cpp`, and its numbers).
+///
+/// ```text
+///              every 25 to 50 s                    two latencies later
+///   Exploring ─────────────────▶ Draining ─────────────────────────────▶ Exploring
+///     limit = latency · rate · (1 + explore)     limit = 0.9 · latency · rate,       latency forgotten
+///                                                so that calls stop waiting
+/// ```
+#[derive(Debug)]
+pub(super) struct AutoLimiter {
+    limits: Auto,
+    limit: AtomicUsize,
+    gate: SampleGate,
+    /// Calls that succeeded in this window, samples or not.
+    succeeded: AtomicU64,
+    learned: Mutex<GradientState>,
+}
+
+#[derive(Debug)]
+struct GradientState {
+    window: Window,
+    /// The latency without load, in microseconds.
+    latency: Option<f64>,
+    /// The highest rate, in calls a second.
+    rate: f64,
+    /// How far the limit goes beyond what is known to work.
+    explore: f64,
+    phase: Phase,
+    random: u64,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Phase {
+    /// The latency is to be measured anew from then on.
+    Exploring { until: Instant },
+    /// Nothing is learned until then: calls that had waited for each other are still coming.
+    Draining { until: Instant },
+}
+
+impl AutoLimiter {
+    /// `seed` makes several limiters measure their latency at different times.
+    pub(super) fn new(limits: Auto, now: Instant, seed: u64) -> Self {
+        let mut learned = GradientState {
+            window: Window::default(),
+            latency: None,
+            rate: 0.0,
+            explore: MOST_EXPLORE,
+            phase: Phase::Exploring { until: now },
+            random: seed | 1,
+        };
+        learned.explore_until_next(now);
+        let most = limits.most.max(1);
+        Self {
+            limit: AtomicUsize::new(limits.initial.clamp(1, most)),
+            limits,
+            gate: SampleGate::new(now),
+            succeeded: AtomicU64::new(0),
+            learned: Mutex::new(learned),
+        }
+    }
+
+    /// Whether there may be so many calls at a time.
+    pub(super) fn admits(&self, concurrency: usize) -> bool {
+        concurrency <= self.limit()
+    }
+
+    pub(super) fn limit(&self) -> usize {
+        self.limit.load(Ordering::Relaxed)
+    }
+
+    /// A call has ended.
+    pub(super) fn record_end(&self, outcome: SampleOutcome, latency: Duration, now: Instant) {
+        if outcome == SampleOutcome::Succeeded {
+            self.succeeded.fetch_add(1, Ordering::Relaxed);
+        }
+        if self.gate.should_sample(now) {
+            self.update(outcome, latency, now);
+        }
+    }
+
+    fn update(&self, outcome: SampleOutcome, latency: Duration, now: Instant) {
+        let mut learned = self.learned.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Phase::Draining { until } = learned.phase {
+            if now < until {
+                return;
+            }
+            learned.latency = None;
+            learned.explore_until_next(now);
+            learned.window.restart(now);
+            self.succeeded.store(0, Ordering::Relaxed);
+        }
+        match learned.window.add(outcome, latency, now) {
+            WindowProgress::Open => {}
+            WindowProgress::Discarded => self.succeeded.store(0, Ordering::Relaxed),
+            WindowProgress::Full(measured) => {
+                let succeeded = self.succeeded.swap(0, Ordering::Relaxed);
+                let limit = match measured.average {
+                    Some(average) => learned.limit(average, rate(succeeded, &measured), now),
+                    None => self.limit() / 2,
+                };
+                let (least, most) = (self.limits.least.max(1), self.limits.most.max(1));
+                self.limit.store(limit.max(least).min(most), Ordering::Relaxed);
+            }
+        }
+    }
+}
+
+/// Calls a second.
+fn rate(succeeded: u64, measured: &WindowSummary) -> f64 {
+    succeeded as f64 / measured.took.as_secs_f64().max(f64::EPSILON)
+}
+
+impl GradientState {
+    /// The limit, by what a window came to: the average latency in microseconds, and calls a second.
+    fn limit(&mut self, average: f64, rate: f64, now: Instant) -> usize {
+        let latency = match self.latency {
+            Some(lowest) if average >= lowest => lowest,
+            Some(lowest) => smoothed(lowest, average, SMOOTHING),
+            None => average,
+        };
+        self.latency = Some(latency);
+        self.rate = if rate >= self.rate { rate } else { smoothed(self.rate, rate, SMOOTHING / 10.0) };
+        let works = latency * self.rate / 1e6;
+        match self.phase {
+            Phase::Exploring { until } if until <= now => {
+                self.phase = Phase::Draining { until: now + Duration::from_nanos((average * 2e3) as u64) };
+                (works * WHILE_DRAINING).ceil() as usize
+            }
+            _ => {
+                let unharmed = average <= latency * (1.0 + LEAST_EXPLORE);
+                let idle = rate <= self.rate / (1.0 + LEAST_EXPLORE);
+                self.explore = match unharmed || idle {
+                    true => (self.explore + STEP).min(MOST_EXPLORE),
+                    false => (self.explore - STEP).max(LEAST_EXPLORE),
+                };
+                (works * (1.0 + self.explore)) as usize
+            }
+        }
+    }
+
+    fn explore_until_next(&mut self, now: Instant) {
+        // Marsaglia's xorshift: all that is asked of it is that servers do not measure in step.
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        let part = (self.random >> 32) as f64 / f64::from(u32::MAX);
+        self.phase = Phase::Exploring { until: now + MEASURE_ANEW.mul_f64((1.0 + part) / 2.0) };
+    }
+}
+
+fn smoothed(old: f64, new: f64, factor: f64) -> f64 {
+    new * factor + old * (1.0 - factor)
+}
+
+const SMOOTHING: f64 = 0.1;
+const MOST_EXPLORE: f64 = 0.3;
+const LEAST_EXPLORE: f64 = 0.06;
+const STEP: f64 = 0.02;
+const WHILE_DRAINING: f64 = 0.9;
+const MEASURE_ANEW: Duration = Duration::from_secs(50);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A limiter whose calls end in step.
+    struct Steady {
+        limiter: AutoLimiter,
+        now: Instant,
+    }
+
+    impl Steady {
+        fn new() -> Self {
+            let limits = Auto { initial: 40, least: 2, most: usize::MAX };
+            let now = Instant::now();
+            Self { limiter: AutoLimiter::new(limits, now, 7), now }
+        }
+
+        /// Lets 200 calls end, one every so many microseconds.
+        fn window(&mut self, outcome: SampleOutcome, latency: u64, apart: u64) -> usize {
+            for _ in 0..200 {
+                self.now += Duration::from_micros(apart);
+                self.limiter.record_end(outcome, Duration::from_micros(latency), self.now);
+            }
+            self.limiter.limit()
+        }
+    }
+
+    #[test]
+    fn the_limit_is_latency_times_rate_and_a_little_more() {
+        let mut steady = Steady::new();
+        assert_eq!(steady.limiter.limit(), 40);
+        // 1,000 calls a second of 10 ms are ten at a time. The first window has one interval less than calls.
+        assert_eq!(steady.window(SampleOutcome::Succeeded, 10_000, 1_000), 13);
+        // While latency is the lowest and there are as many calls as ever, there may be more.
+        assert_eq!(steady.window(SampleOutcome::Succeeded, 10_000, 1_000), 13);
+    }
+
+    #[test]
+    fn what_takes_longer_without_more_being_done_is_not_let_in() {
+        let mut steady = Steady::new();
+        steady.window(SampleOutcome::Succeeded, 10_000, 1_000);
+        let limits: Vec<_> =
+            (0..14).map(|_| steady.window(SampleOutcome::Succeeded, 13_000, 1_000)).collect();
+        assert!(limits.is_sorted_by(|a, b| a >= b), "{limits:?}");
+        assert_eq!(limits.last(), Some(&10));
+    }
+
+    #[test]
+    fn failures_halve_it_down_to_the_least() {
+        let mut steady = Steady::new();
+        let limits: Vec<_> = (0..6).map(|_| steady.window(SampleOutcome::Failed, 10_000, 1_000)).collect();
+        assert_eq!(limits, [20, 10, 5, 2, 2, 2]);
+    }
+
+    #[test]
+    fn a_bound_holds_whatever_is_learned() {
+        let now = Instant::now();
+        let limiter = AutoLimiter::new(Auto { initial: 40, least: 2, most: 8 }, now, 7);
+        let mut steady = Steady { limiter, now };
+        assert_eq!(steady.limiter.limit(), 8);
+        assert_eq!(steady.window(SampleOutcome::Succeeded, 10_000, 1_000), 8);
+        // One that is below the least counts for more than it.
+        let limiter = AutoLimiter::new(Auto { initial: 0, least: 5, most: 0 }, now, 7);
+        assert_eq!(limiter.limit(), 1);
+    }
+
+    #[test]
+    fn the_latency_is_measured_anew_by_letting_calls_run_out() {
+        let mut steady = Steady::new();
+        let began = steady.now;
+        // It was quick once and is not any more.
+        steady.window(SampleOutcome::Succeeded, 1_000, 1_000);
+        let drains =
+            |steady: &Steady| matches!(steady.limiter.learned.lock().unwrap().phase, Phase::Draining { .. });
+        while !drains(&steady) {
+            // A call at a time, as far as it knows, but never less than the least.
+            assert_eq!(steady.window(SampleOutcome::Succeeded, 10_000, 1_000), 2);
+        }
+        let draining = steady.now - began;
+        assert!((Duration::from_secs(25)..Duration::from_secs(51)).contains(&draining), "{draining:?}");
+        // Samples of calls that had waited are not looked at, and then the latency is what it is now.
+        let limits: Vec<_> =
+            (0..40).map(|_| steady.window(SampleOutcome::Succeeded, 10_000, 1_000)).collect();
+        assert!(limits[1] >= 10 && limits.is_sorted() && limits[39] == 13, "{limits:?}");
+    }
+}

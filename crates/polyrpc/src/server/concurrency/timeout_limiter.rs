@@ -1,0 +1,89 @@
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::Timely as Limits;
+use super::window::{SampleGate, SampleOutcome, Window, WindowProgress};
+
+/// The limiter that brpc calls `timeout` (`policy/timeout_concurrency_limiter.cpp`, and its numbers).
+#[derive(Debug)]
+pub(super) struct TimeoutLimiter {
+    limits: Limits,
+    /// How long a call takes, in microseconds.
+    average: AtomicU64,
+    gate: SampleGate,
+    window: Mutex<Window>,
+}
+
+impl TimeoutLimiter {
+    pub(super) fn new(limits: Limits, now: Instant) -> Self {
+        let average = AtomicU64::new(INITIAL_MICROSECONDS);
+        Self { limits, average, gate: SampleGate::new(now), window: Mutex::default() }
+    }
+
+    /// Whether there may be so many calls at a time, the last of which is waited for so long. A call that is alone is
+    /// always let in: without any it would never be learned that they take less time again.
+    pub(super) fn admits(&self, concurrency: usize, timeout: Option<Duration>) -> bool {
+        let average = Duration::from_micros(self.average.load(Ordering::Relaxed));
+        concurrency == 1
+            || concurrency <= self.limits.most && average < timeout.unwrap_or(self.limits.timeout)
+    }
+
+    /// A call has ended.
+    pub(super) fn record_end(&self, outcome: SampleOutcome, latency: Duration, now: Instant) {
+        if !self.gate.should_sample(now) {
+            return;
+        }
+        let mut window = self.window.lock().unwrap_or_else(PoisonError::into_inner);
+        let WindowProgress::Full(measured) = window.add(outcome, latency, now) else { return };
+        let average = match measured.average {
+            Some(average) => average as u64,
+            None => self.average.load(Ordering::Relaxed).saturating_mul(2),
+        };
+        self.average.store(average, Ordering::Relaxed);
+    }
+}
+
+const INITIAL_MICROSECONDS: u64 = 500;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn ms(milliseconds: u64) -> Duration {
+        Duration::from_millis(milliseconds)
+    }
+
+    /// Lets a window of calls end.
+    fn window(limiter: &TimeoutLimiter, now: &mut Instant, outcome: SampleOutcome, latency: Duration) {
+        for _ in 0..200 {
+            *now += ms(1);
+            limiter.record_end(outcome, latency, *now);
+        }
+    }
+
+    #[test]
+    fn a_call_is_let_in_if_it_will_be_answered_in_time() {
+        let mut now = Instant::now();
+        let limiter = TimeoutLimiter::new(Limits::default(), now);
+        assert!(limiter.admits(100, Some(ms(1))) && !limiter.admits(101, Some(ms(1))));
+        window(&limiter, &mut now, SampleOutcome::Succeeded, ms(100));
+        assert!(limiter.admits(2, Some(ms(101))) && !limiter.admits(2, Some(ms(100))));
+        // Who says nothing waits for half a second.
+        assert!(limiter.admits(2, None));
+        window(&limiter, &mut now, SampleOutcome::Succeeded, ms(500));
+        assert!(!limiter.admits(2, None));
+        // One is let in all the same, by which it is seen when things get better.
+        assert!(limiter.admits(1, Some(ms(1))));
+        window(&limiter, &mut now, SampleOutcome::Succeeded, ms(2));
+        assert!(limiter.admits(2, Some(ms(3))));
+    }
+
+    #[test]
+    fn failures_double_what_a_call_is_thought_to_take() {
+        let mut now = Instant::now();
+        let limiter = TimeoutLimiter::new(Limits::default(), now);
+        window(&limiter, &mut now, SampleOutcome::Failed, ms(1));
+        assert!(!limiter.admits(2, Some(ms(1))) && limiter.admits(2, Some(ms(2))));
+    }
+}

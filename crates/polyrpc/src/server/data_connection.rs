@@ -1,0 +1,84 @@
+//! Connections that bring no calls but bytes, behind the token that a call gave out ([`crate::transfer`]).
+
+use std::future::poll_fn;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use super::connections::{ConnectionCommand, ConnectionGuard, ConnectionPhase};
+use crate::transfer::{self, ByteStream, Start, TransferredBytes, Work, poll_drain};
+use crate::transport::{Inbox, Socket, Transport};
+
+/// Lets what waited for the connection have it, until that has ended or the server is told to close.
+///
+/// A server that drains lets it go on; one that does nothing is ended as any idle connection.
+pub(super) async fn serve(
+    start: Start,
+    transport: Transport,
+    mut inbox: Inbox,
+    registration: ConnectionGuard,
+) {
+    // Within a WebSocket or TLS there are only calls: rpcx's clients go to a port, in clear text.
+    let Transport::Socket(stream) = transport else { return };
+    let Some(socket) = stream.into_socket() else { return };
+    let moved = Arc::new(TransferredBytes::starting_at(inbox.bytes.len()));
+    let early = inbox.bytes.split_off(transfer::LENGTH.min(inbox.bytes.len())).freeze();
+    inbox.release_spare();
+    let socket = Arc::new(socket);
+    let stream = ByteStream::new(socket.clone(), early, moved.clone());
+    let Ok(mut work) = catch_unwind(AssertUnwindSafe(|| start(stream))) else { return socket.reset() };
+    let note = || {
+        let (received, sent) = moved.read();
+        registration.connection.record_bytes(received, sent);
+    };
+    let done = poll_fn(|cx| {
+        let done = poll_work(&mut work, &registration, cx);
+        note();
+        done
+    });
+    let done = done.await;
+    drop(work);
+    match done {
+        Some(Ok(())) => finish(&socket, &registration).await,
+        Some(Err(_)) | None => socket.reset(),
+    }
+}
+
+/// `None`: the connection was ended, or its handler panicked.
+fn poll_work(
+    work: &mut Work,
+    registration: &ConnectionGuard,
+    cx: &mut Context<'_>,
+) -> Poll<Option<polyrpc::Result<()>>> {
+    let entry = &registration.connection;
+    entry.set_waker(cx.waker());
+    if entry.ordered() == ConnectionCommand::Close {
+        return Poll::Ready(None);
+    }
+    // It is polled because something has happened.
+    entry.waits(ConnectionPhase::Idle, registration.tick());
+    match catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(cx))) {
+        Ok(poll) => poll.map(Some),
+        Err(_) => Poll::Ready(None),
+    }
+}
+
+/// Says that all was sent. What the peer still sends is thrown away, since closing with unread bytes would destroy the
+/// last that is on its way to it.
+async fn finish(socket: &Socket, registration: &ConnectionGuard) {
+    if socket.shutdown_write().is_err() {
+        return;
+    }
+    let entry = &registration.connection;
+    entry.waits(ConnectionPhase::Closing, registration.tick());
+    poll_fn(|cx| {
+        entry.set_waker(cx.waker());
+        match entry.ordered() {
+            ConnectionCommand::Close => Poll::Ready(()),
+            ConnectionCommand::Serve | ConnectionCommand::GoAway | ConnectionCommand::Drain => {
+                poll_drain(socket, cx).map(drop)
+            }
+        }
+    })
+    .await;
+}

@@ -1,0 +1,74 @@
+//! Peers that fail to prove who they are.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use super::tick::TICK;
+
+/// The failed credentials of a peer address, of which one is forgiven each second.
+#[derive(Debug, Default)]
+pub(super) struct FailedCredentials(AtomicU64);
+
+/// How long one failure is remembered.
+const FORGIVEN: Duration = Duration::from_secs(1);
+
+/// The longest that an answer is held back.
+const MAX_DELAY: Duration = Duration::from_secs(30);
+
+impl FailedCredentials {
+    /// Counts a failure. Returns how long its answer is to be held back, since there were more than `free` before it.
+    pub(super) fn count(&self, now: u32, free: u32) -> Duration {
+        let mut failures = 0;
+        let _ = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |packed| {
+            let (left, at) = remaining(packed, now);
+            failures = left.saturating_add(1);
+            Some(u64::from(failures) << 32 | u64::from(at))
+        });
+        FORGIVEN.saturating_mul(failures.saturating_sub(free)).min(MAX_DELAY)
+    }
+
+    /// Whether there are failures that were not forgiven.
+    pub(super) fn are_recent(&self, now: u32) -> bool {
+        remaining(self.0.load(Ordering::Relaxed), now).0 > 0
+    }
+}
+
+/// How many failures are not forgiven at this tick, and the tick from which on the next one is.
+fn remaining(packed: u64, now: u32) -> (u32, u32) {
+    let (failures, at) = ((packed >> 32) as u32, packed as u32);
+    let forgiven = now.saturating_sub(at) / TICKS_A_FAILURE;
+    match failures.checked_sub(forgiven) {
+        Some(left) if left > 0 => (left, at + forgiven * TICKS_A_FAILURE),
+        _ => (0, now),
+    }
+}
+
+const TICKS_A_FAILURE: u32 = (FORGIVEN.as_millis() / TICK.as_millis()) as u32;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_failures_are_answered_at_once_and_later_ones_ever_later() {
+        let failures = FailedCredentials::default();
+        let delays: Vec<_> = (0..13).map(|_| failures.count(4, 10).as_secs()).collect();
+        assert_eq!(delays, [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 2, 3]);
+        assert_eq!((0..100).map(|_| failures.count(4, 10)).max(), Some(MAX_DELAY));
+    }
+
+    #[test]
+    fn failures_are_forgiven_one_each_second() {
+        let failures = FailedCredentials::default();
+        (0..10).for_each(|_| assert!(failures.count(0, 10).is_zero()));
+        assert!(failures.are_recent(39));
+        assert!(!failures.are_recent(40));
+        assert_eq!(failures.count(2, 9), Duration::from_secs(2), "parts of a second add up");
+        (0..10).for_each(|_| assert!(!failures.count(6, 10).is_zero()));
+        assert!(failures.are_recent(80));
+        let failures = FailedCredentials::default();
+        (0..10).for_each(|_| assert!(failures.count(0, 10).is_zero()));
+        assert_eq!(failures.count(4, 10), Duration::ZERO);
+        assert_eq!(failures.count(4, 10), Duration::from_secs(1));
+    }
+}

@@ -1,0 +1,123 @@
+use std::borrow::Cow;
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use polyrpc_core::{Call, Protocol, Push, Status};
+
+use crate::call::{Connection, ConnectionFacts, Peer};
+use crate::layer::hook::{Answered, Hook, Received};
+use crate::service::Router;
+
+/// The hooks of a server.
+#[derive(Clone, Default)]
+pub(super) struct HookChain(Arc<Vec<Box<dyn Hook>>>);
+
+impl HookChain {
+    pub(super) fn new(hooks: Vec<Box<dyn Hook>>) -> Self {
+        Self(Arc::new(hooks))
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Tells of everything that is offered.
+    pub(super) fn registered(&self, router: &Router) -> Result<(), Status> {
+        if self.is_empty() {
+            return Ok(());
+        }
+        let services = router.list();
+        services
+            .iter()
+            .try_for_each(|(service, methods)| self.ask(|hook| hook.registered(service, methods)).1)
+    }
+
+    /// Tells that nothing is offered any more.
+    pub(super) fn unregistered(&self, router: &Router) {
+        if self.is_empty() {
+            return;
+        }
+        router.list().iter().for_each(|(service, _)| self.notify(|hook| hook.unregistered(service)));
+    }
+
+    /// Tells of a connection. Returns how many have accepted it, and whether all have.
+    pub(super) fn accepted(&self, connection: &Connection) -> (usize, Result<(), Status>) {
+        self.ask(|hook| hook.accepted(connection))
+    }
+
+    /// Tells the first so many of the end of a connection.
+    pub(super) fn closed(&self, accepted: usize, connection: &Connection) {
+        self.0.iter().take(accepted).for_each(|hook| catch_panic(|| hook.closed(connection)));
+    }
+
+    /// Tells of a call, and makes of it what they want.
+    pub(super) fn received<'c>(
+        &self,
+        call: &mut Call<'c>,
+        caller: &ConnectionFacts,
+        renamed: &'c mut RedirectedNames,
+    ) -> Result<(), Status> {
+        let mut received = Received {
+            service: Cow::Borrowed(call.service),
+            method: Cow::Borrowed(call.method),
+            bytes: call.body.len() + call.attachment.len(),
+            metadata: &mut call.head.metadata,
+            credential: call.credential.bytes().map(|credential| &credential[..]),
+            timeout: call.timeout,
+            oneway: call.oneway,
+            connection: caller.id,
+            protocol: caller.protocol,
+            peer: &caller.peer,
+        };
+        let result = self.ask(|hook| hook.received(&mut received)).1;
+        let names = (received.service, received.method);
+        if let (Cow::Owned(service), Cow::Owned(method)) = names {
+            let (service, method) = &**renamed.0.insert(Box::new((service, method)));
+            (call.service, call.method) = (service, method);
+        }
+        result
+    }
+
+    pub(super) fn heartbeat(&self, peer: &Peer, protocol: Protocol) {
+        self.notify(|hook| hook.heartbeat(peer, protocol));
+    }
+
+    pub(super) fn answered(&self, answered: &Answered<'_>) {
+        self.notify(|hook| hook.answered(answered));
+    }
+
+    pub(super) fn pushed(&self, peer: &Peer, push: &Push) {
+        self.notify(|hook| hook.pushed(peer, push));
+    }
+
+    fn notify(&self, event: impl Fn(&dyn Hook)) {
+        self.0.iter().for_each(|hook| catch_panic(|| event(&**hook)));
+    }
+
+    /// Asks one after the other, up to the first who objects. Returns how many did not.
+    fn ask(&self, mut question: impl FnMut(&dyn Hook) -> Result<(), Status>) -> (usize, Result<(), Status>) {
+        for (agreed, hook) in self.0.iter().enumerate() {
+            let answer = catch_unwind(AssertUnwindSafe(|| question(&**hook)));
+            if let Err(status) = answer.unwrap_or_else(|_| Err(Status::internal("a hook panicked"))) {
+                return (agreed, Err(status));
+            }
+        }
+        (self.0.len(), Ok(()))
+    }
+}
+
+/// What a hook makes of being told is its own affair.
+fn catch_panic(event: impl FnOnce()) {
+    let _ = catch_unwind(AssertUnwindSafe(event));
+}
+
+impl fmt::Debug for HookChain {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Hooks").field(&self.0.len()).finish()
+    }
+}
+
+/// The names of service and method that hooks have given to a call.
+#[derive(Debug, Default)]
+pub(super) struct RedirectedNames(Option<Box<(String, String)>>);

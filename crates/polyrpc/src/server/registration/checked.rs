@@ -1,0 +1,105 @@
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::Arc;
+
+use polyrpc_core::Status;
+
+use super::Registration;
+use super::address::AdvertisedAddress;
+use crate::discovery::{Attributes, Register};
+use crate::service::Router;
+
+/// A registration whose services and address are known to be right.
+pub(in crate::server) struct CheckedRegistration {
+    pub(super) registry: Arc<dyn Register>,
+    pub(super) registration: Registration,
+    pub(super) advertised: AdvertisedAddress,
+    pub(super) services: Vec<String>,
+    pub(super) said: ServiceAttributes,
+}
+
+impl CheckedRegistration {
+    /// Checks a registration against what the server has.
+    ///
+    /// # Errors
+    ///
+    /// When it has no service to be entered, not those that are asked for, or the address is none.
+    pub(in crate::server) fn new(
+        registry: Arc<dyn Register>,
+        registration: Registration,
+        router: &Router,
+    ) -> io::Result<Self> {
+        let wrong = |status: Status| io::Error::new(io::ErrorKind::InvalidInput, status.message().to_owned());
+        let advertised = AdvertisedAddress::read(registration.advertise.as_deref()).map_err(wrong)?;
+        let services = services(&registration, router).map_err(wrong)?;
+        let said = ServiceAttributes {
+            of_all: registration.attributes.clone(),
+            of_services: registration.of_services.clone(),
+        };
+        Ok(Self { registry, registration, advertised, services, said })
+    }
+}
+
+fn services(registration: &Registration, router: &Router) -> Result<Vec<String>, Status> {
+    let mut offered: Vec<String> = router.list().into_iter().map(|(service, _)| service).collect();
+    let has_functions = offered.iter().any(String::is_empty);
+    offered.retain(|service| !service.is_empty());
+    if let (Some(name), true) = (&registration.functions, has_functions) {
+        offered.push(name.clone());
+    }
+    let services = match &registration.services {
+        None => offered,
+        Some(wanted) => match wanted.iter().find(|wanted| !offered.contains(wanted)) {
+            Some(missing) => {
+                return Err(Status::invalid_argument(format!(
+                    "there is no service `{missing}` to be registered"
+                )));
+            }
+            None => wanted.clone(),
+        },
+    };
+    if services.is_empty() {
+        return Err(Status::invalid_argument(
+            "there is nothing to be registered: functions without a service want Registration::functions_as",
+        ));
+    }
+    Ok(services)
+}
+
+/// What is said of the services of a server.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) struct ServiceAttributes {
+    of_all: Attributes,
+    of_services: BTreeMap<String, Attributes>,
+}
+
+impl ServiceAttributes {
+    /// What is said of one service.
+    pub(super) fn attributes_of(&self, service: &str) -> Attributes {
+        let mut said = self.of_all.clone();
+        let Some(own) = self.of_services.get(service) else { return said };
+        own.iter().for_each(|(name, _)| said.remove(name));
+        own.iter().for_each(|(name, value)| said.append(name, value));
+        said
+    }
+
+    pub(super) fn set(&mut self, name: &str, value: &str) {
+        self.remove(name);
+        self.of_all.set(name, value);
+    }
+
+    pub(super) fn set_of(&mut self, service: &str, name: &str, value: &str) {
+        self.of_services.entry(service.to_owned()).or_default().set(name, value);
+    }
+
+    pub(super) fn remove_of(&mut self, service: &str, name: &str) {
+        if let Some(own) = self.of_services.get_mut(service) {
+            own.remove(name);
+        }
+    }
+
+    pub(super) fn remove(&mut self, name: &str) {
+        self.of_all.remove(name);
+        self.of_services.values_mut().for_each(|own| own.remove(name));
+    }
+}

@@ -1,0 +1,253 @@
+use std::fmt;
+use std::future::ready;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use polyrpc_core::Status;
+
+use super::{Method, trace_span};
+use crate::call::{CallKind, Context, Ending, Handling, MethodName};
+use crate::codec::Body;
+use crate::layer::{Call, Erased, Innermost, Layers, Next};
+use crate::runtime::{AbortOnDrop, wait};
+use crate::streaming::Incoming;
+use crate::task;
+
+/// What a method is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum MethodRole {
+    /// It is the user's.
+    User,
+    /// It tells of the server itself: health, reflection, pages. No layer or limit of the user's own methods stands before
+    /// it.
+    Introspection,
+    /// It gives out tokens for data connections. Limits leave it alone, since it is over at once; layers do not, since the
+    /// data are the user's.
+    Transfer,
+    /// It takes what nothing else is there for: see [`Asked`].
+    Fallback,
+}
+
+/// A method in its place: the names it is known by, and the layers before it.
+pub(crate) struct Route {
+    name: Arc<MethodName>,
+    method: Arc<dyn Method>,
+    role: MethodRole,
+    /// Set when the server binds, since layers may be added after methods.
+    layers: OnceLock<Layers>,
+}
+
+impl Route {
+    pub(crate) fn new(service: &str, name: &str, method: Arc<dyn Method>, role: MethodRole) -> Arc<Self> {
+        let name = Arc::new(MethodName::new(service, name, role == MethodRole::Fallback));
+        Arc::new(Self { name, method, role, layers: OnceLock::new() })
+    }
+
+    /// The names of service and method.
+    pub(crate) fn name(&self) -> &Arc<MethodName> {
+        &self.name
+    }
+
+    pub(crate) fn method(&self) -> &Arc<dyn Method> {
+        &self.method
+    }
+
+    /// Whether it is one of the framework's own.
+    pub(crate) fn is_standard(&self) -> bool {
+        matches!(self.role, MethodRole::Introspection | MethodRole::Transfer)
+    }
+
+    /// Whether it takes what nothing else is there for.
+    pub(crate) fn is_fallback(&self) -> bool {
+        self.role == MethodRole::Fallback
+    }
+
+    /// Whether it tells of the server itself.
+    pub(crate) fn is_introspection(&self) -> bool {
+        self.role == MethodRole::Introspection
+    }
+
+    /// Puts layers before the method. What was put there first remains: an entry has one place, however many names lead
+    /// to it.
+    pub(crate) fn layer(&self, layers: Layers) {
+        let _ = self.layers.set(layers);
+    }
+
+    pub(crate) fn layers(&self) -> &Layers {
+        self.layers.get().unwrap_or(&Layers::NONE)
+    }
+
+    /// Takes a call through the layers to the method. A panic on the way is one of what is returned when it is polled.
+    ///
+    /// # Errors
+    ///
+    /// What it was refused for, or why the method cannot read its request.
+    #[inline]
+    pub(crate) fn take(
+        self: &Arc<Self>,
+        cx: Context,
+        body: Body,
+        way: CallKind,
+        unreadable: fn(Status) -> Status,
+    ) -> Result<Handling, Status> {
+        match trace_span::is_wanted() {
+            true => self.take_traced(cx, body, way, unreadable),
+            false => self.take_untraced(cx, body, way, unreadable),
+        }
+    }
+
+    #[cold]
+    fn take_traced(
+        self: &Arc<Self>,
+        cx: Context,
+        body: Body,
+        way: CallKind,
+        unreadable: fn(Status) -> Status,
+    ) -> Result<Handling, Status> {
+        trace_span::start(cx, |cx| self.take_untraced(cx, body, way, unreadable))
+    }
+
+    #[inline]
+    fn take_untraced(
+        self: &Arc<Self>,
+        cx: Context,
+        body: Body,
+        way: CallKind,
+        unreadable: fn(Status) -> Status,
+    ) -> Result<Handling, Status> {
+        let begin = || match self.layers().is_empty() {
+            true => self.start(cx, body, way, unreadable),
+            false => Ok(self.run_layers(cx, body, way, unreadable)),
+        };
+        catch_unwind(AssertUnwindSafe(begin))
+            .unwrap_or_else(|panic| Ok(Box::pin(async { resume_unwind(panic) })))
+    }
+
+    /// Takes a call through the layers.
+    #[cold]
+    fn run_layers(
+        self: &Arc<Self>,
+        cx: Context,
+        body: Body,
+        way: CallKind,
+        unreadable: fn(Status) -> Status,
+    ) -> Handling {
+        let call = Call::incoming(cx, body, self.method.shape());
+        Next::new(Routed { entry: self.clone(), way, unreadable }).call(call)
+    }
+
+    /// Behind all layers: hands the call to the method.
+    ///
+    /// # Errors
+    ///
+    /// Why the method cannot read its request.
+    // Inlined into `take`, where most calls have no layers: 50 instructions a call.
+    #[inline]
+    fn start(
+        &self,
+        cx: Context,
+        body: Body,
+        way: CallKind,
+        unreadable: fn(Status) -> Status,
+    ) -> Result<Handling, Status> {
+        match way {
+            CallKind::Whole if self.method.blocking() => {
+                Ok(run_blocking(self.method.clone(), cx, body, unreadable))
+            }
+            CallKind::Whole => self.method.start(cx, body).map_err(unreadable),
+            CallKind::Answers(outgoing) => {
+                self.method.open(cx, Incoming::once(body.bytes), outgoing).map_err(unreadable)
+            }
+            CallKind::Streams(incoming, outgoing) => self.method.open(cx, incoming, outgoing),
+        }
+    }
+}
+
+/// A call on its way through layers to its method.
+struct Routed {
+    entry: Arc<Route>,
+    way: CallKind,
+    /// Puts into the protocol's words that the method cannot read its request.
+    unreadable: fn(Status) -> Status,
+}
+
+impl Innermost for Routed {
+    fn layers(&self) -> &[Arc<dyn Erased>] {
+        self.entry.layers().as_slice()
+    }
+
+    fn call(self: Box<Self>, call: Call) -> Handling {
+        let Self { entry, way, unreadable } = *self;
+        let begun = call.into_incoming().and_then(|(cx, body)| entry.start(cx, body, way, unreadable));
+        begun.unwrap_or_else(|status| Box::pin(ready(Ending::failed(status))))
+    }
+
+    fn is_blocking(&self) -> bool {
+        self.entry.method().blocking()
+    }
+}
+
+/// How many calls of blocking methods wait for a thread, in the whole process.
+pub(crate) fn queued() -> usize {
+    QUEUED.load(Ordering::Relaxed)
+}
+
+static QUEUED: AtomicUsize = AtomicUsize::new(0);
+
+/// A call that waits for a thread.
+struct BlockingQueueGuard;
+
+impl BlockingQueueGuard {
+    fn new() -> Self {
+        QUEUED.fetch_add(1, Ordering::Relaxed);
+        Self
+    }
+}
+
+impl Drop for BlockingQueueGuard {
+    fn drop(&mut self) {
+        QUEUED.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Runs a method that may block on the pool for blocking work.
+fn run_blocking(
+    method: Arc<dyn Method>,
+    mut cx: Context,
+    body: Body,
+    unreadable: fn(Status) -> Status,
+) -> Handling {
+    let abandon = cx.cancel_on_drop();
+    let site = cx.site();
+    let mut inherited = task::current();
+    let queued = BlockingQueueGuard::new();
+    let answer = move || {
+        drop(queued);
+        // It may have waited for a thread.
+        if cx.is_cancelled() {
+            return Ending::expired();
+        }
+        match method.start(cx, body) {
+            Ok(handling) => wait(handling),
+            Err(status) => Ending::failed(unreadable(status)),
+        }
+    };
+    let running = AbortOnDrop::from(tokio::task::spawn_blocking(move || inherited.during(answer)));
+    Box::pin(async move {
+        let _abandon = abandon;
+        match running.await {
+            Ok(ending) => ending,
+            Err(failed) => match failed.try_into_panic() {
+                Ok(panic) => site.panicked(&*panic),
+                Err(_) => Ending::failed(Status::unavailable("the server is stopping")),
+            },
+        }
+    })
+}
+
+impl fmt::Debug for Route {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.name.fmt(f)
+    }
+}

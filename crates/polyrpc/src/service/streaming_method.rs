@@ -1,0 +1,205 @@
+//! Methods with several messages in a direction.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::sync::Arc;
+use std::task::Context as TaskContext;
+use std::task::{Poll, Waker};
+
+use polyrpc_core::{Head, Protocol, Status};
+use polyrpc_payload::schema;
+use polyrpc_wire::grpc;
+
+use super::method::{Method, finish};
+use crate::call::{Context, Ending, Handling, Shape};
+use crate::codec::{Body, Codec};
+use crate::streaming::{Incoming, Outgoing, Streaming, send};
+use crate::{Failure, Result};
+
+/// A method that streams as `Shape` says, with messages of types `Req` and `Resp`, carried by the codec `C`.
+pub(super) struct StreamingMethod<C, Req, Resp, F, Kind> {
+    handler: F,
+    input: Arc<Option<schema::Message>>,
+    output: Arc<Option<schema::Message>>,
+    types: PhantomData<fn(C, Req, Kind) -> Resp>,
+}
+
+/// One request, any number of answers.
+pub(super) struct ServerStreaming;
+
+/// Any number of requests, one answer.
+pub(super) struct ClientStreaming;
+
+/// Any number of requests, any number of answers.
+pub(super) struct BidiStreaming;
+
+impl<C: Codec<Req> + Codec<Resp>, Req, Resp, F, Kind> StreamingMethod<C, Req, Resp, F, Kind> {
+    pub(super) fn new(pool: Option<&schema::Pool>, handler: F) -> Self {
+        let input = Arc::new(pool.and_then(<C as Codec<Req>>::describe));
+        let output = Arc::new(pool.and_then(<C as Codec<Resp>>::describe));
+        Self { handler, input, output, types: PhantomData }
+    }
+}
+
+impl<C, Req, Resp, F, Fut> Method for StreamingMethod<C, Req, Resp, F, ServerStreaming>
+where
+    C: Codec<Req> + Codec<Resp>,
+    Req: Send + 'static,
+    Resp: Send + 'static,
+    F: Fn(Context, Req) -> Fut + Send + Sync,
+    Fut: Future<Output = (Context, Result<Streaming<Resp>>)> + Send + 'static,
+{
+    fn start(&self, cx: Context, _: Body) -> Result<Handling, Status> {
+        Err(streaming_unsupported(&cx))
+    }
+
+    fn shape(&self) -> Shape {
+        Shape { client_streams: false, server_streams: true }
+    }
+
+    fn open(&self, cx: Context, incoming: Incoming, outgoing: Outgoing) -> Result<Handling, Status> {
+        let body = Body::new(cx.format(), single_request(&incoming)?);
+        let request = cx.facts().read::<C, Req>(body, (*self.input).as_ref())?;
+        let handling = (self.handler)(cx, request);
+        Ok(Box::pin(answer::<C, Resp>(handling, outgoing, self.output.clone())))
+    }
+}
+
+impl<C, Req, Resp, F, Fut> Method for StreamingMethod<C, Req, Resp, F, ClientStreaming>
+where
+    C: Codec<Req> + Codec<Resp>,
+    Req: Send + 'static,
+    Resp: Send + 'static,
+    F: Fn(Context, Streaming<Req>) -> Fut + Send + Sync,
+    Fut: Future<Output = (Context, Result<Resp>)> + Send + 'static,
+{
+    /// Where a protocol has no streams, its one request is a stream of one.
+    fn start(&self, cx: Context, body: Body) -> Result<Handling, Status> {
+        let request = cx.facts().read::<C, Req>(body, (*self.input).as_ref())?;
+        Ok(self.handle(cx, Streaming::once(request)))
+    }
+
+    fn shape(&self) -> Shape {
+        Shape { client_streams: true, server_streams: false }
+    }
+
+    fn open(&self, cx: Context, incoming: Incoming, _: Outgoing) -> Result<Handling, Status> {
+        let requests = requests::<C, Req>(&cx, incoming, self.input.clone());
+        Ok(self.handle(cx, requests))
+    }
+}
+
+impl<C, Req, Resp, F, Fut> StreamingMethod<C, Req, Resp, F, ClientStreaming>
+where
+    C: Codec<Resp>,
+    F: Fn(Context, Streaming<Req>) -> Fut,
+    Fut: Future<Output = (Context, Result<Resp>)> + Send + 'static,
+    Resp: 'static,
+{
+    fn handle(&self, cx: Context, requests: Streaming<Req>) -> Handling {
+        let handling = (self.handler)(cx, requests);
+        let output = self.output.clone();
+        Box::pin(async move {
+            let (cx, result) = handling.await;
+            finish::<C, Resp>(cx, result, (*output).as_ref())
+        })
+    }
+}
+
+impl<C, Req, Resp, F, Fut> Method for StreamingMethod<C, Req, Resp, F, BidiStreaming>
+where
+    C: Codec<Req> + Codec<Resp>,
+    Req: Send + 'static,
+    Resp: Send + 'static,
+    F: Fn(Context, Streaming<Req>) -> Fut + Send + Sync,
+    Fut: Future<Output = (Context, Result<Streaming<Resp>>)> + Send + 'static,
+{
+    fn start(&self, cx: Context, _: Body) -> Result<Handling, Status> {
+        Err(streaming_unsupported(&cx))
+    }
+
+    fn shape(&self) -> Shape {
+        Shape { client_streams: true, server_streams: true }
+    }
+
+    fn open(&self, cx: Context, incoming: Incoming, outgoing: Outgoing) -> Result<Handling, Status> {
+        let requests = requests::<C, Req>(&cx, incoming, self.input.clone());
+        let handling = (self.handler)(cx, requests);
+        Ok(Box::pin(answer::<C, Resp>(handling, outgoing, self.output.clone())))
+    }
+}
+
+impl<C, Req, Resp, F, Kind> fmt::Debug for StreamingMethod<C, Req, Resp, F, Kind> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("StreamingMethod")
+    }
+}
+
+/// The one request of a method that takes no more.
+fn single_request(incoming: &Incoming) -> Result<bytes::Bytes, Status> {
+    match incoming.poll_next(&mut TaskContext::from_waker(Waker::noop())) {
+        Poll::Ready(Some(message)) => message,
+        Poll::Ready(None) | Poll::Pending => Err(Status::internal("the request is not there")),
+    }
+}
+
+fn requests<C: Codec<Req>, Req: Send + 'static>(
+    cx: &Context,
+    incoming: Incoming,
+    schema: Arc<Option<schema::Message>>,
+) -> Streaming<Req> {
+    let (format, protocol, facts) = (cx.format(), cx.protocol(), cx.facts().clone());
+    Streaming::received(incoming, move |bytes| {
+        let read = facts.read::<C, Req>(Body::new(format, bytes), (*schema).as_ref());
+        read.map_err(|status| unreadable(protocol, status))
+    })
+}
+
+/// A message that cannot be read is INTERNAL in gRPC (`doc/statuscodes.md`).
+#[cold]
+fn unreadable(protocol: Protocol, status: Status) -> Status {
+    match protocol {
+        Protocol::Grpc => grpc::decompression_failed(status),
+        _ => status,
+    }
+}
+
+/// Waits for what the handler returns and sends every message of it.
+async fn answer<C: Codec<Resp>, Resp: Send + 'static>(
+    handling: impl Future<Output = (Context, Result<Streaming<Resp>, Failure>)>,
+    outgoing: Outgoing,
+    schema: Arc<Option<schema::Message>>,
+) -> Ending {
+    let (cx, result) = handling.await;
+    let format = cx.reply_format(C::carries);
+    let messages = match result {
+        Ok(messages) => messages,
+        Err(error) => return cx.end(format, Err(error.into_status())),
+    };
+    let site = cx.site();
+    let (reply, late) = cx.into_answer();
+    if reply.close_connection {
+        return Ending::CloseConnection;
+    }
+    outgoing.set_head(Head {
+        format,
+        compression: reply.compression,
+        checksum: reply.checksum,
+        metadata: reply.metadata,
+        ..Head::default()
+    });
+    let result = send::<C, Resp>(messages, &outgoing, format, (*schema).as_ref()).await;
+    let result = result.map_err(|status| site.status_for_caller(status));
+    let mut trailers = reply.trailers;
+    late.append_to(&mut trailers);
+    Ending::Finish { result, trailers }
+}
+
+/// The answer to a call of a method that streams, by a protocol that does not.
+#[cold]
+fn streaming_unsupported(cx: &Context) -> Status {
+    Status::unimplemented(format!(
+        "the method answers with a stream, which {} cannot carry",
+        cx.protocol().as_str()
+    ))
+}

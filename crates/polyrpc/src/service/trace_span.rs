@@ -1,0 +1,68 @@
+//! The `tracing` span of a call on the server. Nothing here is reached unless a subscriber wants it.
+
+use std::time::Instant;
+
+use polyrpc_core::{Fault, Status};
+use tracing::{Instrument, Level, Span};
+
+use crate::call::{Context, Ending, Handling};
+
+const TARGET: &str = "polyrpc::server";
+
+/// Whether a subscriber wants spans of calls. Without one it costs a load and a comparison.
+#[inline]
+pub(super) fn is_wanted() -> bool {
+    tracing::enabled!(target: TARGET, Level::DEBUG)
+}
+
+/// Begins a call within a span of its own, and tells how it ended.
+#[cold]
+pub(super) fn start(
+    cx: Context,
+    begin: impl FnOnce(Context) -> Result<Handling, Status>,
+) -> Result<Handling, Status> {
+    let span = span(&cx);
+    let began = Instant::now();
+    match span.in_scope(|| begin(cx)) {
+        Err(status) => {
+            span.in_scope(|| log_outcome(Some(&status), began));
+            Err(status)
+        }
+        Ok(handling) => {
+            let told = async move {
+                let ending: Ending = handling.await;
+                log_outcome(ending.failure(), began);
+                ending
+            };
+            Ok(Box::pin(told.instrument(span)))
+        }
+    }
+}
+
+fn span(cx: &Context) -> Span {
+    let current = crate::task::current();
+    let parent = current.trace().and_then(|trace| trace.parent);
+    let trace = parent.map(|parent| tracing::field::display(format!("{:032x}", parent.trace_id())));
+    tracing::debug_span!(
+        target: TARGET,
+        "call",
+        service = cx.service(),
+        method = cx.method(),
+        protocol = cx.protocol().as_str(),
+        peer = %cx.peer(),
+        trace_id = trace,
+    )
+}
+
+fn log_outcome(failure: Option<&Status>, began: Instant) {
+    let took = began.elapsed();
+    match failure {
+        None => tracing::debug!(target: TARGET, ?took, "the call ended"),
+        // The caller's mistakes are nothing that an operator acts on.
+        Some(status) => {
+            let (code, error) = (status.code().as_str(), status.message());
+            let ours = status.fault() == Fault::Us;
+            tracing::debug!(target: TARGET, ?took, code, error, ours, "the call failed");
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! What streams are to the client: it asks for them with a call.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use polyrpc_core::session::{ClientEvent, StreamOptions};
+use polyrpc_core::{CallId, Compression, Fault, Message, Outbox, Reply, Status};
+
+use super::endpoint::Remote;
+use super::{CloseReason, StreamEvent, StreamLimits, Streams, reset_all};
+use crate::baidu_std::meta::StreamSettings;
+use crate::brpc_status as status;
+use crate::brpc_status::{ECONNRESET, EREQUEST};
+
+/// The streams of a client's connection.
+#[derive(Debug)]
+pub(in crate::baidu_std) struct ClientStreams {
+    pub(in crate::baidu_std) streams: Streams,
+    /// The calls with streams that are not answered, by their correlation ids.
+    calls: BTreeMap<u64, Vec<u64>>,
+}
+
+impl ClientStreams {
+    pub(in crate::baidu_std) fn new(limits: StreamLimits, message: usize) -> Self {
+        Self { streams: Streams::new(limits, message), calls: BTreeMap::new() }
+    }
+
+    /// Whether so many more streams may be made.
+    pub(in crate::baidu_std) fn has_place_for(&self, streams: usize) -> bool {
+        self.streams.len() + streams <= self.streams.limits.streams
+    }
+
+    /// Makes this side's ends of a call's streams.
+    pub(in crate::baidu_std) fn ask(
+        &mut self,
+        call: CallId,
+        streams: &[CallId],
+        options: &StreamOptions,
+    ) -> StreamSettings {
+        for (n, stream) in streams.iter().enumerate() {
+            self.streams.open(stream.0, options, call.0, n == 0);
+        }
+        self.calls.insert(call.0, streams.iter().map(|stream| stream.0).collect());
+        let mut ids = streams.iter().map(|stream| stream.0.cast_signed());
+        settings(options, ids.next(), ids.collect())
+    }
+
+    /// A call was answered, and its streams were accepted if there are settings: then they go on. A call that was
+    /// answered without them has failed (brpc `controller.cpp`, `HandleStreamConnection`).
+    pub(in crate::baidu_std) fn finish_call(
+        &mut self,
+        call: u64,
+        settings: Option<&StreamSettings>,
+        result: Result<Bytes, Status>,
+        out: &mut Outbox,
+    ) -> Result<Bytes, Status> {
+        let Some(streams) = self.calls.remove(&call) else {
+            settings.into_iter().for_each(|settings| reset_all(settings, out));
+            return result;
+        };
+        match (settings, result) {
+            (Some(settings), Ok(message)) => {
+                self.connect(&streams, settings, out);
+                Ok(message)
+            }
+            (settings, result) => {
+                settings.into_iter().for_each(|settings| reset_all(settings, out));
+                streams.iter().for_each(|stream| self.streams.fail(*stream, CloseReason::NotAccepted));
+                Err(result.err().unwrap_or_else(not_accepted))
+            }
+        }
+    }
+
+    /// Pairs both sides' ends. One that is left over has no other.
+    fn connect(&mut self, streams: &[u64], settings: &StreamSettings, out: &mut Outbox) {
+        let mut remotes = Remote::all(settings);
+        for stream in streams {
+            match remotes.next() {
+                Some(remote) if self.streams.connect(*stream, remote, out) => {}
+                Some(remote) => super::frame::reset(remote.id, out),
+                None => self.streams.fail(*stream, CloseReason::NotAccepted),
+            }
+        }
+        remotes.for_each(|remote| super::frame::reset(remote.id, out));
+    }
+
+    /// Nobody waits for this call, or takes from this stream, any more.
+    pub(in crate::baidu_std) fn cancel(&mut self, id: CallId, out: &mut Outbox) {
+        match self.calls.remove(&id.0) {
+            Some(streams) => streams.iter().for_each(|stream| self.streams.finish(*stream, true, out)),
+            None => self.streams.finish(id.0, true, out),
+        }
+    }
+
+    /// What happened next, as an answer to whom it concerns.
+    pub(in crate::baidu_std) fn next_event(&mut self) -> Option<ClientEvent> {
+        Some(match self.streams.next_event()? {
+            StreamEvent::Message(id, body) => {
+                ClientEvent::Message(CallId(id), Message { body, compression: Compression::None })
+            }
+            StreamEvent::Closed(id) => {
+                self.streams.forget(id);
+                ClientEvent::Reply(CallId(id), Reply::new(Ok(Bytes::new()), <_>::default()))
+            }
+            StreamEvent::Reset(id, why) => ClientEvent::Reply(CallId(id), Reply::failure(stream_failed(why))),
+            StreamEvent::Room(id) => ClientEvent::Room(CallId(id)),
+            StreamEvent::Unanswered(call, why) => {
+                let streams = self.calls.remove(&call).unwrap_or_default();
+                streams.iter().for_each(|stream| self.streams.fail(*stream, why));
+                ClientEvent::Reply(CallId(call), Reply::failure(failure(why)))
+            }
+        })
+    }
+}
+
+/// What the peer must know of the streams of one side.
+pub(super) fn settings(options: &StreamOptions, first: Option<i64>, extra: Vec<i64>) -> StreamSettings {
+    StreamSettings {
+        stream_id: first,
+        need_feedback: options.max_buf_size > 0,
+        writable: options.receives,
+        extra_stream_ids: extra,
+    }
+}
+
+/// The failure of a stream that the server had accepted: the handler has started, so the call must not be repeated. The
+/// reset is all that brpc sends, whatever the handler's error is.
+#[cold]
+fn stream_failed(why: CloseReason) -> Status {
+    match why {
+        CloseReason::Reset => Status::unknown("the server reset the stream").with_number(ECONNRESET),
+        why => failure(why),
+    }
+}
+
+#[cold]
+fn failure(why: CloseReason) -> Status {
+    match why {
+        CloseReason::Reset => status::status(ECONNRESET, "the server reset the stream"),
+        CloseReason::TooMuch => {
+            Status::resource_exhausted("more came on the stream than may wait to be taken")
+        }
+        CloseReason::NotAccepted => not_accepted(),
+        CloseReason::NoResponse => {
+            status::status(EREQUEST, "Fail to parse response in the stream").with_fault(Fault::Peer)
+        }
+    }
+}
+
+/// brpc's own number and words.
+#[cold]
+fn not_accepted() -> Status {
+    status::status(EREQUEST, "The server didn't accept the stream").with_fault(Fault::Peer)
+}

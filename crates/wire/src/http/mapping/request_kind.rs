@@ -1,0 +1,539 @@
+//! What a whole request asks for: a call, several, or what is answered without one. It is the same whether the
+//! request came by HTTP/1 or HTTP/2.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use polyrpc_core::session::Verdict;
+use polyrpc_core::{Call, Compression, Credential, Format, Head, Json, Metadata, Status};
+
+use super::answer::{Answer, RejectedRequest, ResponseForm};
+use super::brpc::{self, Path};
+use super::config::ServerConfig;
+use super::request::{Method, Request};
+use super::{browser, check, content_type, gateway, health, routed};
+use crate::http::rule::{Lookup, MatchedRoute};
+use crate::json_rpc::{self, Incoming};
+use crate::net_rpc;
+
+/// What a request asks for. The names of its call are not in the call.
+pub(crate) enum RequestKind {
+    /// Nothing that a method would do.
+    Answer(Answer),
+    /// A call.
+    Call(Call<'static>, ResponseForm),
+    /// A call whose answer nobody reads: the response is this.
+    Notify(Call<'static>, Answer),
+    /// Several calls, answered together.
+    Batch(BatchCalls, json_rpc::Batch),
+}
+
+impl RequestKind {
+    /// Reads a whole request; where it asks for a call, `names` has its names then.
+    pub(crate) fn read(config: &ServerConfig, request: Request, body: Bytes, names: &mut Names) -> Self {
+        match RequestClass::of(config, &request, Some(&body)) {
+            RequestClass::Answer(answer) => Self::Answer(without_names(config, &request, answer)),
+            RequestClass::JsonRpc => json_rpc_calls(request, &body, names),
+            RequestClass::Gateway => gateway_call(request, body, names),
+            RequestClass::Routed(found) => routed_call(config, &found, request, body, names),
+            RequestClass::Mapped => mapped_call(config, request, body, names),
+        }
+    }
+}
+
+/// What kind of request it is.
+enum RequestClass<'c> {
+    /// It calls no method.
+    Answer(Answer),
+    JsonRpc,
+    Gateway,
+    Routed(MatchedRoute<'c>),
+    Mapped,
+}
+
+impl<'c> RequestClass<'c> {
+    /// Tells the kind of a request. Where the body is not here yet, it is assumed to be JSON-RPC if it may be.
+    fn of(config: &'c ServerConfig, request: &Request, body: Option<&[u8]>) -> Self {
+        let kind = Self::classify(config, request, body);
+        let guarded = !matches!(&kind, Self::Answer(answer) if answer.is_harmless());
+        match guarded.then(|| browser::refusal(config, request)).flatten() {
+            Some(answer) => Self::Answer(answer),
+            None => match (kind, request.wrong_timeout) {
+                (Self::Answer(answer), _) => Self::Answer(answer),
+                // brpc passes over what it cannot read.
+                (_, Some(wrong)) if !config.lenient => Self::Answer(Answer::Failed(400, wrong)),
+                (kind, _) => kind,
+            },
+        }
+    }
+
+    fn classify(config: &'c ServerConfig, request: &Request, body: Option<&[u8]>) -> Self {
+        match (request.method, request.path.as_str()) {
+            (Method::Options, _) => Self::Answer(Answer::Options(request.preflight())),
+            (_, RPCX_PATH | net_rpc::CONNECT_PATH) => Self::Answer(Answer::MustConnect),
+            _ if speaks_json_rpc(request, body) => Self::JsonRpc,
+            _ if speaks_gateway(request) => Self::Gateway,
+            (_, path) if config.routes.leads(path) => {
+                match config.routes.find(request.method.as_str(), path) {
+                    Lookup::Found(found) => Self::Routed(found),
+                    Lookup::OtherVerbs(verbs) => {
+                        Self::Answer(Answer::other_verb(verbs.join(", "), request.content_type.as_deref()))
+                    }
+                    Lookup::Nothing => Self::Mapped,
+                }
+            }
+            (Method::Get | Method::Head, "/" | "") => Self::Answer(Answer::Text(200, INDEX)),
+            (Method::Get | Method::Head, "/version") => Self::Answer(Answer::Version),
+            (Method::Get | Method::Head, net_rpc::PAGE_PATH) if !config.debug_page.is_empty() => {
+                Self::Answer(Answer::DebugPage)
+            }
+            (Method::Get | Method::Head, _) => {
+                health::answer(config, request).map_or(Self::Mapped, Self::Answer)
+            }
+            _ => Self::Mapped,
+        }
+    }
+}
+
+/// Whether a request must prove who sends it though it calls nothing, since its answer tells what can be called.
+#[inline]
+pub(crate) fn wants_credential(config: &ServerConfig, request: &Request) -> bool {
+    config.guarded && !request.accepted && answer_tells_names(config, request)
+}
+
+#[cold]
+fn answer_tells_names(config: &ServerConfig, request: &Request) -> bool {
+    let path = request.path.as_str();
+    if request.method == Method::Post && !config.routes.leads(path) {
+        return false;
+    }
+    match RequestClass::of(config, request, None) {
+        RequestClass::Answer(answer) => answer.tells_names(),
+        RequestClass::Mapped => {
+            check::mapped(config, request, &Path::parse(path)).is_err_and(|answer| answer.tells_names())
+        }
+        RequestClass::JsonRpc | RequestClass::Gateway | RequestClass::Routed(_) => false,
+    }
+}
+
+/// Whether an answer is for those only who have proved who they are.
+fn hides_names(config: &ServerConfig, request: &Request, answer: &Answer) -> bool {
+    config.guarded && !request.accepted && answer.tells_names()
+}
+
+/// An answer, or in its place the refusal of a call: drivers are asked to judge such a request, and must not get past it.
+fn without_names(config: &ServerConfig, request: &Request, answer: Answer) -> Answer {
+    if !hides_names(config, request, &answer) {
+        return answer;
+    }
+    let form = ResponseForm::Mapped(brpc::Ticket::new(request, content_type::DEFAULT, config));
+    let status = Status::unauthenticated("");
+    Answer::Refused(Box::new(RejectedRequest { form, status, unauthenticated: true }))
+}
+
+/// Whether somebody else answers a request: it is no call of a method that the server has, and none of its own pages.
+pub(crate) fn is_for_others(config: &ServerConfig, request: &Request) -> bool {
+    let Some(own) = &config.own else { return false };
+    if speaks_json_rpc(request, None) || speaks_gateway(request) {
+        return false;
+    }
+    let path = request.path.as_str();
+    let is_shown = matches!(request.method, Method::Get | Method::Head);
+    match path {
+        "*" | RPCX_PATH | net_rpc::CONNECT_PATH => false,
+        "/version" if is_shown => false,
+        net_rpc::PAGE_PATH if is_shown && !config.debug_page.is_empty() => false,
+        _ if is_shown && health::answer(config, request).is_some() => false,
+        path if config.routes.leads(path)
+            && !is_unknown(config.routes.find(request.method.as_str(), path)) =>
+        {
+            false
+        }
+        path => {
+            let path = Path::parse(path);
+            !own.offers(path.service, path.method)
+        }
+    }
+}
+
+fn is_unknown(lookup: Lookup<'_>) -> bool {
+    matches!(lookup, Lookup::Nothing)
+}
+
+/// What is known of a request before its body is here.
+pub(crate) struct RequestPreview {
+    /// The names of the call are set. In JSON-RPC the body has them.
+    pub(crate) named: bool,
+    /// The same that the calls of the request will have.
+    pub(crate) credential: Credential,
+    /// The request is answered like this, whatever its body holds; there is nothing to judge.
+    pub(crate) answer: Option<Answer>,
+}
+
+impl RequestPreview {
+    fn late_failure(answer: Answer) -> Self {
+        Self { named: false, credential: Credential::Call(None), answer: Some(answer) }
+    }
+}
+
+/// Reads the head of a request whose body is not here; where it names a call, `names` has its names then.
+#[cold]
+pub(crate) fn peek(config: &ServerConfig, request: &Request, names: &mut Names) -> RequestPreview {
+    let unnamed =
+        || RequestPreview { named: false, credential: mapped_credential(config, request), answer: None };
+    let (named, credential) = match RequestClass::of(config, request, None) {
+        RequestClass::Answer(answer) if hides_names(config, request, &answer) => return unnamed(),
+        RequestClass::Answer(answer) => return RequestPreview::late_failure(answer),
+        RequestClass::JsonRpc if request.compression() != Some(Compression::None) => {
+            return RequestPreview::late_failure(Answer::UnsupportedCoding);
+        }
+        RequestClass::JsonRpc => match meta_of(request) {
+            Ok(reserved) => (false, request.authorization.clone().or(reserved.credential)),
+            Err(answer) => return RequestPreview::late_failure(answer),
+        },
+        RequestClass::Gateway => match gateway_names(request, names) {
+            Ok(reserved) => (true, request.authorization.clone().or(reserved.credential)),
+            Err(answer) => return RequestPreview::late_failure(answer),
+        },
+        RequestClass::Routed(found) => {
+            if let Err(answer) = check::routed(config, request) {
+                return RequestPreview::late_failure(answer);
+            }
+            names.set(found.route().service(), found.route().method());
+            (true, request.authorization.clone())
+        }
+        RequestClass::Mapped => {
+            let path = Path::parse(request.path.as_str());
+            match check::mapped(config, request, &path) {
+                Err(answer) if hides_names(config, request, &answer) => return unnamed(),
+                Err(answer) => return RequestPreview::late_failure(answer),
+                Ok(_) => {}
+            }
+            names.set(path.service, path.method);
+            return RequestPreview {
+                named: true,
+                credential: mapped_credential(config, request),
+                answer: None,
+            };
+        }
+    };
+    RequestPreview { named, credential: Credential::Call(credential), answer: None }
+}
+
+/// The answer to a request whose head was judged, unless it was accepted.
+#[cold]
+pub(crate) fn refused(config: &ServerConfig, request: &Request, verdict: Verdict) -> Option<Answer> {
+    let form = match RequestClass::of(config, request, None) {
+        RequestClass::Answer(answer) if !(config.guarded && answer.tells_names()) => return Some(answer),
+        RequestClass::Answer(_) => {
+            ResponseForm::Mapped(brpc::Ticket::new(request, content_type::DEFAULT, config))
+        }
+        RequestClass::JsonRpc => ResponseForm::JsonRpc(json_rpc::PendingResponse::without_id()),
+        RequestClass::Gateway => ResponseForm::Gateway(gateway_fields(request)),
+        RequestClass::Routed(found) => ResponseForm::Routed(routed::Ticket(found.route().clone())),
+        RequestClass::Mapped => {
+            let format = request.content_type.as_deref().and_then(content_type::format_of);
+            ResponseForm::Mapped(brpc::Ticket::new(request, format.unwrap_or(content_type::DEFAULT), config))
+        }
+    };
+    let refused = match verdict {
+        Verdict::Accepted => return None,
+        Verdict::Unauthenticated(status) => RejectedRequest { form, status, unauthenticated: true },
+        Verdict::Refused(status) => RejectedRequest { form, status, unauthenticated: false },
+        Verdict::Missing(missing) => {
+            let mut names = Names::default();
+            peek(config, request, &mut names);
+            let (service, method) = names.parts();
+            let mut call = Call::new(service, method, Format::default(), Bytes::new());
+            Path::parse(request.path.as_str()).note_rest(&mut call.head.metadata);
+            let status = form.unknown(&call, missing);
+            RejectedRequest { form, status, unauthenticated: false }
+        }
+    };
+    Some(Answer::Refused(Box::new(refused)))
+}
+
+/// brpc's mapping: the path names service and method.
+fn mapped_call(config: &ServerConfig, mut request: Request, body: Bytes, names: &mut Names) -> RequestKind {
+    let path = Path::parse(request.path.as_str());
+    let (format, compression) = match check::mapped(config, &request, &path) {
+        Ok(understood) => understood,
+        Err(answer) => return RequestKind::Answer(without_names(config, &request, answer)),
+    };
+    names.set(path.service, path.method);
+    path.note_rest(&mut request.metadata);
+    let ticket = brpc::Ticket::new(&request, format, config);
+    let call = Call {
+        timeout: request.timeout,
+        credential: mapped_credential(config, &request),
+        authenticated: request.accepted,
+        head: Head { format, compression, metadata: request.metadata, plain_http: true, ..Head::default() },
+        ..Call::new("", "", format, body)
+    };
+    RequestKind::Call(call, ResponseForm::Mapped(ticket))
+}
+
+/// Proxies send the requests of many callers on one connection, so that each must bring its credential, unless the
+/// listener is for brpc's clients only. Within HTTP/2 even these do.
+fn mapped_credential(config: &ServerConfig, request: &Request) -> Credential {
+    let credential = request.authorization.clone();
+    match config.trust_connection && !request.h2 {
+        true => Credential::Connection(credential),
+        false => Credential::Call(credential),
+    }
+}
+
+/// The verb and the path are those that a `.proto` declares.
+fn routed_call(
+    config: &ServerConfig,
+    found: &MatchedRoute<'_>,
+    request: Request,
+    body: Bytes,
+    names: &mut Names,
+) -> RequestKind {
+    let (compression, dialect) = match check::routed(config, &request) {
+        Ok(understood) => understood,
+        Err(answer) => return RequestKind::Answer(answer),
+    };
+    let message = routed::plain(compression, body, config.limits.decompressed).and_then(|body| {
+        let message = found.message(request.query.as_str(), &body);
+        message.map_err(|unfit| Status::invalid_argument(unfit.to_string()))
+    });
+    let message = match message {
+        Ok(message) => message,
+        Err(status) => return RequestKind::Answer(Answer::Unfit(status)),
+    };
+    let route = found.route();
+    names.set(route.service(), route.method());
+    let format = Format::Json(dialect);
+    let call = Call {
+        timeout: request.timeout,
+        credential: Credential::Call(request.authorization),
+        authenticated: request.accepted,
+        head: Head { format, metadata: request.metadata, plain_http: true, ..Head::default() },
+        ..Call::new("", "", format, message)
+    };
+    RequestKind::Call(call, ResponseForm::Routed(routed::Ticket(route.clone())))
+}
+
+/// rpcx's gateway: fields name service and method.
+fn gateway_call(request: Request, body: Bytes, names: &mut Names) -> RequestKind {
+    let coding = request.compression();
+    let mut fields = request.gateway.unwrap_or_default();
+    let mut metadata = request.metadata;
+    fields.default_service_path(&request.path);
+    let reserved = fields.read_meta(&mut metadata);
+    let (described, reserved) = match (fields.describe(), reserved) {
+        (Ok(described), Ok(reserved)) => (described, reserved),
+        (Err(wrong), _) | (_, Err(wrong)) => return RequestKind::Answer(Answer::Unreadable(fields, wrong)),
+    };
+    let Some(compression) = gateway_compression(described.compression, coding) else {
+        return RequestKind::Answer(Answer::UnsupportedCoding);
+    };
+    names.set(described.service, described.method);
+    let call = Call {
+        timeout: reserved.timeout.or(request.timeout),
+        credential: Credential::Call(request.authorization.or(reserved.credential)),
+        authenticated: request.accepted,
+        head: Head { format: described.format, compression, metadata, plain_http: true, ..Head::default() },
+        ..Call::new("", "", described.format, body)
+    };
+    RequestKind::Call(call, ResponseForm::Gateway(fields))
+}
+
+/// How the message is compressed. rpcx-gateway takes `Content-Encoding: gzip` for the compress type.
+fn gateway_compression(told: Compression, coding: Option<Compression>) -> Option<Compression> {
+    match told {
+        Compression::None => coding,
+        told => Some(told),
+    }
+}
+
+fn gateway_fields(request: &Request) -> Box<gateway::Fields> {
+    let mut fields = request.gateway.clone().unwrap_or_default();
+    fields.default_service_path(&request.path);
+    fields
+}
+
+/// Sets the names that a request to the gateway has in its head; gives what else it tells, or its answer if it cannot be
+/// read.
+fn gateway_names(request: &Request, names: &mut Names) -> Result<gateway::ReservedMetadata, Answer> {
+    let fields = gateway_fields(request);
+    let reserved = fields.read_meta(&mut Metadata::new());
+    let (described, reserved) = match (fields.describe(), reserved) {
+        (Ok(described), Ok(reserved)) => (described, reserved),
+        (Err(wrong), _) | (_, Err(wrong)) => return Err(Answer::Unreadable(fields, wrong)),
+    };
+    if gateway_compression(described.compression, request.compression()).is_none() {
+        return Err(Answer::UnsupportedCoding);
+    }
+    names.set(described.service, described.method);
+    Ok(reserved)
+}
+
+/// What `X-RPCX-Meta` tells beside metadata, in JSON-RPC.
+fn meta_of(request: &Request) -> Result<gateway::ReservedMetadata, Answer> {
+    let reserved = request.gateway.as_ref().map(|fields| fields.read_meta(&mut Metadata::new()));
+    reserved.transpose().map(Option::unwrap_or_default).map_err(|_| WRONG_META)
+}
+
+fn json_rpc_calls(request: Request, body: &Bytes, names: &mut Names) -> RequestKind {
+    if request.compression() != Some(Compression::None) {
+        return RequestKind::Answer(Answer::UnsupportedCoding);
+    }
+    let mut metadata = request.metadata;
+    let reserved = request.gateway.map(|fields| fields.read_meta(&mut metadata)).transpose();
+    let Ok(reserved) = reserved.map(Option::unwrap_or_default) else {
+        return RequestKind::Answer(WRONG_META);
+    };
+    let common = BatchContext {
+        metadata,
+        timeout: reserved.timeout.or(request.timeout),
+        credential: request.authorization.or(reserved.credential),
+        authenticated: request.accepted,
+    };
+    match json_rpc::read(body) {
+        Incoming::Refused(response) => RequestKind::Answer(Answer::Json(response)),
+        Incoming::One(request) => {
+            let owed = json_rpc::PendingResponse::to(&request);
+            let call = common.call(request, names);
+            match owed {
+                Some(owed) => RequestKind::Call(call, ResponseForm::JsonRpc(owed)),
+                None => RequestKind::Notify(call, Answer::Json(Vec::new())),
+            }
+        }
+        Incoming::Many(requests, refused) => {
+            let missing = requests.iter().filter(|request| request.id.is_some()).count();
+            let batch = json_rpc::Batch::new(&refused, missing);
+            RequestKind::Batch(
+                BatchCalls { requests: requests.into_iter(), message: body.len(), common },
+                batch,
+            )
+        }
+    }
+}
+
+/// The calls of a JSON-RPC batch that are not handed out yet.
+#[derive(Debug)]
+pub(crate) struct BatchCalls {
+    requests: std::vec::IntoIter<json_rpc::Request>,
+    /// Bytes of the message that all of them are slices of.
+    message: usize,
+    common: BatchContext,
+}
+
+impl BatchCalls {
+    /// Bytes that are held for as long as there are any.
+    pub(crate) fn held(&self) -> usize {
+        self.message
+    }
+
+    /// The next call, and what is owed to it unless it is a notification.
+    pub(crate) fn next(
+        &mut self,
+        names: &mut Names,
+    ) -> Option<(Call<'static>, Option<json_rpc::PendingResponse>)> {
+        let request = self.requests.next()?;
+        let owed = json_rpc::PendingResponse::to(&request);
+        Some((self.common.clone().call(request, names), owed))
+    }
+}
+
+/// What every call of one JSON-RPC message has in common.
+#[derive(Debug, Clone)]
+struct BatchContext {
+    metadata: Metadata,
+    timeout: Option<Duration>,
+    credential: Option<Bytes>,
+    authenticated: bool,
+}
+
+impl BatchContext {
+    fn call(self, request: json_rpc::Request, names: &mut Names) -> Call<'static> {
+        let (service, method) = request.names();
+        names.set(service, method);
+        let format = Format::Json(Json::Go);
+        Call {
+            timeout: self.timeout,
+            oneway: request.id.is_none(),
+            credential: Credential::Call(self.credential),
+            authenticated: self.authenticated,
+            head: Head {
+                format,
+                positional: request.positional,
+                metadata: self.metadata,
+                plain_http: true,
+                ..Head::default()
+            },
+            ..Call::new("", "", format, request.params)
+        }
+    }
+}
+
+/// The names of the call handed out last, in a buffer that is used again and again.
+#[derive(Debug, Default)]
+pub(crate) struct Names {
+    text: String,
+    /// Where the service ends and the method begins.
+    split: usize,
+}
+
+impl Names {
+    /// A buffer larger than this is not kept.
+    const KEEP: usize = 4 << 10;
+
+    pub(crate) fn set(&mut self, service: &str, method: &str) {
+        if self.text.capacity() > Self::KEEP {
+            self.text = String::new();
+        }
+        self.text.clear();
+        self.text.push_str(service);
+        self.text.push_str(method);
+        self.split = service.len();
+    }
+
+    pub(crate) fn parts(&self) -> (&str, &str) {
+        self.text.split_at_checked(self.split).unwrap_or_default()
+    }
+}
+
+/// Whether a request is JSON-RPC: it says so, or it is JSON sent where nothing else is called. Without its body it
+/// may be.
+fn speaks_json_rpc(request: &Request, body: Option<&[u8]>) -> bool {
+    if request.method != Method::Post {
+        return false;
+    }
+    let content_type = request.content_type.as_deref().unwrap_or_default();
+    let essence = content_type.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
+    let is = |name: &str| essence.eq_ignore_ascii_case(name.as_bytes());
+    request.json_rpc
+        || is("application/json-rpc")
+        || is("application/jsonrequest")
+        || is(content_type::JSON)
+            && matches!(request.path.as_str(), "/" | "/jsonrpc")
+            && body.is_none_or(json_rpc::announces)
+}
+
+/// Whether a request is for rpcx's gateway. It takes GET and PUT as rpcx does, and any content type: what names the call
+/// are fields that a page cannot send to another origin unasked.
+fn speaks_gateway(request: &Request) -> bool {
+    matches!(request.method, Method::Post | Method::Get | Method::Put)
+        && request.gateway.as_ref().is_some_and(|fields| fields.describes_call())
+}
+
+/// Why a WebSocket is not opened that is not one of this server's own.
+pub(crate) const NO_WEBSOCKET: &str = "a WebSocket is opened here for rpcx only, at /_rpcx_\n";
+
+const WRONG_META: Answer = Answer::Failed(400, "wrong X-RPCX-Meta");
+
+/// Where rpcx's clients connect to (rpcx `share/share.go`).
+pub(crate) const RPCX_PATH: &str = "/_rpcx_";
+
+const INDEX: &str = "\
+POST /Service/Method   calls a method; the body is JSON, or what Content-Type says
+POST /jsonrpc          calls by JSON-RPC 2.0
+GET  /health           whether the server takes calls; /health/Service: whether the service does
+GET  /readyz           whether the server takes calls; ?service=Service: whether the service does
+GET  /livez            whether the server runs
+GET  /version          which version runs
+";

@@ -1,0 +1,50 @@
+use bytes::{Bytes, BytesMut};
+
+use crate::http::h1::chunked::Chunked;
+use crate::http::h1::frame::{Framing, Refusal};
+
+/// What of a body has not come, where it is taken piece by piece.
+#[derive(Debug)]
+pub(super) enum RemainingBody {
+    Nothing,
+    Bytes(usize),
+    Chunks(Box<Chunked>),
+}
+
+impl RemainingBody {
+    pub(super) fn of(framing: Framing, chunked: Chunked) -> Self {
+        match framing {
+            Framing::Length(length) => Self::Bytes(length),
+            Framing::UntilClose => Self::Nothing,
+            Framing::Chunked => Self::Chunks(Box::new(chunked)),
+        }
+    }
+
+    pub(super) fn is_nothing(&self) -> bool {
+        matches!(self, Self::Nothing)
+    }
+
+    /// What of the body is in the inbox; `None` if nothing new is. Chunks may say `overhead` bytes beside it.
+    pub(super) fn pull(&mut self, inbox: &mut BytesMut, overhead: usize) -> Result<Option<Bytes>, Refusal> {
+        match self {
+            Self::Nothing => Ok(None),
+            Self::Bytes(left) => {
+                let here = (*left).min(inbox.len());
+                *left -= here;
+                let over = *left == 0;
+                if over {
+                    *self = Self::Nothing;
+                }
+                Ok((here > 0 || over).then(|| inbox.split_to(here).freeze()))
+            }
+            Self::Chunks(chunked) => {
+                if let Some(last) = chunked.read(inbox, usize::MAX, overhead)? {
+                    *self = Self::Nothing;
+                    return Ok(Some(last));
+                }
+                let piece = chunked.take();
+                Ok((!piece.is_empty()).then_some(piece))
+            }
+        }
+    }
+}
