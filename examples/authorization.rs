@@ -8,7 +8,7 @@ use polyrpc::{Client, Result, Server};
 #[tokio::main]
 async fn main() -> Result<()> {
     let server = Server::new()
-        .register("Arith/Mul", |a: i64, b: i64| async move { a * b })
+        .function("Arith/Mul", |a: i64, b: i64| async move { a * b })
         // Callers of the old name need not change.
         .alias("a.b.c.D", "Arith")
         .alias_method("Old/Times", "Arith/Mul")

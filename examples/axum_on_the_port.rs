@@ -11,7 +11,7 @@ use tokio::net::TcpStream;
 async fn main() -> Result<()> {
     let router = Router::new().route("/", get(|| async { "a page of axum" }));
     let server = Server::new()
-        .register("greet", |name: String| async move { format!("hello, {name}") })
+        .function("greet", |name: String| async move { format!("hello, {name}") })
         // What no service answers, and no built-in page.
         .http_fallback(Routes::new(router))
         .bind("127.0.0.1:0")

@@ -1,13 +1,13 @@
 //! Calls without a runtime: the calling thread writes the request and reads the reply itself.
 
-use polyrpc::server::Bound;
+use polyrpc::server::BoundServer;
 use polyrpc::{Result, Server, blocking};
 
 fn main() -> Result<()> {
     // Only the server needs a runtime. Usually it is in another process.
     let runtime = tokio::runtime::Runtime::new()?;
-    let server = Server::new().register("add", |a: i64, b: i64| async move { a + b });
-    let server = runtime.block_on(async { server.bind("127.0.0.1:0").await.map(Bound::start) })?;
+    let server = Server::new().function("add", |a: i64, b: i64| async move { a + b });
+    let server = runtime.block_on(async { server.bind("127.0.0.1:0").await.map(BoundServer::start) })?;
 
     let client = blocking::Client::new(&format!("baidu-std://{}", server.address()))?;
     let sum: i64 = client.call("add", &(1, 2))?;

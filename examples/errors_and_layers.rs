@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::error::Error as _;
 use std::sync::Arc;
 
-use polyrpc::layer::{Call, Ending, Layer, Next, Side};
+use polyrpc::layer::{Call, Layer, Next, Outcome, Side};
 use polyrpc::{Client, Code, Result, Server, Status};
 
 /// Finds a user and says how old he is.
@@ -20,11 +20,11 @@ async fn age(name: String) -> Result<u32> {
 struct Tenant(&'static str);
 
 impl Layer for Tenant {
-    async fn call(self: Arc<Self>, mut call: Call, next: Next) -> Ending {
+    async fn call(self: Arc<Self>, mut call: Call, next: Next) -> Outcome {
         if call.side() == Side::Client {
             call.metadata_mut().insert("tenant", self.0);
         } else if call.metadata().get("tenant") != Some(self.0) {
-            return Ending::failed(Status::permission_denied("who are you?"));
+            return Outcome::failed(Status::permission_denied("who are you?"));
         }
         next.call(call).await
     }
@@ -32,7 +32,7 @@ impl Layer for Tenant {
 
 #[tokio::main]
 async fn main() -> Result<()> {
-    let server = Server::new().register("age", age).layer(Tenant("acme"));
+    let server = Server::new().function("age", age).layer(Tenant("acme"));
     let server = server.bind("127.0.0.1:0").await?.start();
     // rpcx would carry the text without the code: docs/protocols says what survives which protocol.
     let url = format!("grpc://{}", server.address());

@@ -11,7 +11,7 @@ use tokio::sync::mpsc;
 async fn main() -> Result<()> {
     let (began, mut begun) = mpsc::unbounded_channel();
     let server = Server::new()
-        .register("work", move || {
+        .function("work", move || {
             let began = began.clone();
             async move {
                 let _ = began.send(());

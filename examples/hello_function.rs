@@ -5,9 +5,9 @@ use polyrpc::{Client, Result, Server, Status};
 #[tokio::main]
 async fn main() -> Result<()> {
     let server = Server::new()
-        .register("echo", |text: String| async move { text })
-        .register("add", |a: i64, b: i64| async move { a + b })
-        .register("div", div)
+        .function("echo", |text: String| async move { text })
+        .function("add", |a: i64, b: i64| async move { a + b })
+        .function("div", div)
         .bind("127.0.0.1:0")
         .await?
         .start();

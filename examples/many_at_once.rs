@@ -3,7 +3,7 @@
 
 use polyrpc::client::combo::{Partition, Selective, fold};
 use polyrpc::codec::Serde;
-use polyrpc::server::Running;
+use polyrpc::server::ServerHandle;
 use polyrpc::{Client, Result, Server, Status};
 
 #[tokio::main]
@@ -46,15 +46,15 @@ async fn main() -> Result<()> {
     Ok(())
 }
 
-async fn serve(words: &'static [&'static str]) -> Result<Running> {
+async fn serve(words: &'static [&'static str]) -> Result<ServerHandle> {
     let find = move |start: String| async move {
         let found = words.iter().find(|word| word.starts_with(&*start));
         found.map(ToString::to_string).ok_or_else(|| Status::not_found("no such word"))
     };
     let server = Server::new()
-        .register("Words/Reload", || async {})
-        .register("Words/Count", move || async move { words.len() })
-        .register("Words/Find", find);
+        .function("Words/Reload", || async {})
+        .function("Words/Count", move || async move { words.len() })
+        .function("Words/Find", find);
     let bound = server.bind("127.0.0.1:0").await;
     Ok(bound.map_err(|error| Status::unavailable(error.to_string()))?.start())
 }

@@ -23,7 +23,7 @@ async fn main() -> Result<()> {
 }
 
 fn server() -> Server {
-    Server::new().register("Users/Language", |name: String| async move {
+    Server::new().function("Users/Language", |name: String| async move {
         (if name == "Li" { "zh" } else { "en" }).to_owned()
     })
 }

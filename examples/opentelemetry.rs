@@ -75,7 +75,7 @@ async fn shop(telemetry: Telemetry) -> Result<()> {
     // Its calls are children of the call that it answers, in another protocol.
     let asked = shop.clone();
     let order = move |thing, pieces| order(asked.clone(), thing, pieces);
-    let orders = Server::new().register("order", order).layer(telemetry.clone());
+    let orders = Server::new().function("order", order).layer(telemetry.clone());
     let orders = orders.bind("127.0.0.1:0").await?.start();
     let till = Client::builder(&format!("rpcx://{}", orders.address())).layer(telemetry).build()?;
 

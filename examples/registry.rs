@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use polyrpc::discovery::{Attributes, Discover, InProcess, Register};
+use polyrpc::discovery::{Attributes, Discover, InProcess, Registrar};
 use polyrpc::server::{Event, Registration};
 use polyrpc::{Client, Result, Server};
 use tokio::sync::watch;
@@ -22,7 +22,7 @@ async fn main() -> Result<()> {
             entered.send_replace(matches!(event, Event::Entered(_)));
         });
     let server = Server::new()
-        .register("Arith/Mul", |a: i64, b: i64| async move { a * b })
+        .function("Arith/Mul", |a: i64, b: i64| async move { a * b })
         .register_in(registry, registration)
         .bind("127.0.0.1:0")
         .await?
@@ -46,7 +46,7 @@ async fn main() -> Result<()> {
     Ok(())
 }
 
-type Open = (Box<dyn Register>, Box<dyn Discover>);
+type Open = (Box<dyn Registrar>, Box<dyn Discover>);
 
 fn open(url: Option<String>) -> Result<Open> {
     match url {

@@ -16,9 +16,9 @@ struct Person {
 #[tokio::main]
 async fn main() -> Result<()> {
     let server = Server::new()
-        .register("add", |a: i32, b: i32| async move { a + b })
-        .register("get_person", |person: Person| async move { Person { age: person.age + 1, ..person } })
-        .register("divide", divide)
+        .function("add", |a: i32, b: i32| async move { a + b })
+        .function("get_person", |person: Person| async move { Person { age: person.age + 1, ..person } })
+        .function("divide", divide)
         // Clients may publish too, by the functions `publish` and `publish_by_token`.
         .publishing();
     let publisher = server.publisher();

@@ -3,7 +3,7 @@
 //! A client in Go does the same with `share.RegisterCodec(protocol.SerializeType(7), &GobCodec{})` and
 //! `protocol.Compressors[2] = &protocol.SnappyCompressor{}`.
 
-use polyrpc::codec::{Body, Codec, NumberedFormat, Serde, With};
+use polyrpc::codec::{Body, Codec, NumberedFormat, Serde, WithFormat};
 use polyrpc::rpcx::Compressors;
 use polyrpc::{Bytes, Client, Compression, Context, Format, Result, Server, Status};
 use serde::Serialize;
@@ -25,7 +25,7 @@ impl<T: Serialize + DeserializeOwned + 'static> NumberedFormat<T> for Gob {
 }
 
 /// Every format of plain types, and over rpcx gob too. It is named once, for server and client.
-type Wire = With<Gob>;
+type Wire = WithFormat<Gob>;
 
 #[polyrpc::service(codec = Wire)]
 trait Texts {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use polyrpc::client::FailMode;
 use polyrpc::client::balance::{Random, RoundRobin};
-use polyrpc::server::Running;
+use polyrpc::server::ServerHandle;
 use polyrpc::{Client, Result, Server};
 
 #[tokio::main]
@@ -32,8 +32,8 @@ async fn main() -> Result<()> {
     Ok(())
 }
 
-async fn serve(name: &'static str) -> Result<Running> {
-    let server = Server::new().register("Names/Tell", move || async move { name.to_owned() });
+async fn serve(name: &'static str) -> Result<ServerHandle> {
+    let server = Server::new().function("Names/Tell", move || async move { name.to_owned() });
     let bound = server.bind("127.0.0.1:0").await;
     Ok(bound.map_err(|error| polyrpc::Status::unavailable(error.to_string()))?.start())
 }

@@ -2,15 +2,15 @@
 
 use std::collections::BTreeSet;
 
-use polyrpc::client::Kind;
+use polyrpc::client::ConnectionMode;
 use polyrpc::{Client, Cores, Result, Server};
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<()> {
     // `Cores::all()` starts one for each core of the machine.
     let server = Server::new()
-        .register("thread", || async { std::thread::current().name().unwrap_or("?").to_owned() })
-        .on(Cores::start(2)?)
+        .function("thread", || async { std::thread::current().name().unwrap_or("?").to_owned() })
+        .executor(Cores::start(2)?)
         .bind("127.0.0.1:0")
         .await?
         .start();
@@ -18,7 +18,9 @@ async fn main() -> Result<()> {
     let mut threads = BTreeSet::new();
     for _ in 0..4 {
         // A connection for each call, to see how they are dealt out.
-        let client = Client::builder(&format!("rpcx://{}", server.address())).kind(Kind::Short).build()?;
+        let client = Client::builder(&format!("rpcx://{}", server.address()))
+            .connection_mode(ConnectionMode::Short)
+            .build()?;
         threads.insert(client.call::<String>("thread", &()).await?);
     }
     println!("connections were served by {threads:?}");

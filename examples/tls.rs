@@ -18,7 +18,7 @@ struct Porter;
 
 impl Door for Porter {
     async fn knock(&self, cx: &mut Context) -> Result<String> {
-        let names = cx.peer().secured().map(|secured| secured.names()).unwrap_or_default();
+        let names = cx.peer().tls().map(|secured| secured.names()).unwrap_or_default();
         Ok(names.first().cloned().unwrap_or_else(|| "a stranger".into()))
     }
 }

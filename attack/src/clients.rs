@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use polyrpc::client::Options;
+use polyrpc::client::CallOptions;
 use polyrpc::client::Result;
 use polyrpc::codec::Body;
 use polyrpc::tls::{self, Pem};
@@ -203,7 +203,7 @@ fn echo_bytes(client: Client) -> Call {
         let client = client.clone();
         Box::pin(async move {
             let body = Body::new(Format::Raw, TEXT.as_bytes());
-            let response = client.call_raw("Bare/#0", body, Options::default()).await;
+            let response = client.call_raw("Bare/#0", body, CallOptions::default()).await;
             judge(response.map(|response| response.message.bytes == TEXT))
         })
     })

@@ -105,12 +105,12 @@ pub(crate) fn server() -> Server {
     Server::new()
         .service(PlainServer::new(Target { blob: Bytes::new() }))
         .service(BareServer::new(Target { blob }))
-        .register("echo", |text: String| async move { text })
-        .register("wait", |text: String| async move {
+        .function("echo", |text: String| async move { text })
+        .function("wait", |text: String| async move {
             tokio::time::sleep(HOUR).await;
             text
         })
-        .register("blob", |_: String| async move { "x".repeat(BLOB) })
+        .function("blob", |_: String| async move { "x".repeat(BLOB) })
         .health(&Health::new())
         .reflection()
 }

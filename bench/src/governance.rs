@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use clap::Args;
-use polyrpc::client::balance::{self, Asked, Balance, Candidate, Outcome};
-use polyrpc::client::{self, Breaker, FailMode};
+use polyrpc::client::balance::{self, AttemptOutcome, Candidate, LoadBalancer, PickContext};
+use polyrpc::client::{self, CircuitBreaker, FailMode};
 use polyrpc::codec::Body;
 use polyrpc::discovery::{Attributes, Instance, List};
 use polyrpc::layers::Metrics;
@@ -96,7 +96,7 @@ fn governed(address: &str) -> io::Result<Client> {
         .balance(balance::P2c::new())
         .fail_mode(FailMode::Failover)
         .retries(3)
-        .breaker(Breaker::consecutive(5, Duration::from_secs(10)))
+        .circuit_breaker(CircuitBreaker::consecutive(5, Duration::from_secs(10)))
         .layer(Metrics::new())
         .timeout(Duration::from_secs(10))
         .build()
@@ -159,7 +159,7 @@ async fn call(client: Client, laps: SharedLaps) -> polyrpc::Result<()> {
     let body = Body::new(Format::Raw, Bytes::from_static(&[b'A'; PAYLOAD]));
     let mut began = laps.started();
     while laps.open_at(began) {
-        let reply = client.call_raw("Echo/Raw", body.clone(), client::Options::default()).await?;
+        let reply = client.call_raw("Echo/Raw", body.clone(), client::CallOptions::default()).await?;
         began = laps.note(began, reply.message.bytes.len() == PAYLOAD);
     }
     Ok(())
@@ -168,17 +168,20 @@ async fn call(client: Client, laps: SharedLaps) -> polyrpc::Result<()> {
 /// How many choices are timed.
 const PICKS: u32 = 200_000;
 
-fn pick_bar(name: &str, balance: &dyn Balance) -> Bar {
+fn pick_bar(name: &str, balance: &dyn LoadBalancer) -> Bar {
     let candidates: Vec<_> = (0..SERVERS).map(server).map(Candidate::new).collect();
-    let pick = balance.over(&candidates);
+    let pick = balance.picker(&candidates);
     let now = Instant::now();
     // Every server has had a call, so that there is something to go by.
     for place in 0..candidates.len() {
         let latency = Duration::from_micros(100 + place as u64 % 50);
-        pick.began(place, now);
-        pick.ended(place, &Outcome { latency, now, failure: None, timeout: None, attempts: (3, 1) });
+        pick.call_started(place, now);
+        pick.call_finished(
+            place,
+            &AttemptOutcome { latency, now, failure: None, timeout: None, attempts: (3, 1) },
+        );
     }
-    let asked = |key: u32| Asked {
+    let asked = |key: u32| PickContext {
         service: "Echo",
         method: "Raw",
         key: Some(u64::from(key.wrapping_mul(2_654_435_761))),

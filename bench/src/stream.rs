@@ -144,7 +144,7 @@ impl Pipe for Echo {
 pub(crate) fn serve() -> io::Result<()> {
     let cores = Cores::start(1)?;
     let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
-    let server = Server::new().on(cores).service(PipeServer::new(Echo));
+    let server = Server::new().executor(cores).service(PipeServer::new(Echo));
     let bound = runtime.block_on(server.bind("127.0.0.1:0"))?;
     let address = bound.address().to_string().parse().map_err(io::Error::other)?;
     runtime.spawn(bound.run());

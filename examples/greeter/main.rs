@@ -44,7 +44,7 @@ async fn main() -> Result<()> {
     let (address, heavy) = arguments();
     let cores = Cores::builder().blocking(Priority::Idle).start()?;
     let greeter = GreeterServer::new(Doorman { heavy });
-    let server = Server::new().on(cores).service(greeter).bind(address).await?;
+    let server = Server::new().executor(cores).service(greeter).bind(address).await?;
     println!("listening on {}", server.address());
     server.run_until(signal::shutdown(), Duration::from_secs(10)).await;
     Ok(())

@@ -5,7 +5,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use polyrpc::Format;
-use polyrpc::client::{Options, blocking};
+use polyrpc::client::{CallOptions, blocking};
 use polyrpc::codec::Body;
 
 #[test]
@@ -162,7 +162,8 @@ fn greeter() {
     let _heavy: Vec<_> = (0..4).map(|_| begin(&server.address, "SayHello")).collect();
     let began = Instant::now();
     while began.elapsed() < Duration::from_millis(300) {
-        let reply = client.call_raw("helloworld.Greeter/SayHelloAgain", joe(), Options::default()).unwrap();
+        let reply =
+            client.call_raw("helloworld.Greeter/SayHelloAgain", joe(), CallOptions::default()).unwrap();
         assert_eq!(&reply.message.bytes[..], b"\n\x09Hello Joe");
     }
 }
@@ -173,7 +174,7 @@ fn begin(address: &str, method: &str) -> std::thread::JoinHandle<()> {
     std::thread::spawn(move || {
         let client = blocking::Client::new(&url).unwrap();
         // It fails when the server is killed.
-        let _ = client.call_raw(&target, joe(), Options::default());
+        let _ = client.call_raw(&target, joe(), CallOptions::default());
     })
 }
 

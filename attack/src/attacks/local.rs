@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use polyrpc::client::{Options, Request};
+use polyrpc::client::{CallOptions, Request};
 use polyrpc::{Client, Server};
 use tokio::net::TcpListener;
 
@@ -106,7 +106,7 @@ async fn listen_at_file() -> io::Result<Outcome> {
 
 async fn print() -> io::Result<Outcome> {
     const CREDENTIAL: &str = "a-credential-to-keep";
-    let options = Options { credential: Some(CREDENTIAL.into()), ..Options::default() };
+    let options = CallOptions { credential: Some(CREDENTIAL.into()), ..CallOptions::default() };
     let request = Request { message: "x", options: options.clone() };
     let builder = Client::builder("rpcx://127.0.0.1:1").credential(CREDENTIAL);
     let client = builder.build().map_err(|error| io::Error::other(error.to_string()))?;

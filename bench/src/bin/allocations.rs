@@ -58,12 +58,12 @@ async fn flatbuffers(text: &str) -> polyrpc::Result<(f64, f64)> {
     Ok((a_call(call).await?, a_reading(read)?))
 }
 
-async fn bind(server: Server) -> polyrpc::Result<polyrpc::server::Running> {
+async fn bind(server: Server) -> polyrpc::Result<polyrpc::server::ServerHandle> {
     let bound = server.bind("127.0.0.1:0").await;
     Ok(bound.map_err(|error| polyrpc::Status::unavailable(error.to_string()))?.start())
 }
 
-fn connect(server: &polyrpc::server::Running, protocol: Protocol) -> polyrpc::client::Result<Client> {
+fn connect(server: &polyrpc::server::ServerHandle, protocol: Protocol) -> polyrpc::client::Result<Client> {
     Client::new(&format!("{}://{}", protocol.as_str(), server.address()))
 }
 

@@ -49,7 +49,7 @@ pub(crate) fn serve(options: &ServerOptions) -> io::Result<()> {
         Messages::Flatbuffers => Server::new().service(fbs::BenchmarkServiceServer::new(fbs::Echo)),
     };
     let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
-    let bound = runtime.block_on(server.on(Cores::start(1)?).bind(options.listen.to_string()))?;
+    let bound = runtime.block_on(server.executor(Cores::start(1)?).bind(options.listen.to_string()))?;
     let address = bound.address().to_string().parse().map_err(io::Error::other)?;
     runtime.spawn(bound.run());
     process::answer_at(address)

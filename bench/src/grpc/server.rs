@@ -36,7 +36,7 @@ pub(crate) fn serve(options: &ServerOptions) -> io::Result<()> {
     let cores = Cores::builder().threads(options.threads).blocking(Priority::Idle).start()?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
     let server = Server::new()
-        .on(cores)
+        .executor(cores)
         .service(EchoServiceServer::new(Services))
         .service(greeter(options.heavy))
         .service(HelloServer::new(Services));

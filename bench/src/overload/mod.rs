@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use clap::Args;
-use polyrpc::server::Concurrency;
+use polyrpc::server::ConcurrencyLimit;
 use polyrpc::{Result, Server};
 use serde::Serialize;
 use tokio::runtime::Builder;
@@ -40,7 +40,7 @@ pub(crate) struct Options {
     settle: f64,
     /// The concurrency limit: `auto`, `timeout`, a number, `unlimited`.
     #[arg(long, default_value = "auto")]
-    limit: Concurrency,
+    limit: ConcurrencyLimit,
     /// The scheme of the protocol by which it is called.
     #[arg(long, default_value = "baidu-std")]
     protocol: String,
@@ -54,7 +54,7 @@ pub(crate) struct Options {
 pub(crate) struct ServerOptions {
     /// The concurrency limit.
     #[arg(long, default_value = "auto")]
-    limit: Concurrency,
+    limit: ConcurrencyLimit,
 }
 
 const THREADS: usize = 8;

@@ -50,7 +50,7 @@ pub(crate) fn serve(options: &ServerOptions) -> io::Result<()> {
     process::prepare(options.core)?;
     let server = Server::new()
         .service(EchoServiceServer::new(Echo))
-        .register("echo", |message: String| async move { message });
+        .function("echo", |message: String| async move { message });
     let listen = Listen::on(options.listen.to_string());
     let listen = match options.spoken {
         Spoken::BaiduStd | Spoken::RestRpc => listen,

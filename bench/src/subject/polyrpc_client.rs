@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use polyrpc::client::{Options, blocking};
+use polyrpc::client::{CallOptions, blocking};
 use polyrpc::codec::Body;
 use polyrpc::{Client, Format};
 use tokio::runtime::{Builder, Runtime};
@@ -30,7 +30,7 @@ impl Blocking {
             Protocol::Rpcx => {
                 let body = raw(payload);
                 Box::new(move || {
-                    let reply = client.call_raw("Echo/Raw", body.clone(), Options::default())?;
+                    let reply = client.call_raw("Echo/Raw", body.clone(), CallOptions::default())?;
                     Ok(reply.message.bytes.len() == body.bytes.len())
                 })
             }
@@ -112,7 +112,7 @@ async fn call_raw(client: Client, payload: usize, laps: SharedLaps) -> polyrpc::
     let body = raw(payload);
     let mut began = laps.started();
     while laps.open_at(began) {
-        let reply = client.call_raw("Echo/Raw", body.clone(), Options::default()).await?;
+        let reply = client.call_raw("Echo/Raw", body.clone(), CallOptions::default()).await?;
         began = laps.note(began, reply.message.bytes.len() == body.bytes.len());
     }
     Ok(())

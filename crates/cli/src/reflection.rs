@@ -18,7 +18,7 @@ use protox::prost_reflect::prost_types::FileDescriptorProto;
 /// A conversation with a server about what it offers, and the files it gave out.
 pub(crate) struct Reflection<'a> {
     client: &'a Client,
-    options: client::Options,
+    options: client::CallOptions,
     /// Versions of the service that the server may have, the newest first.
     versions: &'static [&'static str],
     files: BTreeMap<String, File>,
@@ -32,7 +32,7 @@ struct File {
 impl<'a> Reflection<'a> {
     /// Questions to come, each a call of its own: over HTTP/1.1 (gRPC-Web) a server answers when the requests have ended.
     /// Every one fails as [`Code::Unimplemented`] if the server has no reflection.
-    pub(crate) fn new(client: &'a Client, options: client::Options) -> Self {
+    pub(crate) fn new(client: &'a Client, options: client::CallOptions) -> Self {
         Self { client, options, versions: &VERSIONS, files: BTreeMap::new() }
     }
 

@@ -11,7 +11,7 @@ use polyrpc::discovery::{Attributes, Instance, redacted};
 use polyrpc::net_rpc::Codec;
 use polyrpc::payload::Json;
 use polyrpc::rest_rpc::{ByteOrder, Generation};
-use polyrpc::server::{Bound, Event, Listen, Registration, Running};
+use polyrpc::server::{BoundServer, Event, Listen, Registration, ServerHandle};
 use polyrpc::{Cores, Protocol, Server, Status, signal};
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinSet;
@@ -221,7 +221,8 @@ async fn serve(options: Options) -> Result<(), Failure> {
         publishing.spawn(vectors::publish(server.publisher()));
     }
     if let Some(cores) = options.cores {
-        server = server.on(Cores::start(cores).map_err(|error| Failure::system("start threads", &error))?);
+        server =
+            server.executor(Cores::start(cores).map_err(|error| Failure::system("start threads", &error))?);
     }
     let server = options.registering.add_to(server)?;
     let mut bound = vec![bind(server, listeners).await?];
@@ -236,7 +237,7 @@ async fn serve(options: Options) -> Result<(), Failure> {
 }
 
 /// Shuts servers down; a second signal ends the shutdown at once.
-pub(crate) async fn shut_down(running: Vec<Running>) {
+pub(crate) async fn shut_down(running: Vec<ServerHandle>) {
     let hurry = signal::shutdown();
     let mut shutting: JoinSet<_> = running.into_iter().map(|server| server.shutdown(GRACE)).collect();
     tokio::select! {
@@ -325,7 +326,7 @@ fn only_with(listen: Listen, expected: &'static [u8], refusal: &'static str) -> 
 }
 
 /// What listens, with the names of its listeners.
-async fn bind(server: Server, listeners: Vec<Listener>) -> Result<(Vec<&'static str>, Bound), Failure> {
+async fn bind(server: Server, listeners: Vec<Listener>) -> Result<(Vec<&'static str>, BoundServer), Failure> {
     let names = listeners.iter().map(|(name, ..)| *name).collect();
     let refused = |address, error| Failure::system(format!("listen on {address}"), &error);
     let mut listeners = listeners.into_iter();
@@ -341,7 +342,7 @@ async fn bind(server: Server, listeners: Vec<Listener>) -> Result<(Vec<&'static 
 /// Says where to call, for people and for scripts that wait for `ready`.
 ///
 /// The sockets listen already: who connects before the first connection is accepted waits in their queue.
-fn announce(bound: &[(Vec<&str>, Bound)]) -> io::Result<()> {
+fn announce(bound: &[(Vec<&str>, BoundServer)]) -> io::Result<()> {
     let mut stdout = io::stdout().lock();
     for (names, bound) in bound {
         for (name, address) in names.iter().zip(bound.addresses()) {

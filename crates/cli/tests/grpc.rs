@@ -78,7 +78,7 @@ fn what_cannot_be_listed_is_told_with_what_would_help() {
         &[&format!("grpc://{}", running::free_address())],
         &["Connection refused", "polyrpc serve --listen"],
     );
-    let (_runtime, silent) = serve(polyrpc::Server::new().register("echo", |text: String| async { text }));
+    let (_runtime, silent) = serve(polyrpc::Server::new().function("echo", |text: String| async { text }));
     fails(&[&silent], &["it has no reflection", "--proto FILE"]);
     let proto = concat!(env!("CARGO_MANIFEST_DIR"), "/proto/example.proto");
     fails(&[&silent, "a.B", "--proto", proto], &["nothing in", "its services are example.EchoService"]);
@@ -114,7 +114,7 @@ fn a_method_that_nobody_knows_is_described_by_the_server() {
 #[test]
 fn a_server_without_reflection_is_called_in_plain_json() {
     let (_runtime, url) =
-        serve(polyrpc::Server::new().register("Text/Twice", |text: String| async move { text.repeat(2) }));
+        serve(polyrpc::Server::new().function("Text/Twice", |text: String| async move { text.repeat(2) }));
     assert_eq!(polyrpc(["call", &url, "Text/Twice", r#""ha""#]).json(), json!("haha"));
 }
 

@@ -44,7 +44,7 @@ pub struct Call<'a> {
     pub timeout: Option<Duration>,
     /// The caller wants no answer.
     pub oneway: bool,
-    /// What proves who calls.
+    /// Credential of the caller.
     pub credential: Credential,
     /// The credential was accepted when the request's head was judged ([`Verdict::Accepted`]).
     ///
@@ -108,7 +108,7 @@ pub enum Checksum {
     MessageAndAttachment,
 }
 
-/// What proves who calls, and for how long the proof holds. `Debug` leaves the proof out.
+/// Credential of the caller, and for how long the proof holds. `Debug` leaves the proof out.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Credential {
     /// Judged once: the first message of a connection carries it, later ones are trusted as it was.

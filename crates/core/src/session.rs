@@ -21,8 +21,8 @@
 //!
 //! Both halves go on independently, and either side may end the whole call early.
 //!
-//! A unary call may also bring streams beside it (brpc): the server [accepts](Server::accept) them with its reply, and
-//! each of them goes on by itself, [`Message`](Event::Message) by message, until a side ends it.
+//! A unary call may also bring streams beside it (brpc): the server [accepts](Server::accept_streams) them with its reply, and
+//! each of them goes on by itself, [`Message`](ServerEvent::Message) by message, until a side ends it.
 
 use std::any::Any;
 use std::fmt;
@@ -145,7 +145,7 @@ pub trait Server {
 
     /// Sends one message of an answer, encoded and not compressed yet.
     ///
-    /// It is taken whatever [`room`](Self::room) says; what the peer does not take yet waits in the session.
+    /// It is taken whatever [`has_room`](Self::has_room) says; what the peer does not take yet waits in the session.
     fn message(&mut self, _stream: StreamId, _message: Bytes, _out: &mut Outbox) {}
 
     /// Ends an answer of several messages, with what travels behind the last.
@@ -158,7 +158,7 @@ pub trait Server {
     ) {
     }
 
-    /// Whether the peer takes more of this answer now. If not, [`Event::Room`] says when it does.
+    /// Whether the peer takes more of this answer now. If not, [`ServerEvent::Room`] says when it does.
     fn has_room(&self, _stream: StreamId) -> bool {
         true
     }
@@ -185,7 +185,7 @@ pub trait Server {
     /// by itself are applied here; what follows from them comes with the next events.
     ///
     /// The driver calls it before it asks for events, and at least each quarter of a second while the session
-    /// [wants it](Self::wants_ticks). `true`: more is overdue at the same time than was applied; the driver gives others
+    /// [wants it](Self::needs_ticks). `true`: more is overdue at the same time than was applied; the driver gives others
     /// their turn and then calls again.
     fn tick(&mut self, _now: Duration, _out: &mut Outbox) -> bool {
         false
@@ -196,7 +196,7 @@ pub trait Server {
         false
     }
 
-    /// Decides about the request whose head was given out by [`Event::Head`]: whether its body is read. Any other verdict
+    /// Decides about the request whose head was given out by [`ServerEvent::Head`]: whether its body is read. Any other verdict
     /// answers the request. Returns whether the connection must be closed once `out` is written.
     fn apply_verdict(&mut self, _stream: StreamId, _verdict: Verdict, _out: &mut Outbox) -> bool {
         false
@@ -212,7 +212,7 @@ pub trait Server {
         0
     }
 
-    /// Asks the peer whether it is there; its answer is [`Event::Alive`]. Returns `false` where the protocol has no such
+    /// Asks the peer whether it is there; its answer is [`ServerEvent::Alive`]. Returns `false` where the protocol has no such
     /// question.
     fn ping(&mut self, _out: &mut Outbox) -> bool {
         false
@@ -230,7 +230,7 @@ pub trait Server {
         Err(Status::unimplemented("this protocol cannot push"))
     }
 
-    /// Sends what is published under the name of a topic to which the peer has [subscribed](Event::Subscribe).
+    /// Sends what is published under the name of a topic to which the peer has [subscribed](ServerEvent::Subscribe).
     ///
     /// # Errors
     ///
@@ -323,7 +323,7 @@ pub trait Client {
         Err(Status::unimplemented("this protocol has no streams beside a call"))
     }
 
-    /// Appends a subscription: what is published under `key` and `token` comes as [`Answer::Message`]s of this call
+    /// Appends a subscription: what is published under `key` and `token` comes as [`ClientEvent::Message`]s of this call
     /// from now on, until it is cancelled.
     ///
     /// # Errors
@@ -335,7 +335,7 @@ pub trait Client {
 
     /// Sends one message of an opened call, encoded and not compressed yet.
     ///
-    /// It is taken whatever [`room`](Self::room) says; what the peer does not take yet waits in the session.
+    /// It is taken whatever [`has_room`](Self::has_room) says; what the peer does not take yet waits in the session.
     fn message(&mut self, _id: CallId, _message: Bytes, _out: &mut Outbox) {}
 
     /// No more messages follow on an opened call; its answer may still go on. Nothing is said where the protocol
@@ -348,12 +348,12 @@ pub trait Client {
     }
 
     /// Ends an opened call in order, behind the messages that were sent: where both directions end together, both.
-    /// Its [reply](Answer::Reply) says that the peer knows.
+    /// Its [reply](ClientEvent::Reply) says that the peer knows.
     fn close(&mut self, id: CallId, out: &mut Outbox) {
         self.end(id, out);
     }
 
-    /// Whether the peer takes more of this call now. If not, [`Answer::Room`] says when it does.
+    /// Whether the peer takes more of this call now. If not, [`ClientEvent::Room`] says when it does.
     fn has_room(&self, _id: CallId) -> bool {
         true
     }
@@ -417,7 +417,7 @@ pub trait Client {
         None
     }
 
-    /// Appends the protocol's own "are you there?"; its answer comes as [`Answer::Alive`].
+    /// Appends the protocol's own "are you there?"; its answer comes as [`ClientEvent::Alive`].
     /// Returns `false` where none comes: the protocol has no such word, nobody answers it, or the peer would not bear
     /// it now.
     fn heartbeat(&mut self, _out: &mut Outbox) -> bool {
@@ -428,7 +428,7 @@ pub trait Client {
 /// What a server finds in its inbox.
 #[derive(Debug)]
 pub enum ServerEvent<'s, T> {
-    /// The head of a request whose body has not arrived. The session reads on only when [`Server::judge`] was called
+    /// The head of a request whose body has not arrived. The session reads on only when [`Server::apply_verdict`] was called
     /// for it.
     Head(RequestHead<'s>, StreamId),
     /// A whole unary request. Names are borrowed from the session; the body is shared, not copied.
@@ -491,7 +491,7 @@ impl fmt::Debug for Handover {
 pub struct RequestHead<'s> {
     /// Service and method; `None` where only the body names them (JSON-RPC).
     pub target: Option<(&'s str, &'s str)>,
-    /// What proves who calls.
+    /// Credential of the caller.
     pub credential: Credential,
 }
 
@@ -546,7 +546,7 @@ impl UnreportedRefusals {
         }
     }
 
-    /// What was counted since the last call, for [`Server::refused`].
+    /// What was counted since the last call, for [`Server::take_refusals`].
     pub fn take(&mut self) -> Option<Refusals> {
         self.0.take().map(|refusals| *refusals)
     }

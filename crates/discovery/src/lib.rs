@@ -40,7 +40,7 @@ mod watch;
 mod http;
 
 use polyrpc::client::Result;
-use polyrpc::discovery::{self, Discover, Register};
+use polyrpc::discovery::{self, Discover, Registrar};
 use polyrpc::{Client, Status, client};
 
 /// Finds what a URL names: `etcd://127.0.0.1:2379/rpcx_test/Arith`; a protocol may stand before it, as clients write it:
@@ -58,7 +58,7 @@ pub fn discover(url: &str) -> Result<Box<dyn Discover>> {
 /// # Errors
 ///
 /// As [`discover`].
-pub fn register(url: &str) -> Result<Box<dyn Register>> {
+pub fn register(url: &str) -> Result<Box<dyn Registrar>> {
     first(url, open_registry)
 }
 
@@ -131,7 +131,7 @@ fn known(word: &str, rest: &str) -> Result<Option<Box<dyn Discover>>> {
 /// # Errors
 ///
 /// When the rest is not what the word wants.
-pub fn open_registry(word: &str, rest: &str) -> Result<Option<Box<dyn Register>>> {
+pub fn open_registry(word: &str, rest: &str) -> Result<Option<Box<dyn Registrar>>> {
     match (word, rest) {
         #[cfg(feature = "consul")]
         ("consul", place) => Ok(Some(consul::register(place)?)),

@@ -19,7 +19,7 @@ use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, StreamExt};
 use polyrpc::Status;
 use polyrpc::client::Result;
-use polyrpc::discovery::{Attributes, Discover, Entry, Instance, Register, Sets, redacted};
+use polyrpc::discovery::{Advertisement, Attributes, Discover, Instance, Registrar, Sets, redacted};
 use redis::aio::{MultiplexedConnection, PubSub};
 use redis::{AsyncConnectionConfig, Client, RedisError, cmd, pipe};
 use serde::{Deserialize, Serialize};
@@ -86,7 +86,7 @@ pub(crate) fn discover(place: &str) -> Result<Box<dyn Discover>, Status> {
 }
 
 /// Opens what stands behind `redis://`, to make servers known.
-pub(crate) fn register(place: &str) -> Result<Box<dyn Register>, Status> {
+pub(crate) fn register(place: &str) -> Result<Box<dyn Registrar>, Status> {
     let place = RegistryUrl::parse(place)?;
     let slash = if place.settings.value("slash") == Some("false") { "" } else { "/" };
     Ok(Box::new(open(&place)?.register(&format!("{slash}{}", place.path.join("/")))))
@@ -274,12 +274,12 @@ pub struct RedisRegister {
 
 struct Connection(MultiplexedConnection);
 
-impl Register for RedisRegister {
-    fn publish<'a>(&'a self, entry: &'a Entry) -> BoxFuture<'a, Result<()>> {
+impl Registrar for RedisRegister {
+    fn publish<'a>(&'a self, entry: &'a Advertisement) -> BoxFuture<'a, Result<()>> {
         self.enter(entry).map(|done| Ok(done?)).boxed()
     }
 
-    fn withdraw<'a>(&'a self, entry: &'a Entry) -> BoxFuture<'a, Result<()>> {
+    fn withdraw<'a>(&'a self, entry: &'a Advertisement) -> BoxFuture<'a, Result<()>> {
         let path = self.tree.instance(entry);
         async move {
             let mut delete = pipe();
@@ -289,7 +289,10 @@ impl Register for RedisRegister {
         .boxed()
     }
 
-    fn entered<'a>(&'a self, entry: &'a Entry) -> BoxFuture<'a, Result<Option<Attributes>>> {
+    fn current_attributes<'a>(
+        &'a self,
+        entry: &'a Advertisement,
+    ) -> BoxFuture<'a, Result<Option<Attributes>>> {
         let path = self.tree.instance(entry);
         async move {
             let mut get = pipe();
@@ -302,7 +305,7 @@ impl Register for RedisRegister {
 }
 
 impl RedisRegister {
-    async fn enter(&self, entry: &Entry) -> Result<(), Status> {
+    async fn enter(&self, entry: &Advertisement) -> Result<(), Status> {
         let directory = self.tree.service(&entry.service);
         let mut write = pipe();
         // Not over what is there: rpcx's clients would be told of a change.

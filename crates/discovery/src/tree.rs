@@ -2,7 +2,7 @@
 //! that tells about the instance. The directories above have values too: `rpcx_path` and the service's name.
 
 use polyrpc::Status;
-use polyrpc::discovery::{Attributes, Entry, Instance};
+use polyrpc::discovery::{Advertisement, Attributes, Instance};
 
 use crate::registry_url::RegistryUrl;
 
@@ -39,7 +39,7 @@ impl Tree {
     }
 
     /// The path of an instance.
-    pub(crate) fn instance(&self, entry: &Entry) -> String {
+    pub(crate) fn instance(&self, entry: &Advertisement) -> String {
         format!("{}/{}", self.service(&entry.service), entry.instance)
     }
 
@@ -115,7 +115,7 @@ mod tests {
     #[test]
     fn paths_are_those_of_rpcx() {
         let tree = Tree::new("/rpcx_test/");
-        let entry = Entry {
+        let entry = Advertisement {
             service: "Arith".into(),
             instance: "tcp@h:1".parse().unwrap(),
             ttl: Duration::from_secs(1),

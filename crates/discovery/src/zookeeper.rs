@@ -12,7 +12,7 @@ use futures_util::future::BoxFuture;
 use futures_util::stream::{self, StreamExt};
 use polyrpc::Status;
 use polyrpc::client::Result;
-use polyrpc::discovery::{Attributes, Discover, Entry, Instance, Register, Sets};
+use polyrpc::discovery::{Advertisement, Attributes, Discover, Instance, Registrar, Sets};
 use tokio::sync::Mutex;
 use tokio::time::timeout;
 use zookeeper_client::{
@@ -68,7 +68,7 @@ pub(crate) fn discover(place: &str) -> Result<Box<dyn Discover>, Status> {
 }
 
 /// Opens what stands behind `zookeeper://`, to make servers known.
-pub(crate) fn register(place: &str) -> Result<Box<dyn Register>, Status> {
+pub(crate) fn register(place: &str) -> Result<Box<dyn Registrar>, Status> {
     let place = RegistryUrl::parse(place)?;
     Ok(Box::new(open(&place)?.register(&place.path.join("/"))))
 }
@@ -213,22 +213,25 @@ pub struct ZooKeeperRegister {
     client: Mutex<Option<Client>>,
 }
 
-impl Register for ZooKeeperRegister {
-    fn publish<'a>(&'a self, entry: &'a Entry) -> BoxFuture<'a, Result<()>> {
+impl Registrar for ZooKeeperRegister {
+    fn publish<'a>(&'a self, entry: &'a Advertisement) -> BoxFuture<'a, Result<()>> {
         self.enter(entry).map(|done| Ok(done?)).boxed()
     }
 
-    fn withdraw<'a>(&'a self, entry: &'a Entry) -> BoxFuture<'a, Result<()>> {
+    fn withdraw<'a>(&'a self, entry: &'a Advertisement) -> BoxFuture<'a, Result<()>> {
         self.leave(entry).map(|done| Ok(done?)).boxed()
     }
 
-    fn entered<'a>(&'a self, entry: &'a Entry) -> BoxFuture<'a, Result<Option<Attributes>>> {
+    fn current_attributes<'a>(
+        &'a self,
+        entry: &'a Advertisement,
+    ) -> BoxFuture<'a, Result<Option<Attributes>>> {
         self.look(entry).map(|said| Ok(said?)).boxed()
     }
 }
 
 impl ZooKeeperRegister {
-    async fn enter(&self, entry: &Entry) -> Result<(), Status> {
+    async fn enter(&self, entry: &Advertisement) -> Result<(), Status> {
         let mut place = self.client.lock().await;
         let client = self.session(&mut place, entry.ttl).await?;
         self.write(client, entry).await
@@ -248,7 +251,7 @@ impl ZooKeeperRegister {
         place.as_ref().ok_or_else(|| failed("there is no session"))
     }
 
-    async fn write(&self, client: &Client, entry: &Entry) -> Result<(), Status> {
+    async fn write(&self, client: &Client, entry: &Advertisement) -> Result<(), Status> {
         let path = self.tree.instance(entry);
         let value = entry.instance.attributes.to_string();
         if let Some((data, owner)) = self.owner(client, &path).await? {
@@ -294,14 +297,14 @@ impl ZooKeeperRegister {
         Ok(())
     }
 
-    async fn look(&self, entry: &Entry) -> Result<Option<Attributes>, Status> {
+    async fn look(&self, entry: &Advertisement) -> Result<Option<Attributes>, Status> {
         let mut place = self.client.lock().await;
         let client = self.session(&mut place, entry.ttl).await?;
         let found = self.owner(client, &self.tree.instance(entry)).await?;
         Ok(found.map(|(data, _)| attributes(&data)))
     }
 
-    async fn leave(&self, entry: &Entry) -> Result<(), Status> {
+    async fn leave(&self, entry: &Advertisement) -> Result<(), Status> {
         let mut place = self.client.lock().await;
         let client = self.session(&mut place, entry.ttl).await?;
         ignore_missing(within(client.delete(&self.tree.instance(entry), None)).await)

@@ -269,9 +269,9 @@ async fn what_others_say_of_an_agents_service_is_told_and_kept() {
     let registry = register(&format!("consul://{}", fake.address)).unwrap();
     // A weight of nothing is none in Consul.
     let mut entry = entry("Arith", "tcp@127.0.0.1:8972", "group=a&group=b&tag=x&weight=0");
-    assert_eq!(registry.entered(&entry).await.unwrap(), None);
+    assert_eq!(registry.current_attributes(&entry).await.unwrap(), None);
     registry.publish(&entry).await.unwrap();
-    assert_eq!(registry.entered(&entry).await.unwrap().as_ref(), Some(&entry.instance.attributes));
+    assert_eq!(registry.current_attributes(&entry).await.unwrap().as_ref(), Some(&entry.instance.attributes));
 
     agent.change(|state| {
         let service = state.services.values_mut().next().unwrap();
@@ -280,14 +280,14 @@ async fn what_others_say_of_an_agents_service_is_told_and_kept() {
         service["Tags"] = json!(["x", "canary"]);
         service["Weights"]["Passing"] = json!(7);
     });
-    let said = registry.entered(&entry).await.unwrap().unwrap();
+    let said = registry.current_attributes(&entry).await.unwrap().unwrap();
     let all = "group=a&group=b&owner=me&state=inactive&tag=x&tag=canary&weight=7";
     assert_eq!(said.to_string(), all);
     // The server enters itself again with it, as when the agent has lost everything.
     entry.instance = entry.instance.with(said.clone());
     agent.lose_everything();
     registry.publish(&entry).await.unwrap();
-    assert_eq!(registry.entered(&entry).await.unwrap(), Some(said));
+    assert_eq!(registry.current_attributes(&entry).await.unwrap(), Some(said));
     until(&mut sets, &[format!("tcp@127.0.0.1:8972 {all}")]).await;
 }
 

@@ -5,7 +5,7 @@ mod real;
 
 use fake::{entry, free_port, next, until};
 use futures_util::future::join_all;
-use polyrpc::discovery::{Discover, Register};
+use polyrpc::discovery::{Discover, Registrar};
 use polyrpc_discovery::etcd::Etcd;
 use real::{Kind, Registry};
 use tokio::net::{TcpSocket, TcpStream};

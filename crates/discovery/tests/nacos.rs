@@ -9,7 +9,7 @@ use std::time::Duration;
 use fake::{Asked, Fake, Program, Reply, entry, free_port, next, next_set, until};
 use futures_util::future::join_all;
 use polyrpc::Code;
-use polyrpc::discovery::{Attributes, Discover, Register};
+use polyrpc::discovery::{Attributes, Discover, Registrar};
 use polyrpc_discovery::nacos::Nacos;
 use polyrpc_discovery::{discover, register};
 use serde_json::{Value, json};
@@ -240,9 +240,12 @@ async fn what_others_say_of_an_instance_is_told_and_kept() {
         let fake = server.serve().await;
         let registry = register(&format!("nacos://{}", fake.address)).unwrap();
         let mut entry = entry("Arith", "tcp@127.0.0.1:8972", "group=a&group=b&weight=3");
-        assert_eq!(registry.entered(&entry).await.unwrap(), None);
+        assert_eq!(registry.current_attributes(&entry).await.unwrap(), None);
         registry.publish(&entry).await.unwrap();
-        assert_eq!(registry.entered(&entry).await.unwrap().as_ref(), Some(&entry.instance.attributes));
+        assert_eq!(
+            registry.current_attributes(&entry).await.unwrap().as_ref(),
+            Some(&entry.instance.attributes)
+        );
 
         let change = |enabled: bool, weight: f64, owner: &str| {
             let state = &mut *server.0.lock().unwrap();
@@ -258,17 +261,17 @@ async fn what_others_say_of_an_instance_is_told_and_kept() {
             (true, 9.0, "group=a&group=b&owner=me&weight=9"),
         ] {
             change(enabled, weight, "me");
-            let found = registry.entered(&entry).await.unwrap().unwrap();
+            let found = registry.current_attributes(&entry).await.unwrap().unwrap();
             assert_eq!(found.to_string(), said, "{enabled} {weight}");
         }
         // The server enters itself again with it, and whoever enables it again is heeded.
         change(false, 9.0, "me");
-        let said = registry.entered(&entry).await.unwrap().unwrap();
+        let said = registry.current_attributes(&entry).await.unwrap().unwrap();
         entry.instance = entry.instance.with(said.clone());
         registry.publish(&entry).await.unwrap();
-        assert_eq!(registry.entered(&entry).await.unwrap(), Some(said));
+        assert_eq!(registry.current_attributes(&entry).await.unwrap(), Some(said));
         change(true, 9.0, "you");
-        let said = registry.entered(&entry).await.unwrap().unwrap();
+        let said = registry.current_attributes(&entry).await.unwrap().unwrap();
         assert_eq!(said.to_string(), "group=a&group=b&owner=you&weight=9");
     }
 }

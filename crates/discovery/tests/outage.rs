@@ -11,7 +11,7 @@ use futures_util::StreamExt;
 use futures_util::future::join_all;
 use polyrpc::client::balance::RoundRobin;
 use polyrpc::discovery::Attributes;
-use polyrpc::server::{Event, Registration, Running};
+use polyrpc::server::{Event, Registration, ServerHandle};
 use polyrpc::{Client, Error, Server};
 use real::{Registry, kinds};
 use tokio::sync::watch;
@@ -63,7 +63,7 @@ async fn outage(mut registry: Registry) {
     watcher.wait_for(&[]).await;
 }
 
-async fn serve(registry: &Registry) -> Running {
+async fn serve(registry: &Registry) -> ServerHandle {
     let registration =
         Registration::new().attributes(Attributes::new().with("weight", "1")).on_event(|event| {
             if let Event::Failed(entry, error) = event {
@@ -71,7 +71,7 @@ async fn serve(registry: &Registry) -> Running {
             }
         });
     Server::new()
-        .register("Arith/Add", |a: i64, b: i64| async move { a + b })
+        .function("Arith/Add", |a: i64, b: i64| async move { a + b })
         .register_in(registry.register(), registration)
         .bind("127.0.0.1:0")
         .await
@@ -80,7 +80,7 @@ async fn serve(registry: &Registry) -> Running {
 }
 
 /// What is to be listed of these servers.
-fn lines(servers: &[Running], weight: u32) -> Vec<String> {
+fn lines(servers: &[ServerHandle], weight: u32) -> Vec<String> {
     let mut lines: Vec<_> =
         servers.iter().map(|server| format!("tcp@{} weight={weight}", server.address())).collect();
     lines.sort();

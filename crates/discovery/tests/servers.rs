@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use fake::{entry, next, next_set, until};
 use futures_util::{StreamExt, stream};
-use polyrpc::discovery::Entry;
+use polyrpc::discovery::Advertisement;
 use polyrpc_discovery::{discover, register};
 use real::{Kind, Registry, kinds, trees};
 
@@ -15,7 +15,7 @@ fn lines(lines: &[&str]) -> Vec<String> {
     lines.iter().map(|&line| line.to_owned()).collect()
 }
 
-fn arith(address: &str, attributes: &str) -> Entry {
+fn arith(address: &str, attributes: &str) -> Advertisement {
     entry("Arith", address, attributes)
 }
 
@@ -105,7 +105,7 @@ async fn who_dies_without_a_word_is_gone_after_his_time() {
         let [mut sets, mut others] = services.map(|service| registry.discover(service).watch());
         let server = registry.register();
         for service in services {
-            let short_lived = Entry { ttl: Duration::from_secs(2), ..entry(service, "tcp@h:1", "") };
+            let short_lived = Advertisement { ttl: Duration::from_secs(2), ..entry(service, "tcp@h:1", "") };
             server.publish(&short_lived).await.unwrap();
         }
         until(&mut sets, &lines(&["tcp@h:1"])).await;

@@ -57,7 +57,7 @@ pub mod payload {
     pub use polyrpc_payload::*;
 }
 
-pub use call::{Context, streaming, task};
+pub use call::{Context, propagation, streaming};
 pub use client::Client;
 pub use cores::Cores;
 #[cfg(feature = "prost")]

@@ -1,6 +1,6 @@
 //! What a server's peers use of it, and how much of it each may use.
 //!
-//! There are three levels: a connection, the peer address that it comes from, and the server. A [`Pool`] is what one
+//! There are three levels: a connection, the peer address that it comes from, and the server. A [`SharedUsage`] is what one
 //! level uses, a [`Quota`] what it may use, an [`Account`] a connection's way to all three.
 //!
 //! Calls and streams are refused at a level's quota. The last quarter of a quota is shared: a connection takes from it only
@@ -324,7 +324,7 @@ impl Account {
         }
     }
 
-    /// Reports at once that the connection holds so many bytes more, which the next [`settle`](Self::settle) includes.
+    /// Reports at once that the connection holds so many bytes more, which the next [`report_held`](Self::report_held) includes.
     /// Any task may do so.
     pub(crate) fn charge(&self, bytes: usize) {
         if self.closed.load(Relaxed) {

@@ -6,16 +6,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use common::{PROTOCOLS, Prober, Socket, Wire, json_call, soon, url};
-use polyrpc::client::Options;
+use polyrpc::client::CallOptions;
 use polyrpc::codec::Body;
 use polyrpc::payload::Json;
-use polyrpc::server::{Listen, Running};
+use polyrpc::server::{Listen, ServerHandle};
 use polyrpc::{Client, Code, Format, Protocol, Status};
 use polyrpc_core::Credential;
 
 /// A server behind a judge, and what both did.
 struct Guarded {
-    server: Running,
+    server: ServerHandle,
     prober: Prober,
     judged: Arc<AtomicUsize>,
 }
@@ -168,7 +168,7 @@ async fn in_rpcx_a_good_call_vouches_for_no_other() {
     let guarded = Guarded::start().await;
     let client = guarded.client(Protocol::Rpcx, "secret");
     assert!(client.call::<String>("Probe/Echo", "a").await.is_ok());
-    let options = Options { credential: Some("guess".into()), ..Options::default() };
+    let options = CallOptions { credential: Some("guess".into()), ..CallOptions::default() };
     let body = Body::new(Format::Json(Json::Go), "\"a\"");
     let error = soon(client.call_raw("Probe/Echo", body, options)).await.unwrap_err();
     assert_eq!(error.message(), "wrong token");

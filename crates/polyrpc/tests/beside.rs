@@ -10,7 +10,7 @@ use bytes::Bytes;
 use common::{client, serve, soon, until};
 use polyrpc::client::{RawCall, Request, Response};
 use polyrpc::codec::{Raw, Serde};
-use polyrpc::server::{Limits, Running};
+use polyrpc::server::{Limits, ServerHandle};
 use polyrpc::streaming::StreamOptions;
 use polyrpc::{Client, Code, Context, Format, Protocol, Result, Server, Status, Streaming};
 use polyrpc_core::session::Client as _;
@@ -118,7 +118,7 @@ impl Talk for Talker {
     }
 }
 
-async fn talker() -> (Client, Talker, Running) {
+async fn talker() -> (Client, Talker, ServerHandle) {
     let talker = Talker::default();
     let server = serve(Server::new().service(TalkServer::new(talker.clone()))).await;
     (client(Protocol::BaiduStd, &server), talker, server)

@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use common::{Prober, serve, soon, until};
 use polyrpc::client::balance::RoundRobin;
-use polyrpc::client::{Breaker, Builder, EndpointFacts, FailMode, Health, Recovery};
+use polyrpc::client::{Builder, CircuitBreaker, EndpointInfo, FailMode, HealthCheck, RecoveryPolicy};
 use polyrpc::codec::Serde;
 use polyrpc::discovery::{Instance, List};
 use polyrpc::introspection::Serving;
-use polyrpc::server::Running;
+use polyrpc::server::ServerHandle;
 use polyrpc::service::ServiceBuilder;
 use polyrpc::{Client, Code, Context, Protocol, Server, Status, introspection};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -46,7 +46,7 @@ impl Moody {
         Server::new().service(service)
     }
 
-    async fn serve(&self) -> Running {
+    async fn serve(&self) -> ServerHandle {
         serve(self.server(Status::internal("moody"))).await
     }
 
@@ -55,7 +55,7 @@ impl Moody {
     }
 }
 
-fn of<'s>(protocol: Protocol, servers: impl IntoIterator<Item = &'s Running>) -> Builder {
+fn of<'s>(protocol: Protocol, servers: impl IntoIterator<Item = &'s ServerHandle>) -> Builder {
     let instances = servers.into_iter().map(|server| Instance::tcp(server.address().to_string()));
     Client::builder(&format!("{}://some", protocol.as_str()))
         .discover(List::new(instances))
@@ -65,15 +65,15 @@ fn of<'s>(protocol: Protocol, servers: impl IntoIterator<Item = &'s Running>) ->
 }
 
 /// Three failures, and out.
-fn three() -> Breaker {
-    Breaker::consecutive(3, LONG)
+fn three() -> CircuitBreaker {
+    CircuitBreaker::consecutive(3, LONG)
 }
 
 async fn echo(client: &Client) -> polyrpc::client::Result<String> {
     soon(client.call("Probe/Echo", &"hello")).await
 }
 
-fn count(client: &Client, which: impl Fn(&EndpointFacts) -> bool) -> usize {
+fn count(client: &Client, which: impl Fn(&EndpointInfo) -> bool) -> usize {
     client.endpoints().iter().filter(|facts| which(facts)).count()
 }
 
@@ -101,7 +101,7 @@ async fn a_server_that_fails_is_out_and_comes_back_by_every_protocol() {
         let (bad, good) = (Moody::failing(), Moody::default());
         let servers = [bad.serve().await, good.serve().await];
         let breaker = three().isolation(Duration::from_secs(1), LONG);
-        let client = of(protocol, &servers).breaker(breaker).build().unwrap();
+        let client = of(protocol, &servers).circuit_breaker(breaker).build().unwrap();
         until_isolated(&client, 1).await;
         let before = bad.calls();
         while isolated(&client) == 1 && good.calls() < 20 {
@@ -127,7 +127,7 @@ async fn when_everything_fails_half_of_the_servers_stay() {
     }
     for (most, want) in [(0.5, 2), (1.0, 4), (0.0, 0), (0.01, 1)] {
         let breaker = three().isolation(LONG, LONG).most_out(most);
-        let client = of(Protocol::Rpcx, &servers).breaker(breaker).build().unwrap();
+        let client = of(Protocol::Rpcx, &servers).circuit_breaker(breaker).build().unwrap();
         for _ in 0..200 {
             echo(&client).await.unwrap_err();
             assert!(isolated(&client) <= want, "{most}");
@@ -140,7 +140,7 @@ async fn when_everything_fails_half_of_the_servers_stay() {
 async fn the_only_server_stays() {
     let bad = Moody::failing();
     let server = bad.serve().await;
-    let client = of(Protocol::BaiduStd, [&server]).breaker(three().most_out(1.0)).build().unwrap();
+    let client = of(Protocol::BaiduStd, [&server]).circuit_breaker(three().most_out(1.0)).build().unwrap();
     for _ in 0..50 {
         echo(&client).await.unwrap_err();
     }
@@ -155,7 +155,7 @@ async fn neither_full_servers_nor_mistakes_of_the_caller_are_failures() {
                 serve(Moody::failing().server(status.clone())).await,
                 serve(Moody::failing().server(status.clone())).await,
             ];
-            let client = of(protocol, &servers).breaker(three()).build().unwrap();
+            let client = of(protocol, &servers).circuit_breaker(three()).build().unwrap();
             for _ in 0..50 {
                 assert_eq!(echo(&client).await.unwrap_err().status().code(), status.code());
             }
@@ -170,7 +170,7 @@ async fn calls_that_time_out_are_failures() {
     let servers = [serve(prober.server()).await, serve(prober.server()).await];
     let client = of(Protocol::Rpcx, &servers)
         .timeout(Duration::from_millis(50))
-        .breaker(three().isolation(LONG, LONG))
+        .circuit_breaker(three().isolation(LONG, LONG))
         .build()
         .unwrap();
     soon(async {
@@ -188,7 +188,7 @@ async fn a_server_that_fails_on_trial_is_out_at_once() {
     let (bad, good) = (Moody::failing(), Moody::default());
     let servers = [bad.serve().await, good.serve().await];
     let breaker = three().isolation(Duration::from_millis(50), LONG).half_open(10);
-    let client = of(Protocol::Rpcx, &servers).breaker(breaker).build().unwrap();
+    let client = of(Protocol::Rpcx, &servers).circuit_breaker(breaker).build().unwrap();
     until_isolated(&client, 1).await;
     let before = bad.calls();
     until(|| isolated(&client) == 0).await;
@@ -207,8 +207,8 @@ async fn a_server_comes_back_when_it_says_that_it_is_well() {
         health.set("Probe", Serving::No);
         bad.fails.store(true, Ordering::SeqCst);
         let client = of(protocol, &servers)
-            .breaker(three().isolation(Duration::from_millis(1), LONG))
-            .health(Health::grpc("Probe").every(Duration::from_millis(20)))
+            .circuit_breaker(three().isolation(Duration::from_millis(1), LONG))
+            .health_check(HealthCheck::grpc("Probe").every(Duration::from_millis(20)))
             .build()
             .unwrap();
         until_isolated(&client, 1).await;
@@ -232,7 +232,7 @@ async fn servers_that_say_that_they_are_not_well_get_no_calls() {
         serve(Prober::default().server().health(&two)).await,
     ];
     let client = of(Protocol::Grpc, &servers)
-        .health(Health::grpc("Probe").every(Duration::from_millis(10)).always())
+        .health_check(HealthCheck::grpc("Probe").every(Duration::from_millis(10)).always())
         .build()
         .unwrap();
     echo(&client).await.unwrap();
@@ -248,11 +248,13 @@ async fn a_heartbeat_tells_who_is_there() {
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let instances = [server.address().to_string(), silent.local_addr().unwrap().to_string()];
     let list = List::new(instances.map(Instance::tcp));
-    let health =
-        Health::heartbeat().every(Duration::from_millis(20)).timeout(Duration::from_millis(200)).always();
+    let health = HealthCheck::heartbeat()
+        .every(Duration::from_millis(20))
+        .timeout(Duration::from_millis(200))
+        .always();
     let timeout = Duration::from_secs(1);
     let client =
-        Client::builder("rpcx://some").discover(list).timeout(timeout).health(health).build().unwrap();
+        Client::builder("rpcx://some").discover(list).timeout(timeout).health_check(health).build().unwrap();
     let _ = echo(&client).await;
     until(|| available(&client) == 1).await;
     for _ in 0..10 {
@@ -288,7 +290,7 @@ async fn a_path_tells_who_is_well() {
     let client = Client::builder("rpcx://some")
         .discover(list)
         .timeout(Duration::from_millis(50))
-        .health(Health::http("/health").every(Duration::from_millis(10)).always())
+        .health_check(HealthCheck::http("/health").every(Duration::from_millis(10)).always())
         .build()
         .unwrap();
     let _ = echo(&client).await;
@@ -303,7 +305,7 @@ async fn after_all_servers_were_gone_calls_come_back_with_them() {
     let gone = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().to_string();
     let client = Client::builder("rpcx://some")
         .discover(List::new([Instance::tcp(&*gone)]))
-        .recovery(Recovery::new(2, Duration::from_millis(200)))
+        .recovery(RecoveryPolicy::new(2, Duration::from_millis(200)))
         .build()
         .unwrap();
     soon(async {
@@ -341,11 +343,12 @@ async fn probes_end_with_the_client() {
     let status = Arc::new(AtomicUsize::new(503));
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
-    let health = Health::http("/health").every(Duration::from_millis(5)).timeout(Duration::from_millis(20));
+    let health =
+        HealthCheck::http("/health").every(Duration::from_millis(5)).timeout(Duration::from_millis(20));
     let client = Client::builder("rpcx://some")
         .discover(List::new([Instance::tcp(address), answering(status).await]))
         .timeout(Duration::from_millis(20))
-        .health(health.always())
+        .health_check(health.always())
         .build()
         .unwrap();
     let _ = echo(&client).await;

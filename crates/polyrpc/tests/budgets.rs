@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use common::{PROTOCOLS, ProbeClient, Prober, Socket, Wire, client, json_call, serve, soon, until};
-use polyrpc::introspection::Facts;
+use polyrpc::introspection::ServerInfo;
 use polyrpc::payload::compress;
-use polyrpc::server::{Limits, Running};
+use polyrpc::server::{Limits, ServerHandle};
 use polyrpc::{Code, Compression, Protocol, Server, Status};
 use tokio::time::sleep;
 
@@ -21,16 +21,16 @@ fn counted(counts: &[(&'static str, u64)], cause: &str) -> u64 {
     counts.iter().find(|(name, _)| *name == cause).expect("the cause exists").1
 }
 
-fn closed(facts: &Facts, cause: &str) -> u64 {
+fn closed(facts: &ServerInfo, cause: &str) -> u64 {
     counted(&facts.closings, cause)
 }
 
-fn refused(facts: &Facts, cause: &str) -> u64 {
+fn refused(facts: &ServerInfo, cause: &str) -> u64 {
     counted(&facts.refusals, cause)
 }
 
 /// Opens gRPC calls whose messages do not come.
-async fn open_heads(server: &Running, calls: u64) -> Wire {
+async fn open_heads(server: &ServerHandle, calls: u64) -> Wire {
     let mut wire = Wire::connect(Protocol::Grpc, server).await;
     let call = json_call("Probe", "Echo", "");
     for id in 0..calls {
@@ -49,7 +49,7 @@ async fn calls_without_their_message_do_not_use_up_the_calls_of_others() {
     let _heads = open_heads(&server, 200).await;
     // Long enough for the calls to be opened without their messages.
     sleep(Duration::from_millis(1200)).await;
-    assert_eq!(server.facts().used.calls, 0);
+    assert_eq!(server.info().used.calls, 0);
     for protocol in PROTOCOLS {
         let probe = ProbeClient::new(client(protocol, &server));
         assert_eq!(soon(probe.echo("still here".into())).await.unwrap(), "still here", "{protocol:?}");
@@ -66,15 +66,15 @@ async fn one_connection_cannot_use_up_the_calls_of_all() {
         let probe = greedy[n % 4].clone();
         waiting.push(tokio::spawn(async move { probe.wait("greedy".into()).await }));
     }
-    until(|| refused(&server.facts(), "calls") > 0).await;
+    until(|| refused(&server.info(), "calls") > 0).await;
     let late = ProbeClient::new(client(Protocol::Rpcx, &server));
     let waits = tokio::spawn({
         let late = late.clone();
         async move { late.wait("late".into()).await }
     });
-    let before = server.facts().used.calls;
+    let before = server.info().used.calls;
     assert!(before < 64, "{before}");
-    until(|| server.facts().used.calls > before || prober.gate.count() > 64).await;
+    until(|| server.info().used.calls > before || prober.gate.count() > 64).await;
     prober.gate.open();
     assert_eq!(soon(waits).await.unwrap().unwrap(), "late");
 }
@@ -88,7 +88,7 @@ async fn a_message_that_stalls_ends_its_connection_though_a_handler_is_busy() {
         wire.send(1, &json_call("Probe", "Wait", "\"a\"")).await;
         let bytes = wire.encode(2, &json_call("Probe", "Echo", "\"b\""));
         wire.socket.send(&bytes[..bytes.len() - 1]).await;
-        until(|| closed(&server.facts(), "message_timeout") == 1).await;
+        until(|| closed(&server.info(), "message_timeout") == 1).await;
         drop(wire);
         until(|| server.connections() == 0).await;
     }
@@ -100,7 +100,7 @@ async fn a_connection_that_sends_nothing_is_closed() {
     let server = serve(limited(limits)).await;
     let mut socket = Socket::connect(&server).await;
     assert!(socket.rest().await.is_empty());
-    assert_eq!(closed(&server.facts(), "first_byte_timeout"), 1);
+    assert_eq!(closed(&server.info(), "first_byte_timeout"), 1);
 }
 
 #[tokio::test]
@@ -111,7 +111,7 @@ async fn a_peer_that_does_not_read_is_closed() {
         let mut wire = Wire::connect(protocol, &server).await;
         let large = format!("\"{}\"", "x".repeat(16 << 20));
         wire.send(1, &json_call("Probe", "Echo", &large)).await;
-        until(|| closed(&server.facts(), "write_timeout") == 1).await;
+        until(|| closed(&server.info(), "write_timeout") == 1).await;
         until(|| server.connections() == 0).await;
     }
 }
@@ -153,15 +153,15 @@ async fn replies_that_are_not_read_stay_within_the_budget_and_others_are_served(
         let frame = common::baidu_frame("Probe", "Echo", id, 2, &bomb);
         wire.socket.send(&frame).await;
         unread.push(wire);
-        let used = server.facts().used.memory;
+        let used = server.info().used.memory;
         assert!(used <= memory, "{used}");
         assert_eq!(soon(good.echo("meanwhile".into())).await.unwrap(), "meanwhile");
     }
-    until(|| refused(&server.facts(), "memory") + closed(&server.facts(), "write_timeout") > 0).await;
-    until(|| closed(&server.facts(), "write_timeout") + closed(&server.facts(), "largest_holder") > 0).await;
+    until(|| refused(&server.info(), "memory") + closed(&server.info(), "write_timeout") > 0).await;
+    until(|| closed(&server.info(), "write_timeout") + closed(&server.info(), "largest_holder") > 0).await;
     drop(unread);
     until(|| server.connections() == 1).await;
-    assert!(server.facts().used.memory < 64 << 10);
+    assert!(server.info().used.memory < 64 << 10);
 }
 
 #[tokio::test]
@@ -238,7 +238,7 @@ async fn an_authenticator_that_does_not_answer_fails_its_call_only() {
     let error = soon(of("stuck").echo("a".into())).await.unwrap_err();
     assert!(error.message().contains("could not be checked in time"), "{error}");
     assert_eq!(soon(of("other").echo("b".into())).await.unwrap(), "b");
-    assert_eq!(refused(&server.facts(), "authentication_timeout"), 1);
+    assert_eq!(refused(&server.info(), "authentication_timeout"), 1);
 }
 
 #[tokio::test]
@@ -255,8 +255,8 @@ async fn guessing_credentials_is_slowed_down_and_counted() {
     let answers = String::from_utf8(socket.rest().await).unwrap();
     let answered = answers.matches("HTTP/1.1 4").count();
     assert!((10..=30).contains(&answered), "{answered} guesses were answered");
-    assert_eq!(closed(&server.facts(), "credentials"), 1);
-    assert!(refused(&server.facts(), "credential") < 40);
+    assert_eq!(closed(&server.info(), "credentials"), 1);
+    assert!(refused(&server.info(), "credential") < 40);
     // Others of the address who bring the right one are not held up.
     let url = common::url(Protocol::Rpcx, &server);
     let good = ProbeClient::new(polyrpc::Client::builder(&url).credential("right").build().unwrap());
@@ -308,7 +308,7 @@ fn h2_head(stream: u32) -> Vec<u8> {
 }
 
 /// Makes a call over HTTP/2 whose answer, of a few bytes, finds its stream's window closed.
-async fn leave_an_answer_unread(server: &Running) -> Socket {
+async fn leave_an_answer_unread(server: &ServerHandle) -> Socket {
     let mut socket = Socket::connect(server).await;
     let settings = h2_frame(4, 0, 0, &[0, 4, 0, 0, 0, 0]);
     let message = h2_frame(0, 1, 1, b"\0\0\0\0\x03\"x\"");
@@ -326,7 +326,7 @@ async fn a_small_answer_that_is_never_read_keeps_no_connection_open() {
     };
     let server = serve(limited(limits)).await;
     let _socket = leave_an_answer_unread(&server).await;
-    until(|| server.facts().calls.started == 1).await;
+    until(|| server.info().calls.started == 1).await;
     until(|| server.connections() == 0).await;
 }
 
@@ -339,7 +339,7 @@ async fn a_peer_whose_answer_waits_for_its_window_is_asked_whether_it_is_there()
     };
     let server = serve(limited(Limits { http2, ..Limits::default() })).await;
     let _socket = leave_an_answer_unread(&server).await;
-    until(|| closed(&server.facts(), "keepalive_timeout") == 1).await;
+    until(|| closed(&server.info(), "keepalive_timeout") == 1).await;
 }
 
 #[tokio::test]
@@ -348,7 +348,7 @@ async fn a_small_answer_that_is_not_read_is_no_leave_to_fill_the_budget() {
     let limits = Limits { memory, memory_per_peer: more, memory_per_connection: more, ..Limits::default() };
     let server = serve(limited(limits)).await;
     let mut socket = leave_an_answer_unread(&server).await;
-    until(|| server.facts().calls.succeeded == 1).await;
+    until(|| server.info().calls.succeeded == 1).await;
     // 100 messages of which all comes that the windows allow, but for the end.
     let sending = tokio::spawn(async move {
         for stream in (3..203).step_by(2) {
@@ -362,7 +362,7 @@ async fn a_small_answer_that_is_not_read_is_no_leave_to_fill_the_budget() {
     });
     let (began, mut most) = (Instant::now(), 0);
     while began.elapsed() < Duration::from_millis(1500) {
-        most = most.max(server.facts().used.memory);
+        most = most.max(server.info().used.memory);
         sleep(Duration::from_millis(5)).await;
     }
     sending.abort();
@@ -370,7 +370,7 @@ async fn a_small_answer_that_is_not_read_is_no_leave_to_fill_the_budget() {
 }
 
 /// Subscribes by number over rest_rpc v0.21, from this address.
-async fn subscribe_from(address: [u8; 4], server: &Running) -> tokio::net::TcpStream {
+async fn subscribe_from(address: [u8; 4], server: &ServerHandle) -> tokio::net::TcpStream {
     let socket = tokio::net::TcpSocket::new_v4().unwrap();
     socket.bind((address, 0).into()).unwrap();
     let mut stream = socket.connect(server.address().to_string().parse().unwrap()).await.unwrap();
@@ -392,7 +392,7 @@ async fn connections_on_which_nothing_moves_make_room_those_of_the_greediest_add
     sleep(Duration::from_millis(5500)).await;
     let probe = ProbeClient::new(client(Protocol::Rpcx, &server));
     assert_eq!(soon(probe.echo("late".into())).await.unwrap(), "late");
-    assert_eq!(closed(&server.facts(), "made_room"), 1);
+    assert_eq!(closed(&server.info(), "made_room"), 1);
     sleep(Duration::from_millis(200)).await;
     let mut ended = 0;
     for (n, stream) in subscribed.iter().enumerate() {

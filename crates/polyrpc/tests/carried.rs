@@ -13,7 +13,7 @@ use std::time::Duration;
 use authority::{Authority, Issued};
 use common::{PROTOCOLS, Prober, Socket, again, soon, until};
 use polyrpc::kcp::{self, Algorithm, Cipher, Shards, Tuning, derive_key};
-use polyrpc::server::{Limits, Listen, Running};
+use polyrpc::server::{Limits, Listen, ServerHandle};
 use polyrpc::service::Peer;
 use polyrpc::tls::{self, Identity, Pem};
 use polyrpc::transfer::Streams;
@@ -27,7 +27,7 @@ fn protected() -> kcp::Config {
     kcp::Config::rpcx(Cipher::new(Algorithm::Aes, &key).unwrap())
 }
 
-async fn by_kcp(server: Server, config: kcp::Config) -> Running {
+async fn by_kcp(server: Server, config: kcp::Config) -> ServerHandle {
     server.bind(Listen::on("127.0.0.1:0").kcp(config)).await.unwrap().start()
 }
 
@@ -36,7 +36,7 @@ fn scheme(protocol: Protocol) -> String {
 }
 
 /// `rpcx+kcp://127.0.0.1:1234`.
-fn url(protocol: Protocol, server: &Running) -> String {
+fn url(protocol: Protocol, server: &ServerHandle) -> String {
     let (carrier, place) = match &server.addresses()[0] {
         Address::Kcp(place) => ("kcp", place),
         Address::Quic(place) => ("quic", place),
@@ -45,7 +45,7 @@ fn url(protocol: Protocol, server: &Running) -> String {
     format!("{}+{carrier}://{place}", scheme(protocol))
 }
 
-fn kcp_client(protocol: Protocol, server: &Running, config: kcp::Config) -> Client {
+fn kcp_client(protocol: Protocol, server: &ServerHandle, config: kcp::Config) -> Client {
     Client::builder(&url(protocol, server)).kcp(config).build().unwrap()
 }
 
@@ -78,7 +78,7 @@ async fn many_calls_share_a_conversation() {
     for (number, call) in calls.collect::<Vec<_>>().into_iter().enumerate() {
         assert_eq!(call.await.unwrap(), format!("call {number}"));
     }
-    assert_eq!(server.facts().connections.len(), 1);
+    assert_eq!(server.info().connections.len(), 1);
 }
 
 #[tokio::test]
@@ -88,7 +88,7 @@ async fn another_key_is_not_understood() {
     let client = Client::builder(&url(Protocol::Rpcx, &server)).kcp(kcp::Config::rpcx(cipher));
     let client = client.timeout(Duration::from_millis(300)).build().unwrap();
     assert_eq!(echo(&client, "hi").await.unwrap_err().code(), Code::DeadlineExceeded);
-    assert!(server.facts().connections.is_empty());
+    assert!(server.info().connections.is_empty());
 }
 
 #[tokio::test]
@@ -126,10 +126,10 @@ async fn a_client_comes_back_to_a_server_that_was_started_anew() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn conversations_are_served_thread_per_core() {
-    let server = Prober::default().server().on(Cores::start(2).unwrap());
+    let server = Prober::default().server().executor(Cores::start(2).unwrap());
     let server = by_kcp(server, protected()).await;
     let builder = Client::builder(&url(Protocol::BaiduStd, &server)).kcp(protected());
-    let client = builder.on(Cores::start(1).unwrap()).build().unwrap();
+    let client = builder.executor(Cores::start(1).unwrap()).build().unwrap();
     assert_eq!(echo(&client, "hi").await.unwrap(), "hi");
 }
 
@@ -196,7 +196,7 @@ async fn a_token_is_not_granted_where_it_would_not_be_understood() {
 /// A server that has a certificate of an authority which clients know.
 struct Secure {
     authority: Authority,
-    server: Running,
+    server: ServerHandle,
 }
 
 impl Secure {
@@ -243,7 +243,7 @@ struct Told;
 impl Teller for Told {
     async fn who(&self, cx: &mut Context) -> Result<String> {
         let Peer::Tls(secured) = cx.peer() else { return Ok(format!("{:?}", cx.peer())) };
-        let below = matches!(secured.below(), Peer::Udp(address) if address.ip().is_loopback());
+        let below = matches!(secured.underlying(), Peer::Udp(address) if address.ip().is_loopback());
         Ok(format!("{below} {} {:?} {:?}", secured.version(), secured.alpn(), secured.names()))
     }
 }
@@ -277,7 +277,7 @@ async fn failed_quic_handshakes_are_counted_as_those_of_tls() {
     let required = |_: &Authority, tls: tls::Builder| tls.client_ca(Pem::bytes(clients.pem())).required();
     let place = Secure::new(Prober::default().server(), required).await;
     let failed = || {
-        let refusals = place.server.facts().refusals;
+        let refusals = place.server.info().refusals;
         refusals.iter().find(|(name, _)| *name == "tls_handshake").expect("the cause exists").1
     };
     assert!(echo(&place.client(Protocol::Rpcx), "hi").await.is_err(), "it shows no certificate");

@@ -10,14 +10,15 @@ use std::time::{Duration, Instant};
 use common::{Gate, PROTOCOLS, Prober, serve, serve_apart, soon, until};
 use futures_util::{FutureExt, StreamExt, stream};
 use polyrpc::client::balance::{
-    Asked, Balance, Candidate, Outcome, Pick, RoundRobin, SmoothWeightedRoundRobin,
+    AttemptOutcome, Candidate, LoadBalancer, PickContext, Picker, RoundRobin, SmoothWeightedRoundRobin,
 };
 use polyrpc::client::{
-    Backoff, Backup, Budget, Builder, FailMode, Options, Recovery, Request, Response, Signature,
+    Backoff, Backup, Builder, CallOptions, FailMode, RecoveryPolicy, Request, Response, RetryBudget,
+    Signature,
 };
 use polyrpc::codec::{Raw, Serde};
 use polyrpc::discovery::{Attributes, Discover, Instance, List, Sets};
-use polyrpc::server::{Publisher, Running};
+use polyrpc::server::{Publisher, ServerHandle};
 use polyrpc::service::ServiceBuilder;
 use polyrpc::transfer::{ByteStream, Streams};
 use polyrpc::{Client, Code, Context, Error, Format, Protocol, Result, Server, Status, Streaming};
@@ -36,7 +37,7 @@ impl Registry {
         Self(Arc::new(watch::Sender::new(None)), Arc::default())
     }
 
-    fn of<'s>(servers: impl IntoIterator<Item = &'s Running>) -> Self {
+    fn of<'s>(servers: impl IntoIterator<Item = &'s ServerHandle>) -> Self {
         let registry = Self::silent();
         registry.say(servers.into_iter().map(instance));
         registry
@@ -81,7 +82,7 @@ impl Discover for Registry {
     }
 }
 
-fn instance(server: &Running) -> Instance {
+fn instance(server: &ServerHandle) -> Instance {
     Instance::tcp(server.address().to_string())
 }
 
@@ -106,7 +107,7 @@ async fn echo_again(client: &Client) -> polyrpc::client::Result<Response<String>
 }
 
 /// Servers that count.
-async fn servers(n: usize) -> Vec<(Prober, Running)> {
+async fn servers(n: usize) -> Vec<(Prober, ServerHandle)> {
     let mut servers = Vec::new();
     for _ in 0..n {
         let prober = Prober::default();
@@ -116,7 +117,7 @@ async fn servers(n: usize) -> Vec<(Prober, Running)> {
     servers
 }
 
-fn running(servers: &[(Prober, Running)]) -> impl Iterator<Item = &Running> {
+fn running(servers: &[(Prober, ServerHandle)]) -> impl Iterator<Item = &ServerHandle> {
     servers.iter().map(|(_, server)| server)
 }
 
@@ -134,7 +135,7 @@ fn busy() -> Status {
 const BUSY: &str = "request reached rate limit";
 
 /// A service whose calls fail as it was told.
-async fn failing(status: Status) -> (Arc<AtomicUsize>, Running) {
+async fn failing(status: Status) -> (Arc<AtomicUsize>, ServerHandle) {
     let tries = Arc::new(AtomicUsize::new(0));
     let counted = tries.clone();
     let service = ServiceBuilder::new("Probe").method::<Serde, String, String, _, _>(
@@ -175,8 +176,8 @@ struct First {
     failures: Arc<Mutex<Vec<Code>>>,
 }
 
-impl Balance for First {
-    fn over(&self, candidates: &[Candidate]) -> Box<dyn Pick> {
+impl LoadBalancer for First {
+    fn picker(&self, candidates: &[Candidate]) -> Box<dyn Picker> {
         self.sets.fetch_add(1, Ordering::SeqCst);
         Box::new(FirstOf(self.clone(), candidates.len()))
     }
@@ -184,18 +185,18 @@ impl Balance for First {
 
 struct FirstOf(First, usize);
 
-impl Pick for FirstOf {
-    fn pick(&self, asked: &Asked<'_>) -> Option<usize> {
+impl Picker for FirstOf {
+    fn pick(&self, asked: &PickContext<'_>) -> Option<usize> {
         self.0.keys.lock().unwrap().push(asked.key);
         (0..self.1).find(|&place| asked.may_take(place))
     }
 
-    fn began(&self, _: usize, _: Instant) {
+    fn call_started(&self, _: usize, _: Instant) {
         self.0.begun.fetch_add(1, Ordering::SeqCst);
         self.0.under_way.fetch_add(1, Ordering::SeqCst);
     }
 
-    fn ended(&self, _: usize, outcome: &Outcome<'_>) {
+    fn call_finished(&self, _: usize, outcome: &AttemptOutcome<'_>) {
         self.0.under_way.fetch_sub(1, Ordering::SeqCst);
         self.0.failures.lock().unwrap().extend(outcome.failure.map(Status::code));
     }
@@ -223,7 +224,7 @@ async fn a_server_that_cannot_be_reached_costs_no_call() {
         let servers = servers(2).await;
         let registry = Registry::silent();
         registry.say([nobody().await].into_iter().chain(running(&servers).map(instance)));
-        let budget = Budget { ratio: 0.0, floor: 0, most: 0 };
+        let budget = RetryBudget { ratio: 0.0, floor: 0, most: 0 };
         let client = builder(protocol, registry).retry_budget(budget).build().unwrap();
         for _ in 0..20 {
             assert_eq!(echo(&client).await.unwrap(), "hello", "{protocol:?}");
@@ -363,7 +364,7 @@ async fn a_second_server_answers_when_the_first_takes_its_time() {
 }
 
 /// Two servers in the order of their addresses, of which the first keeps its callers waiting.
-async fn slow_and_quick() -> Vec<(Prober, Running)> {
+async fn slow_and_quick() -> Vec<(Prober, ServerHandle)> {
     let mut servers = servers(2).await;
     servers.sort_by_key(|(_, server)| server.address().to_string());
     servers[1].0.gate.open();
@@ -387,7 +388,7 @@ async fn a_failure_does_not_end_a_call_that_another_server_may_still_answer() {
 }
 
 /// A server that answers, or fails so, behind a gate.
-async fn slow(gate: &Gate, failure: Option<Status>) -> Running {
+async fn slow(gate: &Gate, failure: Option<Status>) -> ServerHandle {
     let gate = gate.clone();
     let service = ServiceBuilder::new("Probe").method::<Serde, String, String, _, _>(
         "Echo",
@@ -447,13 +448,13 @@ async fn a_no_is_not_forgotten_because_another_server_could_not_say() {
 struct Order(Vec<String>);
 
 impl Order {
-    fn of<'s>(servers: impl IntoIterator<Item = &'s Running>) -> Self {
+    fn of<'s>(servers: impl IntoIterator<Item = &'s ServerHandle>) -> Self {
         Self(servers.into_iter().map(|server| instance(server).address).collect())
     }
 }
 
-impl Balance for Order {
-    fn over(&self, candidates: &[Candidate]) -> Box<dyn Pick> {
+impl LoadBalancer for Order {
+    fn picker(&self, candidates: &[Candidate]) -> Box<dyn Picker> {
         let place = |of: &String| candidates.iter().position(|candidate| candidate.instance().address == *of);
         Box::new(OrderOf(self.0.iter().filter_map(place).collect(), candidates.len()))
     }
@@ -461,8 +462,8 @@ impl Balance for Order {
 
 struct OrderOf(Vec<usize>, usize);
 
-impl Pick for OrderOf {
-    fn pick(&self, asked: &Asked<'_>) -> Option<usize> {
+impl Picker for OrderOf {
+    fn pick(&self, asked: &PickContext<'_>) -> Option<usize> {
         self.0.iter().copied().chain(0..self.1).find(|&place| asked.may_take(place))
     }
 }
@@ -498,7 +499,7 @@ async fn a_server_without_weight_gets_no_call_whatever_becomes_of_the_others() {
     registry.say([weightless()]);
     let client = builder(Protocol::Rpcx, registry.clone())
         .balance(SmoothWeightedRoundRobin::new())
-        .recovery(Recovery::new(100, Duration::from_secs(3600)))
+        .recovery(RecoveryPolicy::new(100, Duration::from_secs(3600)))
         .build()
         .unwrap();
     let failed = echo(&client).await.unwrap_err();
@@ -680,7 +681,7 @@ async fn an_outage_after_which_nobody_is_missing_is_over() {
 async fn an_empty_set_is_true_to_who_wants_to_believe_it() {
     let servers = servers(1).await;
     let registry = Registry::of(running(&servers));
-    let client = builder(Protocol::Rpcx, registry.clone()).believe_empty_sets().build().unwrap();
+    let client = builder(Protocol::Rpcx, registry.clone()).accept_empty_resolution().build().unwrap();
     echo(&client).await.unwrap();
     registry.say([]);
     until(|| client.endpoints().is_empty()).await;
@@ -850,10 +851,10 @@ fn said(name: &str, value: u64) -> Attributes {
 #[derive(Debug)]
 struct Counted(First);
 
-impl Balance for Counted {
-    fn over(&self, candidates: &[Candidate]) -> Box<dyn Pick> {
+impl LoadBalancer for Counted {
+    fn picker(&self, candidates: &[Candidate]) -> Box<dyn Picker> {
         self.0.sets.fetch_add(1, Ordering::SeqCst);
-        RoundRobin::new().over(candidates)
+        RoundRobin::new().picker(candidates)
     }
 }
 
@@ -1011,7 +1012,8 @@ async fn streams_fail_over_as_long_as_nothing_was_begun() {
         let first = First::default();
         let client = builder(protocol, registry).balance(first.clone()).build().unwrap();
         for _ in 0..4 {
-            let mut call = soon(client.open_raw("S/Chat", Options::default(), Format::Raw)).await.unwrap();
+            let mut call =
+                soon(client.open_raw("S/Chat", CallOptions::default(), Format::Raw)).await.unwrap();
             call.send("one").await.unwrap();
             assert_eq!(soon(call.next()).await.unwrap().unwrap().bytes, "one", "{protocol:?}");
             assert_eq!(client.endpoints().iter().map(|facts| facts.in_flight).sum::<usize>(), 1);
@@ -1118,6 +1120,6 @@ async fn many_callers_share_what_servers_there_are() {
         soon(caller).await.unwrap().unwrap();
     }
     assert_eq!(servers.iter().map(|(prober, _)| prober.ran()).sum::<usize>(), 64 * 50);
-    let connections: HashSet<_> = running(&servers).map(Running::connections).collect();
+    let connections: HashSet<_> = running(&servers).map(ServerHandle::connections).collect();
     assert_eq!(connections, HashSet::from([1]));
 }

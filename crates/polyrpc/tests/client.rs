@@ -13,7 +13,7 @@ use common::{
     serve, serve_apart, soon, until, url,
 };
 use futures_util::FutureExt;
-use polyrpc::client::{Backoff, Hook, Kind, Request, Signature};
+use polyrpc::client::{Backoff, ConnectionMode, Hook, Request, Signature};
 use polyrpc::codec::Serde;
 use polyrpc::server::Limits;
 use polyrpc::{Address, Client, Code, Context, Cores, Protocol, Push, Result, Retry, Server, Status};
@@ -30,10 +30,10 @@ const ECHO: Signature = Signature::plain("Probe", "Echo");
 #[tokio::test]
 async fn calls_share_a_connection_or_have_their_own_as_they_like() {
     for protocol in PROTOCOLS {
-        for kind in [Kind::Single, Kind::Pooled, Kind::Short] {
+        for kind in [ConnectionMode::Shared, ConnectionMode::Pooled, ConnectionMode::Short] {
             let prober = Prober::default();
             let server = serve(prober.server()).await;
-            let client = Client::builder(&url(protocol, &server)).kind(kind).build().unwrap();
+            let client = Client::builder(&url(protocol, &server)).connection_mode(kind).build().unwrap();
             let probe = ProbeClient::new(client);
             let case = format!("{protocol:?} {kind:?}");
 
@@ -42,7 +42,7 @@ async fn calls_share_a_connection_or_have_their_own_as_they_like() {
             for _ in 0..5 {
                 peers.insert(soon(probe.peer()).await.expect(&case));
             }
-            assert_eq!(peers.len(), if kind == Kind::Short { 5 } else { 1 }, "{case}");
+            assert_eq!(peers.len(), if kind == ConnectionMode::Short { 5 } else { 1 }, "{case}");
 
             // All at once.
             let waiting: Vec<_> = (0..10)
@@ -52,13 +52,13 @@ async fn calls_share_a_connection_or_have_their_own_as_they_like() {
                 })
                 .collect();
             prober.gate.came(10).await;
-            let shared = kind == Kind::Single && protocol != Protocol::Http;
+            let shared = kind == ConnectionMode::Shared && protocol != Protocol::Http;
             until(|| server.connections() == if shared { 1 } else { 10 }).await;
             prober.gate.open();
             for (n, waiting) in waiting.into_iter().enumerate() {
                 assert_eq!(soon(waiting).await.unwrap().unwrap(), n.to_string(), "{case}");
             }
-            if kind == Kind::Short {
+            if kind == ConnectionMode::Short {
                 until(|| server.connections() == 0).await;
             }
             drop(probe);
@@ -91,7 +91,7 @@ async fn a_pool_keeps_no_more_connections_than_it_may() {
     let prober = Prober::default();
     let server = serve(prober.server()).await;
     let client = Client::builder(&url(Protocol::Http, &server))
-        .kind(Kind::Pooled)
+        .connection_mode(ConnectionMode::Pooled)
         .idle_connections(2)
         .build()
         .unwrap();
@@ -118,8 +118,8 @@ async fn a_server_that_is_not_there_is_told_at_once() {
     drop(free);
     for protocol in PROTOCOLS {
         let url = format!("{}://{address}", protocol.as_str());
-        for kind in [Kind::Single, Kind::Pooled, Kind::Short] {
-            let client = Client::builder(&url).kind(kind).build().unwrap();
+        for kind in [ConnectionMode::Shared, ConnectionMode::Pooled, ConnectionMode::Short] {
+            let client = Client::builder(&url).connection_mode(kind).build().unwrap();
             let error = soon(client.call::<()>("f", &())).await.unwrap_err();
             assert_eq!(error.code(), Code::Unavailable);
             assert!(error.message().starts_with(&format!("cannot connect to {address}: ")), "{error}");
@@ -178,7 +178,7 @@ async fn after_a_failure_callers_fail_at_once_until_it_is_time_to_try_again() {
     let backoff = Backoff { initial: hour, max: hour, factor: 2.0 };
     let patient = Client::builder(&format!("rpcx://{address}")).backoff(backoff).build().unwrap();
     let hasty = Client::builder(&format!("rpcx://{address}"))
-        .kind(Kind::Pooled)
+        .connection_mode(ConnectionMode::Pooled)
         .backoff(Backoff { initial: Duration::from_millis(1), max: Duration::from_secs(1), factor: 10.0 })
         .build()
         .unwrap();
@@ -275,10 +275,14 @@ fn call_until_answered(client: &Client) -> tokio::task::JoinHandle<()> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_accepts_and_closes_is_dialled_twice_a_second_at_most() {
-    let cases = [(Kind::Single, 2), (Kind::Pooled, CALLERS + 1), (Kind::Short, CALLERS + 1)];
+    let cases = [
+        (ConnectionMode::Shared, 2),
+        (ConnectionMode::Pooled, CALLERS + 1),
+        (ConnectionMode::Short, CALLERS + 1),
+    ];
     let cases = cases.map(|(kind, first)| async move {
         let server = Slammed::start().await;
-        let callers = call_until_answered(&server.builder().kind(kind).build().unwrap());
+        let callers = call_until_answered(&server.builder().connection_mode(kind).build().unwrap());
         server.assert_dialled_seldom(&format!("{kind:?}"), first, callers).await;
     });
     futures_util::future::join_all(cases).await;
@@ -329,13 +333,16 @@ async fn a_connection_that_ends_before_any_reply_is_replaced_at_once_and_then_th
 
 #[tokio::test]
 async fn a_call_may_wait_until_the_server_can_be_reached() {
-    for kind in [Kind::Single, Kind::Pooled, Kind::Short] {
+    for kind in [ConnectionMode::Shared, ConnectionMode::Pooled, ConnectionMode::Short] {
         let free = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = free.local_addr().unwrap().to_string();
         drop(free);
         let backoff = Backoff { initial: Duration::from_millis(1), ..Backoff::default() };
-        let client =
-            Client::builder(&format!("rpcx://{address}")).kind(kind).backoff(backoff).build().unwrap();
+        let client = Client::builder(&format!("rpcx://{address}"))
+            .connection_mode(kind)
+            .backoff(backoff)
+            .build()
+            .unwrap();
         let echo = |request: Request<String>| {
             let client = client.clone();
             let request = request.with_wait_for_ready();
@@ -375,9 +382,10 @@ async fn serve_behind(gate: &Gate, ended: &Gate) -> String {
 
 #[tokio::test]
 async fn connecting_may_take_longer_than_any_call() {
-    for kind in [Kind::Single, Kind::Pooled] {
+    for kind in [ConnectionMode::Shared, ConnectionMode::Pooled] {
         let (gate, ended) = (Gate::default(), Gate::default());
-        let client = Client::builder(&serve_behind(&gate, &ended).await).kind(kind).build().unwrap();
+        let client =
+            Client::builder(&serve_behind(&gate, &ended).await).connection_mode(kind).build().unwrap();
         for _ in 0..3 {
             let brief = Request::new("a".to_owned()).with_timeout(Duration::from_millis(50));
             let failed = soon(client.invoke::<Serde, String, String>(&ECHO, brief)).await.unwrap_err();
@@ -394,7 +402,7 @@ async fn connecting_may_take_longer_than_any_call() {
 struct Connections(mpsc::UnboundedSender<()>);
 
 impl Hook for Connections {
-    fn connected(&self, _: &Address) -> Result<(), Status> {
+    fn on_connect(&self, _: &Address) -> Result<(), Status> {
         let _ = self.0.send(());
         Ok(())
     }
@@ -427,10 +435,12 @@ async fn when_the_server_comes_back_so_does_the_client() {
     let clients: Vec<_> = PROTOCOLS
         .into_iter()
         .flat_map(|protocol| {
-            [Kind::Single, Kind::Pooled, Kind::Short].map(|kind| {
+            [ConnectionMode::Shared, ConnectionMode::Pooled, ConnectionMode::Short].map(|kind| {
                 let backoff = Backoff { initial: Duration::from_millis(1), ..Backoff::default() };
                 let url = format!("{}://{address}", protocol.as_str());
-                ProbeClient::new(Client::builder(&url).kind(kind).backoff(backoff).build().unwrap())
+                ProbeClient::new(
+                    Client::builder(&url).connection_mode(kind).backoff(backoff).build().unwrap(),
+                )
             })
         })
         .collect();
@@ -801,10 +811,11 @@ async fn unix_sockets_serve_as_well() {
 
 #[tokio::test]
 async fn server_and_client_may_have_threads_of_their_own() {
-    let server = serve(Prober::default().server().on(Cores::start(2).unwrap())).await;
+    let server = serve(Prober::default().server().executor(Cores::start(2).unwrap())).await;
     for protocol in PROTOCOLS {
         let cores = Cores::start(1).unwrap();
-        let builder = Client::builder(&url(protocol, &server)).on(cores).kind(Kind::Pooled);
+        let builder =
+            Client::builder(&url(protocol, &server)).executor(cores).connection_mode(ConnectionMode::Pooled);
         let probe = ProbeClient::new(builder.build().unwrap());
         let mut threads = HashSet::new();
         let callers: Vec<_> = (0..40)

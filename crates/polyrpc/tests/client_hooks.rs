@@ -5,7 +5,7 @@ mod common;
 use std::sync::{Arc, Mutex};
 
 use common::{ProbeClient, Prober, serve, soon, until, url};
-use polyrpc::client::{Attempt, Hook, Received, Request, Sending};
+use polyrpc::client::{Attempt, Hook, OutgoingRequest, ReceivedReply, Request};
 use polyrpc::{Address, Client, Code, Context, Protocol, Server, Status};
 
 /// Notes all that it is told.
@@ -27,38 +27,38 @@ impl Notes {
 }
 
 impl Hook for Notes {
-    fn connected(&self, _: &Address) -> Result<(), Status> {
+    fn on_connect(&self, _: &Address) -> Result<(), Status> {
         self.note("connected");
         Ok(())
     }
 
-    fn connect_failed(&self, _: &Address, failure: &Status) {
+    fn on_connect_error(&self, _: &Address, failure: &Status) {
         self.note(format!("connect failed: {}", failure.code()));
     }
 
-    fn closed(&self, _: &Address, reason: &Status) {
+    fn on_close(&self, _: &Address, reason: &Status) {
         self.note(format!("closed: {}", reason.message()));
     }
 
-    fn attempting(&self, attempt: &Attempt<'_>) -> Result<(), Status> {
+    fn on_attempt(&self, attempt: &Attempt<'_>) -> Result<(), Status> {
         self.note(format!("attempting {}/{}", attempt.service, attempt.method));
         Ok(())
     }
 
-    fn attempted(&self, _: &Attempt<'_>, failure: Option<&Status>) {
+    fn on_attempt_end(&self, _: &Attempt<'_>, failure: Option<&Status>) {
         self.note(format!("attempted: {:?}", failure.map(Status::code)));
     }
 
-    fn sending(&self, _: &Attempt<'_>, request: &mut Sending<'_>) {
+    fn on_send(&self, _: &Attempt<'_>, request: &mut OutgoingRequest<'_>) {
         self.note(format!("sending {} bytes", request.body.len()));
     }
 
-    fn received(&self, _: &Attempt<'_>, reply: &mut Received<'_>) {
+    fn on_receive(&self, _: &Attempt<'_>, reply: &mut ReceivedReply<'_>) {
         self.note(format!("received: {}", reply.result.is_ok()));
     }
 }
 
-fn hooked(protocol: Protocol, server: &polyrpc::server::Running, hook: impl Hook) -> Client {
+fn hooked(protocol: Protocol, server: &polyrpc::server::ServerHandle, hook: impl Hook) -> Client {
     Client::builder(&url(protocol, server)).hook(hook).build().unwrap()
 }
 
@@ -108,11 +108,11 @@ async fn they_are_told_when_nobody_is_there() {
 struct Objection(&'static str);
 
 impl Hook for Objection {
-    fn connected(&self, _: &Address) -> Result<(), Status> {
+    fn on_connect(&self, _: &Address) -> Result<(), Status> {
         self.object("connected")
     }
 
-    fn attempting(&self, _: &Attempt<'_>) -> Result<(), Status> {
+    fn on_attempt(&self, _: &Attempt<'_>) -> Result<(), Status> {
         self.object("attempting")
     }
 }
@@ -142,11 +142,11 @@ async fn whoever_objects_ends_the_call_or_the_connection() {
 struct Editor;
 
 impl Hook for Editor {
-    fn sending(&self, attempt: &Attempt<'_>, request: &mut Sending<'_>) {
+    fn on_send(&self, attempt: &Attempt<'_>, request: &mut OutgoingRequest<'_>) {
         request.metadata.insert("method", attempt.method.to_owned());
     }
 
-    fn received(&self, _: &Attempt<'_>, reply: &mut Received<'_>) {
+    fn on_receive(&self, _: &Attempt<'_>, reply: &mut ReceivedReply<'_>) {
         reply.metadata.insert("seen", "yes");
     }
 }

@@ -8,14 +8,14 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use common::{PROTOCOLS, ProbeClient, Prober, serve, soon, until};
-use polyrpc::client::balance::{Asked, Balance, Candidate, Pick};
+use polyrpc::client::balance::{Candidate, LoadBalancer, PickContext, Picker};
 use polyrpc::client::combo::{
-    DynamicPartition, Merge, Parallel, Part, Partition, Portion, Selective, Sub, fold,
+    DynamicPartition, Merge, Parallel, Part, Partition, Portion, Selective, SubChannel, fold,
 };
-use polyrpc::client::{Budget, Builder, MockCall, Options, Response};
+use polyrpc::client::{Builder, CallOptions, MockCall, Response, RetryBudget};
 use polyrpc::codec::{Body, Codec, Serde};
 use polyrpc::discovery::{Instance, List};
-use polyrpc::server::Running;
+use polyrpc::server::ServerHandle;
 use polyrpc::{Client, Code, Error, Format, Protocol, Result, Retry, Scope, Status};
 use tokio::net::TcpListener;
 
@@ -54,8 +54,8 @@ fn joined(whole: &mut Option<Response<Body>>, part: Response<Body>) -> Merge {
     Merge::Merged
 }
 
-fn join(client: Client) -> Sub {
-    Sub::new(client).merge(|whole, part, _| joined(whole, part))
+fn join(client: Client) -> SubChannel {
+    SubChannel::new(client).merge(|whole, part, _| joined(whole, part))
 }
 
 /// A server that cannot be reached.
@@ -71,17 +71,17 @@ async fn wait(client: &Client) -> polyrpc::client::Result<String> {
     soon(client.call("Probe/Wait", &"hello")).await
 }
 
-fn instance(server: &Running) -> Instance {
+fn instance(server: &ServerHandle) -> Instance {
     Instance::tcp(server.address().to_string())
 }
 
-fn tagged(server: &Running, tags: &[&str]) -> Instance {
+fn tagged(server: &ServerHandle, tags: &[&str]) -> Instance {
     let mut instance = instance(server);
     tags.iter().for_each(|tag| instance.attributes.append("tag", *tag));
     instance
 }
 
-async fn servers(n: usize) -> Vec<(Prober, Running)> {
+async fn servers(n: usize) -> Vec<(Prober, ServerHandle)> {
     let mut servers = Vec::new();
     for _ in 0..n {
         let prober = Prober::default();
@@ -141,7 +141,7 @@ async fn each_client_is_asked_what_its_mapper_makes_of_the_call() {
 async fn a_mapped_request_is_one_in_every_protocol() {
     let servers = servers(1).await;
     for protocol in PROTOCOLS {
-        let sub = Sub::new(common::client(protocol, &servers[0].1)).map(|call, _| {
+        let sub = SubChannel::new(common::client(protocol, &servers[0].1)).map(|call, _| {
             let louder = call.decode::<Serde, String>().map(|text| text + "!");
             match louder.and_then(|text| call.with_message::<Serde, String>(text)) {
                 Ok(call) => Part::Ask(call),
@@ -157,14 +157,14 @@ async fn a_mapped_request_is_one_in_every_protocol() {
 async fn a_skipped_client_is_not_asked_and_a_bad_request_asks_nobody() {
     let (skipped, skips) = says(Ok("skipped"));
     let (asked, asks) = says(Ok("asked"));
-    let skip = Sub::new(skipped).map(|_, _| Part::Skip);
+    let skip = SubChannel::new(skipped).map(|_, _| Part::Skip);
     let parallel = Parallel::builder().sub(skip.clone()).sub(asked.clone()).build().unwrap();
     assert_eq!(call(&parallel).await.unwrap(), "asked");
 
     let all_skipped = Parallel::builder().sub(skip).build().unwrap();
     assert_eq!(call(&all_skipped).await.unwrap_err().code(), Code::Cancelled);
 
-    let bad = Sub::new(ok("")).map(|_, _| Part::Bad(Status::invalid_argument("no such part")));
+    let bad = SubChannel::new(ok("")).map(|_, _| Part::Bad(Status::invalid_argument("no such part")));
     let error = call(&Parallel::builder().sub(asked).sub(bad).build().unwrap()).await.unwrap_err();
     assert_eq!((error.code(), error.message()), (Code::InvalidArgument, "no such part"));
     assert_eq!((skips.load(Ordering::SeqCst), asks.load(Ordering::SeqCst)), (0, 1));
@@ -225,7 +225,7 @@ async fn mergers_run_in_the_order_of_answers_and_may_refuse_them() {
     let order = Arc::new(Mutex::new(Vec::new()));
     let subs = servers.iter().map(|(_, server)| {
         let order = order.clone();
-        Sub::new(common::client(Protocol::Rpcx, server)).merge(move |whole, part, place| {
+        SubChannel::new(common::client(Protocol::Rpcx, server)).merge(move |whole, part, place| {
             order.lock().unwrap().push(place.index);
             joined(whole, part)
         })
@@ -239,24 +239,28 @@ async fn mergers_run_in_the_order_of_answers_and_may_refuse_them() {
     assert_eq!(call.await.unwrap().unwrap(), "hellohello");
     assert_eq!(*order.lock().unwrap(), [1, 0]);
 
-    let refuse = |merge: fn() -> Merge| Sub::new(ok("b")).merge(move |_, _, _| merge());
+    let refuse = |merge: fn() -> Merge| SubChannel::new(ok("b")).merge(move |_, _, _| merge());
     let failed = refuse(|| Merge::Fail(Status::data_loss("b")));
     assert_eq!(soon(call_of(join(ok("a")), failed)).await.unwrap(), "a");
     let all_failed = refuse(|| Merge::FailAll(Status::data_loss("b")));
     assert_eq!(soon(call_of(join(ok("a")), all_failed)).await.unwrap_err().code(), Code::DataLoss);
     assert!(
-        soon(call_of(Sub::new(ok("a")), Sub::new(ok("b")))).await.unwrap_err().message().contains("merger")
+        soon(call_of(SubChannel::new(ok("a")), SubChannel::new(ok("b"))))
+            .await
+            .unwrap_err()
+            .message()
+            .contains("merger")
     );
 }
 
-async fn call_of(one: Sub, other: Sub) -> polyrpc::client::Result<String> {
+async fn call_of(one: SubChannel, other: SubChannel) -> polyrpc::client::Result<String> {
     call(&Parallel::builder().sub(one).sub(other).build()?).await
 }
 
 #[tokio::test]
 async fn values_are_folded_and_what_is_none_is_a_failure() {
     let says = |number: i64| Client::mock(move |call| call.answer::<Serde, _>(&number));
-    let adding = |client: Client| Sub::new(client).merge(fold::<Serde, i64>(|all, part| all + part));
+    let adding = |client: Client| SubChannel::new(client).merge(fold::<Serde, i64>(|all, part| all + part));
     let builder = || Parallel::builder().sub(adding(says(1))).sub(adding(ok("?"))).sub(adding(says(41)));
     let sum: i64 = builder().build().unwrap().call("S/M", &()).await.unwrap();
     assert_eq!(sum, 42);
@@ -270,7 +274,7 @@ async fn messages_of_protobuf_are_merged() {
     let says = |bytes: &'static [u8]| Client::mock(move |call| Ok(Body::new(call.body.format, bytes)));
     let parallel = Parallel::builder().sub(says(b"\x0a\x01a")).sub(says(b"\x0a\x01b")).build().unwrap();
     let request = Body::new(Format::Protobuf, b"".as_slice());
-    let response = parallel.call_raw("S/M", request, Options::default()).await.unwrap();
+    let response = parallel.call_raw("S/M", request, CallOptions::default()).await.unwrap();
     assert_eq!(response.message.bytes.as_ref(), b"\x0a\x01a\x0a\x01b");
 }
 
@@ -320,7 +324,7 @@ async fn a_selective_call_is_sent_again_only_if_its_failure_allows() {
         (builder.sub("c", last).balance(First).build().unwrap().client(), calls)
     };
     let again = |client: Client| async move {
-        let options = Options { idempotent: true, ..Default::default() };
+        let options = CallOptions { idempotent: true, ..Default::default() };
         soon(client.call_raw("a", Body::new(Format::MessagePack, b"\xc0".as_slice()), options)).await
     };
     let (client, calls) = selective(3);
@@ -337,7 +341,7 @@ async fn a_selective_call_is_sent_again_only_if_its_failure_allows() {
 async fn selective_calls_that_fail_everywhere_are_sent_on_within_a_budget() {
     let busy = || says(Err(Status::unavailable("busy").with_retry(Retry::Elsewhere)));
     let ((one, tries), (other, more)) = (busy(), busy());
-    let budget = Budget { ratio: 0.2, floor: 10, most: 100 };
+    let budget = RetryBudget { ratio: 0.2, floor: 10, most: 100 };
     let selective = Selective::builder().sub("one", one).sub("other", other).retry_budget(budget);
     let client = selective.build().unwrap().client();
     for _ in 0..1000 {
@@ -351,11 +355,11 @@ async fn selective_calls_that_fail_everywhere_are_sent_on_within_a_budget() {
 #[derive(Debug)]
 struct First;
 
-impl Balance for First {
-    fn over(&self, candidates: &[Candidate]) -> Box<dyn Pick> {
+impl LoadBalancer for First {
+    fn picker(&self, candidates: &[Candidate]) -> Box<dyn Picker> {
         struct Turn(usize);
-        impl Pick for Turn {
-            fn pick(&self, asked: &Asked<'_>) -> Option<usize> {
+        impl Picker for Turn {
+            fn pick(&self, asked: &PickContext<'_>) -> Option<usize> {
                 (0..self.0).find(|&place| asked.may_take(place))
             }
         }
@@ -464,7 +468,7 @@ async fn parts_move_while_calls_are_under_way() {
     servers[0].0.gate.came(1).await;
     servers[1].0.gate.came(1).await;
     list.update([tagged(server(0), &["0/2"]), tagged(server(2), &["1/2"])]);
-    let holds = |server: &Running| {
+    let holds = |server: &ServerHandle| {
         client.endpoints().iter().any(|facts| facts.instance.address == server.address().to_string())
     };
     until(|| holds(server(2)) && !holds(server(1))).await;
@@ -566,7 +570,7 @@ async fn calls_wait_until_a_partitioning_is_complete() {
     let servers = servers(2).await;
     let list = List::new([tagged(&servers[0].1, &["0/2"])]);
     let client = DynamicPartition::builder(template(&list)).build().unwrap();
-    let options = Options { timeout: Some(Duration::from_millis(20)), ..Default::default() };
+    let options = CallOptions { timeout: Some(Duration::from_millis(20)), ..Default::default() };
     let nothing = Body::new(Format::MessagePack, b"\xa0".as_slice());
     let error = soon(client.call_raw("Probe/Echo", nothing, options)).await.unwrap_err();
     assert!(error.message().contains("there are parts that nobody holds"), "{error}");
@@ -585,7 +589,7 @@ async fn a_partitioning_that_fails_is_passed_over_for_another() {
     ]);
     let client = DynamicPartition::builder(template(&list)).fail_limit(1).build().unwrap();
     for _ in 0..10 {
-        let options = Options { idempotent: true, ..Default::default() };
+        let options = CallOptions { idempotent: true, ..Default::default() };
         let body = Body::new(Format::MessagePack, b"\xa1x".as_slice());
         soon(client.call_raw("Probe/Echo", body, options)).await.unwrap();
     }

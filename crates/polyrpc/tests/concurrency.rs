@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use common::{ADORNED, Gate, PROTOCOLS, Prober, Wire, client, json_call, serve, soon};
 use polyrpc::codec::Raw;
-use polyrpc::server::Concurrency;
+use polyrpc::server::ConcurrencyLimit;
 use polyrpc::service::ServiceBuilder;
 use polyrpc::{Code, Context, Protocol, Retry, Server};
 
@@ -17,7 +17,7 @@ use polyrpc::{Code, Context, Protocol, Retry, Server};
 async fn waiting(
     prober: &Prober,
     protocol: Protocol,
-    server: &polyrpc::server::Running,
+    server: &polyrpc::server::ServerHandle,
 ) -> tokio::task::JoinHandle<polyrpc::client::Result<String>> {
     let (client, came) = (client(protocol, server), prober.gate.count());
     let call = tokio::spawn(async move { client.call::<String>("Probe/Wait", "x").await });
@@ -28,11 +28,11 @@ async fn waiting(
 #[tokio::test]
 async fn one_call_more_than_there_may_be_is_refused_and_may_be_tried_elsewhere() {
     for (limit, text) in [
-        (Server::concurrency as fn(Server, Concurrency) -> Server, "Reached server's max_concurrency=2"),
+        (Server::concurrency as fn(Server, ConcurrencyLimit) -> Server, "Reached server's max_concurrency=2"),
         (Server::concurrency_each, "Reached the method's max_concurrency=2"),
     ] {
         let prober = Prober::default();
-        let server = serve(limit(prober.server(), Concurrency::Constant(2))).await;
+        let server = serve(limit(prober.server(), ConcurrencyLimit::Constant(2))).await;
         let mut calls = Vec::new();
         for _ in 0..2 {
             calls.push(waiting(&prober, Protocol::BaiduStd, &server).await);
@@ -59,8 +59,8 @@ async fn what_was_said_of_a_method_holds_for_it_and_its_place_is_given_up_with_i
     let prober = Prober::default();
     let server = prober
         .server()
-        .concurrency_each(Concurrency::Constant(1))
-        .concurrency_on("Probe", Concurrency::Unlimited)
+        .concurrency_each(ConcurrencyLimit::Constant(1))
+        .concurrency_on("Probe", ConcurrencyLimit::Unlimited)
         .concurrency_on("Probe/Wait", "1".parse().unwrap());
     let server = serve(server).await;
     let first = waiting(&prober, Protocol::Grpc, &server).await;
@@ -94,7 +94,7 @@ async fn a_handler_that_holds_its_thread_keeps_its_place_though_nobody_waits() {
             }
         },
     );
-    let server = serve(Server::new().service(service).concurrency(Concurrency::Constant(1))).await;
+    let server = serve(Server::new().service(service).concurrency(ConcurrencyLimit::Constant(1))).await;
     let mut wire = Wire::connect(Protocol::Rpcx, &server).await;
     let mut call = json_call("S", "Hold", "x");
     call.timeout = Some(Duration::from_millis(50));
@@ -126,7 +126,7 @@ async fn a_handler_that_holds_its_thread_keeps_its_place_though_nobody_waits() {
 async fn standard_services_answer_however_busy_the_server_is() {
     let prober = Prober::default();
     let health = polyrpc::introspection::Health::new();
-    let server = serve(prober.server().health(&health).concurrency(Concurrency::Constant(1))).await;
+    let server = serve(prober.server().health(&health).concurrency(ConcurrencyLimit::Constant(1))).await;
     let call = waiting(&prober, Protocol::Rpcx, &server).await;
     let body = polyrpc::codec::Body::new(polyrpc::Format::Protobuf, "");
     let asked = client(Protocol::Grpc, &server);
@@ -169,6 +169,6 @@ async fn a_call_whose_time_is_over_when_it_is_taken_up_is_not_begun() {
             }
         }
         assert!(late >= 3 && ran.load(Ordering::SeqCst) == 5 - late, "{protocol:?}: {late}");
-        assert!(server.facts().expired >= 3, "{protocol:?}");
+        assert!(server.info().expired >= 3, "{protocol:?}");
     }
 }

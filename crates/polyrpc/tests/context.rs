@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use common::{ADORNED, Gate, PATIENCE, PROTOCOLS, Wire, client, json_call, serve, soon};
-use polyrpc::client::{Options, Request};
+use polyrpc::client::{CallOptions, Request};
 use polyrpc::codec::{Body, Raw};
 use polyrpc::payload::Json;
 use polyrpc::service::{Peer, ServiceBuilder};
@@ -109,7 +109,7 @@ impl Told for Teller {
     }
 }
 
-async fn told(teller: &Teller) -> polyrpc::server::Running {
+async fn told(teller: &Teller) -> polyrpc::server::ServerHandle {
     serve(Server::new().service(ToldServer::new(teller.clone()))).await
 }
 
@@ -204,7 +204,8 @@ async fn an_attachment_travels_beside_the_message() {
     let client = client(Protocol::BaiduStd, &server);
     for size in [0, 1, 10_000, 1 << 20] {
         let attachment = Bytes::from(vec![7; size]);
-        let options = Options { attachment, checksum: Checksum::MessageAndAttachment, ..Options::default() };
+        let options =
+            CallOptions { attachment, checksum: Checksum::MessageAndAttachment, ..CallOptions::default() };
         let body = Body::new(Format::Protobuf, &b"\x0a\x01x"[..]);
         let reply = client.call_raw("Double/Call", body, options).await.unwrap();
         assert_eq!(reply.attachment.len(), 2 * size);
@@ -213,7 +214,7 @@ async fn an_attachment_travels_beside_the_message() {
     // Where there is no room for one, it is refused before it is sent.
     for protocol in [Protocol::Rpcx, Protocol::Http, Protocol::Grpc] {
         let client = common::client(protocol, &server);
-        let options = Options { attachment: Bytes::from_static(b"a"), ..Options::default() };
+        let options = CallOptions { attachment: Bytes::from_static(b"a"), ..CallOptions::default() };
         let error = client.call_raw("Double/Call", Body::new(Format::Raw, ""), options).await.unwrap_err();
         assert!(error.message().contains("attachment"), "{protocol:?}: {error}");
     }
@@ -247,7 +248,7 @@ async fn a_handler_chooses_how_its_answer_is_written() {
         for choice in choices {
             let client = client(protocol, &server);
             let body = Body::new(format, format!("\"{choice}\""));
-            let reply = client.call_raw("Told/Chosen", body, Options::default()).await.unwrap();
+            let reply = client.call_raw("Told/Chosen", body, CallOptions::default()).await.unwrap();
             if *choice == "msgpack" {
                 assert_eq!(reply.message.format, Format::MessagePack);
             }

@@ -15,9 +15,9 @@ use std::time::Duration;
 use authority::Authority;
 use bytes::Bytes;
 use common::{Socket, soon};
-use polyrpc::client::Options;
+use polyrpc::client::CallOptions;
 use polyrpc::codec::{Body, Raw};
-use polyrpc::server::{Limits, Listen, Running};
+use polyrpc::server::{Limits, Listen, ServerHandle};
 use polyrpc::service::ServiceBuilder;
 use polyrpc::tls::{self, Identity, Pem};
 use polyrpc::{Client, Context, Format, Server, Status};
@@ -84,7 +84,7 @@ const SPOKEN: [(&str, Proof); 15] = [
 
 /// A server whose handlers count, behind an authenticator.
 struct Guarded {
-    server: Running,
+    server: ServerHandle,
     ran: Arc<AtomicUsize>,
     trust: tls::Client,
 }
@@ -173,7 +173,7 @@ async fn call(client: &Client, scheme: &str, brings: Brings) -> polyrpc::Result<
         "net-rpc" | "net-rpc+http" => ("Probe/Echo", Format::Gob, &b"\x04\x0c\0\x01a"[..]),
         _ => ("Probe/Echo", Format::Json(polyrpc::payload::Json::Go), &b"\"a\""[..]),
     };
-    let options = Options { credential: brings.credential().map(Bytes::from), ..Options::default() };
+    let options = CallOptions { credential: brings.credential().map(Bytes::from), ..CallOptions::default() };
     let reply = client.call_raw(method, Body::new(format, body), options).await?;
     Ok(reply.message.bytes)
 }

@@ -4,22 +4,22 @@ mod common;
 
 use bytes::Bytes;
 use common::{Socket, Wire, client, serve};
-use polyrpc::client::Options;
+use polyrpc::client::CallOptions;
 use polyrpc::codec::Body;
 use polyrpc::introspection::Health;
 use polyrpc::payload::Json;
-use polyrpc::server::Running;
+use polyrpc::server::ServerHandle;
 use polyrpc::{Code, Format, Protocol, Server};
 use polyrpc_core::{Call, Reply};
 
 /// A service whose messages come from a `.proto`, and which answers the default one.
 const SERVICE: &str = "grpc.health.v1.Health";
 
-async fn server() -> Running {
+async fn server() -> ServerHandle {
     serve(Server::new().health(&Health::new())).await
 }
 
-async fn reply(server: &Running, protocol: Protocol, format: Format) -> Reply {
+async fn reply(server: &ServerHandle, protocol: Protocol, format: Format) -> Reply {
     let mut wire = Wire::connect(protocol, server).await;
     wire.send(1, &Call::new(SERVICE, "Check", format, Bytes::new())).await;
     wire.reply().await.expect("an answer").1
@@ -40,7 +40,7 @@ async fn no_bytes_are_a_message_in_the_formats_that_write_one_so() {
     // Go sends what it has no fields for as nothing.
     let client = client(Protocol::NetRpc, &server);
     let nothing = Body::new(Format::Gob, Bytes::new());
-    client.call_raw(&format!("{SERVICE}/Check"), nothing, Options::default()).await.expect("an answer");
+    client.call_raw(&format!("{SERVICE}/Check"), nothing, CallOptions::default()).await.expect("an answer");
 }
 
 #[tokio::test]

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use common::{Gate, PROTOCOLS, client, serve, soon, until};
-use polyrpc::client::{Cancel, Request, Signature};
+use polyrpc::client::{CancelHandle, Request, Signature};
 use polyrpc::codec::{Raw, Serde};
 use polyrpc::service::{Fallible, ServiceBuilder};
 use polyrpc::{Client, Code, Context, Failure, Protocol, Result, Server, Status, Streaming};
@@ -49,16 +49,16 @@ fn leaky() -> Server {
     type Boxed = Box<dyn std::error::Error + Send + Sync>;
     Server::new()
         .service(ShopServer::new(Leaky))
-        .register("io", || async { connect() })
-        .register("boxed", || async { Ok::<(), Boxed>(connect()?) })
-        .register("anyhow", || async {
+        .function("io", || async { connect() })
+        .function("boxed", || async { Ok::<(), Boxed>(connect()?) })
+        .function("anyhow", || async {
             Err::<(), _>(anyhow::Error::from(connect().unwrap_err()).context("while connecting"))
         })
-        .register("words", || async {
+        .function("words", || async {
             Err(format!("no {} here", "tea"))?;
             Ok::<(), Failure>(())
         })
-        .register::<_, Fallible>("static", || async { Err::<(), _>("no tea here") })
+        .function::<_, Fallible>("static", || async { Err::<(), _>("no tea here") })
 }
 
 #[tokio::test]
@@ -200,7 +200,7 @@ async fn a_failed_call_carries_the_peers_headers_and_trailers() {
 async fn metadata_of_a_failure_does_not_travel_on() {
     let back = serve(Server::new().service(failing())).await;
     let next = client(Protocol::Grpc, &back);
-    let relay = Server::new().register("relay", move || {
+    let relay = Server::new().function("relay", move || {
         let next = next.clone();
         async move { next.call::<String>("Failing/Unary", "x").await }
     });
@@ -246,7 +246,7 @@ mod details {
         let info = ErrorInfo { reason: "STOCKOUT".into(), domain: "shop".into() };
         let retry = RetryInfo { retry_delay: vec![0x08, 0x05] };
         let status = Status::unavailable("sold out").with(&info).with(&retry);
-        let server = serve(Server::new().register("buy", move || {
+        let server = serve(Server::new().function("buy", move || {
             let status = status.clone();
             async move { Err::<(), _>(status) }
         }))
@@ -260,7 +260,7 @@ mod details {
 #[tokio::test]
 async fn a_request_that_cannot_be_read_is_internal_in_grpc() {
     let server = serve(
-        Server::new().register("add", |a: i32, b: i32| async move { a + b }).service(ShopServer::new(Leaky)),
+        Server::new().function("add", |a: i32, b: i32| async move { a + b }).service(ShopServer::new(Leaky)),
     )
     .await;
     let grpc = client(Protocol::Grpc, &server);
@@ -284,7 +284,7 @@ async fn a_call_is_cancelled_by_a_handle_and_its_awaiter_sees_it() {
     for protocol in PROTOCOLS {
         let (gate, over) = (Gate::default(), Arc::new(Mutex::new(0)));
         let (waits, counts) = (gate.clone(), over.clone());
-        let server = serve(Server::new().register("wait", move || {
+        let server = serve(Server::new().function("wait", move || {
             let (waits, counts) = (waits.clone(), Dropped(counts.clone()));
             async move {
                 let _counts = counts;
@@ -293,7 +293,7 @@ async fn a_call_is_cancelled_by_a_handle_and_its_awaiter_sees_it() {
         }))
         .await;
         let client = client(protocol, &server);
-        let cancel = Cancel::new();
+        let cancel = CancelHandle::new();
         let calling = tokio::spawn({
             let cancel = cancel.clone();
             async move { client.request("wait").cancel(&cancel).call::<()>(&()).await }
@@ -334,7 +334,7 @@ async fn a_stream_is_cancelled_by_a_handle() {
     };
     let service = ServiceBuilder::new("S").server_streaming::<Raw, String, String, _, _>("Endless", endless);
     let server = serve(Server::new().service(service)).await;
-    let cancel = Cancel::new();
+    let cancel = CancelHandle::new();
     let request = Request::new(Streaming::once("x".to_owned())).with_cancel(&cancel);
     let grpc = client(Protocol::Grpc, &server);
     let signature = Signature::plain("S", "Endless");
@@ -357,7 +357,7 @@ async fn a_stream_is_cancelled_by_a_handle() {
 async fn a_raw_call_refuses_a_handle_that_it_would_not_heed() {
     let server = serve(Server::new()).await;
     let grpc = client(Protocol::Grpc, &server);
-    let options = polyrpc::client::Options { cancel: Some(Cancel::new()), ..Default::default() };
+    let options = polyrpc::client::CallOptions { cancel: Some(CancelHandle::new()), ..Default::default() };
     let opened = grpc.open_raw("S/M", options, polyrpc::Format::Protobuf).await;
     assert_eq!(opened.unwrap_err().code(), Code::InvalidArgument);
 }

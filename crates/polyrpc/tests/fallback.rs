@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use common::{PROTOCOLS, client, serve, soon, until};
-use polyrpc::client::{Options, Request};
+use polyrpc::client::{CallOptions, Request};
 use polyrpc::codec::{Body, Serde};
 use polyrpc::fallback::{HttpRequest, HttpResponse, RawRequest, RawResponse};
 use polyrpc::introspection::Health;
-use polyrpc::layer::{Call, Ending, Layer, Next, Shape};
-use polyrpc::server::{Answered, Hook, Limits, Listen, Received, Running};
+use polyrpc::layer::{Call, Layer, Next, Outcome, StreamType};
+use polyrpc::server::{AnsweredCall, Hook, IncomingCall, Limits, Listen, ServerHandle};
 use polyrpc::streaming::StreamOptions;
 use polyrpc::{Client, Code, Context, Format, Metadata, Protocol, Result, Server, Status, Streaming};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -80,10 +80,10 @@ fn proxy(backend: &Client) -> Server {
 }
 
 /// A backend, a proxy before it, and a client of the proxy.
-async fn proxied(scheme: &str, shaped: &Shaped) -> (Running, Running, Client) {
+async fn proxied(scheme: &str, shaped: &Shaped) -> (ServerHandle, ServerHandle, Client) {
     let backend = Server::new()
         .service(ShapesServer::new(shaped.clone()))
-        .register("add", |a: i32, b: i32| async move { a + b });
+        .function("add", |a: i32, b: i32| async move { a + b });
     let backend = serve(backend).await;
     let proxy = serve(proxy(&Client::new(&format!("{scheme}://{}", backend.address())).unwrap())).await;
     let client = Client::new(&format!("{scheme}://{}", proxy.address())).unwrap();
@@ -212,7 +212,7 @@ async fn a_caller_that_gives_up_ends_the_call_of_the_backend() {
         let error = soon(client.invoke::<Serde, String, String>(&hang, request)).await.unwrap_err();
         assert_eq!(error.code(), Code::DeadlineExceeded, "{scheme}: {error}");
         until(|| {
-            let calls = backend.facts().calls;
+            let calls = backend.info().calls;
             calls.started > 0 && calls.started == calls.succeeded + calls.failed
         })
         .await;
@@ -224,7 +224,7 @@ async fn a_call_comes_with_its_names_and_its_bytes_untouched() {
     let seen: Arc<Mutex<Vec<(String, String, Format, Bytes, bool)>>> = Arc::default();
     let log = seen.clone();
     let server =
-        Server::new().register("known", |n: i32| async move { n }).fallback(move |mut call: RawRequest| {
+        Server::new().function("known", |n: i32| async move { n }).fallback(move |mut call: RawRequest| {
             let log = log.clone();
             async move {
                 let (service, method) = (call.service().to_owned(), call.method().to_owned());
@@ -251,7 +251,7 @@ async fn a_call_comes_with_its_names_and_its_bytes_untouched() {
             _ => Body::new(Format::Raw, "}{ no message of any kind"),
         };
         let oneway = protocol == Protocol::Rpcx;
-        let options = Options { oneway, ..Options::default() };
+        let options = CallOptions { oneway, ..CallOptions::default() };
         let made = client.call_raw("a.b.Nobody/Home", body.clone(), options).await;
         until(|| !seen.lock().unwrap().is_empty()).await;
         let (service, method, format, bytes, was_oneway) = seen.lock().unwrap().remove(0);
@@ -262,14 +262,14 @@ async fn a_call_comes_with_its_names_and_its_bytes_untouched() {
             assert_eq!(made.unwrap().message.bytes, body.bytes, "{protocol:?}");
         }
         // A service that is known, and a method that is not.
-        let _ = client.call_raw("known/nothing", body, Options::default()).await.unwrap();
+        let _ = client.call_raw("known/nothing", body, CallOptions::default()).await.unwrap();
         assert_eq!(seen.lock().unwrap().remove(0).1, "nothing", "{protocol:?}");
     }
     // By numbers.
     let flat = Client::new(&format!("fb-rpc://{}", server.address())).unwrap();
     let body = Body::new(Format::FlatBuffers, "no table");
     assert_eq!(
-        flat.call_raw("#77/#3", body.clone(), Options::default()).await.unwrap().message.bytes,
+        flat.call_raw("#77/#3", body.clone(), CallOptions::default()).await.unwrap().message.bytes,
         body.bytes
     );
     let (service, method, ..) = seen.lock().unwrap().remove(0);
@@ -289,7 +289,7 @@ async fn an_answer_that_the_protocol_cannot_carry_is_refused_in_words() {
             _ => Body::new(Format::Raw, "x"),
         };
         if protocol == Protocol::Grpc {
-            let mut call = client.open_raw("Nobody/Home", Options::default(), Format::Raw).await.unwrap();
+            let mut call = client.open_raw("Nobody/Home", CallOptions::default(), Format::Raw).await.unwrap();
             call.send("x").await.unwrap();
             call.finish_sending().await.unwrap();
             assert_eq!(call.next().await.unwrap().unwrap().bytes, "a");
@@ -297,7 +297,7 @@ async fn an_answer_that_the_protocol_cannot_carry_is_refused_in_words() {
             assert!(call.next().await.unwrap().is_none());
             continue;
         }
-        let error = client.call_raw("Nobody/Home", body, Options::default()).await.unwrap_err();
+        let error = client.call_raw("Nobody/Home", body, CallOptions::default()).await.unwrap_err();
         assert!(error.message().contains("the answer is a stream, which"), "{protocol:?}: {error}");
     }
 }
@@ -307,27 +307,27 @@ async fn an_answer_that_the_protocol_cannot_carry_is_refused_in_words() {
 struct Guard(Arc<Mutex<Vec<String>>>);
 
 impl Layer for Guard {
-    async fn call(self: Arc<Self>, call: Call, next: Next) -> Ending {
+    async fn call(self: Arc<Self>, call: Call, next: Next) -> Outcome {
         if call.metadata().get("word").is_none() {
-            return Ending::failed(Status::permission_denied("no word"));
+            return Outcome::failed(Status::permission_denied("no word"));
         }
         self.0.lock().unwrap().push(format!(
             "{}/{} {}",
             call.service(),
             call.method(),
-            call.shape() == Shape::BIDI
+            call.shape() == StreamType::BIDI
         ));
         next.call(call).await
     }
 }
 
 impl Hook for Guard {
-    fn received(&self, call: &mut Received<'_>) -> Result<(), Status> {
+    fn on_request(&self, call: &mut IncomingCall<'_>) -> Result<(), Status> {
         self.0.lock().unwrap().push(format!("received {}/{}", call.service(), call.method()));
         Ok(())
     }
 
-    fn answered(&self, call: &Answered<'_>) {
+    fn on_response(&self, call: &AnsweredCall<'_>) {
         self.0.lock().unwrap().push(format!("answered {}/{} {}", call.service, call.method, call.known));
     }
 }
@@ -350,13 +350,13 @@ async fn layers_hooks_and_authenticators_stand_before_a_fallback() {
         let url = common::url(protocol, &server);
         let stranger = Client::new(&url).unwrap();
         let body = Body::new(Format::Raw, "x");
-        let error = stranger.call_raw("Nobody/Home", body.clone(), Options::default()).await.unwrap_err();
+        let error = stranger.call_raw("Nobody/Home", body.clone(), CallOptions::default()).await.unwrap_err();
         assert!(error.message().contains("who is it?"), "{protocol:?}: {error}");
         let known = Client::builder(&url).credential("open").build().unwrap();
-        let error = known.call_raw("Nobody/Home", body.clone(), Options::default()).await.unwrap_err();
+        let error = known.call_raw("Nobody/Home", body.clone(), CallOptions::default()).await.unwrap_err();
         assert!(error.message().ends_with("no word"), "{protocol:?}: {error}");
         let metadata: Metadata = [("word", "sesame")].into_iter().collect();
-        let options = Options { metadata, ..Options::default() };
+        let options = CallOptions { metadata, ..CallOptions::default() };
         let response = known.call_raw("Nobody/Home", body, options).await.unwrap();
         assert_eq!(response.message.bytes, "Home", "{protocol:?}");
         let passed = std::mem::take(&mut *layer.0.lock().unwrap());
@@ -379,7 +379,7 @@ async fn what_a_server_tells_of_itself_is_not_for_the_fallback() {
     let healthy = grpc.call_raw(
         "grpc.health.v1.Health/Check",
         Body::new(Format::Protobuf, Bytes::new()),
-        Options::default(),
+        CallOptions::default(),
     );
     assert_eq!(soon(healthy).await.unwrap().message.bytes, [8_u8, 1].as_slice());
     let page =
@@ -423,7 +423,7 @@ async fn what_is_judged_by_its_head_comes_to_the_fallback_too() {
 // -------------------------------------------------------------------------------------------- HTTP
 
 /// Sends this, and reads to the end.
-async fn exchange(server: &Running, request: &str) -> String {
+async fn exchange(server: &ServerHandle, request: &str) -> String {
     let mut socket = TcpStream::connect(server.address().to_string()).await.unwrap();
     socket.write_all(request.as_bytes()).await.unwrap();
     let mut answer = Vec::new();
@@ -468,7 +468,7 @@ async fn mirror(mut request: HttpRequest) -> Result<HttpResponse> {
 }
 
 fn pages() -> Server {
-    Server::new().register("echo", |text: String| async move { text }).http_fallback(mirror)
+    Server::new().function("echo", |text: String| async move { text }).http_fallback(mirror)
 }
 
 #[tokio::test]
@@ -588,7 +588,7 @@ async fn a_body_that_is_not_taken_is_not_read() {
     tokio::time::sleep(Duration::from_millis(500)).await;
     let before = sent.load(std::sync::atomic::Ordering::SeqCst);
     assert!(before < 32 << 20, "{before} bytes were read and not taken");
-    let held = server.facts().used.memory;
+    let held = server.info().used.memory;
     assert!(held < 4 << 20, "{held} bytes are held");
     taken.notify_one();
     soon(sending).await.unwrap();

@@ -8,16 +8,16 @@ use std::time::Duration;
 
 use common::{Gate, PROTOCOLS, ProbeClient, Prober, serve, soon, until};
 use futures_util::FutureExt;
-use polyrpc::client::Options;
+use polyrpc::client::CallOptions;
 use polyrpc::codec::{Body, Serde};
 use polyrpc::discovery::{Instance, List};
-use polyrpc::layer::{Call, Ending, Layer, Next};
-use polyrpc::server::Running;
+use polyrpc::layer::{Call, Layer, Next, Outcome};
+use polyrpc::server::ServerHandle;
 use polyrpc::service::ServiceBuilder;
 use polyrpc::{Client, Code, Context, Format, Protocol, Result, Retry, Server, Status};
 use tokio::net::TcpListener;
 
-fn instance(server: &Running) -> Instance {
+fn instance(server: &ServerHandle) -> Instance {
     Instance::tcp(server.address().to_string())
 }
 
@@ -31,7 +31,7 @@ fn rpcx(servers: impl IntoIterator<Item = Instance>) -> Client {
     client(Protocol::Rpcx, servers)
 }
 
-async fn servers(n: usize) -> Vec<(Prober, Running)> {
+async fn servers(n: usize) -> Vec<(Prober, ServerHandle)> {
     let mut servers = Vec::new();
     for _ in 0..n {
         let prober = Prober::default();
@@ -41,12 +41,12 @@ async fn servers(n: usize) -> Vec<(Prober, Running)> {
     servers
 }
 
-fn instances(servers: &[(Prober, Running)]) -> Vec<Instance> {
+fn instances(servers: &[(Prober, ServerHandle)]) -> Vec<Instance> {
     servers.iter().map(|(_, server)| instance(server)).collect()
 }
 
 /// A server of `Probe/Wait` that answers by itself.
-async fn answering(answer: Result<&'static str, Status>) -> Running {
+async fn answering(answer: Result<&'static str, Status>) -> ServerHandle {
     let service = ServiceBuilder::new("Probe").method::<Serde, String, String, _, _>(
         "Wait",
         move |cx: Context, _: String| {
@@ -58,7 +58,7 @@ async fn answering(answer: Result<&'static str, Status>) -> Running {
 }
 
 /// A server whose `Probe/Wait` waits, and tells when it was cancelled.
-async fn waiting() -> (Gate, Arc<AtomicUsize>, Running) {
+async fn waiting() -> (Gate, Arc<AtomicUsize>, ServerHandle) {
     struct Dropped(Arc<AtomicUsize>);
     impl Drop for Dropped {
         fn drop(&mut self) {
@@ -178,7 +178,7 @@ async fn a_call_to_many_takes_no_longer_than_any_call() {
     let (_gate, _, slow) = waiting().await;
     let fast = answering(Ok("fast")).await;
     let client = rpcx([instance(&slow), instance(&fast)]);
-    let options = Options { timeout: Some(Duration::from_millis(50)), ..Default::default() };
+    let options = CallOptions { timeout: Some(Duration::from_millis(50)), ..Default::default() };
     let body = Body::new(Format::MessagePack, b"\xa1x".as_slice());
     let error = soon(client.broadcast().call_raw("Probe/Wait", body, options)).await.unwrap_err();
     assert_eq!(error.code(), Code::DeadlineExceeded);
@@ -233,7 +233,7 @@ async fn inform_calls_by_stubs() {
 async fn layers_stand_around_the_whole_broadcast_and_around_each_call_of_inform() {
     struct Counting(Arc<Mutex<usize>>);
     impl Layer for Counting {
-        async fn call(self: Arc<Self>, call: Call, next: Next) -> Ending {
+        async fn call(self: Arc<Self>, call: Call, next: Next) -> Outcome {
             *self.0.lock().unwrap() += 1;
             next.call(call).await
         }
@@ -294,6 +294,7 @@ async fn a_dropped_broadcast_is_cancelled_everywhere() {
 async fn streams_are_not_broadcast() {
     let servers = servers(2).await;
     let broadcast = rpcx(instances(&servers)).broadcast();
-    let refused = broadcast.open_raw("Probe/Echo", Options::default(), Format::MessagePack).now_or_never();
+    let refused =
+        broadcast.open_raw("Probe/Echo", CallOptions::default(), Format::MessagePack).now_or_never();
     assert_eq!(refused.unwrap().unwrap_err().code(), Code::Unimplemented);
 }

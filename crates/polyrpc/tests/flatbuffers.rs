@@ -8,7 +8,7 @@ mod generated {
 }
 
 use bytes::Bytes;
-use polyrpc::client::{Kind, Options, Request};
+use polyrpc::client::{CallOptions, ConnectionMode, Request};
 use polyrpc::codec::Body;
 use polyrpc::flatbuffers::{Fields, Message, Table};
 use polyrpc::server::Listen;
@@ -245,8 +245,9 @@ async fn a_service_of_a_fbs_is_called_by_every_protocol_that_carries_bytes() {
     let server = serve(server()).await;
     let address = server.address();
     for scheme in ["fb-rpc", "fb-rpc+two-dots", "fb-rpc+brpc", "fb-rpc+pr3197", "grpc", "rpcx"] {
-        for kind in [Kind::Single, Kind::Pooled, Kind::Short] {
-            let client = Client::builder(&format!("{scheme}://{address}")).kind(kind).build().unwrap();
+        for kind in [ConnectionMode::Shared, ConnectionMode::Pooled, ConnectionMode::Short] {
+            let client =
+                Client::builder(&format!("{scheme}://{address}")).connection_mode(kind).build().unwrap();
             let stamp = StoreClient::new(client).store(orc()).await.unwrap();
             assert_eq!((stamp.root().seconds(), stamp.root().nanos()), (7, 3), "{scheme}");
         }
@@ -280,7 +281,7 @@ async fn failures_bring_their_number() {
 
     let raw = |target: &'static str, bytes: &'static [u8]| {
         let (client, body) = (client.clone(), Body::new(Format::FlatBuffers, bytes));
-        async move { client.call_raw(target, body, Options::default()).await.unwrap_err() }
+        async move { client.call_raw(target, body, CallOptions::default()).await.unwrap_err() }
     };
     assert_eq!(raw("test.rich.Store/#10", b"no message").await.status().number(), Some(-1));
     assert_eq!(raw("test.rich.Store/#11", b"no matter").await.status().number(), Some(1002));
@@ -339,7 +340,7 @@ async fn methods_written_by_hand_bear_their_places_or_the_ids_they_are_given() {
         let client = Client::new(&format!("{scheme}://{}", server.address())).unwrap();
         async move {
             let body = Body::new(Format::Raw, &b"bytes"[..]);
-            client.call_raw(target, body, Options::default()).await.is_ok()
+            client.call_raw(target, body, CallOptions::default()).await.is_ok()
         }
     };
     for (scheme, target, found) in [

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{PROTOCOLS, client, serve, url};
-use polyrpc::client::{Options, Request};
+use polyrpc::client::{CallOptions, Request};
 use polyrpc::codec::Body;
 use polyrpc::payload::Json;
 use polyrpc::{Client, Code, Context, Format, Protocol, Server, Status};
@@ -12,15 +12,15 @@ use serde::{Deserialize, Serialize};
 fn sums() -> Server {
     type N = i32;
     Server::new()
-        .register("sum0", || async { 0 })
-        .register("sum1", |a: N| async move { a })
-        .register("sum2", |a: N, b: N| async move { a + b })
-        .register("sum3", |a: N, b: N, c: N| async move { a + b + c })
-        .register("sum4", |a: N, b: N, c: N, d: N| async move { a + b + c + d })
-        .register("sum5", |a: N, b: N, c: N, d: N, e: N| async move { a + b + c + d + e })
-        .register("sum6", |a: N, b: N, c: N, d: N, e: N, f: N| async move { a + b + c + d + e + f })
-        .register("sum7", |a: N, b: N, c: N, d: N, e: N, f: N, g: N| async move { a + b + c + d + e + f + g })
-        .register("sum8", |a: N, b: N, c: N, d: N, e: N, f: N, g: N, h: N| async move {
+        .function("sum0", || async { 0 })
+        .function("sum1", |a: N| async move { a })
+        .function("sum2", |a: N, b: N| async move { a + b })
+        .function("sum3", |a: N, b: N, c: N| async move { a + b + c })
+        .function("sum4", |a: N, b: N, c: N, d: N| async move { a + b + c + d })
+        .function("sum5", |a: N, b: N, c: N, d: N, e: N| async move { a + b + c + d + e })
+        .function("sum6", |a: N, b: N, c: N, d: N, e: N, f: N| async move { a + b + c + d + e + f })
+        .function("sum7", |a: N, b: N, c: N, d: N, e: N, f: N, g: N| async move { a + b + c + d + e + f + g })
+        .function("sum8", |a: N, b: N, c: N, d: N, e: N, f: N, g: N, h: N| async move {
             a + b + c + d + e + f + g + h
         })
 }
@@ -46,7 +46,7 @@ async fn a_function_takes_up_to_eight_arguments() {
 
 #[tokio::test]
 async fn the_only_argument_may_stand_alone_or_in_a_list() {
-    let server = serve(sums().register("length", |list: Vec<String>| async move { list.len() })).await;
+    let server = serve(sums().function("length", |list: Vec<String>| async move { list.len() })).await;
     for protocol in PROTOCOLS {
         let client = client(protocol, &server);
         assert_eq!(client.call::<i32>("sum1", &(5,)).await.unwrap(), 5, "{protocol:?}");
@@ -59,12 +59,12 @@ async fn the_only_argument_may_stand_alone_or_in_a_list() {
 async fn a_function_fails_with_whatever_the_question_mark_takes() {
     let server = serve(
         Server::new()
-            .register(
+            .function(
                 "parse",
                 |text: String| async move { Ok::<i32, polyrpc::Failure>(text.parse::<i32>()?) },
             )
-            .register("std", |text: String| async move { text.parse::<i32>() })
-            .register("find", |key: String| async move {
+            .function("std", |text: String| async move { text.parse::<i32>() })
+            .function("find", |key: String| async move {
                 Err::<String, _>(Status::not_found(format!("no {key} here")))
             }),
     )
@@ -89,8 +89,8 @@ async fn a_function_fails_with_whatever_the_question_mark_takes() {
 async fn a_name_with_a_slash_puts_a_function_into_a_service() {
     let server = serve(
         Server::new()
-            .register("a.fake.service/mul", |a: i32, b: i32| async move { a * b })
-            .register("a.fake.service/neg", |a: i32| async move { -a })
+            .function("a.fake.service/mul", |a: i32, b: i32| async move { a * b })
+            .function("a.fake.service/neg", |a: i32| async move { -a })
             .alias("Other", "a.fake.service"),
     )
     .await;
@@ -109,7 +109,7 @@ async fn a_name_with_a_slash_puts_a_function_into_a_service() {
 #[tokio::test]
 async fn arguments_that_do_not_fit_are_told_and_the_function_does_not_run() {
     let server =
-        serve(Server::new().register("never", |_: i32, _: i32| async { unreachable!() as i32 })).await;
+        serve(Server::new().function("never", |_: i32, _: i32| async { unreachable!() as i32 })).await;
     for protocol in PROTOCOLS {
         let client = client(protocol, &server);
         for error in [
@@ -124,7 +124,7 @@ async fn arguments_that_do_not_fit_are_told_and_the_function_does_not_run() {
 
 #[tokio::test]
 async fn more_or_fewer_arguments_than_a_function_has_are_refused() {
-    let server = serve(sums().register("pair", |_: String, _: i64| async { 1_i64 })).await;
+    let server = serve(sums().function("pair", |_: String, _: i64| async { 1_i64 })).await;
     for protocol in PROTOCOLS {
         let client = client(protocol, &server);
         for (error, count) in [
@@ -155,7 +155,7 @@ async fn a_struct_of_gob_may_have_fields_that_the_function_does_not_know() {
         a: i64,
         b: String,
     }
-    let server = serve(Server::new().register("take", |known: Known| async move { known.a })).await;
+    let server = serve(Server::new().function("take", |known: Known| async move { known.a })).await;
     let sent = Sent { a: 7, b: "beside it".into() };
     assert_eq!(client(Protocol::NetRpc, &server).call::<i64>("take", &sent).await.unwrap(), 7);
 }
@@ -174,7 +174,7 @@ async fn a_function_answers_in_the_format_it_was_asked_in() {
             _ => b"[20, 22]",
         };
         let body = Body::new(format, bytes::Bytes::copy_from_slice(arguments));
-        let reply = client.call_raw("sum2", body, Options::default()).await.unwrap().message;
+        let reply = client.call_raw("sum2", body, CallOptions::default()).await.unwrap().message;
         assert_eq!(
             (reply.format, &reply.bytes[..]),
             match format {
@@ -190,7 +190,7 @@ async fn a_format_that_plain_types_have_no_form_in_is_refused() {
     let server = serve(sums()).await;
     let client = client(Protocol::Rpcx, &server);
     let body = Body::new(Format::Raw, &b"\x92\x14\x16"[..]);
-    let error = client.call_raw("sum2", body, Options::default()).await.unwrap_err();
+    let error = client.call_raw("sum2", body, CallOptions::default()).await.unwrap_err();
     assert!(error.message().contains("cannot be carried as raw"), "{error}");
     let signature = polyrpc::client::Signature::plain("", "sum1");
     let request = Request::new(1).with_format(Format::Raw);
@@ -202,16 +202,16 @@ async fn a_format_that_plain_types_have_no_form_in_is_refused() {
 async fn a_function_may_take_the_context_first() {
     let server = serve(
         Server::new()
-            .register("where", |cx: Context| async move { format!("{}/{}", cx.service(), cx.method()) })
-            .register("Shop/tenant", |cx: Context, item: String, n: u32| async move {
+            .function("where", |cx: Context| async move { format!("{}/{}", cx.service(), cx.method()) })
+            .function("Shop/tenant", |cx: Context, item: String, n: u32| async move {
                 let tenant = cx.metadata().get("tenant").ok_or_else(|| Status::permission_denied("who?"))?;
                 Ok::<_, Status>(format!("{n} {item} for {tenant}"))
             })
-            .register("tagged", |mut cx: Context, n: i32| async move {
+            .function("tagged", |mut cx: Context, n: i32| async move {
                 cx.reply().metadata.insert("tag", "t");
                 (cx, n + 1)
             })
-            .register("refused", |mut cx: Context| async move {
+            .function("refused", |mut cx: Context| async move {
                 cx.reply().metadata.insert("tag", "t");
                 (cx, Err::<(), _>(Status::aborted("lost")))
             }),
@@ -239,10 +239,10 @@ async fn a_function_may_take_the_context_first() {
 async fn a_call_that_is_built_says_more_than_its_arguments() {
     let server = serve(
         Server::new()
-            .register("format", |cx: Context, _: u32| async move { cx.format().as_str().to_owned() })
-            .register("attached", |cx: Context| async move { cx.attachment().len() })
-            .register("left", |cx: Context| async move { cx.remaining().map_or(0, |left| left.as_secs()) })
-            .register("hang", || async { std::future::pending::<()>().await }),
+            .function("format", |cx: Context, _: u32| async move { cx.format().as_str().to_owned() })
+            .function("attached", |cx: Context| async move { cx.attachment().len() })
+            .function("left", |cx: Context| async move { cx.remaining().map_or(0, |left| left.as_secs()) })
+            .function("hang", || async { std::future::pending::<()>().await }),
     )
     .await;
     let client = client(Protocol::BaiduStd, &server);
@@ -261,7 +261,7 @@ async fn a_call_that_is_built_says_more_than_its_arguments() {
         Some(b"secret") => Ok(()),
         _ => Err(Status::unauthenticated("who are you?")),
     });
-    let server = Server::new().register("in", || async { 1 }).bind(guarded).await.unwrap().start();
+    let server = Server::new().function("in", || async { 1 }).bind(guarded).await.unwrap().start();
     let grpc = common::client(Protocol::Grpc, &server);
     assert_eq!(grpc.request("in").credential("secret").call::<i32>(&()).await.unwrap(), 1);
     assert_eq!(grpc.call::<i32>("in", &()).await.unwrap_err().code(), Code::Unauthenticated);

@@ -4,7 +4,7 @@
 mod common;
 
 use common::soon;
-use polyrpc::client::{Cancel, Request};
+use polyrpc::client::{CancelHandle, Request};
 use polyrpc::tls::{self, Identity, Pem};
 use polyrpc::{Client, Code, Context, Result, Server, Status, Streaming};
 
@@ -91,7 +91,7 @@ async fn calls_of_every_shape_travel_by_both_versions_of_http_in_clear_text_and_
         assert_eq!(soon(client.sum(Streaming::from_iter(0..5))).await.unwrap(), 10, "{scheme}");
         assert_eq!(all(soon(client.double(Streaming::from_iter(1..4))).await.unwrap()).await, [2, 4, 6]);
 
-        let cancel = Cancel::new();
+        let cancel = CancelHandle::new();
         let calling = client.plain_with(Request::new(1).with_cancel(&cancel));
         let (ended, ()) = tokio::join!(soon(calling), async { cancel.cancel() });
         assert_eq!(ended.unwrap_err().code(), Code::Cancelled, "{scheme}");

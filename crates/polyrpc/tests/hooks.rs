@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use common::{ADORNED, PROTOCOLS, Prober, Socket, Wire, client, json_call, serve, soon, until};
-use polyrpc::client::Options;
+use polyrpc::client::CallOptions;
 use polyrpc::codec::Body;
 use polyrpc::introspection::Connection;
 use polyrpc::layers::{IpList, RateLimit};
-use polyrpc::server::{Answered, Hook, Received};
+use polyrpc::server::{AnsweredCall, Hook, IncomingCall};
 use polyrpc::service::Peer;
 use polyrpc::{Client, Code, Format, Protocol, Push, Result, Scope, Server, Status};
 
@@ -34,47 +34,47 @@ impl Log {
 }
 
 impl Hook for Log {
-    fn registered(&self, service: &str, methods: &[String]) -> Result<(), Status> {
+    fn on_register(&self, service: &str, methods: &[String]) -> Result<(), Status> {
         self.note(format!("registered {service} {}", methods.join(",")));
         Ok(())
     }
 
-    fn unregistered(&self, service: &str) {
+    fn on_unregister(&self, service: &str) {
         self.note(format!("unregistered {service}"));
     }
 
-    fn accepted(&self, connection: &Connection) -> Result<(), Status> {
+    fn on_accept(&self, connection: &Connection) -> Result<(), Status> {
         assert!(connection.protocol.is_none());
         self.note(format!("accepted {}", connection.id));
         Ok(())
     }
 
-    fn closed(&self, connection: &Connection) {
+    fn on_close(&self, connection: &Connection) {
         self.note(format!("closed {} {}", connection.id, connection.calls.started));
     }
 
-    fn received(&self, call: &mut Received<'_>) -> Result<(), Status> {
+    fn on_request(&self, call: &mut IncomingCall<'_>) -> Result<(), Status> {
         self.note(format!("received {} {}", call.service(), call.method()));
         Ok(())
     }
 
-    fn answered(&self, call: &Answered<'_>) {
+    fn on_response(&self, call: &AnsweredCall<'_>) {
         let known = if call.known { "known" } else { "unknown" };
         let failure = call.failure.map_or_else(|| "ok".to_owned(), |status| status.code().to_string());
         self.note(format!("answered {} {} {known} {failure}", call.service, call.method));
     }
 
-    fn heartbeat(&self, peer: &Peer, protocol: Protocol) {
+    fn on_heartbeat(&self, peer: &Peer, protocol: Protocol) {
         assert!(peer.address().is_some());
         self.note(format!("heartbeat {}", protocol.as_str()));
     }
 
-    fn pushed(&self, _: &Peer, push: &Push) {
+    fn on_push(&self, _: &Peer, push: &Push) {
         self.note(format!("pushed {}", push.method));
     }
 }
 
-async fn logged(prober: &Prober) -> (Log, polyrpc::server::Running) {
+async fn logged(prober: &Prober) -> (Log, polyrpc::server::ServerHandle) {
     let log = Log::default();
     let server = serve(prober.server().hook(log.clone())).await;
     log.take();
@@ -139,7 +139,7 @@ async fn a_connection_is_told_of_when_it_comes_and_when_it_goes() {
 #[tokio::test]
 async fn services_are_told_of_before_the_server_listens_and_when_it_stops() {
     let log = Log::default();
-    let server = Prober::default().server().register("f", || async { 1 }).hook(log.clone());
+    let server = Prober::default().server().function("f", || async { 1 }).hook(log.clone());
     let server = serve(server).await;
     assert_eq!(log.take(), ["registered  f", "registered Probe Echo,Peer,Thread,Wait"]);
     server.shutdown(Duration::from_secs(1)).await;
@@ -150,7 +150,7 @@ async fn services_are_told_of_before_the_server_listens_and_when_it_stops() {
 struct Objects;
 
 impl Hook for Objects {
-    fn registered(&self, service: &str, _: &[String]) -> Result<(), Status> {
+    fn on_register(&self, service: &str, _: &[String]) -> Result<(), Status> {
         Err(Status::already_exists(format!("{service} is taken")))
     }
 }
@@ -168,7 +168,7 @@ struct Clerk {
 }
 
 impl Hook for Clerk {
-    fn received(&self, call: &mut Received<'_>) -> Result<(), Status> {
+    fn on_request(&self, call: &mut IncomingCall<'_>) -> Result<(), Status> {
         self.seen.lock().unwrap().push(call.credential().map(<[u8]>::to_vec));
         match call.method() {
             "Old" => call.redirect("Told", "Metadata"),
@@ -224,7 +224,7 @@ async fn a_hook_may_refuse_a_call_and_its_connection_goes_on() {
         assert!(wire.reply().await.is_none(), "{protocol:?}");
     }
     clerk.seen.lock().unwrap().clear();
-    let options = Options { credential: Some("secret".into()), ..Options::default() };
+    let options = CallOptions { credential: Some("secret".into()), ..CallOptions::default() };
     let body = Body::new(Format::Json(polyrpc::payload::Json::Go), "\"x\"");
     soon(client(Protocol::Rpcx, &server).call_raw("Told/Metadata", body, options)).await.unwrap();
     assert_eq!(*clerk.seen.lock().unwrap(), [Some(b"secret".to_vec())]);
@@ -234,16 +234,16 @@ async fn a_hook_may_refuse_a_call_and_its_connection_goes_on() {
 struct Panics;
 
 impl Hook for Panics {
-    fn closed(&self, _: &Connection) {
+    fn on_close(&self, _: &Connection) {
         panic!("closed");
     }
 
-    fn received(&self, call: &mut Received<'_>) -> Result<(), Status> {
+    fn on_request(&self, call: &mut IncomingCall<'_>) -> Result<(), Status> {
         assert_ne!(call.method(), "Wait", "no waiting");
         Ok(())
     }
 
-    fn answered(&self, _: &Answered<'_>) {
+    fn on_response(&self, _: &AnsweredCall<'_>) {
         panic!("answered");
     }
 }

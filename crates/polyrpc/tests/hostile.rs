@@ -6,10 +6,10 @@ use common::{
     PROTOCOLS, ProbeClient, Prober, Socket, Wire, baidu_frame, client, json_call, rpcx_frame, serve, soon,
 };
 use polyrpc::Protocol;
-use polyrpc::server::Running;
+use polyrpc::server::ServerHandle;
 
 /// Sends hostile bytes and hangs up, while another connection calls. Gives what came back until the end.
-async fn attack(server: &Running, bytes: &[u8], good: &ProbeClient) -> Vec<u8> {
+async fn attack(server: &ServerHandle, bytes: &[u8], good: &ProbeClient) -> Vec<u8> {
     let mut socket = Socket::connect(server).await;
     socket.offer(bytes).await;
     assert_eq!(soon(good.echo("meanwhile".into())).await.expect("others are served"), "meanwhile");

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use common::{PATIENCE, Prober, Socket, json_call, serve, soon};
-use polyrpc::client::Options;
+use polyrpc::client::CallOptions;
 use polyrpc::payload::compress;
 use polyrpc::{Client, Code, Compression, Format, Status};
 use polyrpc_core::{Limits, Outbox, Protocol};
@@ -229,7 +229,7 @@ async fn an_answer_that_cannot_be_decompressed_tells_why() {
         assert_eq!(error.code(), code, "{error}");
         let client = connect();
         let streamed = async {
-            let mut call = client.open_raw("Probe/Echo", Options::default(), Format::Raw).await.unwrap();
+            let mut call = client.open_raw("Probe/Echo", CallOptions::default(), Format::Raw).await.unwrap();
             call.next().await.unwrap_err()
         };
         let peer = async { Http2::server(&listener).await.answer_compressed(body).await };
@@ -336,7 +336,7 @@ const NAMING: [(&str, &str, u16); 12] = [
 ];
 
 /// A server with health, which wants the credential `secret` if it is guarded.
-async fn probed(guarded: bool) -> polyrpc::server::Running {
+async fn probed(guarded: bool) -> polyrpc::server::ServerHandle {
     let limits = polyrpc::server::Limits { credential_failures: 1000, ..Default::default() };
     let server = Prober::default().server().health(&polyrpc::introspection::Health::new()).limits(limits);
     let listen = polyrpc::server::Listen::on("127.0.0.1:0");
@@ -351,7 +351,12 @@ async fn probed(guarded: bool) -> polyrpc::server::Running {
 }
 
 /// The same request by HTTP/1 and by HTTP/2: the status, whether `Allow` says POST, and all that is answered.
-async fn both(server: &polyrpc::server::Running, method: &str, path: &str, credential: &str) -> [Told; 2] {
+async fn both(
+    server: &polyrpc::server::ServerHandle,
+    method: &str,
+    path: &str,
+    credential: &str,
+) -> [Told; 2] {
     let line = if credential.is_empty() { String::new() } else { format!("Authorization: {credential}\r\n") };
     let request = format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\n{line}Connection: close\r\n\r\n");
     let mut socket = Socket::connect(server).await;

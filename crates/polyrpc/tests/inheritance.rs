@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use common::{Gate, client, serve, serve_apart, soon, url};
 use polyrpc::client::Request;
-use polyrpc::task::{self, Inherited, Trace, TraceParent};
+use polyrpc::propagation::{self, CallScope, Trace, TraceParent};
 use polyrpc::{Code, Context, Metadata, Protocol, Result, Server};
 use tokio::sync::oneshot;
 
@@ -59,11 +59,11 @@ impl Hop for Hopper {
     }
 
     async fn left_elsewhere(&self) -> Result<(bool, bool)> {
-        assert!(task::current().remaining().is_some());
-        let has_deadline = async { task::current().deadline().is_some() };
+        assert!(propagation::current().remaining().is_some());
+        let has_deadline = async { propagation::current().deadline().is_some() };
         let bare = tokio::spawn(has_deadline).await?;
-        let has_deadline = async { task::current().deadline().is_some() };
-        let handed_on = tokio::spawn(task::scope(task::current(), has_deadline)).await?;
+        let has_deadline = async { propagation::current().deadline().is_some() };
+        let handed_on = tokio::spawn(propagation::scope(propagation::current(), has_deadline)).await?;
         Ok((bare, handed_on))
     }
 
@@ -103,7 +103,7 @@ impl Drop for Guard {
 
 /// A server for each protocol, each of which calls the next by the protocol of that; the client of the first, and the
 /// last hop.
-async fn chain(protocols: &[Protocol]) -> (HopClient, Hopper, Vec<polyrpc::server::Running>) {
+async fn chain(protocols: &[Protocol]) -> (HopClient, Hopper, Vec<polyrpc::server::ServerHandle>) {
     let (mut servers, mut next) = (Vec::new(), None);
     let last = Hopper::default();
     for &protocol in protocols.iter().rev() {
@@ -164,8 +164,8 @@ async fn a_spawned_task_inherits_what_it_is_handed_and_nothing_else() {
 #[tokio::test]
 async fn a_call_that_nobody_waits_for_any_more_is_not_made() {
     let (first, _, _servers) = chain(&[Protocol::Rpcx]).await;
-    let late = Inherited::default().with_deadline(Instant::now());
-    let error = task::scope(late, first.left()).await.unwrap_err();
+    let late = CallScope::default().with_deadline(Instant::now());
+    let error = propagation::scope(late, first.left()).await.unwrap_err();
     assert_eq!(error.code(), Code::DeadlineExceeded);
     assert_eq!(first.left().await.unwrap().len(), 1);
 }
@@ -189,7 +189,7 @@ async fn a_trace_travels_through_every_protocol_that_has_room_for_it() {
         let metadata: Metadata =
             [("traceparent", PARENT), ("tracestate", "a=1"), ("baggage", "user=7")].into_iter().collect();
         let trace = Trace::read(&metadata).unwrap();
-        let traces = task::scope(Inherited::default().with_trace(trace), first.trace());
+        let traces = propagation::scope(CallScope::default().with_trace(trace), first.trace());
         let traces = soon(traces).await.unwrap();
         assert_eq!(traces, vec![vec![PARENT, "a=1", "user=7"]; 4], "{protocols:?}");
         // Nobody's trace is left behind.
@@ -200,10 +200,10 @@ async fn a_trace_travels_through_every_protocol_that_has_room_for_it() {
 #[tokio::test]
 async fn calls_by_protocols_without_metadata_go_on_without_the_trace() {
     for protocol in [Protocol::NetRpc, Protocol::RestRpc] {
-        let server = serve(Server::new().register("answer", || async { 42 })).await;
+        let server = serve(Server::new().function("answer", || async { 42 })).await;
         let client = client(protocol, &server);
-        let inherited = Inherited::default().with_trace(Trace::new(PARENT.parse::<TraceParent>().unwrap()));
-        let answer = task::scope(inherited, client.call::<i32>("answer", &()));
+        let inherited = CallScope::default().with_trace(Trace::new(PARENT.parse::<TraceParent>().unwrap()));
+        let answer = propagation::scope(inherited, client.call::<i32>("answer", &()));
         assert_eq!(soon(answer).await.unwrap(), 42, "{protocol:?}");
     }
 }

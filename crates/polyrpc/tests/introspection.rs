@@ -23,8 +23,8 @@ use polyrpc::introspection::grpc::reflection::v1::{
 };
 use polyrpc::introspection::grpc::reflection::v1alpha;
 use polyrpc::introspection::{Calls, Health, Serving};
-use polyrpc::layers::{AccessLog, Metrics, Mirror, Mirrored, RateLimit, Spans};
-use polyrpc::server::{Answered, Concurrency, Hook, Limits, Received, Running};
+use polyrpc::layers::{AccessLog, Metrics, Mirror, MirrorStats, RateLimit, Spans};
+use polyrpc::server::{AnsweredCall, ConcurrencyLimit, Hook, IncomingCall, Limits, ServerHandle};
 use polyrpc::service::ServiceBuilder;
 use polyrpc::streaming::Sender;
 use polyrpc::{Client, Code, Context, Protocol, Server, Status, Streaming};
@@ -33,7 +33,7 @@ use tokio::net::TcpStream;
 
 // ------------------------------------------------------------------------------------------------ health
 
-async fn health() -> (Health, HealthClient, Running) {
+async fn health() -> (Health, HealthClient, ServerHandle) {
     let health = Health::new();
     let server = Server::new().health(&health).service(ProbeServer::new(Prober::default()));
     let server = serve(server).await;
@@ -101,9 +101,9 @@ async fn readiness_is_told_apart_from_liveness_by_http() {
 async fn functions_and_services_named_like_probes_keep_their_paths() {
     let function = |answer: &'static str| move || async move { answer.to_owned() };
     let server = Server::new()
-        .register("livez", function("a function"))
-        .register("readyz/livez", function("a method"))
-        .register("health/Probe", function("of a service called health"));
+        .function("livez", function("a function"))
+        .function("readyz/livez", function("a method"))
+        .function("health/Probe", function("of a service called health"));
     let bound = server.bind(polyrpc::server::Listen::on("127.0.0.1:0").lenient_http()).await.unwrap().start();
     let mut socket = Socket::connect(&bound).await;
     for (path, answer) in [
@@ -176,7 +176,7 @@ async fn other_protocols_ask_too_and_a_service_of_the_users_keeps_its_short_name
     let standard = HealthClient::new(client(Protocol::BaiduStd, &server));
     let answer = again(|| standard.check(of("my.Health"))).await;
     assert_eq!(answer.status.as_known(), Some(SERVING));
-    let options = polyrpc::client::Options::default();
+    let options = polyrpc::client::CallOptions::default();
     let raw = polyrpc::codec::Body::new(polyrpc::Format::Raw, "");
     let answer = soon(client(Protocol::BaiduStd, &server).call_raw("Health/Check", raw, options)).await;
     assert_eq!(answer.unwrap().message.bytes, "mine");
@@ -340,7 +340,7 @@ struct Asking {
 }
 
 impl Asking {
-    async fn of(server: &Running) -> Self {
+    async fn of(server: &ServerHandle) -> Self {
         let (sender, requests) = Streaming::channel(1);
         let client = ServerReflectionClient::new(client(Protocol::Grpc, server));
         Self { sender, answers: None, requests: Some(requests), client }
@@ -472,12 +472,12 @@ fn more(count: &AtomicUsize) {
 }
 
 impl Hook for Witnesses {
-    fn received(&self, _: &mut Received<'_>) -> polyrpc::Result<(), Status> {
+    fn on_request(&self, _: &mut IncomingCall<'_>) -> polyrpc::Result<(), Status> {
         more(&self.received);
         Ok(())
     }
 
-    fn answered(&self, _: &Answered<'_>) {
+    fn on_response(&self, _: &AnsweredCall<'_>) {
         more(&self.answered);
     }
 }
@@ -493,14 +493,14 @@ impl Witnesses {
             .layer(Spans::new(move |_| more(&spans)))
             .layer(mirror.clone())
             .layer(RateLimit::new(0.001, 2))
-            .concurrency(Concurrency::Constant(2))
+            .concurrency(ConcurrencyLimit::Constant(2))
             .limits(Limits { in_flight: 1, ..Limits::default() })
     }
 
     /// How many calls each of them has heard of.
     fn heard(&self, mirror: &Mirror) -> [(&'static str, u64); 6] {
         let count = |count: &AtomicUsize| count.load(Ordering::SeqCst) as u64;
-        let Mirrored { answered, failed, skipped } = mirror.mirrored();
+        let MirrorStats { answered, failed, skipped } = mirror.mirrored();
         [
             ("hooks before", count(&self.received)),
             ("hooks after", count(&self.answered)),
@@ -515,7 +515,7 @@ impl Witnesses {
 type Asked = Pin<Box<dyn Future<Output = ()>>>;
 
 /// Everything that a server can be asked about itself, each way.
-fn questions(server: &Running) -> Vec<(String, Asked)> {
+fn questions(server: &ServerHandle) -> Vec<(String, Asked)> {
     let mut questions: Vec<(String, Asked)> = Vec::new();
     let url = server.address().to_string();
     for protocol in [Protocol::Grpc, Protocol::BaiduStd, Protocol::Rpcx, Protocol::Http] {
@@ -606,7 +606,7 @@ async fn what_asks_a_server_about_itself_is_not_told_counted_logged_mirrored_or_
 
 #[tokio::test]
 async fn the_server_knows_its_connections_and_how_their_calls_ended() {
-    let server = Server::new().register("half", |n: i64| async move {
+    let server = Server::new().function("half", |n: i64| async move {
         match n % 2 {
             0 => Ok(n / 2),
             _ => Err(Status::invalid_argument("odd")),
@@ -620,7 +620,7 @@ async fn the_server_knows_its_connections_and_how_their_calls_ended() {
     half(&odd, 3).await.unwrap_err();
 
     let told = |protocol| {
-        let connections = server.facts().connections;
+        let connections = server.info().connections;
         connections.iter().find(|connection| connection.protocol == Some(protocol)).map(|open| open.calls)
     };
     let (two, one) =
@@ -628,8 +628,8 @@ async fn the_server_knows_its_connections_and_how_their_calls_ended() {
     until(|| told(Protocol::Rpcx) == Some(two) && told(Protocol::BaiduStd) == Some(one)).await;
 
     drop((even, odd));
-    until(|| server.facts().connections.is_empty()).await;
-    let all = server.facts().calls;
+    until(|| server.info().connections.is_empty()).await;
+    let all = server.info().calls;
     assert_eq!(all, Calls { started: 3, succeeded: 2, failed: 1 });
     assert_eq!(all.in_flight(), 0);
 }

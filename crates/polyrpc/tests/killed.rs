@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use common::{Prober, serve, soon};
-use polyrpc::client::{Backup, Breaker, FailMode, Request, Signature};
+use polyrpc::client::{Backup, CircuitBreaker, FailMode, Request, Signature};
 use polyrpc::codec::Serde;
 use polyrpc::discovery::{Instance, List};
 use polyrpc::{Client, Error};
@@ -179,7 +179,7 @@ async fn a_server_that_stands_still_is_isolated_within_a_second() {
     let servers: Vec<_> = (0..3).map(|_| Server::start()).collect();
     let client = Client::builder("rpcx://three")
         .discover(list(&servers))
-        .breaker(Breaker::consecutive(5, Duration::from_secs(10)))
+        .circuit_breaker(CircuitBreaker::consecutive(5, Duration::from_secs(10)))
         .build()
         .unwrap();
     let callers = Callers::start(&client, Duration::from_millis(200));

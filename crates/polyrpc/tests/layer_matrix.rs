@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use common::{serve, soon, until};
-use polyrpc::client::{Options, Request};
+use polyrpc::client::{CallOptions, Request};
 use polyrpc::codec::{Body, Serde};
-use polyrpc::layer::{Call, Ending, Layer, Next, Side};
+use polyrpc::layer::{Call, Layer, Next, Outcome, Side};
 use polyrpc::layers::{Alias, Bearer, Token};
 use polyrpc::payload::Json;
 use polyrpc::server::{Listen, Publisher};
@@ -37,22 +37,22 @@ impl Guard {
         self.seen.lock().unwrap().clone()
     }
 
-    async fn pass(&self, mut call: Call, next: Next) -> Ending {
+    async fn pass(&self, mut call: Call, next: Next) -> Outcome {
         if let Some(word) = self.word {
             call.metadata_mut().insert("word", word);
         }
         if self.wants_word && call.metadata().get("word").is_none() {
-            return Ending::failed(Status::unauthenticated("the word is missing"));
+            return Outcome::failed(Status::unauthenticated("the word is missing"));
         }
         match self.refuses {
-            true => Ending::failed(Status::permission_denied("refused by the layer")),
+            true => Outcome::failed(Status::permission_denied("refused by the layer")),
             false => next.call(call).await,
         }
     }
 }
 
 impl Layer for Guard {
-    async fn call(self: Arc<Self>, call: Call, next: Next) -> Ending {
+    async fn call(self: Arc<Self>, call: Call, next: Next) -> Outcome {
         self.seen.lock().unwrap().began.push((call.side(), call.method().to_owned()));
         let ending = self.pass(call, next).await;
         self.seen.lock().unwrap().ended.push(ending.failure().map(Status::code));
@@ -156,7 +156,9 @@ async fn call(kind: Kind, client: &Client, publisher: &Publisher) -> Result<()> 
         Oneway => {
             // A string of one character, in MessagePack.
             let body = Body::new(Format::MessagePack, [0xa1, b'x'].to_vec());
-            client.call_raw("Shapes/Unary", body, Options { oneway: true, ..Options::default() }).await?;
+            client
+                .call_raw("Shapes/Unary", body, CallOptions { oneway: true, ..CallOptions::default() })
+                .await?;
         }
         ClientStreams => assert_eq!(shapes.sum(numbers()).await?, 6),
         ServerStreams => assert_eq!(collect(shapes.twice(4).await).await?, [4, 4]),
@@ -169,7 +171,7 @@ async fn call(kind: Kind, client: &Client, publisher: &Publisher) -> Result<()> 
         }
         Bidi => assert_eq!(collect(shapes.double(numbers()).await).await?, [2, 4, 6]),
         RawStreams => {
-            let mut raw = client.open_raw("Shapes/Double", Options::default(), JSON).await?;
+            let mut raw = client.open_raw("Shapes/Double", CallOptions::default(), JSON).await?;
             raw.send("3").await.map_err(|_| Error::new(Code::Cancelled, "ended")).ok();
             raw.finish_sending().await.ok();
             let answer = raw.next().await?.ok_or_else(|| Error::new(Code::Internal, "no answer"))?;
@@ -353,10 +355,10 @@ async fn a_layer_may_end_a_stream_that_is_open() {
     /// Gives calls up after a while.
     struct Patience(Duration);
     impl Layer for Patience {
-        async fn call(self: Arc<Self>, call: Call, next: Next) -> Ending {
+        async fn call(self: Arc<Self>, call: Call, next: Next) -> Outcome {
             match tokio::time::timeout(self.0, next.call(call)).await {
                 Ok(ending) => ending,
-                Err(_) => Ending::failed(Status::deadline_exceeded("no longer")),
+                Err(_) => Outcome::failed(Status::deadline_exceeded("no longer")),
             }
         }
     }
@@ -382,15 +384,15 @@ async fn the_caller_that_drops_a_stream_ends_it_for_the_layers() {
     struct Watching(Arc<Mutex<Vec<Option<Code>>>>);
     impl polyrpc::layers::Observe for Watching {
         type Call = ();
-        fn began(&self, _: &polyrpc::layers::Begun<'_>) {}
-        fn ended(&self, (): (), end: &polyrpc::layers::Ended<'_>) {
+        fn on_start(&self, _: &polyrpc::layers::CallStart<'_>) {}
+        fn on_end(&self, (): (), end: &polyrpc::layers::CallEnd<'_>) {
             self.0.lock().unwrap().push(end.failure.map(Status::code));
         }
     }
     let server = serve(Server::new().service(ShapesServer::new(Shaped))).await;
     let url = format!("grpc://{}", server.address());
     let client = Client::builder(&url).layer(Watching(watched.clone())).build().unwrap();
-    let open = soon(client.open_raw("Shapes/Double", Options::default(), JSON)).await.unwrap();
+    let open = soon(client.open_raw("Shapes/Double", CallOptions::default(), JSON)).await.unwrap();
     assert!(watched.lock().unwrap().is_empty());
     drop(open);
     assert_eq!(*watched.lock().unwrap(), [Some(Code::Cancelled)]);
@@ -407,7 +409,7 @@ async fn a_layer_of_the_other_side_is_refused_in_words() {
 async fn the_layer_that_was_added_first_is_outermost() {
     struct Noted(&'static str, Arc<Mutex<Vec<String>>>);
     impl Layer for Noted {
-        async fn call(self: Arc<Self>, call: Call, next: Next) -> Ending {
+        async fn call(self: Arc<Self>, call: Call, next: Next) -> Outcome {
             self.1.lock().unwrap().push(format!("{} {}/{}", self.0, call.service(), call.method()));
             let ending = next.call(call).await;
             self.1.lock().unwrap().push(format!("{} back", self.0));
@@ -425,7 +427,7 @@ async fn the_layer_that_was_added_first_is_outermost() {
 async fn a_layer_of_a_client_may_call_again_and_elsewhere() {
     struct Twice;
     impl Layer for Twice {
-        async fn call(self: Arc<Self>, call: Call, next: Next) -> Ending {
+        async fn call(self: Arc<Self>, call: Call, next: Next) -> Outcome {
             let (mut again, once_more) = call.try_clone().zip(next.try_clone()).unwrap();
             let ending = next.call(call).await;
             match ending.failure() {

@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use common::{PROTOCOLS, Prober, client, serve, soon};
-use polyrpc::client::{Options, RawCall};
+use polyrpc::client::{CallOptions, RawCall};
 use polyrpc::codec::{Body, Raw};
-use polyrpc::layer::{Call, Ending, Layer, Next, Shape};
-use polyrpc::layers::{Per, RateLimit};
+use polyrpc::layer::{Call, Layer, Next, Outcome, StreamType};
+use polyrpc::layers::{RateLimit, RateLimitKey};
 use polyrpc::service::ServiceBuilder;
 use polyrpc::{Client, Code, Context, Error, Format, Protocol, Retry, Server, Status, Streaming};
 
@@ -41,7 +41,7 @@ impl Witness {
 }
 
 impl Layer for Witness {
-    async fn call(self: Arc<Self>, call: Call, next: Next) -> Ending {
+    async fn call(self: Arc<Self>, call: Call, next: Next) -> Outcome {
         self.tell(format!("{}/{} {}", call.service(), call.method(), call.body().bytes.escape_ascii()));
         let ending = next.call(call).await;
         self.tell(match ending.failure() {
@@ -56,8 +56,8 @@ impl Layer for Witness {
 struct Wall(Status);
 
 impl Layer for Wall {
-    async fn call(self: Arc<Self>, _: Call, _: Next) -> Ending {
-        Ending::failed(self.0.clone())
+    async fn call(self: Arc<Self>, _: Call, _: Next) -> Outcome {
+        Outcome::failed(self.0.clone())
     }
 }
 
@@ -67,9 +67,9 @@ struct By<F>(F);
 impl<F, Fut> Layer for By<F>
 where
     F: Fn(Call, Next) -> Fut + Send + Sync + 'static,
-    Fut: Future<Output = Ending> + Send + 'static,
+    Fut: Future<Output = Outcome> + Send + 'static,
 {
-    async fn call(self: Arc<Self>, call: Call, next: Next) -> Ending {
+    async fn call(self: Arc<Self>, call: Call, next: Next) -> Outcome {
         (self.0)(call, next).await
     }
 }
@@ -105,7 +105,7 @@ async fn a_method_is_known_by_its_own_name_however_it_was_called() {
     let server = serve(
         Server::new()
             .service(service)
-            .register("f", || async { 1 })
+            .function("f", || async { 1 })
             .alias("Other", "a.b.S")
             .alias_method("x/y", "a.b.S/M")
             .layer_on("Other", witness.clone())
@@ -145,7 +145,7 @@ async fn what_tells_of_the_server_itself_stands_beside_the_layers_of_the_user() 
     let witness = Witness::new("w");
     let server = Server::new()
         .health(&health)
-        .register("limited", || async { 1 })
+        .function("limited", || async { 1 })
         .layer(witness.clone())
         .layer(RateLimit::new(0.001, 1));
     let server = serve(server.reflection()).await;
@@ -155,7 +155,9 @@ async fn what_tells_of_the_server_itself_stands_beside_the_layers_of_the_user() 
     assert!(soon(client.call::<i32>("limited", &())).await.is_err());
     assert_eq!(witness.told().len(), 4);
     for _ in 0..3 {
-        soon(client.call_raw("grpc.health.v1.Health/Check", body.clone(), Options::default())).await.unwrap();
+        soon(client.call_raw("grpc.health.v1.Health/Check", body.clone(), CallOptions::default()))
+            .await
+            .unwrap();
     }
     assert!(witness.told().is_empty());
 }
@@ -176,7 +178,7 @@ async fn a_layer_may_change_request_and_answer_and_leave_things_for_the_handler(
         assert!(cx.attached_mut::<Tenant>().is_some() && cx.attached::<String>().is_none());
         call.body_mut().bytes = "changed".into();
         let mut ending = next.call(call).await;
-        if let Ending::Reply(reply) = &mut ending {
+        if let Outcome::Reply(reply) = &mut ending {
             reply.head.metadata.insert("served-by", "layer");
         }
         ending
@@ -192,10 +194,10 @@ async fn a_layer_may_change_request_and_answer_and_leave_things_for_the_handler(
 #[tokio::test]
 async fn a_layer_that_panics_fails_its_call_and_no_other() {
     let prober = Prober::default();
-    async fn panics(_: Call, _: Next) -> Ending {
+    async fn panics(_: Call, _: Next) -> Outcome {
         panic!("oops")
     }
-    let server = serve(prober.server().register("ok", || async { 1 }).layer_on("Probe", By(panics))).await;
+    let server = serve(prober.server().function("ok", || async { 1 }).layer_on("Probe", By(panics))).await;
     for protocol in PROTOCOLS {
         let client = client(protocol, &server);
         let error = soon(client.call::<String>("Probe/Echo", "x")).await.unwrap_err();
@@ -217,7 +219,7 @@ async fn all(call: &mut RawCall) -> Vec<u8> {
 #[tokio::test]
 async fn streams_pass_the_layers_as_well() {
     let witness = Witness::new("w");
-    let shapes: Arc<Mutex<Vec<Shape>>> = Arc::default();
+    let shapes: Arc<Mutex<Vec<StreamType>>> = Arc::default();
     let seen = shapes.clone();
     let twice =
         |cx: Context, body: Bytes| async move { (cx, Ok(Streaming::from_iter([body.clone(), body]))) };
@@ -233,20 +235,20 @@ async fn streams_pass_the_layers_as_well() {
     )))
     .await;
     let client = client(Protocol::Grpc, &server);
-    let mut call = soon(client.open_raw("S/Twice", Options::default(), Format::Raw)).await.unwrap();
+    let mut call = soon(client.open_raw("S/Twice", CallOptions::default(), Format::Raw)).await.unwrap();
     soon(call.send("m")).await.unwrap();
     soon(call.finish_sending()).await.unwrap();
     assert_eq!(all(&mut call).await, b"mm");
     assert_eq!(witness.told(), ["w S/Twice m", "w ok"]);
-    let mut call = soon(client.open_raw("S/Echo", Options::default(), Format::Raw)).await.unwrap();
+    let mut call = soon(client.open_raw("S/Echo", CallOptions::default(), Format::Raw)).await.unwrap();
     for message in ["a", "b"] {
         soon(call.send(message)).await.unwrap();
     }
     soon(call.finish_sending()).await.unwrap();
     assert_eq!(all(&mut call).await, b"ab");
     assert_eq!(witness.told(), ["w S/Echo ", "w ok"]);
-    let server_streams = Shape { client_streams: false, server_streams: true };
-    assert_eq!(*shapes.lock().unwrap(), [server_streams, Shape::BIDI]);
+    let server_streams = StreamType { client_streams: false, server_streams: true };
+    assert_eq!(*shapes.lock().unwrap(), [server_streams, StreamType::BIDI]);
 }
 
 #[tokio::test]
@@ -297,9 +299,9 @@ async fn who_calls_too_often_is_refused_in_words_that_rpcx_knows() {
 
 #[tokio::test]
 async fn a_rate_may_be_that_of_a_connection_of_a_method_or_of_a_peer() {
-    async fn calls(per: Per) -> Vec<bool> {
+    async fn calls(per: RateLimitKey) -> Vec<bool> {
         let prober = Prober::default();
-        let server = prober.server().register("other", || async { 1 });
+        let server = prober.server().function("other", || async { 1 });
         let server = serve(server.layer(RateLimit::new(0.001, 1).per(per))).await;
         let mut told = Vec::new();
         for client in [client(Protocol::Rpcx, &server), client(Protocol::Rpcx, &server)] {
@@ -310,10 +312,10 @@ async fn a_rate_may_be_that_of_a_connection_of_a_method_or_of_a_peer() {
         told
     }
     let (yes, no) = (true, false);
-    assert_eq!(calls(Per::Server).await, [yes, no, no, no, no, no]);
-    assert_eq!(calls(Per::Connection).await, [yes, no, no, yes, no, no]);
-    assert_eq!(calls(Per::Method).await, [yes, no, yes, no, no, no]);
-    assert_eq!(calls(Per::Peer).await, [yes, no, no, no, no, no]);
+    assert_eq!(calls(RateLimitKey::Server).await, [yes, no, no, no, no, no]);
+    assert_eq!(calls(RateLimitKey::Connection).await, [yes, no, no, yes, no, no]);
+    assert_eq!(calls(RateLimitKey::Method).await, [yes, no, yes, no, no, no]);
+    assert_eq!(calls(RateLimitKey::Peer).await, [yes, no, no, no, no, no]);
 }
 
 #[tokio::test]

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use common::{
     Gate, PROTOCOLS, ProbeClient, Prober, Socket, Wire, client, json_call, serve, soon, until, url,
 };
-use polyrpc::client::{Options, Request};
+use polyrpc::client::{CallOptions, Request};
 use polyrpc::codec::Body;
 use polyrpc::payload::Json;
 use polyrpc::server::{Http2, Limits};
@@ -53,7 +53,7 @@ async fn http_says_that_a_message_is_too_long_before_it_was_sent() {
 #[tokio::test]
 async fn a_client_does_not_take_a_reply_that_is_too_long() {
     let server = serve(
-        Server::new().register("repeat", |text: String, times: usize| async move { text.repeat(times) }),
+        Server::new().function("repeat", |text: String, times: usize| async move { text.repeat(times) }),
     )
     .await;
     for protocol in PROTOCOLS {
@@ -205,7 +205,7 @@ async fn a_reply_that_grows_too_long_by_decompression_fails_its_call_only() {
             // rpcx compresses an answer if the request was, which only long ones are.
             let body = format!("[{length}, {number}]{}", " ".repeat(2000));
             let body = Body::new(Format::Json(Json::Brpc), body);
-            let options = Options { compression: Some(compression), ..Options::default() };
+            let options = CallOptions { compression: Some(compression), ..CallOptions::default() };
             soon(client.call_raw("Shrink/Zeros", body, options)).await
         };
         let case = format!("{protocol:?} {compression:?}");
@@ -461,11 +461,11 @@ async fn a_client_that_does_not_read_is_not_read_either() {
         let ran = Arc::new(AtomicUsize::new(0));
         let counted = ran.clone();
         let server = Server::new()
-            .register("blob", move || {
+            .function("blob", move || {
                 counted.fetch_add(1, Ordering::SeqCst);
                 async { "x".repeat(SIZE) }
             })
-            .register("echo", |text: String| async move { text })
+            .function("echo", |text: String| async move { text })
             .limits(Limits {
                 unsent: 1 << 20,
                 header_timeout: Duration::from_millis(250),

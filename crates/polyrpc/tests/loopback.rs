@@ -4,7 +4,7 @@ mod common;
 
 use std::time::Duration;
 
-use polyrpc::client::{Kind, Request};
+use polyrpc::client::{ConnectionMode, Request};
 use polyrpc::{Client, Code, Context, Protocol, Result, Server, Status};
 use serde::{Deserialize, Serialize};
 
@@ -69,8 +69,8 @@ impl Arith for Calculator {
 fn server() -> Server {
     Server::new()
         .service(ArithServer::new(Calculator))
-        .register("echo", |text: String| async move { text })
-        .register("add", |a: i32, b: i32| async move { a + b })
+        .function("echo", |text: String| async move { text })
+        .function("add", |a: i32, b: i32| async move { a + b })
 }
 
 fn url(protocol: Protocol, address: &polyrpc::Address) -> String {
@@ -81,8 +81,9 @@ fn url(protocol: Protocol, address: &polyrpc::Address) -> String {
 async fn a_service_written_once_answers_every_protocol_on_one_port() {
     let server = server().bind("127.0.0.1:0").await.unwrap().start();
     for protocol in PROTOCOLS {
-        for kind in [Kind::Single, Kind::Pooled, Kind::Short] {
-            let client = Client::builder(&url(protocol, server.address())).kind(kind).build().unwrap();
+        for kind in [ConnectionMode::Shared, ConnectionMode::Pooled, ConnectionMode::Short] {
+            let client =
+                Client::builder(&url(protocol, server.address())).connection_mode(kind).build().unwrap();
             let arith = ArithClient::new(client.clone());
             let args = Args { a: 7, b: 8 };
             let case = format!("{protocol:?} {kind:?}");

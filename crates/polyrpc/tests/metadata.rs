@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use common::{failure_of, serve, soon};
-use polyrpc::client::{Options, Request};
+use polyrpc::client::{CallOptions, Request};
 use polyrpc::codec::Body;
 use polyrpc::fallback::RawRequest;
 use polyrpc::payload::Json;
-use polyrpc::server::Running;
-use polyrpc::task::{self, Inherited, Trace, TraceParent};
+use polyrpc::propagation::{self, CallScope, Trace, TraceParent};
+use polyrpc::server::ServerHandle;
 use polyrpc::{
     Client, Code, Context, Error, Format, Metadata, Protocol, Result, Retry, Server, Status, Streaming,
 };
@@ -103,12 +103,12 @@ const TABLE: [(&str, &[u8], &[By]); 21] = [
     ("trailer", b"x", &[By::Map]),
 ];
 
-async fn looked() -> (Running, Looker) {
+async fn looked() -> (ServerHandle, Looker) {
     let looker = Looker::default();
     (serve(Server::new().service(LookServer::new(looker.clone()))).await, looker)
 }
 
-fn client(scheme: &str, server: &Running) -> LookClient {
+fn client(scheme: &str, server: &ServerHandle) -> LookClient {
     LookClient::new(Client::new(&format!("{scheme}://{}", server.address())).unwrap())
 }
 
@@ -182,7 +182,8 @@ async fn what_the_framework_adds_travels_beside_what_a_call_sets() {
             _ => [("tenant", "a")].into_iter().collect(),
         };
         let request = with("baggage", metadata).with_timeout(Duration::from_secs(5));
-        let seen = task::scope(Inherited::default().with_trace(trace.clone()), client.seen_with(request));
+        let seen =
+            propagation::scope(CallScope::default().with_trace(trace.clone()), client.seen_with(request));
         assert_eq!(soon(seen).await.unwrap().message, "user=7", "{scheme}");
     }
 }
@@ -234,7 +235,7 @@ async fn a_proxy_leaves_out_what_is_of_one_connection_and_refuses_the_rest_in_wo
             let format = Format::Json(Json::Go);
             let body = Body::new(format, Bytes::from(format!("{looked_for:?}")));
             let metadata = metadata.iter().copied().collect();
-            let options = Options { metadata, ..Options::default() };
+            let options = CallOptions { metadata, ..CallOptions::default() };
             soon(client.call_raw("Look/Seen", body, options)).await.map(|answer| answer.message.bytes)
         };
         let beside = [("te", "trailers"), ("Connection", "close"), ("grpc-status", "0"), ("tenant", "a")];

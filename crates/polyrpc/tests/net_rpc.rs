@@ -23,10 +23,10 @@ async fn empty_results_are_of_their_type() {
 
     let server = serve(
         Server::new()
-            .register("names", || async { Vec::<String>::new() })
-            .register("bytes", || async { Vec::<u8>::new() })
-            .register("ages", || async { BTreeMap::<String, i64>::new() })
-            .register("grid", || async { vec![Vec::<i64>::new()] }),
+            .function("names", || async { Vec::<String>::new() })
+            .function("bytes", || async { Vec::<u8>::new() })
+            .function("ages", || async { BTreeMap::<String, i64>::new() })
+            .function("grid", || async { vec![Vec::<i64>::new()] }),
     )
     .await;
     let client = Client::new(&format!("net-rpc://{}", server.address())).unwrap();
@@ -47,7 +47,7 @@ async fn an_idle_connection_goes_on_since_gos_client_makes_no_other() {
         ..Limits::default()
     };
     let add = |a: i64, b: i64| async move { a + b };
-    let server = serve(Server::new().limits(limits).register("add", add)).await;
+    let server = serve(Server::new().limits(limits).function("add", add)).await;
     let client = Client::new(&format!("net-rpc://{}", server.address())).unwrap();
     let sum: i64 = soon(client.call("add", &(1, 2))).await.unwrap();
     assert_eq!(sum, 3);
@@ -88,15 +88,15 @@ async fn what_gob_cannot_carry_is_told_before_the_server_listens() {
         b: i32,
     }
 
-    let server = || Server::new().register("flat", |flat: Flat| async move { flat.inner.a + flat.b });
+    let server = || Server::new().function("flat", |flat: Flat| async move { flat.inner.a + flat.b });
     let address = "127.0.0.1:0";
     // What is given the context is looked at too, its arguments, and its answer however it comes.
     let made = || Flat { inner: Inner { a: 1 }, b: 2 };
     for with_context in [
-        Server::new().register("flat", |_: Context, flat: Flat| async move { flat.b }),
-        Server::new().register("flat", move |_: Context| async move { made() }),
-        Server::new().register("flat", move |_: Context| async move { Ok::<_, Status>(made()) }),
-        Server::new().register("flat", move |cx: Context| async move { (cx, made()) }),
+        Server::new().function("flat", |_: Context, flat: Flat| async move { flat.b }),
+        Server::new().function("flat", move |_: Context| async move { made() }),
+        Server::new().function("flat", move |_: Context| async move { Ok::<_, Status>(made()) }),
+        Server::new().function("flat", move |cx: Context| async move { (cx, made()) }),
     ] {
         let listen = Listen::on(address).net_rpc(Codec::Gob);
         let error = with_context.bind(listen).await.expect_err("Go has no such struct").to_string();

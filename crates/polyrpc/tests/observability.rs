@@ -6,17 +6,17 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use common::{PROTOCOLS, ProbeClient, ProbeServer, Prober, Socket, client, serve, soon, until, url};
-use polyrpc::client::{Attempt, Hook, Received};
+use polyrpc::client::{Attempt, Hook, ReceivedReply};
 use polyrpc::introspection::{Health, Serving};
-use polyrpc::layers::{AccessLog, Compress, Metrics, Mirror, Mirrored, Side, Span, Spans};
-use polyrpc::server::{Limits, Running};
-use polyrpc::task::{self, Inherited, Trace, TraceParent};
+use polyrpc::layers::{AccessLog, Compress, Metrics, Mirror, MirrorStats, Side, Span, Spans};
+use polyrpc::propagation::{self, CallScope, Trace, TraceParent};
+use polyrpc::server::{Limits, ServerHandle};
 use polyrpc::{Client, Code, Compression, Protocol, Result, Server};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 /// What a browser is shown at this path: the head, and the page.
-async fn page(server: &Running, path: &str) -> (String, String) {
+async fn page(server: &ServerHandle, path: &str) -> (String, String) {
     let mut stream = TcpStream::connect(server.address().to_string()).await.unwrap();
     let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).await.unwrap();
@@ -26,7 +26,7 @@ async fn page(server: &Running, path: &str) -> (String, String) {
     (head.to_owned(), body.to_owned())
 }
 
-fn layered(protocol: Protocol, server: &Running, layer: impl polyrpc::layer::Layer) -> Client {
+fn layered(protocol: Protocol, server: &ServerHandle, layer: impl polyrpc::layer::Layer) -> Client {
     Client::builder(&url(protocol, server)).layer(layer).build().unwrap()
 }
 
@@ -112,7 +112,7 @@ fn number(text: &str, line: &str) -> f64 {
 }
 
 /// The answer to a request that is sent as it stands.
-async fn status(server: &Running, request: &str) -> u16 {
+async fn status(server: &ServerHandle, request: &str) -> u16 {
     Socket::connect(server).await.http(request).await.0
 }
 
@@ -158,7 +158,8 @@ async fn what_is_refused_before_a_method_is_found_or_for_its_size_is_on_the_page
 async fn connections_bytes_refusals_and_the_process_are_on_the_page() {
     let metrics = Metrics::new();
     let prober = Prober::default();
-    let server = prober.server().metrics(&metrics).concurrency(polyrpc::server::Concurrency::Constant(1));
+    let server =
+        prober.server().metrics(&metrics).concurrency(polyrpc::server::ConcurrencyLimit::Constant(1));
     let server = serve(server).await;
     let caller = client(Protocol::BaiduStd, &server);
     let long = "x".repeat(10_000);
@@ -265,7 +266,7 @@ async fn every_span_is_a_child_of_the_one_within_which_it_began() {
     }
     // Of what nobody wants sampled nothing is told, and it goes on all the same.
     let quiet = Trace::new(TraceParent::root(false));
-    task::scope(Inherited::default().with_trace(quiet), first.relay(1)).await.unwrap();
+    propagation::scope(CallScope::default().with_trace(quiet), first.relay(1)).await.unwrap();
     let unsampled = RelayClient::new(layered(Protocol::Rpcx, &server, tracing.sampled(0.0)));
     unsampled.relay(1).await.unwrap();
     assert!(spans.lock().unwrap().is_empty());
@@ -315,7 +316,7 @@ async fn a_mirror_sends_copies_elsewhere_and_no_call_waits_for_them() {
     there.gate.came(2).await;
     // Two are under way: there is no room for a third.
     probe.wait("x".into()).await.unwrap();
-    assert_eq!(mirror.mirrored(), Mirrored { skipped: 1, ..Mirrored::default() });
+    assert_eq!(mirror.mirrored(), MirrorStats { skipped: 1, ..MirrorStats::default() });
     there.gate.open();
     until(|| mirror.mirrored().answered == 2).await;
     assert_eq!(there.ran(), 2);
@@ -332,14 +333,14 @@ async fn a_mirror_sends_copies_elsewhere_and_no_call_waits_for_them() {
 struct Sizes(Arc<Mutex<Vec<usize>>>);
 
 impl Hook for Sizes {
-    fn received(&self, _: &Attempt<'_>, reply: &mut Received<'_>) {
+    fn on_receive(&self, _: &Attempt<'_>, reply: &mut ReceivedReply<'_>) {
         self.0.lock().unwrap().push(reply.result.as_ref().map_or(0, |body| body.len()));
     }
 }
 
 #[tokio::test]
 async fn messages_are_compressed_that_are_worth_it() {
-    let gzip = Compress::by(Compression::Gzip);
+    let gzip = Compress::new(Compression::Gzip);
     let server = serve(Prober::default().server().layer(gzip.clone())).await;
     for protocol in [Protocol::Rpcx, Protocol::BaiduStd] {
         let sizes = Sizes::default();
@@ -362,7 +363,7 @@ async fn a_handler_that_panics_is_counted_as_failed() {
             panic!("boom")
         }
     };
-    let server = serve(Server::new().register("panic", panic).layer(metrics.clone())).await;
+    let server = serve(Server::new().function("panic", panic).layer(metrics.clone())).await;
     let error = client(Protocol::Rpcx, &server).call::<()>("panic", &()).await.unwrap_err();
     assert_ne!(error.code(), Code::Cancelled);
     let methods = metrics.methods();

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use authority::Authority;
 use bytes::Bytes;
-use polyrpc::client::Options;
+use polyrpc::client::CallOptions;
 use polyrpc::codec::{Body, Raw};
 use polyrpc::server::{Limits, Listen};
 use polyrpc::service::ServiceBuilder;
@@ -65,7 +65,7 @@ async fn a_million_calls_of_every_protocol_at_once_have_no_wrong_answer() {
         calls += caller.await.unwrap();
     }
     assert!(calls >= CALLS, "{calls}");
-    assert_eq!(server.facts().calls.failed, 0);
+    assert_eq!(server.info().calls.failed, 0);
 }
 
 fn server() -> Server {
@@ -74,7 +74,7 @@ fn server() -> Server {
     let numbered = ServiceBuilder::new("Numbered").method::<Raw, Bytes, Bytes, _, _>("Echo", echo).id(7);
     Server::new()
         .service(numbered)
-        .register("answer", |caller: String, number: u64| async move { format!("{caller} {number}") })
+        .function("answer", |caller: String, number: u64| async move { format!("{caller} {number}") })
         .limits(Limits { in_flight: 1 << 20, ..Limits::default() })
 }
 
@@ -105,6 +105,6 @@ async fn call(client: Client, numbered: bool, name: String) -> usize {
 
 async fn echo(client: &Client, text: &str) -> polyrpc::client::Result<String> {
     let body = Body::new(Format::FlatBuffers, Bytes::from(text.to_owned()));
-    let reply = client.call_raw("Numbered/Echo#7,0", body, Options::default()).await?;
+    let reply = client.call_raw("Numbered/Echo#7,0", body, CallOptions::default()).await?;
     Ok(String::from_utf8_lossy(&reply.message.bytes).into_owned())
 }

@@ -127,7 +127,7 @@ async fn whatever_panics_only_its_own_call_fails() {
 
 #[tokio::test]
 async fn a_function_that_panics_before_its_future_exists_fails_its_call_only() {
-    let server = serve(Server::new().register("early", |fine: bool| {
+    let server = serve(Server::new().function("early", |fine: bool| {
         assert!(fine, "not fine");
         async { "fine".to_owned() }
     }))
@@ -158,7 +158,7 @@ async fn a_server_that_exposes_errors_tells_what_a_panic_says() {
 async fn an_authenticator_that_panics_lets_nobody_in() {
     let ran = Arc::new(AtomicUsize::new(0));
     let counted = ran.clone();
-    let server = Server::new().register("run", move || {
+    let server = Server::new().function("run", move || {
         counted.fetch_add(1, Ordering::SeqCst);
         async {}
     });

@@ -5,7 +5,7 @@ use std::alloc::System;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use polyrpc::client::balance::{Asked, Candidate, Outcome, named};
+use polyrpc::client::balance::{AttemptOutcome, Candidate, PickContext, named};
 use polyrpc::discovery::{Attributes, Instance};
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 
@@ -46,8 +46,8 @@ fn servers() -> Vec<Candidate> {
     (0..1000).map(server).collect()
 }
 
-fn asked(candidates: &[Candidate], key: u64) -> Asked<'_> {
-    Asked {
+fn asked(candidates: &[Candidate], key: u64) -> PickContext<'_> {
+    PickContext {
         service: "Arith",
         method: "Mul",
         key: Some(key),
@@ -65,16 +65,19 @@ fn main() {
 fn a_pick_among_a_thousand_allocates_nothing_and_is_quick() {
     let candidates = servers();
     for name in BALANCERS {
-        let pick = named(name).unwrap().over(&candidates);
+        let pick = named(name).unwrap().picker(&candidates);
         let call = |turn: u64| {
             let asked = asked(&candidates, turn.wrapping_mul(0x9e37_79b9) & u64::from(u32::MAX));
             let place = pick.pick(&asked).unwrap();
             candidates[place].load().record_start();
-            pick.began(place, asked.now);
+            pick.call_started(place, asked.now);
             candidates[place].load().record_end();
             let latency = Duration::from_micros(100 + turn % 100);
             let now = asked.now + latency;
-            pick.ended(place, &Outcome { latency, now, failure: None, timeout: None, attempts: (0, 1) });
+            pick.call_finished(
+                place,
+                &AttemptOutcome { latency, now, failure: None, timeout: None, attempts: (0, 1) },
+            );
         };
         // Whatever a thread sets up once.
         call(0);
@@ -90,7 +93,7 @@ fn a_pick_among_a_thousand_allocates_nothing_and_is_quick() {
     }
 }
 
-fn nanos_of_a_pick(pick: &dyn polyrpc::client::balance::Pick, candidates: &[Candidate]) -> u128 {
+fn nanos_of_a_pick(pick: &dyn polyrpc::client::balance::Picker, candidates: &[Candidate]) -> u128 {
     const PICKS: u32 = 20_000;
     let mut asked = asked(candidates, 0);
     let began = Instant::now();

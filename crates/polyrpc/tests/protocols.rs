@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use common::{
     PROTOCOLS, ProbeClient, Prober, Socket, Wire, baidu_frame, client, json_call, rpcx_frame, serve, soon,
 };
-use polyrpc::server::{Listen, Running};
+use polyrpc::server::{Listen, ServerHandle};
 use polyrpc::{Address, Client, Protocol};
 
 const HTTP: &str = "POST /Probe/Echo HTTP/1.1\r\nHost: a\r\nContent-Length: 6\r\n\r\n\"http\"";
@@ -38,7 +38,7 @@ async fn connection_changes_between_brpcs_protocols_where_that_is_allowed() {
 }
 
 /// A server on whose connections brpc's protocols may follow each other.
-async fn switching(prober: &Prober) -> Running {
+async fn switching(prober: &Prober) -> ServerHandle {
     let listen = Listen::on("127.0.0.1:0").switch_protocols();
     prober.server().bind(listen).await.unwrap().start()
 }
@@ -71,7 +71,7 @@ async fn message_of_another_protocol_ends_its_connection_behind_what_is_owed() {
 }
 
 /// What comes back for these packets until the connection ends.
-async fn answers(server: &Running, packets: &[&[u8]]) -> Vec<u8> {
+async fn answers(server: &ServerHandle, packets: &[&[u8]]) -> Vec<u8> {
     let mut socket = Socket::connect(server).await;
     socket.stream.set_nodelay(true).unwrap();
     for packet in packets {

@@ -9,7 +9,7 @@ use common::{Prober, serve, soon};
 use polyrpc::client::blocking;
 use polyrpc::codec::{ByteString, Serde};
 use polyrpc::rest_rpc::{ByteOrder, Generation};
-use polyrpc::server::{Limits, Listen, Running};
+use polyrpc::server::{Limits, Listen, ServerHandle};
 use polyrpc::service::ServiceBuilder;
 use polyrpc::{Client, Code, Context, Format, Result, Server, Status};
 use serde::{Deserialize, Serialize};
@@ -41,30 +41,30 @@ impl Person {
 
 fn functions() -> Server {
     Server::new()
-        .register("add", |a: i32, b: i32| async move { a + b })
-        .register("half", |n: f64| async move { n / 2.0 })
-        .register("not", |truth: bool| async move { !truth })
-        .register("echo", |text: String| async move { text })
-        .register("zero", || async { 42_i32 })
-        .register("hello", |_: String| async {})
-        .register("maybe", |n: i32| async move { (n > 0).then_some(n) })
-        .register("names", |people: Vec<Person>| async move {
+        .function("add", |a: i32, b: i32| async move { a + b })
+        .function("half", |n: f64| async move { n / 2.0 })
+        .function("not", |truth: bool| async move { !truth })
+        .function("echo", |text: String| async move { text })
+        .function("zero", || async { 42_i32 })
+        .function("hello", |_: String| async {})
+        .function("maybe", |n: i32| async move { (n > 0).then_some(n) })
+        .function("names", |people: Vec<Person>| async move {
             people.into_iter().map(|person| person.name).collect::<Vec<_>>()
         })
-        .register("get_person", |person: Person| async move { Person { age: person.age + 1, ..person } })
-        .register("thr", |_: i32| async { Result::<i32>::Err(Status::unknown("boom").into()) })
-        .register("dummy::add", |a: i32, b: i32| async move { a + b })
+        .function("get_person", |person: Person| async move { Person { age: person.age + 1, ..person } })
+        .function("thr", |_: i32| async { Result::<i32>::Err(Status::unknown("boom").into()) })
+        .function("dummy::add", |a: i32, b: i32| async move { a + b })
 }
 
-async fn listening(server: Server, generation: Generation) -> Running {
+async fn listening(server: Server, generation: Generation) -> ServerHandle {
     server.bind(Listen::on("127.0.0.1:0").rest_rpc(generation)).await.expect("a port is free").start()
 }
 
-fn url(server: &Running, generation: Generation) -> String {
+fn url(server: &ServerHandle, generation: Generation) -> String {
     format!("rest-rpc+{generation}://{}", server.address())
 }
 
-fn client(server: &Running, generation: Generation) -> Client {
+fn client(server: &ServerHandle, generation: Generation) -> Client {
     Client::new(&url(server, generation)).expect("the URL is one")
 }
 
@@ -92,7 +92,7 @@ async fn functions_take_and_give_what_c_plus_plus_has_types_for() {
 }
 
 /// What a server answers to these bytes.
-async fn answer(server: &Running, request: &str, length: usize) -> Vec<u8> {
+async fn answer(server: &ServerHandle, request: &str, length: usize) -> Vec<u8> {
     let digits: Vec<u8> = request.bytes().filter(|byte| !byte.is_ascii_whitespace()).collect();
     let digit = |byte: u8| (byte as char).to_digit(16).expect("a digit") as u8;
     let bytes: Vec<u8> = digits.chunks_exact(2).map(|pair| digit(pair[0]) << 4 | digit(pair[1])).collect();
@@ -105,18 +105,18 @@ async fn answer(server: &Running, request: &str, length: usize) -> Vec<u8> {
 
 #[tokio::test]
 async fn a_text_that_is_not_utf8_comes_back() {
-    let server = Server::new().register("echo", |text: ByteString| async move { text });
+    let server = Server::new().function("echo", |text: ByteString| async move { text });
     let old = listening(server, Generation::V0_20).await;
     let request = "27000000 03000000 0100000000000000 d81eb1cb 91a1ff";
     assert_eq!(answer(&old, request, 24).await[20..], *b"\x92\0\xa1\xff");
 
-    let server = Server::new().register("echo", |text: ByteString| async move { text });
+    let server = Server::new().function("echo", |text: ByteString| async move { text });
     let new = listening(server, Generation::default()).await;
     let request = "27000000 d81eb1cb 0000000000000000 0100000000000000 0000000000000000 ff";
     assert_eq!(answer(&new, request, 34).await[32..], *b"\0\xff");
 
     for generation in ALL {
-        let server = Server::new().register("both", |name: String, file: ByteString| async move {
+        let server = Server::new().function("both", |name: String, file: ByteString| async move {
             assert_eq!(name, "name");
             file
         });
@@ -481,12 +481,12 @@ async fn subscriptions_count_in_the_memory_budget_and_go_with_their_connection()
         // One that is refused is not heard to the end.
         let _ = soon(stream.write_all(&all)).await;
         streams.push(stream);
-        let used = server.facts().used.memory;
+        let used = server.info().used.memory;
         // What is read in one turn may come on top.
         assert!(used <= memory + (1 << 20), "{used}");
         if n == 2 {
             soon(async {
-                while server.facts().used.memory < 3 * 500_000 {
+                while server.info().used.memory < 3 * 500_000 {
                     tokio::task::yield_now().await;
                 }
             })
@@ -494,14 +494,14 @@ async fn subscriptions_count_in_the_memory_budget_and_go_with_their_connection()
         }
     }
     soon(async {
-        let ended = |facts: polyrpc::introspection::Facts| {
+        let ended = |facts: polyrpc::introspection::ServerInfo| {
             of(&facts.refusals, "memory") + of(&facts.closings, "largest_holder")
         };
-        while ended(server.facts()) == 0 {
+        while ended(server.info()) == 0 {
             tokio::task::yield_now().await;
         }
         drop(streams);
-        while server.facts().used.memory > 0 {
+        while server.info().used.memory > 0 {
             tokio::task::yield_now().await;
         }
     })

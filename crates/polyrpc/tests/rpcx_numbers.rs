@@ -4,7 +4,7 @@ mod common;
 
 use bytes::Bytes;
 use common::{client, serve, soon};
-use polyrpc::codec::{Body, NumberedFormat, With};
+use polyrpc::codec::{Body, NumberedFormat, WithFormat};
 use polyrpc::rpcx::Compressors;
 use polyrpc::{Client, Code, Compression, Context, Format, Protocol, Result, Server, Status};
 
@@ -26,7 +26,7 @@ impl NumberedFormat<(u32, String)> for Counted {
     }
 }
 
-type Wire = With<Counted>;
+type Wire = WithFormat<Counted>;
 
 #[polyrpc::service(codec = Wire)]
 trait Count {
@@ -41,7 +41,7 @@ impl Count for Counting {
     }
 }
 
-async fn counting() -> polyrpc::server::Running {
+async fn counting() -> polyrpc::server::ServerHandle {
     serve(Server::new().service(CountServer::new(Counting))).await
 }
 

@@ -68,7 +68,7 @@ async fn all_services_are_told_at_once() {
 #[tokio::test]
 async fn a_service_of_the_users_of_that_name_stays_his() {
     let server =
-        Server::new().register("Reflection/GetService", |name: String| async move { name }).reflection();
+        Server::new().function("Reflection/GetService", |name: String| async move { name }).reflection();
     let server = serve(server).await;
     let client = client(Protocol::Rpcx, &server);
     assert_eq!(soon(client.call::<String>("Reflection/GetService", "mine")).await.unwrap(), "mine");

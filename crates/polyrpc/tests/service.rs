@@ -7,7 +7,7 @@ use std::task::Poll;
 
 use bytes::Bytes;
 use common::{ADORNED, PROTOCOLS, client, serve, serve_apart, url};
-use polyrpc::client::{Options, Request};
+use polyrpc::client::{CallOptions, Request};
 use polyrpc::codec::{Body, Raw};
 use polyrpc::service::ServiceBuilder;
 use polyrpc::{Client, Code, Context, Format, Protocol, Result, Server};
@@ -159,7 +159,7 @@ async fn a_short_name_that_two_services_share_names_neither() {
     let server = serve(Server::new().service(service("a.Twin")).service(service("b.Twin"))).await;
     let client = client(Protocol::BaiduStd, &server);
     let echo = async |target: &str| {
-        client.call_raw(target, Body::new(Format::Protobuf, &b"x"[..]), Options::default()).await
+        client.call_raw(target, Body::new(Format::Protobuf, &b"x"[..]), CallOptions::default()).await
     };
     assert!(echo("a.Twin/Echo").await.is_ok());
     assert!(echo("b.Twin/Echo").await.is_ok());
@@ -185,14 +185,14 @@ async fn a_raw_service_gets_and_gives_bytes_in_any_format() {
     ] {
         let client = client(protocol, &server);
         let body = Body::new(format, &[1, 2, 3, 0xff][..]);
-        let reply = client.call_raw("Bytes/Reverse", body, Options::default()).await.unwrap();
+        let reply = client.call_raw("Bytes/Reverse", body, CallOptions::default()).await.unwrap();
         assert_eq!(&reply.message.bytes[..], [0xff, 3, 2, 1], "{protocol:?} {format:?}");
     }
     // Of rpcx's formats those without a codec are told so, as its server does.
     let client = client(Protocol::Rpcx, &server);
     for number in 5..=15 {
         let body = Body::new(Format::Other(number), &b"x"[..]);
-        let error = client.call_raw("Bytes/Reverse", body, Options::default()).await.unwrap_err();
+        let error = client.call_raw("Bytes/Reverse", body, CallOptions::default()).await.unwrap_err();
         assert_eq!(error.message(), format!("can not find codec for {number}"));
     }
 }
@@ -208,7 +208,7 @@ async fn an_attachment_free_body_of_any_size_comes_back_whole() {
             let format = if protocol == Protocol::BaiduStd { Format::Protobuf } else { Format::Raw };
             let bytes: Bytes = (0..size).map(|n| (n % 251) as u8).collect();
             let reply = client
-                .call_raw("Bytes/Echo", Body::new(format, bytes.clone()), Options::default())
+                .call_raw("Bytes/Echo", Body::new(format, bytes.clone()), CallOptions::default())
                 .await
                 .unwrap();
             assert!(reply.message.bytes == bytes, "{protocol:?} {size}");

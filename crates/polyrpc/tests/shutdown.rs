@@ -5,7 +5,7 @@ mod common;
 use std::time::{Duration, Instant};
 
 use common::{PATIENCE, PROTOCOLS, ProbeClient, Prober, Socket, again, client, json_call, serve, soon, url};
-use polyrpc::server::Running;
+use polyrpc::server::ServerHandle;
 use polyrpc::{Client, Protocol, Retry};
 use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
@@ -87,7 +87,7 @@ async fn shut_down_under_load(protocol: Protocol) {
 }
 
 /// Shuts a server down on this thread, and comes back when its connections have been told.
-async fn going(server: Running) -> JoinHandle<()> {
+async fn going(server: ServerHandle) -> JoinHandle<()> {
     let address = server.address().to_string();
     let going = tokio::spawn(server.shutdown(PATIENCE));
     soon(async { while TcpStream::connect(&address).await.is_ok() {} }).await;

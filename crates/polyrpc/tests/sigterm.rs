@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use common::{PATIENCE, Prober, Socket, serve, soon};
-use polyrpc::client::{FailMode, Options};
+use polyrpc::client::{CallOptions, FailMode};
 use polyrpc::codec::{Body, Raw};
 use polyrpc::discovery::{Instance, List};
 use polyrpc::service::ServiceBuilder;
@@ -41,7 +41,7 @@ fn a_process_of_its_own_serves_until_sigterm() {
         let echo = |cx: Context, body: Bytes| async { (cx, Ok(body)) };
         let raw = ServiceBuilder::new("Raw").method::<Raw, Bytes, Bytes, _, _>("Echo", echo);
         let server = Prober::default().server().service(raw).lame_duck(lame_duck);
-        let server = server.register("echo", |text: String| async move { text });
+        let server = server.function("echo", |text: String| async move { text });
         let bound = server.bind("127.0.0.1:0").await.unwrap();
         let stop = signal::shutdown();
         println!("\n{LISTENS}{}", bound.address());
@@ -151,7 +151,7 @@ impl Callers {
 async fn call(client: &Client, scheme: &str) -> Result<(), Error> {
     if scheme == "fb-rpc" {
         let body = Body::new(Format::Raw, &b"bytes"[..]);
-        return client.call_raw("Raw/#0", body, Options::default()).await.map(drop);
+        return client.call_raw("Raw/#0", body, CallOptions::default()).await.map(drop);
     }
     let target = if scheme == "rest-rpc" { "echo" } else { "Probe/Echo" };
     client.call::<String>(target, "x").await.map(|answer| assert_eq!(answer, "x"))

@@ -96,7 +96,7 @@ impl Numbers for Counting {
     }
 }
 
-async fn numbers() -> (NumbersClient, Counting, polyrpc::server::Running) {
+async fn numbers() -> (NumbersClient, Counting, polyrpc::server::ServerHandle) {
     let counting = Counting::default();
     let server = serve(Server::new().service(NumbersServer::new(counting.clone()))).await;
     (NumbersClient::new(client(Protocol::Grpc, &server)), counting, server)

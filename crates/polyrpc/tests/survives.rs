@@ -10,9 +10,9 @@ use bytes::Bytes;
 use common::{serve, soon};
 use polyrpc::client::Request;
 use polyrpc::codec::{Body, Raw};
-use polyrpc::server::{Limits, Running};
+use polyrpc::propagation::{self, CallScope, Trace, TraceParent};
+use polyrpc::server::{Limits, ServerHandle};
 use polyrpc::service::ServiceBuilder;
-use polyrpc::task::{self, Inherited, Trace, TraceParent};
 use polyrpc::{Client, Code, Context, Error, Format, Metadata, Result, Server, Status};
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
@@ -80,11 +80,11 @@ fn raw() -> ServiceBuilder {
     )
 }
 
-async fn surveyed(limits: Limits) -> Running {
+async fn surveyed(limits: Limits) -> ServerHandle {
     serve(Server::new().limits(limits).service(SurveyServer::new(Surveyor)).service(raw())).await
 }
 
-async fn ask(scheme: &str, server: &Running, what: &str) -> polyrpc::client::Result<String> {
+async fn ask(scheme: &str, server: &ServerHandle, what: &str) -> polyrpc::client::Result<String> {
     let client = Client::new(&format!("{scheme}://{}", server.address())).unwrap();
     let mut request = Request::new(what.to_owned());
     match what {
@@ -95,7 +95,7 @@ async fn ask(scheme: &str, server: &Running, what: &str) -> polyrpc::client::Res
     }
     let trace = Trace::new(PARENT.parse::<TraceParent>().unwrap());
     let inherited =
-        if what == "trace" { Inherited::default().with_trace(trace) } else { Inherited::default() };
+        if what == "trace" { CallScope::default().with_trace(trace) } else { CallScope::default() };
     let call = async {
         match scheme {
             "fb-rpc" => {
@@ -106,11 +106,11 @@ async fn ask(scheme: &str, server: &Running, what: &str) -> polyrpc::client::Res
             _ => Ok(SurveyClient::new(client).look_with(request).await?.message),
         }
     };
-    soon(task::scope(inherited, call)).await
+    soon(propagation::scope(inherited, call)).await
 }
 
 /// What becomes of one thing by one protocol.
-async fn observe(scheme: &str, server: &Running, column: &str) -> String {
+async fn observe(scheme: &str, server: &ServerHandle, column: &str) -> String {
     let told = |error: Error| match column {
         "error number" if error.status().number() == Some(54321) => "yes",
         "details" if error.status().details()[..] == *b"more" => "yes",
@@ -188,7 +188,7 @@ async fn a_client_says_once_what_its_protocol_has_no_place_for() {
         let client = Client::new(&format!("{scheme}://{}", server.address())).unwrap();
         let trace = Trace::new(PARENT.parse::<TraceParent>().unwrap());
         for _ in 0..3 {
-            let mut options = polyrpc::client::Options::default();
+            let mut options = polyrpc::client::CallOptions::default();
             if scheme == "fb-rpc" {
                 let mut metadata = Metadata::new();
                 metadata.insert("key", "value");
@@ -197,7 +197,7 @@ async fn a_client_says_once_what_its_protocol_has_no_place_for() {
             let body = Body::new(Format::Raw, "trace");
             let call = client.call_raw("Raw/#0", body, options);
             // Whether the server takes it is not the matter here.
-            let _ = soon(task::scope(Inherited::default().with_trace(trace.clone()), call)).await;
+            let _ = soon(propagation::scope(CallScope::default().with_trace(trace.clone()), call)).await;
         }
         let told = events.0.lock().unwrap().clone();
         assert_eq!(told.len(), said, "{scheme}: {told:?}");

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use common::{PATIENCE, Prober, serve};
 use polyrpc::client::balance::RoundRobin;
-use polyrpc::client::{Breaker, FailMode};
+use polyrpc::client::{CircuitBreaker, FailMode};
 use polyrpc::discovery::{Instance, List};
 use polyrpc::{Client, Server, Status};
 use tracing::field::{Field, Visit};
@@ -119,8 +119,8 @@ async fn connections_calls_and_attempts_are_told_with_what_an_operator_asks_for(
         "done".to_owned()
     };
     let server = Server::new()
-        .register("Traced/Work", handler)
-        .register("Traced/Fail", || async { Err::<String, _>(Status::not_found("no such thing")) });
+        .function("Traced/Work", handler)
+        .function("Traced/Fail", || async { Err::<String, _>(Status::not_found("no such thing")) });
     let server = serve(server).await;
     let address = server.address().to_string();
     let client = Client::new(&format!("rpcx://{address}")).unwrap();
@@ -157,9 +157,9 @@ async fn an_endpoint_that_is_taken_out_and_a_call_that_goes_elsewhere_are_told()
     async fn moody() -> Result<String, Status> {
         Err(Status::unavailable("moody"))
     }
-    let broken = serve(Server::new().register("Ejected/Work", moody).register("Ejected/Ill", ill)).await;
-    let sound = Server::new().register("Ejected/Work", || async { "done".to_owned() });
-    let sound = serve(sound.register("Ejected/Ill", |text: String| async move { text })).await;
+    let broken = serve(Server::new().function("Ejected/Work", moody).function("Ejected/Ill", ill)).await;
+    let sound = Server::new().function("Ejected/Work", || async { "done".to_owned() });
+    let sound = serve(sound.function("Ejected/Ill", |text: String| async move { text })).await;
     let address = broken.address().to_string();
     let list = List::new([&broken, &sound].map(|server| Instance::tcp(server.address().to_string())));
     let client = Client::builder("grpc://two")
@@ -167,7 +167,7 @@ async fn an_endpoint_that_is_taken_out_and_a_call_that_goes_elsewhere_are_told()
         .fail_mode(FailMode::Failover)
         // The usual balance would avoid a server that fails.
         .balance(RoundRobin::default())
-        .breaker(Breaker::consecutive(2, Duration::from_secs(10)))
+        .circuit_breaker(CircuitBreaker::consecutive(2, Duration::from_secs(10)))
         .idempotent()
         .build()
         .unwrap();
@@ -189,7 +189,7 @@ async fn a_handler_that_panics_and_a_server_that_cannot_be_reached_are_told() {
     async fn panics() -> String {
         panic!("as asked by the test")
     }
-    let server = serve(Server::new().register("Panics/Now", panics)).await;
+    let server = serve(Server::new().function("Panics/Now", panics)).await;
     let client = Client::new(&format!("rpcx://{}", server.address())).unwrap();
     client.call::<String>("Panics/Now", &()).await.unwrap_err();
     let panicked = ["ERROR", "a handler panicked", "as asked by the test", "connection{"];

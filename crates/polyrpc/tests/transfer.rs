@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use common::{Gate, client, serve, soon, until, url};
-use polyrpc::server::{Limits, Listen, Running};
+use polyrpc::server::{Limits, Listen, ServerHandle};
 use polyrpc::transfer::{ByteStream, FileRequest, Files, Streams, Upload};
 use polyrpc::{Client, Code, Cores, Error, Protocol, Server, Status};
 use serde::Deserialize;
@@ -91,7 +91,7 @@ struct Grant {
     addr: String,
 }
 
-async fn grant(server: &Running) -> Grant {
+async fn grant(server: &ServerHandle) -> Grant {
     let client = Client::new(&url(Protocol::Rpcx, server)).unwrap();
     soon(client.call("_streamservice/Stream", &HashMap::from([("Meta", none())]))).await.unwrap()
 }
@@ -280,7 +280,7 @@ async fn in_process_callers_have_streams_too() {
 #[tokio::test]
 async fn a_file_of_any_length_is_kept_as_it_was_sent_and_fetched_as_it_was_kept() {
     let shelf = Shelf::default();
-    let server = serve(Server::new().files(shelf.files()).on(Cores::start(1).unwrap())).await;
+    let server = serve(Server::new().files(shelf.files()).executor(Cores::start(1).unwrap())).await;
     let client = client(Protocol::Rpcx, &server);
     for length in [0, 1, 31, 4096, 1 << 20] {
         let content: Vec<u8> = (0..length).map(|n: u32| (n % 251) as u8).collect();

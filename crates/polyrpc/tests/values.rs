@@ -10,7 +10,7 @@ use bytes::{Bytes, BytesMut};
 use common::{Socket, Wire, serve, soon};
 use generated::test::values::{Color, Mirror, MirrorServer, Values};
 use polyrpc::payload::Json;
-use polyrpc::server::{Listen, Running};
+use polyrpc::server::{Listen, ServerHandle};
 use polyrpc::{Context, Format, Protocol, Result, Server};
 use polyrpc_core::{Call, Outbox};
 use polyrpc_wire::http::h2::hpack::encode_stateless;
@@ -88,7 +88,7 @@ impl Way {
     }
 
     /// Calls with this message; the failure's HTTP status, if it has one, and text.
-    async fn call(self, server: &Running, json: &str) -> Result<(), (Option<u16>, String)> {
+    async fn call(self, server: &ServerHandle, json: &str) -> Result<(), (Option<u16>, String)> {
         let http = |status: u16, body: String| match status {
             200 => Ok(()),
             _ => Err((Some(status), body)),
@@ -290,7 +290,7 @@ async fn every_way_refuses_the_same_values_in_the_same_words() {
     }
 }
 
-async fn refuses(way: Way, server: &Running, json: &str, want: &str) {
+async fn refuses(way: Way, server: &ServerHandle, json: &str, want: &str) {
     let (status, text) = way.call(server, json).await.expect_err(&format!("{way:?} {json}"));
     // In a text within JSON its quotation marks are escaped; there are none here.
     assert!(text.contains(want), "{way:?} {json}: {text}");
@@ -305,14 +305,14 @@ async fn refuses(way: Way, server: &Running, json: &str, want: &str) {
 async fn what_is_passed_over_is_counted() {
     let server = serve(Seen::default().server()).await;
     for way in WAYS {
-        let before = server.facts().unknown_fields;
+        let before = server.info().unknown_fields;
         way.call(&server, r#"{"nobody":1,"inner":{"noone":[{}]},"A":1}"#).await.expect("it is passed over");
-        assert_eq!(server.facts().unknown_fields - before, 2, "{way:?}");
+        assert_eq!(server.info().unknown_fields - before, 2, "{way:?}");
     }
 }
 
 /// What a request with these fields is answered: the status, the head and the body.
-async fn answered(server: &Running, path: &str, fields: &str, body: &str) -> (u16, String, String) {
+async fn answered(server: &ServerHandle, path: &str, fields: &str, body: &str) -> (u16, String, String) {
     let mut socket = Socket::connect(server).await;
     socket.send(post(path, &format!("Connection: close\r\n{fields}"), body).as_bytes()).await;
     let response = String::from_utf8(socket.rest().await).unwrap();
@@ -408,7 +408,7 @@ async fn a_listener_may_read_as_leniently_as_brpc() {
 
 #[tokio::test]
 async fn a_function_of_serde_refuses_in_serdes_words() {
-    let server = serve(Server::new().register("double", |n: i64| async move { n * 2 })).await;
+    let server = serve(Server::new().function("double", |n: i64| async move { n * 2 })).await;
     let (status, _, body) = answered(&server, "/double", "Content-Type: application/json\r\n", "\"x\"").await;
     assert_eq!(status, 400);
     assert!(body.contains(r#"invalid type: string \"x\", expected i64"#), "{body}");
@@ -417,7 +417,7 @@ async fn a_function_of_serde_refuses_in_serdes_words() {
 #[tokio::test]
 async fn gos_json_refuses_a_number_that_is_not_finite_in_an_answer() {
     let server = Seen::default().server();
-    let server = serve(server.register("ratio", |of: f64| async move { of / 0.0 })).await;
+    let server = serve(server.function("ratio", |of: f64| async move { of / 0.0 })).await;
     for (text, word) in [("NaN", "NaN"), ("Infinity", "+Inf"), ("-Infinity", "-Inf")] {
         // The handler gives back what it is asked; the words are read, as clients write canonical JSON.
         let json = format!(r#"{{"ratio":"{text}"}}"#);

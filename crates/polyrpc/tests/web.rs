@@ -93,7 +93,7 @@ fn frames(response: &[u8]) -> Vec<(u8, String)> {
 }
 
 /// What a request is answered with on a connection of its own.
-async fn answer(server: &polyrpc::server::Running, request: &[u8]) -> Vec<u8> {
+async fn answer(server: &polyrpc::server::ServerHandle, request: &[u8]) -> Vec<u8> {
     let mut socket = Socket::connect(server).await;
     socket.send(request).await;
     socket.rest().await

@@ -4,20 +4,20 @@ mod common;
 
 use bytes::{Buf, BytesMut};
 use common::{Gate, Prober, serve_apart, soon, until};
-use polyrpc::client::{Kind, Options};
+use polyrpc::client::{CallOptions, ConnectionMode};
 use polyrpc::codec::Body;
-use polyrpc::server::{Limits, Listen, Running};
+use polyrpc::server::{Limits, Listen, ServerHandle};
 use polyrpc::{Client, Code, Format, Protocol, Retry};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-async fn serve(prober: &Prober) -> Running {
+async fn serve(prober: &Prober) -> ServerHandle {
     common::serve(prober.server()).await
 }
 
-fn client(protocol: &str, server: &Running) -> Client {
+fn client(protocol: &str, server: &ServerHandle) -> Client {
     Client::new(&format!("{protocol}+ws://{}/_rpcx_", server.address())).unwrap()
 }
 
@@ -54,8 +54,8 @@ async fn many_calls_share_a_websocket_and_each_gets_its_own_answer() {
 fn the_blocking_client_has_it_too() {
     let (_runtime, server) = serve_apart(Prober::default().server());
     let url = format!("rpcx+ws://{}", server.address());
-    for kind in [Kind::Single, Kind::Short] {
-        let client = Client::builder(&url).kind(kind).build_blocking().unwrap();
+    for kind in [ConnectionMode::Shared, ConnectionMode::Short] {
+        let client = Client::builder(&url).connection_mode(kind).build_blocking().unwrap();
         for n in 0..10 {
             assert_eq!(client.call::<String>("Probe/Echo", &n.to_string()).unwrap(), n.to_string());
         }
@@ -88,7 +88,7 @@ struct Socket {
 }
 
 impl Socket {
-    async fn open(server: &Running) -> Self {
+    async fn open(server: &ServerHandle) -> Self {
         let stream = TcpStream::connect(server.address().to_string()).await.unwrap();
         let mut socket = Self { stream, read: BytesMut::new() };
         socket
@@ -254,7 +254,7 @@ async fn a_oneway_call_arrives_though_its_client_is_dropped_at_once() {
     let server = common::serve(prober.server()).await;
     for scheme in ["rpcx", "rpcx+ws"] {
         let client = Client::new(&format!("{scheme}://{}", server.address())).unwrap();
-        let oneway = Options { oneway: true, ..Options::default() };
+        let oneway = CallOptions { oneway: true, ..CallOptions::default() };
         // A string of one character, in MessagePack.
         let body = Body::new(Format::MessagePack, [0xa1, b'x'].to_vec());
         soon(client.call_raw("Probe/Echo", body, oneway)).await.unwrap();

@@ -10,7 +10,7 @@ use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{Extensions, Request, Response, StatusCode, Uri, Version};
 use http_body::Body;
 use http_body_util::BodyExt;
-use polyrpc::server::Running;
+use polyrpc::server::ServerHandle;
 use tower_service::Service;
 
 use crate::pool::{self, Pool};
@@ -27,7 +27,7 @@ use crate::{BoxError, ResponseBody};
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// // It opens no socket of its own.
-/// let server = Server::new().register("echo", |text: String| async move { text });
+/// let server = Server::new().function("echo", |text: String| async move { text });
 /// let server = server.bind(Listen::in_process()).await?.start();
 ///
 /// let router = Router::new()
@@ -49,7 +49,7 @@ pub struct RpcService(Arc<Pool>);
 
 impl RpcService {
     /// The services of the server's first listener.
-    pub fn new(server: &Running) -> Self {
+    pub fn new(server: &ServerHandle) -> Self {
         Self(Arc::new(Pool::new(server.connector())))
     }
 }

@@ -17,7 +17,7 @@ use axum::routing::{any, get, post};
 use bytes::Bytes;
 use common::{GreeterClient, VERSIONS, curl, curl_with, framed, greeting, soon};
 use http_body_util::BodyExt;
-use polyrpc::server::{Listen, Running};
+use polyrpc::server::{Listen, ServerHandle};
 use polyrpc::service::Peer;
 use polyrpc::tls::{self, Identity, Pem};
 use polyrpc::{Client, Server};
@@ -107,7 +107,7 @@ fn router(taken: &Arc<AtomicUsize>) -> Router {
         .layer(CorsLayer::permissive())
 }
 
-async fn serve(server: Server) -> (Running, String) {
+async fn serve(server: Server) -> (ServerHandle, String) {
     let server = server.bind("127.0.0.1:0").await.unwrap().start();
     let url = format!("http://{}", server.address());
     (server, url)
@@ -206,7 +206,7 @@ async fn pages_and_calls_share_a_port_with_tls() {
 }
 
 /// A server with the router, as a tower service: over HTTP/2 within the process.
-async fn within(taken: &Arc<AtomicUsize>) -> (Running, RpcService) {
+async fn within(taken: &Arc<AtomicUsize>) -> (ServerHandle, RpcService) {
     let server = greeting().http_fallback(Routes::new(router(taken)));
     let server = server.bind(Listen::in_process()).await.unwrap().start();
     let service = RpcService::new(&server);
@@ -235,7 +235,7 @@ async fn of_a_response_that_is_not_read_no_more_is_made_than_windows_hold() {
     tokio::time::sleep(Duration::from_millis(500)).await;
     let made = taken.load(Ordering::SeqCst);
     assert!(made < 16 << 20, "{made} bytes were made");
-    assert!(server.facts().used.memory < 16 << 20, "{:?}", server.facts().used);
+    assert!(server.info().used.memory < 16 << 20, "{:?}", server.info().used);
     let mut body = response.into_body();
     let mut read = 0;
     while read < 64 << 20 {
@@ -244,7 +244,7 @@ async fn of_a_response_that_is_not_read_no_more_is_made_than_windows_hold() {
     drop(body);
     // Nobody reads it any more: it ends.
     soon(async {
-        while server.facts().calls.in_flight() > 0 {
+        while server.info().calls.in_flight() > 0 {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     })
@@ -274,7 +274,7 @@ async fn of_a_request_that_is_not_taken_no_more_is_read_than_windows_hold() {
     tokio::time::sleep(Duration::from_millis(500)).await;
     let sent = taken.load(Ordering::SeqCst);
     assert!(sent < 16 << 20, "{sent} bytes were sent");
-    assert!(server.facts().used.memory < 16 << 20, "{:?}", server.facts().used);
+    assert!(server.info().used.memory < 16 << 20, "{:?}", server.info().used);
     go_on.notify_one();
     let response = soon(answering).await.unwrap().unwrap();
     let told = soon(response.into_body().collect()).await.unwrap().to_bytes();

@@ -10,8 +10,8 @@ use axum::Router;
 use axum::routing::get;
 use common::{GreeterClient, VERSIONS, curl, curl_with, framed, greeting, soon};
 use http_body_util::BodyExt;
-use polyrpc::layer::{Call, Ending, Layer, Next};
-use polyrpc::server::{Listen, Running};
+use polyrpc::layer::{Call, Layer, Next, Outcome};
+use polyrpc::server::{Listen, ServerHandle};
 use polyrpc::{Client, Code, Server, Status, Streaming};
 use polyrpc_tower::RpcService;
 use tower::ServiceExt;
@@ -19,7 +19,7 @@ use tower_http::cors::CorsLayer;
 use tower_http::trace::TraceLayer;
 
 /// Serves a router in which everything but a page is the server's; gives the address.
-async fn serve(server: &Running, dress: impl FnOnce(Router) -> Router) -> String {
+async fn serve(server: &ServerHandle, dress: impl FnOnce(Router) -> Router) -> String {
     let router =
         Router::new().route("/page", get(|| async { "a page" })).fallback_service(RpcService::new(server));
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -28,7 +28,7 @@ async fn serve(server: &Running, dress: impl FnOnce(Router) -> Router) -> String
     address
 }
 
-async fn start(server: Server) -> Running {
+async fn start(server: Server) -> ServerHandle {
     server.bind(Listen::in_process()).await.unwrap().start()
 }
 
@@ -91,11 +91,11 @@ async fn a_browser_gets_a_page_json_and_grpc_web_through_a_cors_layer() {
 struct Guard(Arc<AtomicUsize>);
 
 impl Layer for Guard {
-    async fn call(self: Arc<Self>, call: Call, next: Next) -> Ending {
+    async fn call(self: Arc<Self>, call: Call, next: Next) -> Outcome {
         self.0.fetch_add(1, Ordering::SeqCst);
         match call.metadata().get("word") {
             Some(_) => next.call(call).await,
-            None => Ending::failed(Status::permission_denied("no word")),
+            None => Outcome::failed(Status::permission_denied("no word")),
         }
     }
 }
@@ -138,7 +138,7 @@ async fn a_nested_service_sees_the_rest_of_the_path() {
 async fn many_requests_at_once_share_some_connections() {
     let held = Arc::new(tokio::sync::Semaphore::new(0));
     let gate = held.clone();
-    let server = start(Server::new().register("wait", move |n: u64| {
+    let server = start(Server::new().function("wait", move |n: u64| {
         let gate = gate.clone();
         async move {
             gate.acquire().await.unwrap().forget();
@@ -154,7 +154,7 @@ async fn many_requests_at_once_share_some_connections() {
     });
     let calls: Vec<_> = calls.collect();
     soon(async {
-        while server.facts().used.calls < 200 {
+        while server.info().used.calls < 200 {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     })

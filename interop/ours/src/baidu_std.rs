@@ -1,4 +1,4 @@
-use polyrpc::client::{Kind, Request};
+use polyrpc::client::{ConnectionMode, Request};
 use polyrpc::{Checksum, Client};
 
 use crate::{Outcome, ensure, told};
@@ -13,8 +13,8 @@ use example::{EchoRequest, EchoServiceBlockingClient, EchoServiceClient};
 
 pub(crate) async fn cases(url: &str) -> Vec<(&'static str, Outcome)> {
     vec![
-        ("100_calls_on_one_connection", many_calls(url, Kind::Single).await),
-        ("100_calls_on_pooled_connections", many_calls(url, Kind::Pooled).await),
+        ("100_calls_on_one_connection", many_calls(url, ConnectionMode::Shared).await),
+        ("100_calls_on_pooled_connections", many_calls(url, ConnectionMode::Pooled).await),
         ("attachment_comes_back", attachment(url).await),
         ("blocking", blocking(url)),
     ]
@@ -24,8 +24,8 @@ fn request(message: &str) -> EchoRequest {
     EchoRequest { message: message.to_owned(), ..Default::default() }
 }
 
-async fn many_calls(url: &str, kind: Kind) -> Outcome {
-    let client = Client::builder(url).kind(kind).build().map_err(told)?;
+async fn many_calls(url: &str, kind: ConnectionMode) -> Outcome {
+    let client = Client::builder(url).connection_mode(kind).build().map_err(told)?;
     let calls: Vec<_> = (0..100)
         .map(|n| {
             let echo = EchoServiceClient::new(client.clone());

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use polyrpc::client::{Options, Request};
+use polyrpc::client::{CallOptions, Request};
 use polyrpc::codec::Body;
 use polyrpc::{Client, Code, Compression, Error, Format, Metadata, Streaming};
 
@@ -158,13 +158,14 @@ async fn status_stream(test: &TestServiceClient) -> Outcome {
 }
 
 async fn unimplemented(client: &Client, target: &str) -> Outcome {
-    let reply = client.call_raw(target, Body::new(Format::Protobuf, &b""[..]), Options::default()).await;
+    let reply = client.call_raw(target, Body::new(Format::Protobuf, &b""[..]), CallOptions::default()).await;
     failed(reply, Code::Unimplemented, None)
 }
 
 /// Who drops a call cancels it; the connection goes on.
 async fn cancel_after_begin(client: &Client, test: &TestServiceClient) -> Outcome {
-    let options = Options { metadata: Metadata::from_iter([("key1", "value1")]), ..Options::default() };
+    let options =
+        CallOptions { metadata: Metadata::from_iter([("key1", "value1")]), ..CallOptions::default() };
     let call = client.open_raw("grpc.testing.TestService/StreamingInputCall", options, Format::Protobuf);
     drop(call.await.map_err(told)?);
     empty_unary(test).await

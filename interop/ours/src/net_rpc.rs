@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use polyrpc::client::{Kind, Request};
+use polyrpc::client::{ConnectionMode, Request};
 use polyrpc::{Client, Code, Result};
 use serde::{Deserialize, Serialize};
 
@@ -67,8 +67,8 @@ pub(crate) async fn cases(url: &str) -> Vec<(&'static str, Outcome)> {
     vec![
         ("nested_shape", nested_shape(url).await),
         ("a_failure_ends_its_call_alone", failures(url).await),
-        ("100_calls_on_one_connection", many_calls(url, Kind::Single).await),
-        ("100_calls_on_pooled_connections", many_calls(url, Kind::Pooled).await),
+        ("100_calls_on_one_connection", many_calls(url, ConnectionMode::Shared).await),
+        ("100_calls_on_pooled_connections", many_calls(url, ConnectionMode::Pooled).await),
         ("a_late_reply_reaches_nobody", late_reply(url).await),
         ("large_text", large_text(url).await),
         ("blocking", blocking(url)),
@@ -120,8 +120,8 @@ async fn failures(url: &str) -> Outcome {
     Ok(())
 }
 
-async fn many_calls(url: &str, kind: Kind) -> Outcome {
-    let client = Client::builder(url).kind(kind).build().map_err(told)?;
+async fn many_calls(url: &str, kind: ConnectionMode) -> Outcome {
+    let client = Client::builder(url).connection_mode(kind).build().map_err(told)?;
     let calls: Vec<_> = (0..100)
         .map(|n| {
             let arith = ArithClient::new(client.clone());

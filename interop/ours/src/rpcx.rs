@@ -2,7 +2,7 @@ use std::collections::HashMap;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use polyrpc::client::{Kind, Request};
+use polyrpc::client::{ConnectionMode, Request};
 use polyrpc::{Client, Code, Push, Result};
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -35,8 +35,8 @@ pub(crate) async fn cases(url: &str) -> Vec<(&'static str, Outcome)> {
     vec![
         ("heartbeat", heartbeat(url).await),
         ("push", push(url).await),
-        ("100_calls_on_one_connection", many_calls(url, Kind::Single).await),
-        ("100_calls_on_pooled_connections", many_calls(url, Kind::Pooled).await),
+        ("100_calls_on_one_connection", many_calls(url, ConnectionMode::Shared).await),
+        ("100_calls_on_pooled_connections", many_calls(url, ConnectionMode::Pooled).await),
         ("a_late_reply_reaches_nobody", late_reply(url).await),
         ("blocking", blocking(url)),
         ("stream", stream(url).await),
@@ -77,8 +77,8 @@ async fn push(url: &str) -> Outcome {
     ensure(right, || format!("got {push:?}"))
 }
 
-async fn many_calls(url: &str, kind: Kind) -> Outcome {
-    let client = Client::builder(url).kind(kind).build().map_err(told)?;
+async fn many_calls(url: &str, kind: ConnectionMode) -> Outcome {
+    let client = Client::builder(url).connection_mode(kind).build().map_err(told)?;
     let calls: Vec<_> = (0..100)
         .map(|n| {
             let arith = ArithClient::new(client.clone());

@@ -275,7 +275,7 @@ impl Caller {
         self.last = Instant::now();
         loop {
             let called =
-                client.call_raw(&self.target, self.request.clone(), client::Options::default()).await;
+                client.call_raw(&self.target, self.request.clone(), client::CallOptions::default()).await;
             match self.ended(called.as_ref().err().map(polyrpc::Error::status)) {
                 NextStep::Call => {}
                 NextStep::Breathe => {
@@ -290,7 +290,7 @@ impl Caller {
     fn run_blocking(mut self, client: &blocking::Client) -> Tally {
         self.last = Instant::now();
         loop {
-            let called = client.call_raw(&self.target, self.request.clone(), client::Options::default());
+            let called = client.call_raw(&self.target, self.request.clone(), client::CallOptions::default());
             match self.ended(called.as_ref().err().map(polyrpc::Error::status)) {
                 NextStep::Call => {}
                 NextStep::Breathe => {

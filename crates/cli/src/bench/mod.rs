@@ -13,7 +13,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use polyrpc::client::{self, Kind};
+use polyrpc::client::{self, ConnectionMode};
 use polyrpc::codec::Body;
 use polyrpc::rest_rpc::Generation;
 use polyrpc::{Client, Code, Protocol, Scope};
@@ -114,11 +114,11 @@ pub(crate) fn run(options: Options) -> Result<ExitCode, Failure> {
 impl Options {
     fn client(&self) -> Result<client::Builder, Failure> {
         let kind = match self.kind {
-            Sharing::Single => Kind::Single,
-            Sharing::Pooled => Kind::Pooled,
-            Sharing::Short => Kind::Short,
+            Sharing::Single => ConnectionMode::Shared,
+            Sharing::Pooled => ConnectionMode::Pooled,
+            Sharing::Short => ConnectionMode::Short,
         };
-        Ok(self.beside.client(&self.url)?.kind(kind))
+        Ok(self.beside.client(&self.url)?.connection_mode(kind))
     }
 
     fn argument(&self) -> Result<Vec<u8>, Failure> {
@@ -134,7 +134,7 @@ impl Options {
     /// One call before the many: what cannot work is told at once, and in full. Returns the reply's size.
     fn try_once(&self, target: &str, request: Body) -> Result<usize, Failure> {
         let client = self.client()?.build_blocking()?;
-        match client.call_raw(target, request, client::Options::default()) {
+        match client.call_raw(target, request, client::CallOptions::default()) {
             Ok(response) => Ok(response.message.bytes.len()),
             Err(error) => {
                 let status = error.status();

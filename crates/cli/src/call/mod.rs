@@ -93,11 +93,11 @@ impl Headers {
 
 impl CommonOptions {
     /// What is said when the server is asked what it offers.
-    pub(crate) fn asking(&self, headers: &Headers) -> client::Options {
-        client::Options {
+    pub(crate) fn asking(&self, headers: &Headers) -> client::CallOptions {
+        client::CallOptions {
             metadata: headers.metadata(),
             timeout: Some(self.timeout.unwrap_or(TIMEOUT)),
-            ..client::Options::default()
+            ..client::CallOptions::default()
         }
     }
 
@@ -206,17 +206,17 @@ impl Options {
         Ok(builder.build()?)
     }
 
-    fn beside_message(&self) -> Result<client::Options, Failure> {
+    fn beside_message(&self) -> Result<client::CallOptions, Failure> {
         let attachment = match &self.attachment {
             Some(path) => file(path)?.into(),
             None => Bytes::new(),
         };
-        Ok(client::Options {
+        Ok(client::CallOptions {
             metadata: self.headers.metadata(),
             attachment,
             compression: self.compress.map(Compression::from),
             oneway: self.oneway,
-            ..client::Options::default()
+            ..client::CallOptions::default()
         })
     }
 }

@@ -20,7 +20,7 @@ pub(super) async fn call(client: &Client, options: &Options, translator: &Transl
             options.target
         )));
     }
-    let beside = client::Options { timeout: options.beside.timeout, ..options.beside_message()? };
+    let beside = client::CallOptions { timeout: options.beside.timeout, ..options.beside_message()? };
     let failed = |error: polyrpc::Error| Failure::of_call(error.status(), &options.url);
     if client.protocol() == Protocol::BaiduStd && !translator.shape().client_streams {
         // The one message travels with the call, which is answered before the stream goes on.

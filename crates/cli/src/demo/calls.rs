@@ -40,9 +40,9 @@ impl Call {
         let client = Client::new(&url)?;
         let translator = Translator::new(&client, self.target, &Options::of(self.format))?;
         let request = translator.request(self.request.as_bytes())?;
-        let options = client::Options {
+        let options = client::CallOptions {
             metadata: self.headers.iter().copied().collect(),
-            ..client::Options::default()
+            ..client::CallOptions::default()
         };
         let target = translator.target(self.target);
         let once = || exchange(&client, target, &request, &options);
@@ -68,7 +68,7 @@ async fn exchange(
     client: &Client,
     target: &str,
     request: &Body,
-    options: &client::Options,
+    options: &client::CallOptions,
 ) -> Result<Body, Failure> {
     Ok(client.call_raw(target, request.clone(), options.clone()).await?.message)
 }

@@ -7,7 +7,7 @@ mod try_it;
 use std::process::ExitCode;
 
 use clap::Args;
-use polyrpc::server::Running;
+use polyrpc::server::ServerHandle;
 
 use self::calls::{CALLS, Outcome};
 use crate::failure::Failure;
@@ -50,7 +50,7 @@ async fn demonstrate(options: &Options) -> Result<ExitCode, Failure> {
 }
 
 /// Makes every call and prints its row as soon as it is answered. Returns how many failed.
-async fn call_all(running: &Running, paint: Painter) -> Result<usize, Failure> {
+async fn call_all(running: &ServerHandle, paint: Painter) -> Result<usize, Failure> {
     let address = running.address();
     let title = paint.bold(format_args!("PolyRPC on {address}: every service, every protocol, one port"));
     terminal::print(&format!("{title}\n\n{}", table::head(paint)))?;

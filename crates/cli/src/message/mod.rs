@@ -17,7 +17,7 @@ use bytes::Bytes;
 use clap::{Args, ValueEnum};
 use polyrpc::codec::{Body, Codec, Serde};
 use polyrpc::payload::{Format, Json, gob, transcode};
-use polyrpc::service::Shape;
+use polyrpc::service::StreamType;
 use polyrpc::{Client, Protocol, Status};
 
 use crate::failure::Failure;
@@ -179,8 +179,8 @@ impl Translator {
     }
 
     /// In which directions the method has several messages; one each way if nothing is known of it.
-    pub(crate) fn shape(&self) -> Shape {
-        self.types.as_ref().map_or(Shape::UNARY, |types| types.shape)
+    pub(crate) fn shape(&self) -> StreamType {
+        self.types.as_ref().map_or(StreamType::UNARY, |types| types.shape)
     }
 
     /// How messages are written on the wire.

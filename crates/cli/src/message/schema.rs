@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use polyrpc::introspection::grpc;
 use polyrpc::payload::schema::{Message, Method, Pool, Service};
-use polyrpc::service::Shape;
+use polyrpc::service::StreamType;
 
 use crate::failure::Failure;
 use crate::proto;
@@ -15,7 +15,7 @@ use crate::proto;
 pub(crate) struct Types {
     pub(super) input: Message,
     pub(super) output: Message,
-    pub(super) shape: Shape,
+    pub(super) shape: StreamType,
 }
 
 /// What `.proto` files describe.
@@ -108,8 +108,10 @@ impl SchemaSource {
 
 impl Types {
     fn of(method: Method<'_>) -> Self {
-        let shape =
-            Shape { client_streams: method.client_streaming(), server_streams: method.server_streaming() };
+        let shape = StreamType {
+            client_streams: method.client_streaming(),
+            server_streams: method.server_streaming(),
+        };
         Self { input: method.input(), output: method.output(), shape }
     }
 }

@@ -28,9 +28,9 @@ pub(crate) fn server() -> Server {
         .service(BenchmarkServiceServer::new(benchmark::Benchmark))
         .service(HelloServer::new(hello::Benchmark))
         // rest_rpc's clients may send any bytes for a text.
-        .register("echo", |text: ByteString| async move { text })
+        .function("echo", |text: ByteString| async move { text })
         // As rest_rpc's examples have it: in struct_pack another width would be another function.
-        .register("add", |a: i32, b: i32| async move { a.wrapping_add(b) })
+        .function("add", |a: i32, b: i32| async move { a.wrapping_add(b) })
         .health(&Health::new())
         .reflection()
 }

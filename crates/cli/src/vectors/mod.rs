@@ -32,7 +32,7 @@ pub(crate) fn add_to(server: Server) -> Server {
         .service(plain::router())
         .service(shapes::service())
         .alias_method("math/times", "Arith/Mul")
-        .register("a.fake.service/mul", |args: plain::Args| async move {
+        .function("a.fake.service/mul", |args: plain::Args| async move {
             plain::Reply { c: args.a.wrapping_mul(args.b) }
         })
         .streams(transfer::streams())

@@ -19,15 +19,15 @@ struct Person {
 pub(super) fn add_to(server: Server) -> Server {
     let sum = |a: i32, b: i32| async move { a.wrapping_add(b) };
     server
-        .register("add", sum)
-        .register("dummy_add", sum)
-        .register("dummy::add", sum)
-        .register("inc", |n: i32| async move { n.wrapping_add(1) })
-        .register("half", |n: f64| async move { n / 2.0 })
-        .register("zero", || async { 42_i32 })
-        .register("hello", |_: ByteString| async {})
-        .register("thr", |_: i32| async { Result::<i32>::Err(Status::unknown("boom").into()) })
-        .register("get_person", |person: Person| async move {
+        .function("add", sum)
+        .function("dummy_add", sum)
+        .function("dummy::add", sum)
+        .function("inc", |n: i32| async move { n.wrapping_add(1) })
+        .function("half", |n: f64| async move { n / 2.0 })
+        .function("zero", || async { 42_i32 })
+        .function("hello", |_: ByteString| async {})
+        .function("thr", |_: i32| async { Result::<i32>::Err(Status::unknown("boom").into()) })
+        .function("get_person", |person: Person| async move {
             Person { age: person.age.wrapping_add(1), ..person }
         })
         .publishing()

@@ -9,7 +9,7 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use polyrpc::Status;
 use polyrpc::client::Result;
-use polyrpc::discovery::{Attributes, Discover, Entry, Instance, Register, Sets};
+use polyrpc::discovery::{Advertisement, Attributes, Discover, Instance, Registrar, Sets};
 use serde::{Deserialize, Serialize};
 
 use super::{Consul, Index};
@@ -43,7 +43,7 @@ impl Keys {
         KeysOf { consul: self.consul.clone(), prefix: format!("{}/", self.below(name.as_ref())) }
     }
 
-    async fn enter(&self, entry: &Entry) -> Result<(), Status> {
+    async fn enter(&self, entry: &Advertisement) -> Result<(), Status> {
         let directory = self.below(&entry.service);
         let key = format!("{directory}/{}", entry.instance);
         let value = entry.instance.attributes.to_string();
@@ -89,7 +89,7 @@ impl Keys {
         Err(Status::aborted(format!("Consul does not give the key {key} away")))
     }
 
-    async fn leave(&self, entry: &Entry) -> Result<(), Status> {
+    async fn leave(&self, entry: &Advertisement) -> Result<(), Status> {
         let key = format!("{}/{}", self.below(&entry.service), entry.instance);
         let asked = format!("to delete Consul's key {key}");
         self.consul.delete(&format!("/kv/{}", path(&key))).await?.granted(&asked)?;
@@ -168,16 +168,19 @@ impl Keys {
     }
 }
 
-impl Register for Keys {
-    fn publish<'a>(&'a self, entry: &'a Entry) -> BoxFuture<'a, Result<()>> {
+impl Registrar for Keys {
+    fn publish<'a>(&'a self, entry: &'a Advertisement) -> BoxFuture<'a, Result<()>> {
         async { Ok(self.enter(entry).await?) }.boxed()
     }
 
-    fn withdraw<'a>(&'a self, entry: &'a Entry) -> BoxFuture<'a, Result<()>> {
+    fn withdraw<'a>(&'a self, entry: &'a Advertisement) -> BoxFuture<'a, Result<()>> {
         async { Ok(self.leave(entry).await?) }.boxed()
     }
 
-    fn entered<'a>(&'a self, entry: &'a Entry) -> BoxFuture<'a, Result<Option<Attributes>>> {
+    fn current_attributes<'a>(
+        &'a self,
+        entry: &'a Advertisement,
+    ) -> BoxFuture<'a, Result<Option<Attributes>>> {
         async {
             let key = format!("{}/{}", self.below(&entry.service), entry.instance);
             Ok(self.look(&key).await?.and_then(|pair| pair.said()).map(|said| attributes(&said)))

@@ -28,7 +28,7 @@ use ::http::{Method, Request};
 use bytes::Bytes;
 use polyrpc::Status;
 use polyrpc::client::Result;
-use polyrpc::discovery::{Attributes, Discover, Register};
+use polyrpc::discovery::{Attributes, Discover, Registrar};
 
 pub use self::keys::{Keys, KeysOf};
 pub use self::services::{Services, ServicesOf};
@@ -223,7 +223,7 @@ pub(crate) fn discover(place: &str) -> Result<Box<dyn Discover>, Status> {
 }
 
 /// Opens what stands behind `consul://`, to make servers known.
-pub(crate) fn register(place: &str) -> Result<Box<dyn Register>, Status> {
+pub(crate) fn register(place: &str) -> Result<Box<dyn Registrar>, Status> {
     let place = RegistryUrl::parse(place)?;
     place.only(&SETTINGS)?;
     let consul = open(&place)?;

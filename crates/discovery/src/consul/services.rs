@@ -7,7 +7,7 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use polyrpc::Status;
 use polyrpc::client::Result;
-use polyrpc::discovery::{Attributes, Discover, Entry, Instance, Network, Register, Sets};
+use polyrpc::discovery::{Advertisement, Attributes, Discover, Instance, Network, Registrar, Sets};
 use serde::{Deserialize, Serialize};
 
 use super::{Consul, Index};
@@ -24,7 +24,7 @@ pub struct Services {
     consul: Consul,
     written: Written,
     /// What was entered here, by its id.
-    entered: Mutex<HashMap<String, Entry>>,
+    entered: Mutex<HashMap<String, Advertisement>>,
 }
 
 /// How an instance is written.
@@ -54,7 +54,7 @@ impl Services {
         ServicesOf { consul: self.consul.clone(), name: name.into(), tag: None }
     }
 
-    async fn enter(&self, entry: &Entry) -> Result<(), Status> {
+    async fn enter(&self, entry: &Advertisement) -> Result<(), Status> {
         let id = id(entry);
         if self.is_entered(&id, entry) && self.pass(&id).await? {
             return Ok(());
@@ -80,7 +80,7 @@ impl Services {
         answer.granted("to pass a check of Consul's").map(|()| true)
     }
 
-    async fn leave(&self, entry: &Entry) -> Result<(), Status> {
+    async fn leave(&self, entry: &Advertisement) -> Result<(), Status> {
         let id = id(entry);
         self.entered.lock().unwrap_or_else(PoisonError::into_inner).remove(&id);
         let path = format!("/agent/service/deregister/{}", segment(&id));
@@ -92,7 +92,7 @@ impl Services {
     }
 
     /// What the agent says of it now.
-    async fn look(&self, entry: &Entry) -> Result<Option<Attributes>, Status> {
+    async fn look(&self, entry: &Advertisement) -> Result<Option<Attributes>, Status> {
         let id = id(entry);
         let path = format!("/agent/service/{}", segment(&id));
         let answer = self.consul.get(&path, Attributes::new(), ANSWER).await?;
@@ -107,39 +107,42 @@ impl Services {
         Ok(Some(changed(&entry.instance.attributes, &written.attributes, &found.attributes)))
     }
 
-    fn wanted<'a>(&self, entry: &'a Entry, id: &'a str) -> Result<Registration<'a>, Status> {
+    fn wanted<'a>(&self, entry: &'a Advertisement, id: &'a str) -> Result<Registration<'a>, Status> {
         match self.written {
             Written::Plainly => plainly(entry, id),
             Written::AsRpcxOnceDid => Ok(as_rpcx_once_did(entry, id)),
         }
     }
 
-    fn is_entered(&self, id: &str, entry: &Entry) -> bool {
+    fn is_entered(&self, id: &str, entry: &Advertisement) -> bool {
         self.entered.lock().unwrap_or_else(PoisonError::into_inner).get(id) == Some(entry)
     }
 }
 
-impl Register for Services {
-    fn publish<'a>(&'a self, entry: &'a Entry) -> BoxFuture<'a, Result<()>> {
+impl Registrar for Services {
+    fn publish<'a>(&'a self, entry: &'a Advertisement) -> BoxFuture<'a, Result<()>> {
         async { Ok(self.enter(entry).await?) }.boxed()
     }
 
-    fn withdraw<'a>(&'a self, entry: &'a Entry) -> BoxFuture<'a, Result<()>> {
+    fn withdraw<'a>(&'a self, entry: &'a Advertisement) -> BoxFuture<'a, Result<()>> {
         async { Ok(self.leave(entry).await?) }.boxed()
     }
 
-    fn entered<'a>(&'a self, entry: &'a Entry) -> BoxFuture<'a, Result<Option<Attributes>>> {
+    fn current_attributes<'a>(
+        &'a self,
+        entry: &'a Advertisement,
+    ) -> BoxFuture<'a, Result<Option<Attributes>>> {
         async { Ok(self.look(entry).await?) }.boxed()
     }
 }
 
 /// As rpcx named it.
-fn id(entry: &Entry) -> String {
+fn id(entry: &Advertisement) -> String {
     format!("{}-{}", entry.service, entry.instance)
 }
 
-fn plainly<'a>(entry: &'a Entry, id: &'a str) -> Result<Registration<'a>, Status> {
-    let Entry { instance, .. } = entry;
+fn plainly<'a>(entry: &'a Advertisement, id: &'a str) -> Result<Registration<'a>, Status> {
+    let Advertisement { instance, .. } = entry;
     let mut meta = to_map(&instance.attributes, may_be_a_name);
     let (address, port) = match instance.network {
         Network::Unix => (instance.address.as_str(), 0),
@@ -163,7 +166,7 @@ fn plainly<'a>(entry: &'a Entry, id: &'a str) -> Result<Registration<'a>, Status
     })
 }
 
-fn as_rpcx_once_did<'a>(entry: &'a Entry, id: &'a str) -> Registration<'a> {
+fn as_rpcx_once_did<'a>(entry: &'a Advertisement, id: &'a str) -> Registration<'a> {
     Registration {
         id,
         name: &entry.service,

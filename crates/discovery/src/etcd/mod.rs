@@ -16,7 +16,7 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use polyrpc::client::Result;
-use polyrpc::discovery::{Attributes, Discover, Entry, Instance, Register, Sets};
+use polyrpc::discovery::{Advertisement, Attributes, Discover, Instance, Registrar, Sets};
 use polyrpc::{Status, Streaming};
 use tokio::sync::Mutex;
 
@@ -78,7 +78,7 @@ pub(crate) fn discover(place: &str) -> Result<Box<dyn Discover>, Status> {
 }
 
 /// Opens what stands behind `etcd://`, to make servers known.
-pub(crate) fn register(place: &str) -> Result<Box<dyn Register>, Status> {
+pub(crate) fn register(place: &str) -> Result<Box<dyn Registrar>, Status> {
     let place = RegistryUrl::parse(place)?;
     let base = place.path.join("/");
     let slash = if place.settings.value("slash") == Some("false") { "" } else { "/" };
@@ -206,22 +206,25 @@ struct LeaseConnection {
     lease: KeepAlive,
 }
 
-impl Register for EtcdRegister {
-    fn publish<'a>(&'a self, entry: &'a Entry) -> BoxFuture<'a, Result<()>> {
+impl Registrar for EtcdRegister {
+    fn publish<'a>(&'a self, entry: &'a Advertisement) -> BoxFuture<'a, Result<()>> {
         self.enter(entry).map(|done| Ok(done?)).boxed()
     }
 
-    fn withdraw<'a>(&'a self, entry: &'a Entry) -> BoxFuture<'a, Result<()>> {
+    fn withdraw<'a>(&'a self, entry: &'a Advertisement) -> BoxFuture<'a, Result<()>> {
         self.leave(entry).map(|done| Ok(done?)).boxed()
     }
 
-    fn entered<'a>(&'a self, entry: &'a Entry) -> BoxFuture<'a, Result<Option<Attributes>>> {
+    fn current_attributes<'a>(
+        &'a self,
+        entry: &'a Advertisement,
+    ) -> BoxFuture<'a, Result<Option<Attributes>>> {
         self.look(entry).map(|said| Ok(said?)).boxed()
     }
 }
 
 impl EtcdRegister {
-    async fn enter(&self, entry: &Entry) -> Result<(), Status> {
+    async fn enter(&self, entry: &Advertisement) -> Result<(), Status> {
         let mut place = self.held.lock().await;
         // Whatever goes wrong, the next time begins with a connection of its own.
         let mut held = match place.take() {
@@ -236,7 +239,7 @@ impl EtcdRegister {
         Ok(())
     }
 
-    async fn look(&self, entry: &Entry) -> Result<Option<Attributes>, Status> {
+    async fn look(&self, entry: &Advertisement) -> Result<Option<Attributes>, Status> {
         let mut place = self.held.lock().await;
         let Some(held) = place.as_mut() else { return Ok(None) };
         let key = self.tree.instance(entry);
@@ -245,7 +248,7 @@ impl EtcdRegister {
         Ok(pairs.next().map(|pair| attributes(&pair.value)))
     }
 
-    async fn leave(&self, entry: &Entry) -> Result<(), Status> {
+    async fn leave(&self, entry: &Advertisement) -> Result<(), Status> {
         let mut place = self.held.lock().await;
         let mut api = match place.as_ref() {
             Some(held) => held.api.clone(),
@@ -267,7 +270,7 @@ impl LeaseConnection {
     }
 
     /// Writes what is not there as it is to be: who watches is not told of what has not changed.
-    async fn put(&mut self, tree: &Tree, entry: &Entry) -> Result<(), Status> {
+    async fn put(&mut self, tree: &Tree, entry: &Advertisement) -> Result<(), Status> {
         let (key, value) = (tree.instance(entry), entry.instance.attributes.to_string());
         let directory = tree.service(&entry.service);
         let lease = self.lease.id;

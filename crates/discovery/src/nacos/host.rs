@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use polyrpc::Status;
-use polyrpc::discovery::{Attributes, Entry, Instance, Network};
+use polyrpc::discovery::{Advertisement, Attributes, Instance, Network};
 use serde::{Deserialize, Serialize};
 
 use crate::metadata::{changed, from_map, to_map};
@@ -33,7 +33,7 @@ pub(super) fn instances(hosts: Vec<Host>) -> Vec<Option<Instance>> {
 }
 
 /// What Nacos says now of an entry, if it is among these. A weight that is a fraction is none of ours, and is not heeded.
-pub(super) fn said(hosts: Vec<Host>, entry: &Entry) -> Result<Option<Attributes>, Status> {
+pub(super) fn said(hosts: Vec<Host>, entry: &Advertisement) -> Result<Option<Attributes>, Status> {
     let enterable = enterable(entry)?;
     let is_it = |host: &Host| host.ip == enterable.ip && host.port == u32::from(enterable.port);
     let Some(found) = hosts.into_iter().find(is_it) else { return Ok(None) };
@@ -101,7 +101,7 @@ pub(super) struct HostRegistration<'a> {
 
 /// What is entered of an entry: rpcx's metadata and the network (rpcx-nacos `serverplugin/nacos.go`), and how long it
 /// may be believed.
-pub(super) fn enterable(entry: &Entry) -> Result<HostRegistration<'_>, Status> {
+pub(super) fn enterable(entry: &Advertisement) -> Result<HostRegistration<'_>, Status> {
     let Instance { network, address, attributes } = &entry.instance;
     let place = address.rsplit_once(':').and_then(|(host, port)| Some((host, port.parse().ok()?)));
     let Some((host, port)) = place.filter(|_| *network != Network::Unix) else {
@@ -249,7 +249,7 @@ mod tests {
     fn what_is_entered_comes_back() {
         let attributes: Attributes = "group=a&group=b&weight=3".parse().unwrap();
         let instance = "kcp@[::1]:7".parse::<Instance>().unwrap().with(attributes);
-        let entry = Entry { service: "S".into(), instance, ttl: Duration::from_secs(15) };
+        let entry = Advertisement { service: "S".into(), instance, ttl: Duration::from_secs(15) };
         let host = enterable(&entry).unwrap().host();
         assert_eq!(instances(vec![host]), [Some(entry.instance)]);
     }

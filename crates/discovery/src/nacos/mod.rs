@@ -18,7 +18,7 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use polyrpc::Status;
 use polyrpc::client::Result;
-use polyrpc::discovery::{Attributes, Discover, Entry, Instance, Register, Sets};
+use polyrpc::discovery::{Advertisement, Attributes, Discover, Instance, Registrar, Sets};
 
 use self::api::{Api, Reply, Verb};
 use self::host::{enterable, instances, said};
@@ -44,7 +44,7 @@ pub struct Nacos {
     api: Arc<Api>,
     scope: Scope,
     /// What was entered here, as it was entered last.
-    entered: Mutex<HashMap<String, Entry>>,
+    entered: Mutex<HashMap<String, Advertisement>>,
 }
 
 /// Which part of Nacos is meant.
@@ -108,7 +108,7 @@ impl Nacos {
         ServiceOf { api: self.api.clone(), scope: self.scope.clone(), name: name.into() }
     }
 
-    async fn enter(&self, entry: &Entry) -> Result<(), Status> {
+    async fn enter(&self, entry: &Advertisement) -> Result<(), Status> {
         let known =
             self.entered.lock().unwrap_or_else(PoisonError::into_inner).get(&entry.to_string()).cloned();
         if known.as_ref() == Some(entry) && self.beat(entry).await? {
@@ -122,7 +122,7 @@ impl Nacos {
     }
 
     /// Says that the server is well; `false` if Nacos does not know of it.
-    async fn beat(&self, entry: &Entry) -> Result<bool, Status> {
+    async fn beat(&self, entry: &Advertisement) -> Result<bool, Status> {
         let host = enterable(entry)?;
         let grouped = format!("{}@@{}", self.scope.group, entry.service);
         let cluster = self.scope.cluster.as_deref().unwrap_or("DEFAULT");
@@ -135,20 +135,20 @@ impl Nacos {
     }
 
     /// What Nacos says of it now. One that is disabled is missing from the lists of Nacos 1 and 2, and then nothing is known.
-    async fn look(&self, entry: &Entry) -> Result<Option<Attributes>, Status> {
+    async fn look(&self, entry: &Advertisement) -> Result<Option<Attributes>, Status> {
         let asked = format!("to read what Nacos says of {entry}");
         let list = list(&self.api, &self.scope, &entry.service).await?.list(&asked)?;
         said(list.hosts.items, entry)
     }
 
-    async fn leave(&self, entry: &Entry) -> Result<(), Status> {
+    async fn leave(&self, entry: &Advertisement) -> Result<(), Status> {
         self.forget(entry);
         let fields = enterable(entry)?.place(self.fields(&entry.service));
         let reply = self.api.call(Verb::Leave, &fields).await?;
         reply.granted(&format!("to take {entry} out of Nacos"))
     }
 
-    fn forget(&self, entry: &Entry) {
+    fn forget(&self, entry: &Advertisement) {
         self.entered.lock().unwrap_or_else(PoisonError::into_inner).remove(&entry.to_string());
     }
 
@@ -171,16 +171,19 @@ impl Scope {
     }
 }
 
-impl Register for Nacos {
-    fn publish<'a>(&'a self, entry: &'a Entry) -> BoxFuture<'a, Result<()>> {
+impl Registrar for Nacos {
+    fn publish<'a>(&'a self, entry: &'a Advertisement) -> BoxFuture<'a, Result<()>> {
         async { Ok(self.enter(entry).await?) }.boxed()
     }
 
-    fn withdraw<'a>(&'a self, entry: &'a Entry) -> BoxFuture<'a, Result<()>> {
+    fn withdraw<'a>(&'a self, entry: &'a Advertisement) -> BoxFuture<'a, Result<()>> {
         async { Ok(self.leave(entry).await?) }.boxed()
     }
 
-    fn entered<'a>(&'a self, entry: &'a Entry) -> BoxFuture<'a, Result<Option<Attributes>>> {
+    fn current_attributes<'a>(
+        &'a self,
+        entry: &'a Advertisement,
+    ) -> BoxFuture<'a, Result<Option<Attributes>>> {
         async { Ok(self.look(entry).await?) }.boxed()
     }
 }
@@ -263,7 +266,7 @@ pub(crate) fn discover(place: &str) -> Result<Box<dyn Discover>, Status> {
 }
 
 /// Opens what stands behind `nacos://`, to make servers known.
-pub(crate) fn register(place: &str) -> Result<Box<dyn Register>, Status> {
+pub(crate) fn register(place: &str) -> Result<Box<dyn Registrar>, Status> {
     let (nacos, place) = open(place)?;
     match (place.path.as_slice(), place.settings.value("serviceName")) {
         ([], None) => Ok(Box::new(nacos)),

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
-use polyrpc::discovery::{Attributes, Entry, Instance, Sets};
+use polyrpc::discovery::{Advertisement, Attributes, Instance, Sets};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
@@ -227,9 +227,9 @@ pub async fn until(sets: &mut Sets, wanted: &[String]) {
     while next_set(sets).await != wanted {}
 }
 
-pub fn entry(service: &str, instance: &str, attributes: &str) -> Entry {
+pub fn entry(service: &str, instance: &str, attributes: &str) -> Advertisement {
     let instance = instance.parse::<Instance>().unwrap().with(attributes.parse().unwrap());
-    Entry { service: service.to_owned(), instance, ttl: Duration::from_secs(20) }
+    Advertisement { service: service.to_owned(), instance, ttl: Duration::from_secs(20) }
 }
 
 /// A port that nobody listens at.

@@ -9,9 +9,9 @@ use std::net::TcpStream;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use polyrpc::discovery::{Discover, Register};
+use polyrpc::discovery::{Discover, Registrar};
 #[cfg(feature = "etcd")]
-use polyrpc::{Client, Format, client::Options, codec::Body};
+use polyrpc::{Client, Format, client::CallOptions, codec::Body};
 use polyrpc_discovery::{discover, register};
 
 use crate::fake::{Program, free_port, next};
@@ -199,7 +199,7 @@ impl Registry {
         discover(&self.url(&format!("/{service}"))).unwrap()
     }
 
-    pub fn register(&self) -> Box<dyn Register> {
+    pub fn register(&self) -> Box<dyn Registrar> {
         register(&self.url("")).unwrap()
     }
 }
@@ -244,7 +244,7 @@ impl Registry {
         for (number, field) in (1..).zip(fields) {
             buffa::types::put_bytes_field(number, field, &mut question);
         }
-        let mut options = Options::default();
+        let mut options = CallOptions::default();
         if !token.is_empty() {
             options.metadata.insert("token", token.to_owned());
         }

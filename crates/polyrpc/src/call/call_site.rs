@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use polyrpc_core::{Fault, Status};
 
-use super::{ConnectionFacts, Ending, MethodName, task};
+use super::{ConnectionFacts, MethodName, Outcome, propagation};
 use crate::rate_limited::EventLimiter;
 
 /// Under which name a subscriber of `tracing` is told.
@@ -39,13 +39,13 @@ impl CallSite {
     /// The answer to a call whose handler panicked, in the words of rpcx (`server/service.go`), whose clients may look
     /// for them. What the panic says is logged: it may name what is not meant for the caller.
     #[cold]
-    pub(crate) fn panicked(&self, panic: &(dyn Any + Send)) -> Ending {
+    pub(crate) fn panicked(&self, panic: &(dyn Any + Send)) -> Outcome {
         let text = panic.downcast_ref::<&str>().copied();
         let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or(PANICKED);
         self.log_panic(text);
         let told = if self.connection.exposes_errors { text } else { PANICKED };
         let status = Status::internal(format!("[service internal error]: {told}")).with_fault(Fault::Us);
-        Ending::failed(status.with_source(text))
+        Outcome::failed(status.with_source(text))
     }
 
     fn log_panic(&self, panic: &str) {
@@ -74,7 +74,7 @@ impl CallSite {
 
 /// The trace that the caller named.
 fn trace() -> Option<String> {
-    task::current().trace().and_then(|trace| trace.parent).map(|parent| parent.to_string())
+    propagation::current().trace().and_then(|trace| trace.parent).map(|parent| parent.to_string())
 }
 
 /// What a caller is told of a panic.

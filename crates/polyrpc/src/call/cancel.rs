@@ -16,7 +16,7 @@ use tokio::sync::watch;
 /// use polyrpc::{Client, Code, Server};
 ///
 /// let server = Server::new()
-///     .register("hang", || async { std::future::pending::<()>().await })
+///     .function("hang", || async { std::future::pending::<()>().await })
 ///     .bind("127.0.0.1:0")
 ///     .await?
 ///     .start();
@@ -30,9 +30,9 @@ use tokio::sync::watch;
 /// # }
 /// ```
 #[derive(Debug, Clone, Default)]
-pub struct Cancel(Arc<watch::Sender<bool>>);
+pub struct CancelHandle(Arc<watch::Sender<bool>>);
 
-impl Cancel {
+impl CancelHandle {
     /// A handle that has cancelled nothing.
     pub fn new() -> Self {
         Self::default()

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use polyrpc_core::{Checksum, Compression, Format, Head, Metadata, Protocol, Push, Status};
 
-use super::{Accepted, CallSite, ConnectionFacts, MethodName, Peer, RequestedMethod, StreamOffer};
+use super::{AcceptedStreams, CallSite, ConnectionFacts, MethodName, Peer, RequestedMethod, StreamOffer};
 
 /// What a handler knows of the call it serves, and what it may say beside its answer.
 ///
@@ -119,7 +119,7 @@ impl Context {
     }
 
     /// Takes out the streams that were accepted.
-    pub(crate) fn accepted(&mut self) -> Option<Accepted> {
+    pub(crate) fn accepted(&mut self) -> Option<AcceptedStreams> {
         self.0.offer.take().and_then(|offer| offer.into_accepted())
     }
 

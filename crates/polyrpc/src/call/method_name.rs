@@ -21,7 +21,7 @@ impl MethodName {
         &self.method
     }
 
-    /// Whether the method takes what nothing else is there for: see [`Asked`].
+    /// Whether the method takes what nothing else is there for: see [`RequestedMethod`].
     pub(crate) fn is_fallback(&self) -> bool {
         self.is_fallback
     }

@@ -8,14 +8,14 @@ use super::streaming::{IncomingSender, OutgoingReceiver, StreamOptions};
 
 /// In which directions a method has several messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Shape {
+pub struct StreamType {
     /// The caller sends any number of messages.
     pub client_streams: bool,
     /// The method answers with any number of messages.
     pub server_streams: bool,
 }
 
-impl Shape {
+impl StreamType {
     /// One message each way.
     pub const UNARY: Self = Self { client_streams: false, server_streams: false };
     /// Any number of messages each way.
@@ -28,15 +28,15 @@ impl Shape {
 }
 
 /// A call being answered.
-pub type Handling = Pin<Box<dyn Future<Output = Ending> + Send>>;
+pub type ResponseFuture = Pin<Box<dyn Future<Output = Outcome> + Send>>;
 
 /// How a call ended.
 #[derive(Debug)]
-pub enum Ending {
+pub enum Outcome {
     /// With an answer.
     Reply(Reply),
     /// With an answer, and with streams that go on beside it.
-    Accept(Box<Reply>, Accepted),
+    Accept(Box<Reply>, AcceptedStreams),
     /// With the end of an answer of several messages.
     Finish {
         /// Whether it is complete, or why not.
@@ -52,7 +52,7 @@ pub enum Ending {
     CloseConnection,
 }
 
-impl Ending {
+impl Outcome {
     /// With a failure.
     pub fn failed(status: Status) -> Self {
         Self::Reply(Reply::failure(status))
@@ -85,7 +85,7 @@ impl Ending {
 
 /// The streams that a handler has accepted, on their way to the connection.
 #[derive(Debug)]
-pub struct Accepted {
+pub struct AcceptedStreams {
     pub(crate) options: StreamOptions,
     pub(crate) streams: Vec<AcceptedStream>,
 }
@@ -96,7 +96,7 @@ pub(crate) struct AcceptedStream {
     pub(crate) feed: IncomingSender,
     pub(crate) drain: OutgoingReceiver,
     /// Sends what the handler sends, until the stream is at its end.
-    pub(crate) sending: Handling,
+    pub(crate) sending: ResponseFuture,
     /// Closes the stream for what would still be sent.
     pub(crate) over: oneshot::Sender<()>,
 }

@@ -1,12 +1,12 @@
 use polyrpc_core::{Protocol, Status};
 use tokio::time::Instant;
 
-use super::Options;
+use super::CallOptions;
 use crate::codec::{Body, Codec};
 
 /// A call on its way to a server.
 #[derive(Debug, Clone)]
-pub struct Outgoing<'a> {
+pub struct OutgoingCall<'a> {
     /// The service; empty for a plain function.
     pub service: &'a str,
     /// The method, or the function's name.
@@ -14,12 +14,12 @@ pub struct Outgoing<'a> {
     /// The encoded request, not compressed yet.
     pub body: Body,
     /// What else the call says; the time-out is the client's where the call has none of its own.
-    pub options: Options,
+    pub options: CallOptions,
     /// The protocol that will carry it.
     pub protocol: Protocol,
 }
 
-impl Outgoing<'_> {
+impl OutgoingCall<'_> {
     /// The request as a value.
     ///
     /// # Errors

@@ -16,7 +16,7 @@ pub enum Peer {
     /// From this process.
     InProcess,
     /// Over TLS, by one of the ways above.
-    Tls(Arc<Secured>),
+    Tls(Arc<TlsInfo>),
 }
 
 impl Peer {
@@ -30,7 +30,7 @@ impl Peer {
     }
 
     /// What TLS knows of the caller; `None` in clear text.
-    pub fn secured(&self) -> Option<&Secured> {
+    pub fn tls(&self) -> Option<&TlsInfo> {
         match self {
             Self::Tls(secured) => Some(secured),
             Self::Tcp(_) | Self::Udp(_) | Self::Unix | Self::InProcess => None,
@@ -51,7 +51,7 @@ impl fmt::Display for Peer {
 
 /// What TLS knows of a caller.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Secured {
+pub struct TlsInfo {
     below: Peer,
     version: &'static str,
     alpn: Option<String>,
@@ -59,7 +59,7 @@ pub struct Secured {
     names: Vec<String>,
 }
 
-impl Secured {
+impl TlsInfo {
     #[cfg(feature = "tls")]
     pub(crate) fn new(
         below: Peer,
@@ -72,7 +72,7 @@ impl Secured {
     }
 
     /// By what TLS goes: where the caller's end of the connection is.
-    pub fn below(&self) -> &Peer {
+    pub fn underlying(&self) -> &Peer {
         &self.below
     }
 

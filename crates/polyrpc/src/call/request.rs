@@ -5,7 +5,7 @@ use bytes::Bytes;
 use polyrpc_core::{Checksum, Compression, Format, Metadata, Protocol};
 use polyrpc_payload::schema;
 
-use super::{Cancel, RedactedMetadata, redacted};
+use super::{CancelHandle, RedactedMetadata, redacted};
 use crate::codec::Codec;
 
 /// A request with what travels beside it.
@@ -16,14 +16,14 @@ pub struct Request<T> {
     /// The message.
     pub message: T,
     /// What else the call says.
-    pub options: Options,
+    pub options: CallOptions,
 }
 
 /// What a call says beside its message; what is left at its default is as the client was built.
 ///
 /// `Debug` leaves out the credential, and metadata that is likely to be secret.
 #[derive(Clone, Default)]
-pub struct Options {
+pub struct CallOptions {
     /// User fields, metadata, headers, by whatever name the protocol has for them.
     ///
     /// What the protocol cannot carry fails the call before it is sent, with
@@ -43,7 +43,7 @@ pub struct Options {
     pub checksum: Checksum,
     /// Sends the call and does not wait: the reply is an empty message if the protocol sends none.
     pub oneway: bool,
-    /// What proves who calls, in place of the client's own.
+    /// Credential of the caller, in place of the client's own.
     pub credential: Option<Bytes>,
     /// Waits, as long as the call may wait, until the server can be reached, instead of failing at once.
     pub wait_for_ready: bool,
@@ -54,10 +54,10 @@ pub struct Options {
     pub key: Option<u64>,
     /// Cancels the call from elsewhere. A raw call, one of a blocking client and one with streams beside it refuse it: they
     /// are cancelled by dropping them.
-    pub cancel: Option<Cancel>,
+    pub cancel: Option<CancelHandle>,
 }
 
-impl fmt::Debug for Options {
+impl fmt::Debug for CallOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Options")
             .field("metadata", &RedactedMetadata(&self.metadata))
@@ -78,7 +78,7 @@ impl fmt::Debug for Options {
 
 impl<T> From<T> for Request<T> {
     fn from(message: T) -> Self {
-        Self { message, options: Options::default() }
+        Self { message, options: CallOptions::default() }
     }
 }
 
@@ -161,7 +161,7 @@ impl<T> Request<T> {
 
     /// Lets this handle cancel the call.
     #[must_use]
-    pub fn with_cancel(mut self, cancel: &Cancel) -> Self {
+    pub fn with_cancel(mut self, cancel: &CancelHandle) -> Self {
         self.options.cancel = Some(cancel.clone());
         self
     }
@@ -280,7 +280,7 @@ mod tests {
         let shown = format!("{request:?}");
         assert!(shown.contains("credential: Some(<redacted>)"), "{shown}");
         assert!(shown.contains("00-aa-bb-01"), "{shown}");
-        assert!(format!("{:?}", Options::default()).contains("credential: None"));
+        assert!(format!("{:?}", CallOptions::default()).contains("credential: None"));
         let builder = crate::Client::builder("rpcx+etcd://me:hunter2@h:1/base").credential("hunter2");
         assert!(!format!("{builder:?}").contains("hunter2"));
     }

@@ -6,7 +6,7 @@ use polyrpc_core::{Code, Metadata, Status, StreamId};
 use tokio::sync::oneshot;
 
 use super::streaming::{Closing, Incoming, Outgoing, Sender, StreamNotify, StreamOptions, Streaming, send};
-use super::{Accepted, AcceptedStream, CallSite, Ending};
+use super::{AcceptedStream, AcceptedStreams, CallSite, Outcome};
 use crate::codec::{Body, Codec};
 use crate::{Failure, Result};
 
@@ -17,7 +17,7 @@ pub(crate) struct StreamOffer {
     bell: Arc<StreamNotify>,
     /// Never locked: it is only reached through `&mut`. It lets threads share a context, as handlers do that hold a
     /// `&Context` while they wait.
-    accepted: Mutex<Option<Accepted>>,
+    accepted: Mutex<Option<AcceptedStreams>>,
 }
 
 impl StreamOffer {
@@ -25,7 +25,7 @@ impl StreamOffer {
         Self { offered, bell, accepted: Mutex::default() }
     }
 
-    pub(super) fn into_accepted(self) -> Option<Accepted> {
+    pub(super) fn into_accepted(self) -> Option<AcceptedStreams> {
         self.accepted.into_inner().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -47,11 +47,11 @@ impl StreamOffer {
         let first = self.offered.first.0;
         let ids = (0..self.offered.streams as u64).map(|n| StreamId(first + n));
         let (streams, ends) = ids.map(|id| self.accept_one::<C, M>(id, site)).unzip();
-        *self.accepted() = Some(Accepted { options, streams });
+        *self.accepted() = Some(AcceptedStreams { options, streams });
         Ok(ends)
     }
 
-    fn accepted(&mut self) -> &mut Option<Accepted> {
+    fn accepted(&mut self) -> &mut Option<AcceptedStreams> {
         self.accepted.get_mut().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -95,7 +95,7 @@ async fn sending<C: Codec<M>, M: Send + 'static>(
     was_read: oneshot::Receiver<Infallible>,
     closing: Closing,
     site: CallSite,
-) -> Ending {
+) -> Outcome {
     let (result, sent) = tokio::select! {
         result = send::<C, M>(messages, &outgoing, C::PREFERRED, None) => {
             let sent = result.is_ok();
@@ -114,7 +114,7 @@ async fn sending<C: Codec<M>, M: Send + 'static>(
     if sent {
         closing.complete();
     }
-    Ending::Finish { result, trailers: Metadata::new() }
+    Outcome::Finish { result, trailers: Metadata::new() }
 }
 
 #[cold]

@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::{Client, Result, split};
-use crate::call::{Cancel, Request, Response};
+use crate::call::{CancelHandle, Request, Response};
 use crate::codec::Body;
 
 /// A call with plain types that says more than its arguments; made by [`Client::request`].
@@ -81,7 +81,7 @@ impl<'a> CallBuilder<'a> {
     }
 
     /// Lets this handle cancel the call.
-    pub fn cancel(mut self, cancel: &Cancel) -> Self {
+    pub fn cancel(mut self, cancel: &CancelHandle) -> Self {
         self.request = self.request.with_cancel(cancel);
         self
     }

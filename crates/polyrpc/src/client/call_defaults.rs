@@ -13,9 +13,9 @@ use tokio::time::Instant;
 use super::cluster::RoutingOptions;
 use super::data_connector::DataConnector;
 use super::unsupported_warnings::UnsupportedWarnings;
-use crate::call::{Options, Response};
+use crate::call::{CallOptions, Response};
 use crate::codec::{Body, Codec, decode_plain, encode_arguments, encode_plain, uncompressed};
-use crate::task;
+use crate::propagation;
 
 /// What a client does when a call does not say otherwise.
 #[derive(Debug, Clone)]
@@ -67,7 +67,7 @@ impl CallDefaults {
         &self,
         message: T,
         schema: Option<&schema::Message>,
-        options: &Options,
+        options: &CallOptions,
     ) -> Result<Body, Status> {
         let format = match C::RPCX {
             Some(number) if self.protocol == Protocol::Rpcx => {
@@ -82,7 +82,7 @@ impl CallDefaults {
     pub(super) fn encode_plain(
         &self,
         arguments: &(impl Serialize + ?Sized),
-        options: &Options,
+        options: &CallOptions,
     ) -> Result<Body, Status> {
         let format = self.format(Format::MessagePack, options);
         match self.protocol {
@@ -92,12 +92,12 @@ impl CallDefaults {
     }
 
     /// How messages are written that come one by one.
-    pub(super) fn format(&self, codec: Format, options: &Options) -> Format {
+    pub(super) fn format(&self, codec: Format, options: &CallOptions) -> Format {
         options.format.or(self.format).unwrap_or_else(|| self.preferred(codec))
     }
 
     /// What matters to where the call goes.
-    pub(super) fn routing_options(&self, options: &Options) -> RoutingOptions {
+    pub(super) fn routing_options(&self, options: &CallOptions) -> RoutingOptions {
         RoutingOptions {
             idempotent: options.idempotent || self.idempotent,
             key: options.key,
@@ -112,7 +112,7 @@ impl CallDefaults {
         service: &'a str,
         method: &'a str,
         format: Format,
-        options: Options,
+        options: CallOptions,
     ) -> Result<Call<'a>, Status> {
         let timeout = options.timeout;
         let call = self.bounded(service, method, Body::new(format, Bytes::new()), options, timeout)?;
@@ -129,7 +129,7 @@ impl CallDefaults {
         service: &'a str,
         method: &'a str,
         body: Body,
-        options: Options,
+        options: CallOptions,
     ) -> Result<Call<'a>, Status> {
         let timeout = options.timeout.or(self.timeout);
         self.bounded(service, method, body, options, timeout)
@@ -140,13 +140,13 @@ impl CallDefaults {
         service: &'a str,
         method: &'a str,
         body: Body,
-        mut options: Options,
+        mut options: CallOptions,
         timeout: Option<Duration>,
     ) -> Result<Call<'a>, Status> {
         if options.cancel.is_some() {
             return Err(no_handle());
         }
-        let inherited = task::current();
+        let inherited = propagation::current();
         let timeout = inherited.bound(timeout)?;
         if timeout.is_some_and(|timeout| timeout.is_zero()) {
             return Err(no_time());
@@ -265,5 +265,5 @@ pub(super) fn unreadable(status: &Status) -> Status {
 
 /// When a call must have ended that may take so long, and no longer than the one that is being served.
 pub(super) fn deadline(timeout: Option<Duration>) -> Result<Option<Instant>, Status> {
-    Ok(task::current().bound(timeout)?.and_then(|timeout| Instant::now().checked_add(timeout)))
+    Ok(propagation::current().bound(timeout)?.and_then(|timeout| Instant::now().checked_add(timeout)))
 }

@@ -69,7 +69,7 @@ impl Builder {
         tls: Option<crate::transport::tls::Connector>,
     ) -> Result<Pool, Status> {
         let backoff = self.backoff.clone().unwrap_or_else(Backoff::single_server);
-        let dialer = Connector {
+        let connector = Connector {
             sessions: self.sessions(&url),
             dialing: self.dialing(&url)?,
             tls,
@@ -81,6 +81,6 @@ impl Builder {
             on_push: self.on_push.clone(),
             hooks: self.hooks.clone(),
         };
-        Ok(Pool::new(dialer, self.kind, self.bounds))
+        Ok(Pool::new(connector, self.kind, self.bounds))
     }
 }

@@ -7,10 +7,10 @@ use futures_util::future::{BoxFuture, join_all};
 use polyrpc_core::Status;
 
 use super::call_defaults::{CallDefaults, deadline};
-use super::cluster::{Channel, EndpointFacts, SingleEndpoint};
+use super::cluster::{Channel, EndpointInfo, SingleEndpoint};
 use super::combo::{Combo, CompletionBounds, PartOutcome, gather, keep_first};
 use super::{Client, Transport};
-use crate::call::{Outgoing, Response};
+use crate::call::{OutgoingCall, Response};
 use crate::client::Result;
 use crate::codec::Body;
 use crate::discovery::Instance;
@@ -75,19 +75,19 @@ impl Client {
     /// # Cancel safety
     ///
     /// Dropping the future cancels all calls under way.
-    pub async fn inform<T, F>(&self, call: impl Fn(Self) -> F) -> Result<Vec<Receipt<T>>>
+    pub async fn inform<T, F>(&self, call: impl Fn(Self) -> F) -> Result<Vec<FanoutReply<T>>>
     where
         F: Future<Output = Result<T>>,
     {
         let Transport::Channel(channel) = &self.transport else {
-            return Ok(vec![Receipt { instance: None, reply: call(self.clone()).await }]);
+            return Ok(vec![FanoutReply { instance: None, reply: call(self.clone()).await }]);
         };
         let deadline = deadline(self.defaults.timeout)?;
         let servers = channel.single_endpoints(deadline, false).await?;
         let receipts = servers.into_iter().map(|server| {
             let instance = Some(server.instance().clone());
             let reply = call(Self { transport: Transport::Server(server), ..self.clone() });
-            async move { Receipt { instance, reply: reply.await } }
+            async move { FanoutReply { instance, reply: reply.await } }
         });
         Ok(join_all(receipts).await)
     }
@@ -107,7 +107,7 @@ impl Client {
 /// What became of a call on one server.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
-pub struct Receipt<T> {
+pub struct FanoutReply<T> {
     /// The server; `None` from a client that was not built to find its servers.
     pub instance: Option<Instance>,
     /// Its answer, or why there is none.
@@ -122,7 +122,7 @@ struct Broadcast {
 }
 
 impl Broadcast {
-    async fn call(&self, mut call: Outgoing<'_>) -> Result<Response<Body>, Status> {
+    async fn call(&self, mut call: OutgoingCall<'_>) -> Result<Response<Body>, Status> {
         let deadline = deadline(call.options.timeout)?;
         let servers = self.channel.single_endpoints(deadline, call.options.wait_for_ready).await?;
         // The servers may have been waited for.
@@ -140,11 +140,11 @@ impl Broadcast {
 }
 
 impl Combo for Broadcast {
-    fn call<'a>(&'a self, call: Outgoing<'a>) -> BoxFuture<'a, Result<Response<Body>, Status>> {
+    fn call<'a>(&'a self, call: OutgoingCall<'a>) -> BoxFuture<'a, Result<Response<Body>, Status>> {
         Box::pin(self.call(call))
     }
 
-    fn endpoints(&self) -> Vec<EndpointFacts> {
+    fn endpoints(&self) -> Vec<EndpointInfo> {
         self.channel.facts()
     }
 }

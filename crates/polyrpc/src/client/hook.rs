@@ -23,7 +23,7 @@ use crate::transport::Address;
 /// struct Complaints;
 ///
 /// impl Hook for Complaints {
-///     fn attempted(&self, attempt: &Attempt<'_>, failure: Option<&Status>) {
+///     fn on_attempt_end(&self, attempt: &Attempt<'_>, failure: Option<&Status>) {
 ///         if let Some(failure) = failure {
 ///             eprintln!("{}/{} at {}: {failure}", attempt.service, attempt.method, attempt.server);
 ///         }
@@ -42,36 +42,36 @@ pub trait Hook: Send + Sync + 'static {
     /// # Errors
     ///
     /// Why it is not to be used: it is closed, and has failed to be made.
-    fn connected(&self, _server: &Address) -> Result<(), Status> {
+    fn on_connect(&self, _server: &Address) -> Result<(), Status> {
         Ok(())
     }
 
     /// A connection could not be made. rpcx's `ConnCreateFailed`.
-    fn connect_failed(&self, _server: &Address, _failure: &Status) {}
+    fn on_connect_error(&self, _server: &Address, _failure: &Status) {}
 
     /// A connection that was made has ended, in the connection's task. rpcx's `ClientConnectionClose`.
-    fn closed(&self, _server: &Address, _reason: &Status) {}
+    fn on_close(&self, _server: &Address, _reason: &Status) {}
 
     /// An attempt begins: there is a connection for it. rpcx's `PreCall`.
     ///
     /// # Errors
     ///
     /// Why the call is not to be made; it ends with this.
-    fn attempting(&self, _attempt: &Attempt<'_>) -> Result<(), Status> {
+    fn on_attempt(&self, _attempt: &Attempt<'_>) -> Result<(), Status> {
         Ok(())
     }
 
     /// An attempt has ended, and why it failed if it did; one that was given up has failed as
     /// [`Cancelled`](crate::Code::Cancelled). Nothing is said of the end of calls with several messages. rpcx's `PostCall`.
-    fn attempted(&self, _attempt: &Attempt<'_>, _failure: Option<&Status>) {}
+    fn on_attempt_end(&self, _attempt: &Attempt<'_>, _failure: Option<&Status>) {}
 
     /// The request of an attempt is about to be written, and may be edited. rpcx's `ClientBeforeEncode`, but for
     /// heartbeats.
-    fn sending(&self, _attempt: &Attempt<'_>, _request: &mut Sending<'_>) {}
+    fn on_send(&self, _attempt: &Attempt<'_>, _request: &mut OutgoingRequest<'_>) {}
 
     /// The reply of an attempt was read, and may be edited before it counts. rpcx's `ClientAfterDecode`, but for heartbeats
     /// and for what the server pushes. Replies that come in pieces are not shown.
-    fn received(&self, _attempt: &Attempt<'_>, _reply: &mut Received<'_>) {}
+    fn on_receive(&self, _attempt: &Attempt<'_>, _reply: &mut ReceivedReply<'_>) {}
 }
 
 /// One attempt to have a call answered.
@@ -86,14 +86,14 @@ pub struct Attempt<'a> {
 }
 
 /// What may be edited of a request before it is written.
-pub struct Sending<'a> {
+pub struct OutgoingRequest<'a> {
     /// User fields, metadata, headers.
     pub metadata: &'a mut Metadata,
     /// The encoded message, not compressed yet; empty where messages follow one by one.
     pub body: &'a mut Bytes,
 }
 
-impl fmt::Debug for Sending<'_> {
+impl fmt::Debug for OutgoingRequest<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Sending")
             .field("metadata", &RedactedMetadata(self.metadata))
@@ -103,14 +103,14 @@ impl fmt::Debug for Sending<'_> {
 }
 
 /// What may be edited of a reply before it counts.
-pub struct Received<'a> {
+pub struct ReceivedReply<'a> {
     /// User fields, metadata, headers.
     pub metadata: &'a mut Metadata,
     /// The encoded message, compressed as it came, or why there is none.
     pub result: &'a mut Result<Bytes, Status>,
 }
 
-impl fmt::Debug for Received<'_> {
+impl fmt::Debug for ReceivedReply<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Received")
             .field("metadata", &RedactedMetadata(self.metadata))
@@ -135,18 +135,18 @@ impl Hooks {
     }
 
     pub(super) fn connected(&self, server: &Address) -> Result<(), Status> {
-        self.iter().try_for_each(|hook| hook.connected(server))
+        self.iter().try_for_each(|hook| hook.on_connect(server))
     }
 
     pub(super) fn connect_failed(&self, server: &Address, failure: &Status) {
-        self.iter().for_each(|hook| hook.connect_failed(server, failure));
+        self.iter().for_each(|hook| hook.on_connect_error(server, failure));
     }
 
     /// An attempt begins with this request.
     fn start<'h>(&'h self, attempt: Attempt<'h>, call: &mut Call<'_>) -> Result<AttemptGuard<'h>, Status> {
-        self.iter().try_for_each(|hook| hook.attempting(&attempt))?;
-        let mut request = Sending { metadata: &mut call.head.metadata, body: &mut call.body };
-        self.iter().for_each(|hook| hook.sending(&attempt, &mut request));
+        self.iter().try_for_each(|hook| hook.on_attempt(&attempt))?;
+        let mut request = OutgoingRequest { metadata: &mut call.head.metadata, body: &mut call.body };
+        self.iter().for_each(|hook| hook.on_send(&attempt, &mut request));
         Ok(AttemptGuard { hooks: self, attempt, ended: false })
     }
 
@@ -172,7 +172,7 @@ impl HookedConnection {
     pub(super) fn closed(&self, reason: &Status) {
         for hook in self.hooks.iter() {
             // A hook's panic is no reason to leave callers waiting.
-            drop(catch_unwind(AssertUnwindSafe(|| hook.closed(&self.server, reason))));
+            drop(catch_unwind(AssertUnwindSafe(|| hook.on_close(&self.server, reason))));
         }
     }
 
@@ -206,8 +206,9 @@ impl AttemptGuard<'_> {
     /// It has ended so; a one-way call without a reply.
     pub(super) fn finish(mut self, ended: &mut Result<Option<Reply>, Status>) {
         if let Ok(Some(reply)) = ended {
-            let mut received = Received { metadata: &mut reply.head.metadata, result: &mut reply.result };
-            self.hooks.iter().for_each(|hook| hook.received(&self.attempt, &mut received));
+            let mut received =
+                ReceivedReply { metadata: &mut reply.head.metadata, result: &mut reply.result };
+            self.hooks.iter().for_each(|hook| hook.on_receive(&self.attempt, &mut received));
         }
         self.notify(match ended {
             Ok(Some(reply)) => reply.result.as_ref().err(),
@@ -223,7 +224,7 @@ impl AttemptGuard<'_> {
 
     fn notify(&mut self, failure: Option<&Status>) {
         self.ended = true;
-        self.hooks.iter().for_each(|hook| hook.attempted(&self.attempt, failure));
+        self.hooks.iter().for_each(|hook| hook.on_attempt_end(&self.attempt, failure));
     }
 }
 

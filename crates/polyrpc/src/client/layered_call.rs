@@ -16,7 +16,7 @@ use tokio::sync::oneshot;
 use super::Client;
 #[cfg(feature = "otel")]
 use crate::call::Target;
-use crate::call::{Ending, Handling, Options, Outgoing, Response, Shape};
+use crate::call::{CallOptions, Outcome, OutgoingCall, Response, ResponseFuture, StreamType};
 use crate::codec::Body;
 use crate::layer::{Call, Erased, Innermost, Next};
 
@@ -25,18 +25,18 @@ impl Client {
     #[cold]
     pub(super) async fn exchange_within_layers(
         &self,
-        mut call: Outgoing<'_>,
+        mut call: OutgoingCall<'_>,
     ) -> Result<Response<Body>, Status> {
         call.options.timeout = call.options.timeout.or(self.defaults.timeout);
         let format = call.body.format;
-        let call = Call::outgoing(call, Shape::UNARY);
+        let call = Call::outgoing(call, StreamType::UNARY);
         Next::new(ToServer { client: self.clone(), open: None }).call(call).await.into_response(format)
     }
 
     /// Makes a call with one message each way that has something else besides.
     pub(super) async fn call_attached<T, F>(
         &self,
-        call: Outgoing<'_>,
+        call: OutgoingCall<'_>,
         open: impl FnOnce(Self, Call) -> F + Send + 'static,
     ) -> Result<(Response<Body>, T), Status>
     where
@@ -45,7 +45,7 @@ impl Client {
     {
         let format = call.body.format;
         let (tell, mut told) = oneshot::channel();
-        let open = move |client, call| -> Handling {
+        let open = move |client, call| -> ResponseFuture {
             Box::pin(async move {
                 match open(client, call).await {
                     Ok((response, beside)) => {
@@ -53,11 +53,11 @@ impl Client {
                         let _ = tell.send(beside);
                         Ok(response).into()
                     }
-                    Err(status) => Ending::failed(status),
+                    Err(status) => Outcome::failed(status),
                 }
             })
         };
-        let call = Call::outgoing(call, Shape::UNARY);
+        let call = Call::outgoing(call, StreamType::UNARY);
         let way = ToServer { client: self.clone(), open: Some(Box::new(open)) };
         let ending = Next::new(way).call(call).await;
         let response = ending.into_response(format)?;
@@ -68,8 +68,8 @@ impl Client {
     /// Opens a call that goes on, and gives what stands around it.
     pub(super) async fn open_within_layers<T, F>(
         &self,
-        call: Outgoing<'_>,
-        shape: Shape,
+        call: OutgoingCall<'_>,
+        shape: StreamType,
         open: impl FnOnce(Self, Call) -> F + Send + 'static,
     ) -> Result<(T, LayerGuard), Status>
     where
@@ -78,14 +78,14 @@ impl Client {
     {
         let (tell, mut told) = oneshot::channel();
         let (end, ended) = oneshot::channel();
-        let open = move |client, call| -> Handling {
+        let open = move |client, call| -> ResponseFuture {
             Box::pin(async move {
                 match open(client, call).await {
                     // Who waited for it may have gone, and this future with him.
                     Ok(opened) => drop(tell.send(opened)),
-                    Err(status) => return Ending::failed(status),
+                    Err(status) => return Outcome::failed(status),
                 }
-                ended.await.unwrap_or_else(|_| Ending::failed(given_up()))
+                ended.await.unwrap_or_else(|_| Outcome::failed(given_up()))
             })
         };
         let call = Call::outgoing(call, shape);
@@ -114,21 +114,21 @@ struct ToServer {
 }
 
 /// Makes a call that goes on behind its beginning, and gives its end.
-type Open = Box<dyn FnOnce(Client, Call) -> Handling + Send>;
+type Open = Box<dyn FnOnce(Client, Call) -> ResponseFuture + Send>;
 
 impl Innermost for ToServer {
     fn layers(&self) -> &[Arc<dyn Erased>] {
         self.client.layers().as_slice()
     }
 
-    fn call(self: Box<Self>, mut call: Call) -> Handling {
+    fn call(self: Box<Self>, mut call: Call) -> ResponseFuture {
         let Self { client, open } = *self;
         match open {
             Some(open) => open(client, call),
             None => Box::pin(async move {
                 match call.take_outgoing() {
                     Ok(outgoing) => client.send(outgoing).await.into(),
-                    Err(status) => Ending::failed(status),
+                    Err(status) => Outcome::failed(status),
                 }
             }),
         }
@@ -149,7 +149,7 @@ impl Innermost for ToServer {
 
 impl Call {
     /// What the call says besides its messages, for who opens it.
-    pub(super) fn take_names(&mut self) -> Result<(String, String, Options), Status> {
+    pub(super) fn take_names(&mut self) -> Result<(String, String, CallOptions), Status> {
         let outgoing = self.take_outgoing()?;
         Ok((outgoing.service.to_owned(), outgoing.method.to_owned(), outgoing.options))
     }
@@ -157,9 +157,9 @@ impl Call {
 
 /// The layers around a call that is under way. Dropping it tells them that the caller has given the call up.
 pub(super) struct LayerGuard {
-    handling: Handling,
+    handling: ResponseFuture,
     /// `None` once the call has ended.
-    end: Option<oneshot::Sender<Ending>>,
+    end: Option<oneshot::Sender<Outcome>>,
 }
 
 impl LayerGuard {
@@ -169,7 +169,7 @@ impl LayerGuard {
     }
 
     /// Tells the layers how the call has ended.
-    pub(super) fn finish(&mut self, ending: Ending) {
+    pub(super) fn finish(&mut self, ending: Outcome) {
         if let Some(end) = self.end.take() {
             // A layer may have stopped to listen.
             let _ = end.send(ending);
@@ -177,7 +177,7 @@ impl LayerGuard {
     }
 
     /// How the layers let the call end: behind its own end, or before.
-    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Ending> {
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Outcome> {
         self.handling.as_mut().poll(cx)
     }
 }
@@ -188,7 +188,7 @@ impl fmt::Debug for LayerGuard {
     }
 }
 
-impl From<Result<Response<Body>, Status>> for Ending {
+impl From<Result<Response<Body>, Status>> for Outcome {
     fn from(result: Result<Response<Body>, Status>) -> Self {
         match result {
             Ok(Response { message, metadata, trailers, attachment }) => {
@@ -201,7 +201,7 @@ impl From<Result<Response<Body>, Status>> for Ending {
     }
 }
 
-impl Ending {
+impl Outcome {
     /// What a caller gets who waits for one message.
     fn into_response(self, format: Format) -> Result<Response<Body>, Status> {
         let reply = match self {

@@ -53,19 +53,21 @@ use serde::de::DeserializeOwned;
 
 pub use polyrpc_core::Limits;
 
-pub use crate::call::{Cancel, Options, Outgoing, Request, Response, Signature};
+pub use crate::call::{CallOptions, CancelHandle, OutgoingCall, Request, Response, Signature};
 pub use crate::error::ClientResult as Result;
 
 pub use self::call_builder::CallBuilder;
-pub use self::cluster::{Backup, Breaker, Budget, EndpointFacts, FailMode, Health, Recovery};
+pub use self::cluster::{
+    Backup, CircuitBreaker, EndpointInfo, FailMode, HealthCheck, RecoveryPolicy, RetryBudget,
+};
 pub use self::connection::Backoff;
-pub use self::fanout::Receipt;
-pub use self::hook::{Attempt, Hook, Received, Sending};
+pub use self::fanout::FanoutReply;
+pub use self::hook::{Attempt, Hook, OutgoingRequest, ReceivedReply};
 pub use self::mock::MockCall;
-pub use self::pool::Kind;
+pub use self::pool::ConnectionMode;
 pub use self::streams::{RawCall, RawReceiver, RawSender};
 
-use self::balance::Balance;
+use self::balance::LoadBalancer;
 use self::call_defaults::CallDefaults;
 use self::cluster::{Channel, ChannelConfig, RoutingOptions, SingleEndpoint};
 use self::combo::Combo;
@@ -138,7 +140,7 @@ impl Client {
         Self::builder(url).build()
     }
 
-    /// A client to be, with everything at its default.
+    /// Builder for a client, with everything at its default.
     pub fn builder(url: &str) -> Builder {
         Builder::new(url)
     }
@@ -232,7 +234,7 @@ impl Client {
 
     /// What is known of the servers of a client that was built to find them; empty in a client of one server, and before
     /// the first call.
-    pub fn endpoints(&self) -> Vec<EndpointFacts> {
+    pub fn endpoints(&self) -> Vec<EndpointInfo> {
         match &self.transport {
             Transport::Channel(channel) => channel.facts(),
             Transport::Combo(combo) => combo.endpoints(),
@@ -261,7 +263,7 @@ impl Client {
         target: &str,
         arguments: &(impl Serialize + ?Sized),
     ) -> Result<Resp> {
-        let options = Options::default();
+        let options = CallOptions::default();
         let body = self.defaults.encode_plain(arguments, &options)?;
         let (service, method) = split(target);
         let response = self.call_encoded(service, method, body, options).await?;
@@ -298,7 +300,7 @@ impl Client {
     /// # Cancel safety
     ///
     /// As [`call`](Self::call).
-    pub async fn call_raw(&self, target: &str, body: Body, options: Options) -> Result<Response<Body>> {
+    pub async fn call_raw(&self, target: &str, body: Body, options: CallOptions) -> Result<Response<Body>> {
         let (service, method) = split(target);
         Ok(self.call_encoded(service, method, body, options).await?)
     }
@@ -333,7 +335,7 @@ impl Client {
         service: &str,
         method: &str,
         body: Body,
-        mut options: Options,
+        mut options: CallOptions,
     ) -> Result<Response<Body>, Status> {
         if let Some(cancel) = options.cancel.take() {
             // Boxed, so that calls without a handle do not pay for its size.
@@ -347,9 +349,9 @@ impl Client {
         service: &str,
         method: &str,
         body: Body,
-        options: Options,
+        options: CallOptions,
     ) -> Result<Response<Body>, Status> {
-        let call = Outgoing { service, method, body, options, protocol: self.defaults.protocol };
+        let call = OutgoingCall { service, method, body, options, protocol: self.defaults.protocol };
         if trace_span::is_enabled() {
             let protocol = self.defaults.protocol;
             return Box::pin(trace_span::call(service, method, protocol, self.pass_layers(call))).await;
@@ -357,7 +359,7 @@ impl Client {
         self.pass_layers(call).await
     }
 
-    async fn pass_layers(&self, call: Outgoing<'_>) -> Result<Response<Body>, Status> {
+    async fn pass_layers(&self, call: OutgoingCall<'_>) -> Result<Response<Body>, Status> {
         match self.layers.is_empty() {
             true => self.send(call).await,
             false => self.exchange_within_layers(call).await,
@@ -365,20 +367,24 @@ impl Client {
     }
 
     /// Makes a call that has passed the layers.
-    pub(crate) async fn send(&self, mut call: Outgoing<'_>) -> Result<Response<Body>, Status> {
+    pub(crate) async fn send(&self, mut call: OutgoingCall<'_>) -> Result<Response<Body>, Status> {
         if let Transport::Combo(combo) = &self.transport {
             call.options.timeout = call.options.timeout.or(self.defaults.timeout);
             call.options.idempotent |= self.defaults.idempotent;
             return combo.call(call).await;
         }
-        let Outgoing { service, method, body, options, .. } = call;
-        let terms = self.defaults.routing_options(&options);
+        let OutgoingCall { service, method, body, options, .. } = call;
+        let routing = self.defaults.routing_options(&options);
         let (format, ended) = match &self.transport {
             Transport::Network(pool) => {
                 let call = self.defaults.call(service, method, body, options)?;
                 let format = call.head.format;
-                let mut attempt =
-                    cluster::CallAttempt::new(pool, call, terms.wait_for_ready, self.defaults.retains_calls);
+                let mut attempt = cluster::CallAttempt::new(
+                    pool,
+                    call,
+                    routing.wait_for_ready,
+                    self.defaults.retains_calls,
+                );
                 (format, attempt.call().await)
             }
             Transport::Channel(channel) => {
@@ -386,15 +392,15 @@ impl Client {
                 let format = call.head.format;
                 let ended = match channel.has_backups() && !call.oneway {
                     // Boxed, so that a client without them does not pay for its size.
-                    true => Box::pin(channel.exchange_with_backup(call, terms)).await,
-                    false => cluster::CallAttempt::over_channel(channel, call, terms).call().await,
+                    true => Box::pin(channel.exchange_with_backup(call, routing)).await,
+                    false => cluster::CallAttempt::over_channel(channel, call, routing).call().await,
                 };
                 (format, ended)
             }
             Transport::Server(server) => {
                 let call = self.defaults.call(service, method, body, options)?;
                 // Boxed for the same reason.
-                (call.head.format, Box::pin(server.call(call, terms)).await)
+                (call.head.format, Box::pin(server.call(call, routing)).await)
             }
             Transport::Combo(_) => return Err(Status::internal("a combination makes its calls itself")),
             Transport::Mock(mock) => return mock.call(service, method, body),
@@ -431,11 +437,11 @@ impl fmt::Debug for Transport {
     }
 }
 
-/// A client to be.
+/// Builder for a client.
 #[must_use]
 pub struct Builder {
     url: String,
-    kind: Kind,
+    kind: ConnectionMode,
     timeout: Option<Duration>,
     connect_timeout: Duration,
     backoff: Option<Backoff>,
@@ -466,7 +472,7 @@ impl Builder {
     fn new(url: &str) -> Self {
         Self {
             url: url.to_owned(),
-            kind: Kind::default(),
+            kind: ConnectionMode::default(),
             timeout: Some(Duration::from_secs(10)),
             connect_timeout: Duration::from_secs(3),
             backoff: None,
@@ -492,8 +498,8 @@ impl Builder {
         }
     }
 
-    /// How calls share connections. Default: [`Kind::Single`].
-    pub fn kind(mut self, kind: Kind) -> Self {
+    /// How calls share connections. Default: [`ConnectionMode::Shared`].
+    pub fn connection_mode(mut self, kind: ConnectionMode) -> Self {
         self.kind = kind;
         self
     }
@@ -513,7 +519,7 @@ impl Builder {
     }
 
     /// How long to wait between failed attempts to connect to a server; calls fail at once meanwhile, unless they
-    /// [wait](Options::wait_for_ready). Default: from 500 ms, 1.6 times as long each time, up to 5 s; in a client that
+    /// [wait](CallOptions::wait_for_ready). Default: from 500 ms, 1.6 times as long each time, up to 5 s; in a client that
     /// chooses among servers, or repeats calls, [`Backoff::default`].
     pub fn backoff(mut self, backoff: Backoff) -> Self {
         self.backoff = Some(backoff);
@@ -539,7 +545,7 @@ impl Builder {
         self
     }
 
-    /// What proves who calls: baidu_std's `authentication_data`, rpcx's `__AUTH`, HTTP's `Authorization`.
+    /// Credential of the caller: baidu_std's `authentication_data`, rpcx's `__AUTH`, HTTP's `Authorization`.
     pub fn credential(mut self, credential: impl Into<Bytes>) -> Self {
         self.credential = Some(credential.into());
         self
@@ -557,7 +563,7 @@ impl Builder {
         self
     }
 
-    /// How many connections [`Kind::Single`] may make where a server allows only so many calls on each (HTTP/2).
+    /// How many connections [`ConnectionMode::Shared`] may make where a server allows only so many calls on each (HTTP/2).
     /// A call beyond that waits until another has ended. At least one; default: 8.
     pub fn connections(mut self, most: usize) -> Self {
         self.bounds.shared = most.max(1);
@@ -565,7 +571,7 @@ impl Builder {
     }
 
     /// Reads from connections on these threads instead of in the runtime of the first caller.
-    pub fn on(mut self, cores: Cores) -> Self {
+    pub fn executor(mut self, cores: Cores) -> Self {
         self.cores = Some(cores);
         self
     }
@@ -625,10 +631,10 @@ impl Builder {
 
     /// Finds the servers there, in place of the one that the URL names: of the URL protocol and variants count, and an
     /// instance says by which network it is reached. It is watched from the first call on, in that call's runtime or on
-    /// [`on`](Self::on)'s threads, until the last clone of the client is dropped.
+    /// [`executor`](Self::executor)'s threads, until the last clone of the client is dropped.
     ///
     /// What was found stays true while the registry fails, or answers that there is nothing
-    /// ([`believe_empty_sets`](Self::believe_empty_sets)). Servers that are said to be inactive get no calls.
+    /// ([`accept_empty_resolution`](Self::accept_empty_resolution)). Servers that are said to be inactive get no calls.
     ///
     /// ```
     /// use polyrpc::Client;
@@ -650,7 +656,7 @@ impl Builder {
     }
 
     /// How a server is chosen for a call. Default: [`P2c`](balance::P2c).
-    pub fn balance(mut self, balance: impl Balance) -> Self {
+    pub fn balance(mut self, balance: impl LoadBalancer) -> Self {
         self.plan().balance = Some(Box::new(balance));
         self
     }
@@ -670,7 +676,7 @@ impl Builder {
     }
 
     /// How many calls may be sent again, of all calls of the client together.
-    pub fn retry_budget(mut self, budget: Budget) -> Self {
+    pub fn retry_budget(mut self, budget: RetryBudget) -> Self {
         self.plan().budget = budget;
         self
     }
@@ -689,19 +695,19 @@ impl Builder {
     }
 
     /// When a server that fails gets no more calls for a while. Default: never.
-    pub fn breaker(mut self, breaker: Breaker) -> Self {
+    pub fn circuit_breaker(mut self, breaker: CircuitBreaker) -> Self {
         self.plan().breaker = Some(breaker);
         self
     }
 
-    /// How a server that gets no calls is asked whether it is well again. Default: [`Health::connect`].
-    pub fn health(mut self, health: Health) -> Self {
+    /// How a server that gets no calls is asked whether it is well again. Default: [`HealthCheck::connect`].
+    pub fn health_check(mut self, health: HealthCheck) -> Self {
         self.plan().health = Some(health);
         self
     }
 
     /// What keeps the calls of all servers from the few that come back first. Default: nothing.
-    pub fn recovery(mut self, recovery: Recovery) -> Self {
+    pub fn recovery(mut self, recovery: RecoveryPolicy) -> Self {
         self.plan().recovery = Some(recovery);
         self
     }
@@ -716,12 +722,12 @@ impl Builder {
     /// is how a registry answers which has lost its data; and after it had none, or failed, whoever is missing in its sets
     /// stays for ten seconds more, unless it cannot be reached. When all servers there are were made inactive, or put
     /// into other groups, calls fail in any case.
-    pub fn believe_empty_sets(mut self) -> Self {
+    pub fn accept_empty_resolution(mut self) -> Self {
         self.plan().believes_empty_sets = true;
         self
     }
 
-    /// Every call may be executed twice with no harm, as if it said so [itself](Options::idempotent).
+    /// Every call may be executed twice with no harm, as if it said so [itself](CallOptions::idempotent).
     pub fn idempotent(mut self) -> Self {
         self.idempotent = true;
         self

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use polyrpc_core::{Call, Protocol};
 
-use crate::task::Inherited;
+use crate::propagation::CallScope;
 
 /// Says once for each client what does not reach its servers, and goes on: what a call asks of its own (attachments,
 /// credentials, mostly metadata too) is refused instead, by the session.
@@ -34,7 +34,7 @@ impl UnsupportedWarnings {
 
     /// A call is about to be sent.
     #[cold]
-    pub(super) fn warn_unsupported(&self, call: &Call<'_>, inherited: &Inherited) {
+    pub(super) fn warn_unsupported(&self, call: &Call<'_>, inherited: &CallScope) {
         let said = &*self.0;
         let protocol = said.protocol.as_str();
         if call.timeout.is_some() && !said.deadline.swap(true, Ordering::Relaxed) {

@@ -18,7 +18,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 /// use polyrpc::Server;
 /// use polyrpc::codec::ByteString;
 ///
-/// let server = Server::new().register("size", |file: ByteString| async move { file.as_bytes().len() });
+/// let server = Server::new().function("size", |file: ByteString| async move { file.as_bytes().len() });
 /// assert_eq!(ByteString::from(b"\xff".to_vec()).as_str(), None);
 /// assert_eq!(ByteString::from("text").as_str(), Some("text"));
 /// ```
@@ -170,7 +170,7 @@ impl Visitor<'_> for TextVisitor {
 mod tests {
     use polyrpc_core::{Code, Format, Json};
 
-    use super::super::{Body, Codec, Outline, Serde, arguments};
+    use super::super::{Body, Codec, Serde, TypeSchema, arguments};
     use super::*;
 
     fn not_utf8() -> ByteString {
@@ -215,7 +215,7 @@ mod tests {
             let back: ByteString = Serde::decode(Body::new(format, written), None).expect("the same");
             assert_eq!(back.as_str(), Some(&*text));
         }
-        assert_eq!(<Serde as Codec<ByteString>>::outline(None), Outline::String);
+        assert_eq!(<Serde as Codec<ByteString>>::outline(None), TypeSchema::String);
     }
 
     #[test]

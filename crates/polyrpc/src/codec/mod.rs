@@ -26,13 +26,13 @@ use polyrpc_wire::rpcx;
 
 pub use self::byte_string::ByteString;
 pub use self::flatbuffers::FlatBuffers;
-pub use self::numbered::{NumberedFormat, With};
+pub use self::numbered::{NumberedFormat, WithFormat};
 #[cfg(feature = "prost")]
 pub use self::prost::Prost;
 pub use self::protobuf::Protobuf;
 pub use self::raw::Raw;
 pub use self::serde::Serde;
-pub use self::type_schema::Outline;
+pub use self::type_schema::TypeSchema;
 
 pub(crate) use self::decompression::{
     InPlace, decompress_aside, decompress_in_place, decompress_message, decompress_message_aside, made_aside,
@@ -81,8 +81,8 @@ pub trait Codec<T>: Send + Sync + 'static {
     }
 
     /// What values of `T` look like, for those who ask what a server offers.
-    fn outline(_schema: Option<&schema::Message>) -> Outline {
-        Outline::Any
+    fn outline(_schema: Option<&schema::Message>) -> TypeSchema {
+        TypeSchema::Any
     }
 
     /// Reads a value.

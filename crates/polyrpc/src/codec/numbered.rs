@@ -4,11 +4,11 @@ use bytes::Bytes;
 use polyrpc_core::{Format, Status};
 use polyrpc_payload::schema;
 
-use super::{Body, Codec, Outline, Serde};
+use super::{Body, Codec, Serde, TypeSchema};
 
 /// A format of one's own, under a number of rpcx's `SerializeType`: what Go registers as `share.Codecs[4]`.
 ///
-/// It is given to a service by [`With`], which adds it to another codec.
+/// It is given to a service by [`WithFormat`], which adds it to another codec.
 pub trait NumberedFormat<T>: Send + Sync + 'static {
     /// The number: 4, which rpcx itself uses for Thrift, or 5 to 15, which are its users'. Another does not compile.
     const NUMBER: u8;
@@ -63,9 +63,9 @@ pub trait NumberedFormat<T>: Send + Sync + 'static {
 /// }
 /// ```
 #[derive(Debug, Clone, Copy)]
-pub struct With<F, C = Serde>(PhantomData<fn() -> (F, C)>);
+pub struct WithFormat<F, C = Serde>(PhantomData<fn() -> (F, C)>);
 
-impl<T, F: NumberedFormat<T>, C: Codec<T>> Codec<T> for With<F, C> {
+impl<T, F: NumberedFormat<T>, C: Codec<T>> Codec<T> for WithFormat<F, C> {
     const PREFERRED: Format = C::PREFERRED;
     const RPCX: Option<Format> = {
         assert!(F::NUMBER >= 4 && F::NUMBER <= 15, "rpcx leaves the numbers 4 to 15 to its users");
@@ -80,7 +80,7 @@ impl<T, F: NumberedFormat<T>, C: Codec<T>> Codec<T> for With<F, C> {
         C::describe(pool)
     }
 
-    fn outline(schema: Option<&schema::Message>) -> Outline {
+    fn outline(schema: Option<&schema::Message>) -> TypeSchema {
         C::outline(schema)
     }
 

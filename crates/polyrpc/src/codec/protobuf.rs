@@ -7,7 +7,7 @@ use polyrpc_payload::{schema, transcode};
 use serde_json::value::RawValue;
 
 use super::buffer::Buffer;
-use super::{Body, Codec, Outline, type_schema, unknown, unsupported};
+use super::{Body, Codec, TypeSchema, type_schema, unknown, unsupported};
 
 /// Messages generated from a `.proto` by `polyrpc-build`.
 ///
@@ -30,8 +30,8 @@ where
         pool.message(T::FULL_NAME)
     }
 
-    fn outline(schema: Option<&schema::Message>) -> Outline {
-        schema.map_or(Outline::Any, type_schema::of_message)
+    fn outline(schema: Option<&schema::Message>) -> TypeSchema {
+        schema.map_or(TypeSchema::Any, type_schema::of_message)
     }
 
     fn decode(body: Body, schema: Option<&schema::Message>) -> Result<T, Status> {

@@ -3,7 +3,7 @@ use polyrpc_core::{Format, Status};
 use polyrpc_payload::schema;
 use polyrpc_wire::rpcx;
 
-use super::{Body, Codec, Outline};
+use super::{Body, Codec, TypeSchema};
 
 /// Bytes that mean nothing to the framework, in whatever format the peer says they are, as long as that is one: of rpcx's
 /// numbers for formats, those that its users give away (5 to 15) want a codec of one's own.
@@ -17,8 +17,8 @@ impl Codec<Bytes> for Raw {
         is_known(format)
     }
 
-    fn outline(_: Option<&schema::Message>) -> Outline {
-        Outline::Bytes
+    fn outline(_: Option<&schema::Message>) -> TypeSchema {
+        TypeSchema::Bytes
     }
 
     fn decode(body: Body, _: Option<&schema::Message>) -> Result<Bytes, Status> {
@@ -41,8 +41,8 @@ impl Codec<Vec<u8>> for Raw {
         is_known(format)
     }
 
-    fn outline(_: Option<&schema::Message>) -> Outline {
-        Outline::Bytes
+    fn outline(_: Option<&schema::Message>) -> TypeSchema {
+        TypeSchema::Bytes
     }
 
     fn decode(body: Body, _: Option<&schema::Message>) -> Result<Vec<u8>, Status> {
@@ -65,8 +65,8 @@ impl Codec<String> for Raw {
         is_known(format)
     }
 
-    fn outline(_: Option<&schema::Message>) -> Outline {
-        Outline::String
+    fn outline(_: Option<&schema::Message>) -> TypeSchema {
+        TypeSchema::String
     }
 
     fn decode(body: Body, _: Option<&schema::Message>) -> Result<String, Status> {

@@ -7,7 +7,7 @@ use polyrpc_payload::{gob, schema, struct_pack};
 
 use super::lenient_message_pack::{self, Lengths};
 use super::value::{encode, encode_typed, unreadable, unwritable};
-use super::{Body, Codec, Outline, rest_rpc, type_schema, unsupported};
+use super::{Body, Codec, TypeSchema, rest_rpc, type_schema, unsupported};
 
 /// Plain types with serde's derives: JSON, MessagePack as Go's rpcx writes structs (a map keyed by field names, byte
 /// strings as `bin`) or as C++ does (an array), struct_pack, what rest_rpc makes of these, and gob as Go's net/rpc
@@ -30,7 +30,7 @@ impl<T: Serialize + DeserializeOwned + 'static> Codec<T> for Serde {
         )
     }
 
-    fn outline(_: Option<&schema::Message>) -> Outline {
+    fn outline(_: Option<&schema::Message>) -> TypeSchema {
         type_schema::of_type::<T>()
     }
 

@@ -13,7 +13,7 @@ use serde::forward_to_deserialize_any;
 
 /// What the values of a type look like, as far as that is known.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub enum Outline {
+pub enum TypeSchema {
     /// It is unknown.
     #[default]
     Any,
@@ -49,13 +49,13 @@ const DEPTH: u8 = 6;
 const PARTS: u32 = 2_000;
 
 /// The outline of a message that a `.proto` declares; its fields have the names that Go gives them.
-pub(super) fn of_message(message: &Message) -> Outline {
+pub(super) fn of_message(message: &Message) -> TypeSchema {
     message_part(message, 0, &Cell::new(PARTS))
 }
 
-fn message_part(message: &Message, depth: u8, left: &Cell<u32>) -> Outline {
+fn message_part(message: &Message, depth: u8, left: &Cell<u32>) -> TypeSchema {
     if depth > DEPTH || left.get() == 0 {
-        return Outline::Any;
+        return TypeSchema::Any;
     }
     left.set(left.get() - 1);
     let pool = message.pool();
@@ -68,29 +68,29 @@ fn message_part(message: &Message, depth: u8, left: &Cell<u32>) -> Outline {
         let entry = field.kind().message().filter(|_| field.is_map()).map(|id| pool.message_at(id));
         let outline = match (&entry, field.cardinality()) {
             (Some(entry), _) => {
-                let part = |number| entry.field(number).map_or(Outline::Any, |part| one(part.kind()));
-                Outline::Map(Box::new(part(1)), Box::new(part(2)))
+                let part = |number| entry.field(number).map_or(TypeSchema::Any, |part| one(part.kind()));
+                TypeSchema::Map(Box::new(part(1)), Box::new(part(2)))
             }
-            (None, Cardinality::Repeated) => Outline::List(Box::new(one(field.kind()))),
+            (None, Cardinality::Repeated) => TypeSchema::List(Box::new(one(field.kind()))),
             (None, _) => one(field.kind()),
         };
         (go_name(field.name()), outline)
     });
-    Outline::Struct { name: message.name().to_owned(), fields: fields.collect() }
+    TypeSchema::Struct { name: message.name().to_owned(), fields: fields.collect() }
 }
 
-fn scalar(kind: Kind) -> Outline {
+fn scalar(kind: Kind) -> TypeSchema {
     match kind {
-        Kind::Double => Outline::Float(64),
-        Kind::Float => Outline::Float(32),
-        Kind::Int64 | Kind::Sint64 | Kind::Sfixed64 => Outline::Int(64),
-        Kind::Int32 | Kind::Sint32 | Kind::Sfixed32 | Kind::Enum(_) => Outline::Int(32),
-        Kind::Uint64 | Kind::Fixed64 => Outline::Uint(64),
-        Kind::Uint32 | Kind::Fixed32 => Outline::Uint(32),
-        Kind::Bool => Outline::Bool,
-        Kind::String => Outline::String,
-        Kind::Bytes => Outline::Bytes,
-        Kind::Message(_) | Kind::Group(_) => Outline::Any,
+        Kind::Double => TypeSchema::Float(64),
+        Kind::Float => TypeSchema::Float(32),
+        Kind::Int64 | Kind::Sint64 | Kind::Sfixed64 => TypeSchema::Int(64),
+        Kind::Int32 | Kind::Sint32 | Kind::Sfixed32 | Kind::Enum(_) => TypeSchema::Int(32),
+        Kind::Uint64 | Kind::Fixed64 => TypeSchema::Uint(64),
+        Kind::Uint32 | Kind::Fixed32 => TypeSchema::Uint(32),
+        Kind::Bool => TypeSchema::Bool,
+        Kind::String => TypeSchema::String,
+        Kind::Bytes => TypeSchema::Bytes,
+        Kind::Message(_) | Kind::Group(_) => TypeSchema::Any,
     }
 }
 
@@ -112,8 +112,8 @@ fn go_name(name: &str) -> String {
 }
 
 /// The outline of a plain type: what it asks for while it is read from nothing.
-pub(super) fn of_type<T: DeserializeOwned>() -> Outline {
-    let mut found = Outline::Any;
+pub(super) fn of_type<T: DeserializeOwned>() -> TypeSchema {
+    let mut found = TypeSchema::Any;
     let left = Cell::new(PARTS);
     // A type may refuse values that say nothing, or fear them: what it asked for before is known all the same.
     let _ = catch_unwind(AssertUnwindSafe(|| {
@@ -125,14 +125,14 @@ pub(super) fn of_type<T: DeserializeOwned>() -> Outline {
 
 /// Gives a type whatever it asks for, and notes what that was.
 struct Probe<'p> {
-    found: &'p mut Outline,
+    found: &'p mut TypeSchema,
     depth: u8,
     left: &'p Cell<u32>,
 }
 
 impl<'p> Probe<'p> {
     /// For a part of the value; the type must go without it once there are too many.
-    fn part<'q>(&self, found: &'q mut Outline) -> Probe<'q>
+    fn part<'q>(&self, found: &'q mut TypeSchema) -> Probe<'q>
     where
         'p: 'q,
     {
@@ -158,22 +158,22 @@ impl<'de> Deserializer<'de> for Probe<'_> {
     type Error = Error;
 
     scalars! {
-        deserialize_bool visit_bool false => Outline::Bool;
-        deserialize_i8 visit_i8 0 => Outline::Int(8);
-        deserialize_i16 visit_i16 0 => Outline::Int(16);
-        deserialize_i32 visit_i32 0 => Outline::Int(32);
-        deserialize_i64 visit_i64 0 => Outline::Int(64);
-        deserialize_u8 visit_u8 0 => Outline::Uint(8);
-        deserialize_u16 visit_u16 0 => Outline::Uint(16);
-        deserialize_u32 visit_u32 0 => Outline::Uint(32);
-        deserialize_u64 visit_u64 0 => Outline::Uint(64);
-        deserialize_f32 visit_f32 0.0 => Outline::Float(32);
-        deserialize_f64 visit_f64 0.0 => Outline::Float(64);
-        deserialize_char visit_char 'a' => Outline::String;
-        deserialize_str visit_str "" => Outline::String;
-        deserialize_string visit_str "" => Outline::String;
-        deserialize_bytes visit_bytes b"" => Outline::Bytes;
-        deserialize_byte_buf visit_bytes b"" => Outline::Bytes;
+        deserialize_bool visit_bool false => TypeSchema::Bool;
+        deserialize_i8 visit_i8 0 => TypeSchema::Int(8);
+        deserialize_i16 visit_i16 0 => TypeSchema::Int(16);
+        deserialize_i32 visit_i32 0 => TypeSchema::Int(32);
+        deserialize_i64 visit_i64 0 => TypeSchema::Int(64);
+        deserialize_u8 visit_u8 0 => TypeSchema::Uint(8);
+        deserialize_u16 visit_u16 0 => TypeSchema::Uint(16);
+        deserialize_u32 visit_u32 0 => TypeSchema::Uint(32);
+        deserialize_u64 visit_u64 0 => TypeSchema::Uint(64);
+        deserialize_f32 visit_f32 0.0 => TypeSchema::Float(32);
+        deserialize_f64 visit_f64 0.0 => TypeSchema::Float(64);
+        deserialize_char visit_char 'a' => TypeSchema::String;
+        deserialize_str visit_str "" => TypeSchema::String;
+        deserialize_string visit_str "" => TypeSchema::String;
+        deserialize_bytes visit_bytes b"" => TypeSchema::Bytes;
+        deserialize_byte_buf visit_bytes b"" => TypeSchema::Bytes;
     }
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
@@ -184,9 +184,9 @@ impl<'de> Deserializer<'de> for Probe<'_> {
         if !self.goes_deeper() {
             return visitor.visit_none();
         }
-        let mut inner = Outline::Any;
+        let mut inner = TypeSchema::Any;
         let result = visitor.visit_some(self.part(&mut inner));
-        *self.found = Outline::Optional(Box::new(inner));
+        *self.found = TypeSchema::Optional(Box::new(inner));
         result
     }
 
@@ -199,18 +199,18 @@ impl<'de> Deserializer<'de> for Probe<'_> {
     }
 
     fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
-        let mut item = Outline::Any;
+        let mut item = TypeSchema::Any;
         let left = usize::from(self.goes_deeper());
         let result = visitor.visit_seq(Items { probe: &self, item: &mut item, left });
-        *self.found = Outline::List(Box::new(item));
+        *self.found = TypeSchema::List(Box::new(item));
         result
     }
 
     fn deserialize_tuple<V: Visitor<'de>>(self, length: usize, visitor: V) -> Result<V::Value, Error> {
-        let mut item = Outline::Any;
+        let mut item = TypeSchema::Any;
         let result = visitor.visit_seq(Items { probe: &self, item: &mut item, left: length });
         // Its parts may be of different kinds.
-        *self.found = Outline::List(Box::new(Outline::Any));
+        *self.found = TypeSchema::List(Box::new(TypeSchema::Any));
         result
     }
 
@@ -224,10 +224,10 @@ impl<'de> Deserializer<'de> for Probe<'_> {
     }
 
     fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
-        let (mut key, mut value) = (Outline::Any, Outline::Any);
+        let (mut key, mut value) = (TypeSchema::Any, TypeSchema::Any);
         let done = !self.goes_deeper();
         let result = visitor.visit_map(Entries { probe: &self, key: &mut key, value: &mut value, done });
-        *self.found = Outline::Map(Box::new(key), Box::new(value));
+        *self.found = TypeSchema::Map(Box::new(key), Box::new(value));
         result
     }
 
@@ -237,9 +237,9 @@ impl<'de> Deserializer<'de> for Probe<'_> {
         names: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, Error> {
-        let mut fields: Vec<_> = names.iter().map(|name| ((*name).to_owned(), Outline::Any)).collect();
+        let mut fields: Vec<_> = names.iter().map(|name| ((*name).to_owned(), TypeSchema::Any)).collect();
         let result = visitor.visit_map(Fields { probe: &self, names, fields: &mut fields, next: 0 });
-        *self.found = Outline::Struct { name: name.to_owned(), fields };
+        *self.found = TypeSchema::Struct { name: name.to_owned(), fields };
         result
     }
 
@@ -258,7 +258,7 @@ impl<'de> Deserializer<'de> for Probe<'_> {
 /// Items of a sequence, of which all are alike.
 struct Items<'p, 'q> {
     probe: &'q Probe<'p>,
-    item: &'q mut Outline,
+    item: &'q mut TypeSchema,
     left: usize,
 }
 
@@ -277,8 +277,8 @@ impl<'de> SeqAccess<'de> for Items<'_, '_> {
 /// The one entry of a map.
 struct Entries<'p, 'q> {
     probe: &'q Probe<'p>,
-    key: &'q mut Outline,
-    value: &'q mut Outline,
+    key: &'q mut TypeSchema,
+    value: &'q mut TypeSchema,
     done: bool,
 }
 
@@ -301,7 +301,7 @@ impl<'de> MapAccess<'de> for Entries<'_, '_> {
 struct Fields<'p, 'q> {
     probe: &'q Probe<'p>,
     names: &'static [&'static str],
-    fields: &'q mut [(String, Outline)],
+    fields: &'q mut [(String, TypeSchema)],
     next: usize,
 }
 
@@ -350,11 +350,11 @@ impl<'de> VariantAccess<'de> for Probe<'_> {
         if self.depth > 4 * DEPTH || self.left.get() == 0 {
             return Err(serde::de::Error::custom("the type contains itself too often"));
         }
-        seed.deserialize(self.part(&mut Outline::Any))
+        seed.deserialize(self.part(&mut TypeSchema::Any))
     }
 
     fn tuple_variant<V: Visitor<'de>>(self, length: usize, visitor: V) -> Result<V::Value, Error> {
-        visitor.visit_seq(Items { probe: &self, item: &mut Outline::Any, left: length })
+        visitor.visit_seq(Items { probe: &self, item: &mut TypeSchema::Any, left: length })
     }
 
     fn struct_variant<V: Visitor<'de>>(
@@ -362,7 +362,7 @@ impl<'de> VariantAccess<'de> for Probe<'_> {
         names: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, Error> {
-        let mut fields = vec![(String::new(), Outline::Any); names.len()];
+        let mut fields = vec![(String::new(), TypeSchema::Any); names.len()];
         visitor.visit_map(Fields { probe: &self, names, fields: &mut fields, next: 0 })
     }
 }
@@ -394,8 +394,8 @@ mod tests {
         Named { name: String },
     }
 
-    fn fields(outline: &Outline) -> Vec<(&str, &Outline)> {
-        let Outline::Struct { fields, .. } = outline else { panic!("{outline:?}") };
+    fn fields(outline: &TypeSchema) -> Vec<(&str, &TypeSchema)> {
+        let TypeSchema::Struct { fields, .. } = outline else { panic!("{outline:?}") };
         fields.iter().map(|(name, outline)| (name.as_str(), outline)).collect()
     }
 
@@ -405,13 +405,13 @@ mod tests {
         let fields = fields(&outline);
         let names: Vec<_> = fields.iter().map(|(name, _)| *name).collect();
         assert_eq!(names, ["Id", "Name", "Weights", "Children", "Labels", "Color"]);
-        assert_eq!(fields[0].1, &Outline::Uint(32));
-        assert_eq!(fields[1].1, &Outline::Optional(Box::new(Outline::String)));
-        assert_eq!(fields[2].1, &Outline::List(Box::new(Outline::Float(64))));
-        let Outline::List(child) = fields[3].1 else { panic!("{fields:?}") };
-        assert!(matches!(&**child, Outline::Struct { name, .. } if name == "Node"));
-        assert_eq!(fields[4].1, &Outline::Map(Box::new(Outline::String), Box::new(Outline::Bool)));
-        assert_eq!(fields[5].1, &Outline::Any);
+        assert_eq!(fields[0].1, &TypeSchema::Uint(32));
+        assert_eq!(fields[1].1, &TypeSchema::Optional(Box::new(TypeSchema::String)));
+        assert_eq!(fields[2].1, &TypeSchema::List(Box::new(TypeSchema::Float(64))));
+        let TypeSchema::List(child) = fields[3].1 else { panic!("{fields:?}") };
+        assert!(matches!(&**child, TypeSchema::Struct { name, .. } if name == "Node"));
+        assert_eq!(fields[4].1, &TypeSchema::Map(Box::new(TypeSchema::String), Box::new(TypeSchema::Bool)));
+        assert_eq!(fields[5].1, &TypeSchema::Any);
     }
 
     #[test]
@@ -425,7 +425,7 @@ mod tests {
         }
         let outline = of_type::<AnyAsString>();
         let outlines: Vec<_> = fields(&outline).into_iter().map(|(_, outline)| outline.clone()).collect();
-        assert_eq!(outlines, [Outline::Int(8), Outline::String, Outline::Any]);
+        assert_eq!(outlines, [TypeSchema::Int(8), TypeSchema::String, TypeSchema::Any]);
     }
 
     #[test]

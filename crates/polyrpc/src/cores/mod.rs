@@ -19,7 +19,7 @@ pub use self::priority::Priority;
 /// handlers never move between cores. Handlers that may hold their thread (`blocking`) run on further threads, which
 /// come after these where both want a core ([`Builder::blocking`]), so that light calls beside heavy ones need not wait
 /// for the end of a time slice. A server ([`Server::on`](crate::Server::on)) or a client
-/// ([`client::Builder::on`](crate::client::Builder::on)) runs on them instead of in the caller's runtime.
+/// ([`client::Builder::executor`](crate::client::Builder::executor)) runs on them instead of in the caller's runtime.
 ///
 /// The threads end when the last clone is dropped; what still runs on them is dropped then.
 #[derive(Clone)]

@@ -6,7 +6,7 @@ use futures_util::{FutureExt, StreamExt, stream};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
-use super::{Attributes, Discover, Entry, Instance, Register, Sets};
+use super::{Advertisement, Attributes, Discover, Instance, Registrar, Sets};
 use crate::error::ClientResult as Result;
 
 /// A registry within the process, for tests and for services that live in one program.
@@ -24,7 +24,7 @@ use crate::error::ClientResult as Result;
 ///
 /// let registry = InProcess::new();
 /// let server = Server::new()
-///     .register("Arith/Add", |a: i64, b: i64| async move { a + b })
+///     .function("Arith/Add", |a: i64, b: i64| async move { a + b })
 ///     .register_in(registry.clone(), Registration::new())
 ///     .bind("127.0.0.1:0")
 ///     .await?
@@ -76,7 +76,7 @@ impl InProcess {
         self.0.send_modify(BTreeMap::clear);
     }
 
-    fn enter(&self, entry: &Entry) {
+    fn enter(&self, entry: &Advertisement) {
         let now = Instant::now();
         let kept = PublishedSet { instance: entry.instance.clone(), until: now.checked_add(entry.ttl) };
         self.0.send_if_modified(|services| {
@@ -95,7 +95,7 @@ impl InProcess {
         });
     }
 
-    fn remove(&self, entry: &Entry) {
+    fn remove(&self, entry: &Advertisement) {
         self.0.send_if_modified(|services| {
             let Some(all) = services.get_mut(&entry.service) else { return false };
             let before = all.len();
@@ -129,8 +129,11 @@ impl InProcess {
     }
 }
 
-impl Register for InProcess {
-    fn entered<'a>(&'a self, entry: &'a Entry) -> BoxFuture<'a, Result<Option<Attributes>>> {
+impl Registrar for InProcess {
+    fn current_attributes<'a>(
+        &'a self,
+        entry: &'a Advertisement,
+    ) -> BoxFuture<'a, Result<Option<Attributes>>> {
         let now = Instant::now();
         let services = self.0.borrow();
         let all = services.get(&entry.service).into_iter().flatten();
@@ -139,7 +142,7 @@ impl Register for InProcess {
         async move { Ok(said) }.boxed()
     }
 
-    fn publish<'a>(&'a self, entry: &'a Entry) -> BoxFuture<'a, Result<()>> {
+    fn publish<'a>(&'a self, entry: &'a Advertisement) -> BoxFuture<'a, Result<()>> {
         async move {
             self.enter(entry);
             Ok(())
@@ -147,7 +150,7 @@ impl Register for InProcess {
         .boxed()
     }
 
-    fn withdraw<'a>(&'a self, entry: &'a Entry) -> BoxFuture<'a, Result<()>> {
+    fn withdraw<'a>(&'a self, entry: &'a Advertisement) -> BoxFuture<'a, Result<()>> {
         async move {
             self.remove(entry);
             Ok(())
@@ -223,8 +226,8 @@ mod tests {
     use crate::discovery::Attributes;
     use crate::discovery::testing::told;
 
-    fn entry(address: &str, weight: &str) -> Entry {
-        Entry {
+    fn entry(address: &str, weight: &str) -> Advertisement {
+        Advertisement {
             service: "S".into(),
             instance: Instance::tcp(address).with(Attributes::new().with("weight", weight)),
             ttl: Duration::from_secs(10),

@@ -1,5 +1,5 @@
 //! Where servers are found, and how they make themselves known: what a registry must do for a client
-//! ([`Discover`]) and for a server ([`Register`]), in rpcx's words for what is kept there ([`Instance`]).
+//! ([`Discover`]) and for a server ([`Registrar`]), in rpcx's words for what is kept there ([`Instance`]).
 //!
 //! Here are the ways that need no registry: [`List`] and [`Names`] are told the servers, [`File`] and [`RemoteFile`]
 //! read them, [`Dns`] and [`Mdns`] ask for them, [`InProcess`] is a registry for tests. [`Cached`], [`Filtered`] and
@@ -85,53 +85,62 @@ impl<D: Discover + ?Sized> Discover for Box<D> {
 }
 
 /// Where servers make their services known.
-pub trait Register: Send + Sync + 'static {
+pub trait Registrar: Send + Sync + 'static {
     /// Enters an instance, or enters it anew with what has changed. It is called again and again while the server
     /// lives, at least twice within `ttl`, and must put right whatever the registry has lost in between.
-    fn publish<'a>(&'a self, entry: &'a Entry) -> BoxFuture<'a, Result<()>>;
+    fn publish<'a>(&'a self, entry: &'a Advertisement) -> BoxFuture<'a, Result<()>>;
 
     /// Takes an instance out. What is not there is no error.
-    fn withdraw<'a>(&'a self, entry: &'a Entry) -> BoxFuture<'a, Result<()>>;
+    fn withdraw<'a>(&'a self, entry: &'a Advertisement) -> BoxFuture<'a, Result<()>>;
 
     /// What the registry says now of an instance that was entered: others may have changed it (rpcx-ui writes
     /// `state=inactive`), and a server keeps what they say. `None` if it is not there, or the registry has no way for others
     /// to say anything.
-    fn entered<'a>(&'a self, _entry: &'a Entry) -> BoxFuture<'a, Result<Option<Attributes>>> {
+    fn current_attributes<'a>(
+        &'a self,
+        _entry: &'a Advertisement,
+    ) -> BoxFuture<'a, Result<Option<Attributes>>> {
         Box::pin(ready(Ok(None)))
     }
 }
 
-impl<R: Register + ?Sized> Register for Box<R> {
-    fn publish<'a>(&'a self, entry: &'a Entry) -> BoxFuture<'a, Result<()>> {
+impl<R: Registrar + ?Sized> Registrar for Box<R> {
+    fn publish<'a>(&'a self, entry: &'a Advertisement) -> BoxFuture<'a, Result<()>> {
         (**self).publish(entry)
     }
 
-    fn withdraw<'a>(&'a self, entry: &'a Entry) -> BoxFuture<'a, Result<()>> {
+    fn withdraw<'a>(&'a self, entry: &'a Advertisement) -> BoxFuture<'a, Result<()>> {
         (**self).withdraw(entry)
     }
 
-    fn entered<'a>(&'a self, entry: &'a Entry) -> BoxFuture<'a, Result<Option<Attributes>>> {
-        (**self).entered(entry)
+    fn current_attributes<'a>(
+        &'a self,
+        entry: &'a Advertisement,
+    ) -> BoxFuture<'a, Result<Option<Attributes>>> {
+        (**self).current_attributes(entry)
     }
 }
 
-impl<R: Register + ?Sized> Register for Arc<R> {
-    fn publish<'a>(&'a self, entry: &'a Entry) -> BoxFuture<'a, Result<()>> {
+impl<R: Registrar + ?Sized> Registrar for Arc<R> {
+    fn publish<'a>(&'a self, entry: &'a Advertisement) -> BoxFuture<'a, Result<()>> {
         (**self).publish(entry)
     }
 
-    fn withdraw<'a>(&'a self, entry: &'a Entry) -> BoxFuture<'a, Result<()>> {
+    fn withdraw<'a>(&'a self, entry: &'a Advertisement) -> BoxFuture<'a, Result<()>> {
         (**self).withdraw(entry)
     }
 
-    fn entered<'a>(&'a self, entry: &'a Entry) -> BoxFuture<'a, Result<Option<Attributes>>> {
-        (**self).entered(entry)
+    fn current_attributes<'a>(
+        &'a self,
+        entry: &'a Advertisement,
+    ) -> BoxFuture<'a, Result<Option<Attributes>>> {
+        (**self).current_attributes(entry)
     }
 }
 
 /// What a server enters into a registry.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Entry {
+pub struct Advertisement {
     /// The service, by its name.
     pub service: String,
     /// Where it is to be found, and what is to be known of it.
@@ -140,7 +149,7 @@ pub struct Entry {
     pub ttl: Duration,
 }
 
-impl fmt::Display for Entry {
+impl fmt::Display for Advertisement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.service, self.instance)
     }

@@ -1,4 +1,4 @@
-use super::{Discover, File, List, Names, Register, RemoteFile};
+use super::{Discover, File, List, Names, Registrar, RemoteFile};
 use crate::error::ClientResult as Result;
 
 /// The way to find servers that a word of a URL names, if this crate has it: in `rpcx+list://a:1,b:2` the word is
@@ -36,7 +36,7 @@ pub fn open(word: &str, rest: &str) -> Result<Option<Box<dyn Discover>>> {
 /// # Errors
 ///
 /// When the rest is not what the word wants.
-pub fn open_registry(word: &str, rest: &str) -> Result<Option<Box<dyn Register>>> {
+pub fn open_registry(word: &str, rest: &str) -> Result<Option<Box<dyn Registrar>>> {
     match (word, rest.trim_matches('/')) {
         #[cfg(feature = "mdns")]
         ("mdns", "") => Ok(Some(Box::new(super::Mdns::new("")))),

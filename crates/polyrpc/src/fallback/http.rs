@@ -7,7 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use polyrpc_core::{Format, Head, Metadata, Protocol, Status};
 
-use crate::call::{CallSite, Context, Ending, Handling, Shape, Trailers};
+use crate::call::{CallSite, Context, Outcome, ResponseFuture, StreamType, Trailers};
 use crate::codec::{Body, Raw};
 use crate::service::Method;
 use crate::streaming::{Incoming, Outgoing, Streaming, send};
@@ -111,15 +111,15 @@ impl<H: HttpFallback> Erased for H {
 }
 
 impl Method for HttpMethod {
-    fn start(&self, _: Context, _: Body) -> Result<Handling, Status> {
+    fn start(&self, _: Context, _: Body) -> Result<ResponseFuture, Status> {
         Err(Status::internal("a request of HTTP came as a call"))
     }
 
-    fn shape(&self) -> Shape {
-        Shape::BIDI
+    fn shape(&self) -> StreamType {
+        StreamType::BIDI
     }
 
-    fn open(&self, cx: Context, incoming: Incoming, outgoing: Outgoing) -> Result<Handling, Status> {
+    fn open(&self, cx: Context, incoming: Incoming, outgoing: Outgoing) -> Result<ResponseFuture, Status> {
         let site = cx.site();
         let answering = self.0.answer(HttpRequest::new(cx, incoming));
         Ok(Box::pin(async move { respond(answering.await, &site, outgoing).await }))
@@ -135,16 +135,16 @@ impl HttpRequest {
             fields.append(name.to_owned(), value.clone());
         }
         let http2 = cx.carrier() == Protocol::Grpc;
-        let secure = cx.peer().secured().is_some();
+        let secure = cx.peer().tls().is_some();
         let body = Streaming::received(incoming, Ok);
         Self { method, target, authority, http2, secure, fields, body, context: cx }
     }
 }
 
-async fn respond(result: Result<HttpResponse>, site: &CallSite, outgoing: Outgoing) -> Ending {
+async fn respond(result: Result<HttpResponse>, site: &CallSite, outgoing: Outgoing) -> Outcome {
     let response = match result.and_then(checked) {
         Ok(response) => response,
-        Err(failure) => return Ending::failed(site.status_for_caller(failure.into_status())),
+        Err(failure) => return Outcome::failed(site.status_for_caller(failure.into_status())),
     };
     let HttpResponse { status, fields, body, trailers: late } = response;
     let mut metadata = Metadata::new();
@@ -154,7 +154,7 @@ async fn respond(result: Result<HttpResponse>, site: &CallSite, outgoing: Outgoi
     let result = send::<Raw, Bytes>(body, &outgoing, Format::Raw, None).await;
     let mut trailers = Metadata::new();
     late.append_to(&mut trailers);
-    Ending::Finish { result: result.map_err(|status| site.status_for_caller(status)), trailers }
+    Outcome::Finish { result: result.map_err(|status| site.status_for_caller(status)), trailers }
 }
 
 fn checked(response: HttpResponse) -> Result<HttpResponse> {

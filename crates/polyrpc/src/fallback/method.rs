@@ -6,7 +6,7 @@ use polyrpc_core::{Format, Head, Metadata, Reply, Status};
 use super::relay::Relay;
 use super::request::{AcceptedStreamSlot, RawRequest};
 use super::response::{Answer, RawResponse};
-use crate::call::{CallSite, Context, Ending, Handling, Shape, Trailers};
+use crate::call::{CallSite, Context, Outcome, ResponseFuture, StreamType, Trailers};
 use crate::codec::{Body, Raw};
 use crate::service::Method;
 use crate::streaming::{Incoming, Outgoing, Streaming, send};
@@ -26,18 +26,18 @@ where
     F: Fn(RawRequest) -> Fut + Send + Sync + 'static,
     Fut: Future<Output = Result<RawResponse>> + Send + 'static,
 {
-    fn start(&self, cx: Context, body: Body) -> Result<Handling, Status> {
+    fn start(&self, cx: Context, body: Body) -> Result<ResponseFuture, Status> {
         let place = CallPlace::of(&cx);
         let (request, accepted) = RawRequest::one(cx, body);
         let handling = (self.0)(request);
         Ok(Box::pin(async move { place.end_whole(handling.await, &accepted) }))
     }
 
-    fn shape(&self) -> Shape {
-        Shape::BIDI
+    fn shape(&self) -> StreamType {
+        StreamType::BIDI
     }
 
-    fn open(&self, cx: Context, incoming: Incoming, outgoing: Outgoing) -> Result<Handling, Status> {
+    fn open(&self, cx: Context, incoming: Incoming, outgoing: Outgoing) -> Result<ResponseFuture, Status> {
         let place = CallPlace::of(&cx);
         let (request, _) = RawRequest::several(cx, incoming);
         let handling = (self.0)(request);
@@ -61,7 +61,7 @@ impl CallPlace {
     }
 
     /// Ends a call whose protocol takes one message as its answer.
-    fn end_whole(&self, result: Result<RawResponse>, accepted: &AcceptedStreamSlot) -> Ending {
+    fn end_whole(&self, result: Result<RawResponse>, accepted: &AcceptedStreamSlot) -> Outcome {
         let mut response = match result {
             Ok(response) => response,
             Err(failure) => return self.fail(failure.into_status()),
@@ -71,18 +71,18 @@ impl CallPlace {
             Answer::Messages(_) | Answer::Relay(_) => return self.fail(no_streams(self.protocol)),
         };
         match accepted.take() {
-            Some(accepted) => Ending::Accept(Box::new(reply), accepted),
-            None => Ending::Reply(reply),
+            Some(accepted) => Outcome::Accept(Box::new(reply), accepted),
+            None => Outcome::Reply(reply),
         }
     }
 
-    async fn end_streamed(&self, result: Result<RawResponse>, outgoing: Outgoing) -> Ending {
+    async fn end_streamed(&self, result: Result<RawResponse>, outgoing: Outgoing) -> Outcome {
         let mut response = match result {
             Ok(response) => response,
             Err(failure) => return self.fail(failure.into_status()),
         };
         match std::mem::take(&mut response.answer) {
-            Answer::Message(message) => Ending::Reply(self.reply(response, message)),
+            Answer::Message(message) => Outcome::Reply(self.reply(response, message)),
             Answer::Messages(messages) => self.send(response, messages, outgoing).await,
             Answer::Relay(relay) => self.relay(response, *relay, outgoing).await,
         }
@@ -94,7 +94,7 @@ impl CallPlace {
         mut response: RawResponse,
         messages: Streaming<Bytes>,
         outgoing: Outgoing,
-    ) -> Ending {
+    ) -> Outcome {
         let (trailers, late) = (std::mem::take(&mut response.trailers), response.late.take());
         let head = self.head(response);
         let format = head.format;
@@ -104,7 +104,7 @@ impl CallPlace {
     }
 
     /// Sends the messages that come from elsewhere.
-    async fn relay(&self, mut response: RawResponse, mut relay: Relay, outgoing: Outgoing) -> Ending {
+    async fn relay(&self, mut response: RawResponse, mut relay: Relay, outgoing: Outgoing) -> Outcome {
         match relay.metadata().await {
             Ok(metadata) => {
                 metadata.iter().for_each(|(key, value)| {
@@ -142,17 +142,17 @@ impl CallPlace {
     }
 
     /// Ends a call before its answer has begun. What a server that was called has sent beside its failure goes on.
-    fn fail(&self, status: Status) -> Ending {
+    fn fail(&self, status: Status) -> Outcome {
         let (metadata, trailers) = (status.headers().clone(), status.trailers().clone());
         let head = Head { format: self.format, metadata, ..Head::default() };
-        Ending::Reply(Reply { trailers, ..Reply::new(Err(self.site.status_for_caller(status)), head) })
+        Outcome::Reply(Reply { trailers, ..Reply::new(Err(self.site.status_for_caller(status)), head) })
     }
 
-    fn finish(&self, result: Result<(), Status>, mut trailers: Metadata) -> Ending {
+    fn finish(&self, result: Result<(), Status>, mut trailers: Metadata) -> Outcome {
         if let Err(status) = &result {
             append(&mut trailers, status.trailers());
         }
-        Ending::Finish { result: result.map_err(|status| self.site.status_for_caller(status)), trailers }
+        Outcome::Finish { result: result.map_err(|status| self.site.status_for_caller(status)), trailers }
     }
 }
 

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use polyrpc_core::{Format, Metadata, Protocol, Status};
 
 use crate::Result;
-use crate::call::{Accepted, Context, Options};
+use crate::call::{AcceptedStreams, CallOptions, Context};
 use crate::codec::{Body, Raw};
 use crate::streaming::{Incoming, Sender, StreamOptions, Streaming};
 
@@ -19,14 +19,14 @@ pub struct RawRequest {
 
 /// The streams that were accepted, on their way to the connection.
 #[derive(Debug, Clone, Default)]
-pub(super) struct AcceptedStreamSlot(Arc<Mutex<Option<Accepted>>>);
+pub(super) struct AcceptedStreamSlot(Arc<Mutex<Option<AcceptedStreams>>>);
 
 impl AcceptedStreamSlot {
-    pub(super) fn take(&self) -> Option<Accepted> {
+    pub(super) fn take(&self) -> Option<AcceptedStreams> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    fn put(&self, accepted: Option<Accepted>) {
+    fn put(&self, accepted: Option<AcceptedStreams>) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = accepted;
     }
 }
@@ -143,14 +143,14 @@ impl RawRequest {
 
     /// What a client's call must say so that it goes on as this one came: metadata, attachment, the time that is left,
     /// whether there is an answer. A credential that is none of the metadata stays here: it was for this server.
-    pub fn options(&self) -> Options {
-        Options {
+    pub fn options(&self) -> CallOptions {
+        CallOptions {
             metadata: self.metadata().clone(),
             attachment: self.attachment().clone(),
             timeout: self.remaining(),
             format: Some(self.format()),
             oneway: self.is_oneway(),
-            ..Options::default()
+            ..CallOptions::default()
         }
     }
 

@@ -1,4 +1,4 @@
-//! What a server tells of itself: to the program it runs in, what it is doing ([`Facts`]); to callers, by gRPC's
+//! What a server tells of itself: to the program it runs in, what it is doing ([`ServerInfo`]); to callers, by gRPC's
 //! standard services, how it is ([`Health`]) and what it offers
 //! ([`Server::reflection`](crate::Server::reflection)), the latter by rpcx's service too.
 //!
@@ -19,7 +19,7 @@ mod generated;
 pub use self::generated::grpc;
 pub(crate) use self::health::DefaultHealth;
 pub use self::health::{Health, Serving};
-pub use crate::call::{Calls, Connection, Facts, Used};
+pub use crate::call::{Calls, Connection, ResourceUsage, ServerInfo};
 
 use self::files::Files;
 use crate::service::{MethodRole, Router};

@@ -7,7 +7,7 @@ use polyrpc_core::Status;
 
 use crate::Result;
 use crate::call::Context;
-use crate::codec::{Outline, Serde};
+use crate::codec::{Serde, TypeSchema};
 use crate::service::{MethodRole, Router, ServiceBuilder};
 
 /// Adds the service, unless the program has one of that name; it tells of those that are there.
@@ -50,7 +50,7 @@ struct Text {
 }
 
 impl Text {
-    fn new<'m>(service: &str, methods: impl Iterator<Item = (&'m str, (Outline, Outline))>) -> Self {
+    fn new<'m>(service: &str, methods: impl Iterator<Item = (&'m str, (TypeSchema, TypeSchema))>) -> Self {
         let (package, name) = service.rsplit_once('.').unwrap_or(("main", service));
         let package = identifier(package.rsplit('.').next().unwrap_or(package));
         let name = identifier(name);
@@ -89,16 +89,16 @@ fn unknown(name: &str) -> crate::Failure {
 }
 
 /// The declaration of a type that has a name.
-fn declaration(outline: &Outline) -> Option<String> {
+fn declaration(outline: &TypeSchema) -> Option<String> {
     match outline {
-        Outline::Struct { name, fields } => {
+        TypeSchema::Struct { name, fields } => {
             Some(format!("type {} {}\n", identifier(name), members(fields, 1)))
         }
         _ => None,
     }
 }
 
-fn members(fields: &[(String, Outline)], depth: usize) -> String {
+fn members(fields: &[(String, TypeSchema)], depth: usize) -> String {
     let indent = "\t".repeat(depth);
     let mut text = "struct {\n".to_owned();
     for (name, outline) in fields {
@@ -111,27 +111,27 @@ fn members(fields: &[(String, Outline)], depth: usize) -> String {
 }
 
 /// How a type is referred to.
-fn go_type(outline: &Outline) -> String {
+fn go_type(outline: &TypeSchema) -> String {
     match outline {
-        Outline::Struct { name, .. } => identifier(name),
+        TypeSchema::Struct { name, .. } => identifier(name),
         other => inline(other, 1),
     }
 }
 
 /// A type written out where it is used.
-fn inline(outline: &Outline, depth: usize) -> String {
+fn inline(outline: &TypeSchema, depth: usize) -> String {
     match outline {
-        Outline::Any => "any".to_owned(),
-        Outline::Bool => "bool".to_owned(),
-        Outline::Int(bits) => format!("int{bits}"),
-        Outline::Uint(bits) => format!("uint{bits}"),
-        Outline::Float(bits) => format!("float{bits}"),
-        Outline::String => "string".to_owned(),
-        Outline::Bytes => "[]byte".to_owned(),
-        Outline::Optional(inner) => format!("*{}", inline(inner, depth)),
-        Outline::List(item) => format!("[]{}", inline(item, depth)),
-        Outline::Map(key, value) => format!("map[{}]{}", inline(key, depth), inline(value, depth)),
-        Outline::Struct { fields, .. } => members(fields, depth + 1),
+        TypeSchema::Any => "any".to_owned(),
+        TypeSchema::Bool => "bool".to_owned(),
+        TypeSchema::Int(bits) => format!("int{bits}"),
+        TypeSchema::Uint(bits) => format!("uint{bits}"),
+        TypeSchema::Float(bits) => format!("float{bits}"),
+        TypeSchema::String => "string".to_owned(),
+        TypeSchema::Bytes => "[]byte".to_owned(),
+        TypeSchema::Optional(inner) => format!("*{}", inline(inner, depth)),
+        TypeSchema::List(item) => format!("[]{}", inline(item, depth)),
+        TypeSchema::Map(key, value) => format!("map[{}]{}", inline(key, depth), inline(value, depth)),
+        TypeSchema::Struct { fields, .. } => members(fields, depth + 1),
     }
 }
 
@@ -158,17 +158,21 @@ const SERVICE: &str = "Reflection";
 mod tests {
     use super::*;
 
-    fn pair(name: &str, fields: &[(&str, Outline)]) -> Outline {
+    fn pair(name: &str, fields: &[(&str, TypeSchema)]) -> TypeSchema {
         let fields = fields.iter().map(|(name, outline)| ((*name).to_owned(), outline.clone())).collect();
-        Outline::Struct { name: name.into(), fields }
+        TypeSchema::Struct { name: name.into(), fields }
     }
 
     #[test]
     fn a_service_is_told_as_rpcx_tells_it() {
-        let args =
-            pair("Args", &[("A", Outline::Int(64)), ("b_c", Outline::List(Box::new(Outline::String)))]);
-        let reply =
-            pair("Reply", &[("C", Outline::Optional(Box::new(pair("Inner", &[("D", Outline::Bool)]))))]);
+        let args = pair(
+            "Args",
+            &[("A", TypeSchema::Int(64)), ("b_c", TypeSchema::List(Box::new(TypeSchema::String)))],
+        );
+        let reply = pair(
+            "Reply",
+            &[("C", TypeSchema::Optional(Box::new(pair("Inner", &[("D", TypeSchema::Bool)]))))],
+        );
         let methods =
             [("Add", (args.clone(), reply.clone())), ("Mul", (args, reply)), ("Odd", <_>::default())];
         let text = Text::new("example.Arith", methods.into_iter());

@@ -6,13 +6,13 @@ use bytes::Bytes;
 use polyrpc_core::{Metadata, Protocol, Status};
 
 use super::Side;
-use crate::call::{Context, Options, Outgoing, Peer, Shape};
+use crate::call::{CallOptions, Context, OutgoingCall, Peer, StreamType};
 use crate::codec::{Body, Codec};
 
 /// A call that passes layers.
 #[derive(Debug)]
 pub struct Call {
-    shape: Shape,
+    shape: StreamType,
     body: Body,
     place: Place,
 }
@@ -29,19 +29,19 @@ enum Place {
 struct OutboundCall {
     service: String,
     method: String,
-    options: Options,
+    options: CallOptions,
     protocol: Protocol,
 }
 
 impl Call {
     /// A call that came to a server.
-    pub(crate) fn incoming(cx: Context, body: Body, shape: Shape) -> Self {
+    pub(crate) fn incoming(cx: Context, body: Body, shape: StreamType) -> Self {
         Self { shape, body, place: Place::Server(cx) }
     }
 
     /// A call that leaves a client.
-    pub(crate) fn outgoing(call: Outgoing<'_>, shape: Shape) -> Self {
-        let Outgoing { service, method, body, options, protocol } = call;
+    pub(crate) fn outgoing(call: OutgoingCall<'_>, shape: StreamType) -> Self {
+        let OutgoingCall { service, method, body, options, protocol } = call;
         let (service, method) = (service.to_owned(), method.to_owned());
         Self {
             shape,
@@ -59,7 +59,7 @@ impl Call {
     }
 
     /// In which directions it has several messages.
-    pub fn shape(&self) -> Shape {
+    pub fn shape(&self) -> StreamType {
         self.shape
     }
 
@@ -198,7 +198,7 @@ impl Call {
     }
 
     /// On a client: what else the call says.
-    pub fn options(&self) -> Option<&Options> {
+    pub fn options(&self) -> Option<&CallOptions> {
         match &self.place {
             Place::Server(_) => None,
             Place::Client(leaving) => Some(&leaving.options),
@@ -206,7 +206,7 @@ impl Call {
     }
 
     /// The same, to be changed.
-    pub fn options_mut(&mut self) -> Option<&mut Options> {
+    pub fn options_mut(&mut self) -> Option<&mut CallOptions> {
         match &mut self.place {
             Place::Server(_) => None,
             Place::Client(leaving) => Some(&mut leaving.options),
@@ -243,11 +243,11 @@ impl Call {
     /// # Errors
     ///
     /// On a server.
-    pub(crate) fn take_outgoing(&mut self) -> Result<Outgoing<'_>, Status> {
+    pub(crate) fn take_outgoing(&mut self) -> Result<OutgoingCall<'_>, Status> {
         let Place::Client(leaving) = &mut self.place else { return Err(wrong_side()) };
         let OutboundCall { service, method, options, protocol } = &mut **leaving;
         let (body, options) = (self.body.clone(), std::mem::take(options));
-        Ok(Outgoing { service, method, body, options, protocol: *protocol })
+        Ok(OutgoingCall { service, method, body, options, protocol: *protocol })
     }
 }
 

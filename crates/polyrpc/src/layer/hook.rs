@@ -55,24 +55,24 @@ pub trait Hook: Send + Sync + 'static {
     /// # Errors
     ///
     /// Why the server must not begin to listen: [`bind`](crate::Server::bind) fails with it.
-    fn registered(&self, _service: &str, _methods: &[String]) -> Result<(), Status> {
+    fn on_register(&self, _service: &str, _methods: &[String]) -> Result<(), Status> {
         Ok(())
     }
 
-    /// A service is offered no longer: the server [shuts down](crate::server::Running::shutdown) (rpcx `Unregister`).
-    fn unregistered(&self, _service: &str) {}
+    /// A service is offered no longer: the server [shuts down](crate::server::ServerHandle::shutdown) (rpcx `Unregister`).
+    fn on_unregister(&self, _service: &str) {}
 
     /// A connection was accepted (rpcx `HandleConnAccept`). No byte of it was read yet, nor is TLS's handshake done.
     ///
     /// # Errors
     ///
     /// Why it is not to be served. It is closed at once: no protocol has been spoken in which it could be told.
-    fn accepted(&self, _connection: &Connection) -> Result<(), Status> {
+    fn on_accept(&self, _connection: &Connection) -> Result<(), Status> {
         Ok(())
     }
 
     /// A connection was closed that this hook had accepted; what was done on it (rpcx `HandleConnClose`).
-    fn closed(&self, _connection: &Connection) {}
+    fn on_close(&self, _connection: &Connection) {}
 
     /// A call was read, and nothing else was done yet: neither was its credential judged nor its method looked up (rpcx
     /// `PostReadRequest`, `PostReadRequestHeader`).
@@ -81,59 +81,59 @@ pub trait Hook: Send + Sync + 'static {
     ///
     /// What the call is refused for. One of [`Scope::Connection`](polyrpc_core::Scope::Connection) is told as a credential
     /// that was refused, which in most protocols ends the connection.
-    fn received(&self, _call: &mut Received<'_>) -> Result<(), Status> {
+    fn on_request(&self, _call: &mut IncomingCall<'_>) -> Result<(), Status> {
         Ok(())
     }
 
     /// A call was answered: its answer is on its way to the socket (rpcx `PostWriteResponse`). Told once of each call that
-    /// was [received](Self::received), also of those that were refused and of those that were cancelled.
-    fn answered(&self, _call: &Answered<'_>) {}
+    /// was [received](Self::on_request), also of those that were refused and of those that were cancelled.
+    fn on_response(&self, _call: &AnsweredCall<'_>) {}
 
     /// A peer asked whether it is heard, and was answered (rpcx `HeartbeatRequest`).
-    fn heartbeat(&self, _peer: &Peer, _protocol: Protocol) {}
+    fn on_heartbeat(&self, _peer: &Peer, _protocol: Protocol) {}
 
     /// A message that no call asked for is on its way to the socket (rpcx `PostWriteRequest`).
-    fn pushed(&self, _peer: &Peer, _push: &Push) {}
+    fn on_push(&self, _peer: &Peer, _push: &Push) {}
 }
 
 /// A hook that somebody else has a hand on too.
 impl<H: Hook + ?Sized> Hook for Arc<H> {
-    fn registered(&self, service: &str, methods: &[String]) -> Result<(), Status> {
-        (**self).registered(service, methods)
+    fn on_register(&self, service: &str, methods: &[String]) -> Result<(), Status> {
+        (**self).on_register(service, methods)
     }
 
-    fn unregistered(&self, service: &str) {
-        (**self).unregistered(service);
+    fn on_unregister(&self, service: &str) {
+        (**self).on_unregister(service);
     }
 
-    fn accepted(&self, connection: &Connection) -> Result<(), Status> {
-        (**self).accepted(connection)
+    fn on_accept(&self, connection: &Connection) -> Result<(), Status> {
+        (**self).on_accept(connection)
     }
 
-    fn closed(&self, connection: &Connection) {
-        (**self).closed(connection);
+    fn on_close(&self, connection: &Connection) {
+        (**self).on_close(connection);
     }
 
-    fn received(&self, call: &mut Received<'_>) -> Result<(), Status> {
-        (**self).received(call)
+    fn on_request(&self, call: &mut IncomingCall<'_>) -> Result<(), Status> {
+        (**self).on_request(call)
     }
 
-    fn answered(&self, call: &Answered<'_>) {
-        (**self).answered(call);
+    fn on_response(&self, call: &AnsweredCall<'_>) {
+        (**self).on_response(call);
     }
 
-    fn heartbeat(&self, peer: &Peer, protocol: Protocol) {
-        (**self).heartbeat(peer, protocol);
+    fn on_heartbeat(&self, peer: &Peer, protocol: Protocol) {
+        (**self).on_heartbeat(peer, protocol);
     }
 
-    fn pushed(&self, peer: &Peer, push: &Push) {
-        (**self).pushed(peer, push);
+    fn on_push(&self, peer: &Peer, push: &Push) {
+        (**self).on_push(peer, push);
     }
 }
 
 /// A call that was read.
 #[derive(Debug)]
-pub struct Received<'a> {
+pub struct IncomingCall<'a> {
     pub(crate) service: Cow<'a, str>,
     pub(crate) method: Cow<'a, str>,
     pub(crate) metadata: &'a mut Metadata,
@@ -146,7 +146,7 @@ pub struct Received<'a> {
     pub(crate) peer: &'a Peer,
 }
 
-impl Received<'_> {
+impl IncomingCall<'_> {
     /// The service that is called, as the caller wrote it; empty for a function in protocols that have no services.
     pub fn service(&self) -> &str {
         &self.service
@@ -212,7 +212,7 @@ impl Received<'_> {
 /// A call that was answered.
 #[derive(Debug)]
 #[non_exhaustive]
-pub struct Answered<'a> {
+pub struct AnsweredCall<'a> {
     /// The service, by the full name that the server knows it by; as the caller wrote it if [`known`](Self::known) is
     /// false.
     pub service: &'a str,

@@ -7,7 +7,7 @@ use polyrpc_core::Status;
 
 use super::next::Erased;
 use super::{Call, Layer, Next, Side};
-use crate::call::Ending;
+use crate::call::Outcome;
 
 /// Layers, outermost first. Most methods and clients have none, and pay nothing for them.
 #[derive(Clone, Default)]
@@ -63,8 +63,8 @@ fn fits<L: Layer>(layer: &L, side: Side) -> Result<(), Status> {
 struct Misplaced(Status);
 
 impl Layer for Misplaced {
-    async fn call(self: Arc<Self>, _: Call, _: Next) -> Ending {
-        Ending::failed(self.0.clone())
+    async fn call(self: Arc<Self>, _: Call, _: Next) -> Outcome {
+        Outcome::failed(self.0.clone())
     }
 }
 

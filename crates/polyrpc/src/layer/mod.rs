@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 pub use self::call::Call;
 pub use self::next::Next;
-pub use crate::call::{Ending, Handling, Shape};
+pub use crate::call::{Outcome, ResponseFuture, StreamType};
 
 pub(crate) use self::list::Layers;
 pub(crate) use self::next::{Erased, Innermost};
@@ -41,16 +41,16 @@ pub(crate) use self::next::{Erased, Innermost};
 ///
 /// ```
 /// use std::sync::Arc;
-/// use polyrpc::layer::{Call, Ending, Layer, Next};
+/// use polyrpc::layer::{Call, Outcome, Layer, Next};
 /// use polyrpc::{Client, Server, Status};
 ///
 /// /// Refuses calls without a tenant, and prints how those of tenants ended.
 /// struct Tenants;
 ///
 /// impl Layer for Tenants {
-///     async fn call(self: Arc<Self>, call: Call, next: Next) -> Ending {
+///     async fn call(self: Arc<Self>, call: Call, next: Next) -> Outcome {
 ///         let Some(tenant) = call.metadata().get("tenant").map(str::to_owned) else {
-///             return Ending::failed(Status::permission_denied("no tenant"));
+///             return Outcome::failed(Status::permission_denied("no tenant"));
 ///         };
 ///         let method = call.method().to_owned();
 ///         let ending = next.call(call).await;
@@ -60,7 +60,7 @@ pub(crate) use self::next::{Erased, Innermost};
 /// }
 ///
 /// # fn main() -> polyrpc::Result<()> {
-/// let server = Server::new().register("echo", |text: String| async move { text }).layer(Tenants);
+/// let server = Server::new().function("echo", |text: String| async move { text }).layer(Tenants);
 /// let client = Client::builder("rpcx://127.0.0.1:8972").layer(Tenants).build()?;
 /// # Ok(())
 /// # }
@@ -71,7 +71,7 @@ pub(crate) use self::next::{Erased, Innermost};
 )]
 pub trait Layer: Send + Sync + 'static {
     /// Takes a call on its way, and gives its end.
-    fn call(self: Arc<Self>, call: Call, next: Next) -> impl Future<Output = Ending> + Send + 'static;
+    fn call(self: Arc<Self>, call: Call, next: Next) -> impl Future<Output = Outcome> + Send + 'static;
 
     /// The only side on which the layer has a meaning; `None`: both. On the other side it is refused when the client is
     /// built, or the server binds.
@@ -82,7 +82,7 @@ pub trait Layer: Send + Sync + 'static {
 
 /// A layer that somebody else holds too.
 impl<L: Layer> Layer for Arc<L> {
-    fn call(self: Arc<Self>, call: Call, next: Next) -> impl Future<Output = Ending> + Send + 'static {
+    fn call(self: Arc<Self>, call: Call, next: Next) -> impl Future<Output = Outcome> + Send + 'static {
         L::call((*self).clone(), call, next)
     }
 

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::{Call, Layer};
-use crate::call::Handling;
+use crate::call::ResponseFuture;
 #[cfg(feature = "otel")]
 use crate::call::Target;
 
@@ -25,7 +25,7 @@ pub(crate) trait Innermost: Send {
     /// The layers before it, outermost first.
     fn layers(&self) -> &[Arc<dyn Erased>];
 
-    fn call(self: Box<Self>, call: Call) -> Handling;
+    fn call(self: Box<Self>, call: Call) -> ResponseFuture;
 
     /// The same once more, if it can take several calls.
     fn try_clone(&self) -> Option<Box<dyn Innermost>> {
@@ -44,13 +44,13 @@ pub(crate) trait Innermost: Send {
     }
 }
 
-/// A layer whose type is forgotten.
+/// A layer whose type is erased.
 pub(crate) trait Erased: Send + Sync {
-    fn call(self: Arc<Self>, call: Call, next: Next) -> Handling;
+    fn call(self: Arc<Self>, call: Call, next: Next) -> ResponseFuture;
 }
 
 impl<L: Layer> Erased for L {
-    fn call(self: Arc<Self>, call: Call, next: Next) -> Handling {
+    fn call(self: Arc<Self>, call: Call, next: Next) -> ResponseFuture {
         Box::pin(Layer::call(self, call, next))
     }
 }
@@ -62,7 +62,7 @@ impl Next {
     }
 
     /// Lets the call go on. Dropping the future cancels the call; the server may have begun it.
-    pub fn call(mut self, call: Call) -> Handling {
+    pub fn call(mut self, call: Call) -> ResponseFuture {
         match self.innermost.layers().get(self.passed).cloned() {
             Some(layer) => {
                 self.passed += 1;

@@ -5,9 +5,9 @@ use std::time::Duration;
 use polyrpc_core::{Protocol, Status};
 
 use super::share::Share;
-use super::{Begun, Ended, Observe, Side};
+use super::{CallEnd, CallStart, Observe, Side};
 use crate::call::Peer;
-use crate::task::{self, TraceParent};
+use crate::propagation::{self, TraceParent};
 
 /// Hands a line for each call, when it has ended, to a function of the program: to be printed, or given to whatever it logs
 /// with.
@@ -29,7 +29,7 @@ pub struct AccessLog(Arc<Shared>);
 
 #[derive(Clone)]
 struct Shared {
-    sink: Arc<dyn Fn(&Line<'_>) + Send + Sync>,
+    sink: Arc<dyn Fn(&LogLine<'_>) + Send + Sync>,
     /// Of the calls that are neither slow nor fail.
     share: Arc<Share>,
     slow: Duration,
@@ -38,7 +38,7 @@ struct Shared {
 /// A call as it is logged.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
-pub struct Line<'a> {
+pub struct LogLine<'a> {
     /// On which side it was seen.
     pub side: Side,
     /// The protocol that carried it.
@@ -63,7 +63,7 @@ pub struct Line<'a> {
 
 impl AccessLog {
     /// Logs every call. `sink` runs in the caller's or the connection's task and must not wait.
-    pub fn new(sink: impl Fn(&Line<'_>) + Send + Sync + 'static) -> Self {
+    pub fn new(sink: impl Fn(&LogLine<'_>) + Send + Sync + 'static) -> Self {
         let share = Arc::new(Share::new(1.0));
         Self(Arc::new(Shared { sink: Arc::new(sink), share, slow: Duration::MAX }))
     }
@@ -82,27 +82,27 @@ impl AccessLog {
 }
 
 impl Observe for AccessLog {
-    type Call = Logged;
+    type Call = LoggedCall;
 
-    fn began(&self, call: &Begun<'_>) -> Logged {
-        Logged {
+    fn on_start(&self, call: &CallStart<'_>) -> LoggedCall {
+        LoggedCall {
             side: call.side,
             protocol: call.protocol,
             peer: call.peer.cloned(),
             names: [call.service, call.method].concat(),
             split: call.service.len(),
             request: call.request,
-            trace: task::current().trace().and_then(|trace| trace.parent),
+            trace: propagation::current().trace().and_then(|trace| trace.parent),
         }
     }
 
-    fn ended(&self, call: Logged, end: &Ended<'_>) {
+    fn on_end(&self, call: LoggedCall, end: &CallEnd<'_>) {
         let chosen = self.0.share.takes();
         if !chosen && end.failure.is_none() && end.took < self.0.slow {
             return;
         }
         let (service, method) = call.names.split_at_checked(call.split).unwrap_or_default();
-        (self.0.sink)(&Line {
+        (self.0.sink)(&LogLine {
             side: call.side,
             protocol: call.protocol,
             peer: call.peer.as_ref(),
@@ -119,7 +119,7 @@ impl Observe for AccessLog {
 
 /// A call that [`AccessLog`] watches.
 #[derive(Debug)]
-pub struct Logged {
+pub struct LoggedCall {
     side: Side,
     protocol: Protocol,
     peer: Option<Peer>,
@@ -130,7 +130,7 @@ pub struct Logged {
     trace: Option<TraceParent>,
 }
 
-impl fmt::Display for Line<'_> {
+impl fmt::Display for LogLine<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {} ", self.side, self.protocol.as_str())?;
         match self.peer {

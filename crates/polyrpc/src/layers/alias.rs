@@ -1,7 +1,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::call::Ending;
+use crate::call::Outcome;
 use crate::client;
 use crate::layer::{Call, Layer, Next, Side};
 
@@ -50,7 +50,7 @@ impl Alias {
 }
 
 impl Layer for Alias {
-    async fn call(self: Arc<Self>, mut call: Call, next: Next) -> Ending {
+    async fn call(self: Arc<Self>, mut call: Call, next: Next) -> Outcome {
         if let Some(names) = self.0.get(call.service()) {
             let redirected = if let Some((service, method)) = names.methods.get(call.method()) {
                 call.redirect(service, method)
@@ -61,7 +61,7 @@ impl Layer for Alias {
                 Ok(())
             };
             if let Err(status) = redirected {
-                return Ending::failed(status);
+                return Outcome::failed(status);
             }
         }
         next.call(call).await

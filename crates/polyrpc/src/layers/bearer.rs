@@ -8,7 +8,7 @@ use polyrpc_core::{Code, Status};
 use tokio::sync::Mutex;
 use tokio::time::Instant as Time;
 
-use crate::call::Ending;
+use crate::call::Outcome;
 use crate::layer::{Call, Layer, Next, Side};
 use crate::runtime::{AbortOnDrop, resume_panic};
 
@@ -46,7 +46,7 @@ struct TokenState {
 
 type Fetching = AbortOnDrop<Result<Token, Status>>;
 
-/// What proves who calls, for a time.
+/// Credential of the caller, for a time.
 #[derive(Clone)]
 pub struct Token {
     /// The token itself, without `Bearer`.
@@ -128,7 +128,7 @@ fn has_ended(until: Option<Instant>) -> bool {
 }
 
 impl Layer for Bearer {
-    async fn call(self: Arc<Self>, mut call: Call, next: Next) -> Ending {
+    async fn call(self: Arc<Self>, mut call: Call, next: Next) -> Outcome {
         if call.options().is_none_or(|options| options.credential.is_some()) {
             return next.call(call).await;
         }
@@ -136,7 +136,7 @@ impl Layer for Bearer {
         let deadline = call.remaining().and_then(|remaining| now.checked_add(remaining));
         let shown = match self.attach_token(&mut call, deadline, None).await {
             Ok(shown) => shown,
-            Err(status) => return Ending::failed(status),
+            Err(status) => return Outcome::failed(status),
         };
         // What has several messages is in the caller's hands once it is opened, and is made once.
         let Some((mut again, once_more)) = call.try_clone().zip(next.try_clone()) else {
@@ -148,7 +148,7 @@ impl Layer for Bearer {
         }
         match self.attach_token(&mut again, deadline, Some(&shown)).await {
             Ok(_) => once_more.call(again).await,
-            Err(status) => Ending::failed(status),
+            Err(status) => Outcome::failed(status),
         }
     }
 
@@ -178,18 +178,18 @@ mod tests {
 
     use super::*;
     use crate::Client;
-    use crate::call::Options;
+    use crate::call::CallOptions;
     use crate::codec::Body;
 
     /// Answers who shows the token with this number, and refuses everybody else.
     struct Guard(Arc<AtomicUsize>);
 
     impl Layer for Guard {
-        async fn call(self: Arc<Self>, call: Call, next: Next) -> Ending {
+        async fn call(self: Arc<Self>, call: Call, next: Next) -> Outcome {
             let wanted = format!("Bearer {}", self.0.load(Ordering::SeqCst));
             match call.options().and_then(|options| options.credential.as_ref()) {
                 Some(shown) if *shown == wanted => next.call(call).await,
-                _ => Ending::failed(Status::unauthenticated("who are you?")),
+                _ => Outcome::failed(Status::unauthenticated("who are you?")),
             }
         }
     }
@@ -236,11 +236,11 @@ mod tests {
     async fn a_call_waits_for_its_token_no_longer_than_it_may() {
         let never = Bearer::new(std::future::pending::<Result<Token, Status>>);
         let client = Client::mock(|call| Ok(call.body)).layered(never);
-        let options = Options { timeout: Some(Duration::from_secs(1)), ..Options::default() };
+        let options = CallOptions { timeout: Some(Duration::from_secs(1)), ..CallOptions::default() };
         let body = Body::new(polyrpc_core::Format::Raw, Bytes::new());
         let late = client.call_raw("m", body.clone(), options).await.unwrap_err();
         assert_eq!(late.code(), Code::DeadlineExceeded);
-        let own = Options { credential: Some("mine".into()), ..Options::default() };
+        let own = CallOptions { credential: Some("mine".into()), ..CallOptions::default() };
         client.call_raw("m", body, own).await.unwrap();
     }
 
@@ -257,7 +257,7 @@ mod tests {
         });
         let client = Client::mock(|call| Ok(call.body)).layered(slow);
         let call = async || {
-            let options = Options { timeout: Some(Duration::from_millis(100)), ..Options::default() };
+            let options = CallOptions { timeout: Some(Duration::from_millis(100)), ..CallOptions::default() };
             client.call_raw("m", Body::new(polyrpc_core::Format::Raw, Bytes::new()), options).await
         };
         assert_eq!(call().await.unwrap_err().code(), Code::DeadlineExceeded);
@@ -279,7 +279,8 @@ mod tests {
         });
         let client = Client::mock(|call| Ok(call.body)).layered(bearer);
         let call = async |millis| {
-            let options = Options { timeout: Some(Duration::from_millis(millis)), ..Options::default() };
+            let options =
+                CallOptions { timeout: Some(Duration::from_millis(millis)), ..CallOptions::default() };
             client.call_raw("m", Body::new(polyrpc_core::Format::Raw, Bytes::new()), options).await
         };
         call(100).await.unwrap_err();

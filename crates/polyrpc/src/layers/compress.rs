@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use polyrpc_core::{Compression, Format};
 
-use crate::call::Ending;
+use crate::call::Outcome;
 use crate::layer::{Call, Layer, Next};
 
 /// Compresses messages that are worth it: a client's requests, a server's answers.
@@ -11,7 +11,7 @@ use crate::layer::{Call, Layer, Next};
 /// use polyrpc::Compression;
 /// use polyrpc::layers::Compress;
 ///
-/// let server = polyrpc::Server::new().layer(Compress::by(Compression::Gzip).from(4096));
+/// let server = polyrpc::Server::new().layer(Compress::new(Compression::Gzip).from(4096));
 /// ```
 ///
 /// What a call or a handler says itself counts. Where the protocol has no such compression for a request, the call fails as
@@ -26,13 +26,13 @@ pub struct Compress {
 
 impl Compress {
     /// Compresses messages of a kilobyte and more, whatever they are written in.
-    pub fn by(compression: Compression) -> Self {
+    pub fn new(compression: Compression) -> Self {
         Self { by: compression, from: 1024, not: Vec::new() }
     }
 
     /// Compresses messages of so many bytes and more.
     #[must_use]
-    pub fn from(self, bytes: usize) -> Self {
+    pub fn min_size(self, bytes: usize) -> Self {
         Self { from: bytes, ..self }
     }
 
@@ -49,7 +49,7 @@ impl Compress {
 }
 
 impl Layer for Compress {
-    async fn call(self: Arc<Self>, mut call: Call, next: Next) -> Ending {
+    async fn call(self: Arc<Self>, mut call: Call, next: Next) -> Outcome {
         let is_unary = call.shape().is_unary();
         let is_worth_it = self.is_worth_it(call.body().format, call.body().bytes.len());
         if let Some(options) = call.options_mut() {
@@ -60,7 +60,7 @@ impl Layer for Compress {
         }
         let mut ending = next.call(call).await;
         if is_unary
-            && let Ending::Reply(reply) = &mut ending
+            && let Outcome::Reply(reply) = &mut ending
             && let Ok(body) = &reply.result
             && reply.head.compression == Compression::None
             && self.is_worth_it(reply.head.format, body.len())

@@ -86,7 +86,7 @@ impl IpList {
 }
 
 impl Hook for IpList {
-    fn accepted(&self, connection: &Connection) -> Result<(), Status> {
+    fn on_accept(&self, connection: &Connection) -> Result<(), Status> {
         match self.admits_peer(&connection.peer) {
             true => Ok(()),
             false => Err(Status::permission_denied("the address may not connect")),

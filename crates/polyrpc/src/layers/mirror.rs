@@ -7,10 +7,10 @@ use polyrpc_core::{Metadata, Protocol};
 use tokio::task::JoinSet;
 
 use super::share::Share;
-use crate::call::{Ending, Options};
+use crate::call::{CallOptions, Outcome};
 use crate::codec::Body;
 use crate::layer::{Call, Layer, Next};
-use crate::{Client, task};
+use crate::{Client, propagation};
 
 /// Sends copies of requests to another server and drops its answers: to try a new version with what the old one
 /// is asked.
@@ -53,7 +53,7 @@ struct Counts {
 
 /// What became of the copies that were to be made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Mirrored {
+pub struct MirrorStats {
     /// They were answered, and not with a failure.
     pub answered: u64,
     /// They failed.
@@ -88,10 +88,10 @@ impl Mirror {
     }
 
     /// What became of the copies so far.
-    pub fn mirrored(&self) -> Mirrored {
+    pub fn mirrored(&self) -> MirrorStats {
         let told = |count: &AtomicU64| count.load(Ordering::Relaxed);
         let Counts { answered, failed, skipped } = &*self.0.counts;
-        Mirrored { answered: told(answered), failed: told(failed), skipped: told(skipped) }
+        MirrorStats { answered: told(answered), failed: told(failed), skipped: told(skipped) }
     }
 
     /// Sends a copy if it is this call's turn, and there is room.
@@ -120,9 +120,9 @@ impl Mirror {
 }
 
 /// Beside a copy: what its protocol has room for.
-fn options(protocol: Protocol, metadata: &Metadata, attachment: &Bytes) -> Options {
-    let mut options = Options::default();
-    if task::carries_metadata(protocol) {
+fn options(protocol: Protocol, metadata: &Metadata, attachment: &Bytes) -> CallOptions {
+    let mut options = CallOptions::default();
+    if propagation::carries_metadata(protocol) {
         options.metadata = metadata.clone();
         options.metadata.insert(MARK, "1");
     }
@@ -136,7 +136,7 @@ fn options(protocol: Protocol, metadata: &Metadata, attachment: &Bytes) -> Optio
 const MARK: &str = "polyrpc-mirrored";
 
 impl Layer for Mirror {
-    async fn call(self: Arc<Self>, call: Call, next: Next) -> Ending {
+    async fn call(self: Arc<Self>, call: Call, next: Next) -> Outcome {
         if call.shape().is_unary() {
             self.copy(call.service(), call.method(), call.body(), call.metadata(), call.attachment());
         }

@@ -4,14 +4,14 @@ use std::time::{Duration, Instant};
 
 use polyrpc_core::{Protocol, Status};
 
-use crate::call::{Ending, Peer};
+use crate::call::{Outcome, Peer};
 use crate::layer::{Call, Layer, Next, Side};
-use crate::task::{self, Trace};
+use crate::propagation::{self, Trace};
 
 /// What watches calls and leaves them as they are. It is a layer of clients and of servers alike.
 ///
 /// ```
-/// use polyrpc::layers::{Begun, Ended, Observe};
+/// use polyrpc::layers::{CallStart, CallEnd, Observe};
 ///
 /// /// Tells which calls are slow.
 /// #[derive(Clone)]
@@ -20,11 +20,11 @@ use crate::task::{self, Trace};
 /// impl Observe for Slow {
 ///     type Call = String;
 ///
-///     fn began(&self, call: &Begun<'_>) -> String {
+///     fn on_start(&self, call: &CallStart<'_>) -> String {
 ///         format!("{} {}/{}", call.side, call.service, call.method)
 ///     }
 ///
-///     fn ended(&self, call: String, end: &Ended<'_>) {
+///     fn on_end(&self, call: String, end: &CallEnd<'_>) {
 ///         if end.took.as_millis() > 100 {
 ///             eprintln!("{call} took {:?}", end.took);
 ///         }
@@ -41,10 +41,10 @@ pub trait Observe: Clone + Send + Sync + 'static {
     type Call: Send + 'static;
 
     /// A call begins. It runs in the caller's or the connection's task and must not wait.
-    fn began(&self, call: &Begun<'_>) -> Self::Call;
+    fn on_start(&self, call: &CallStart<'_>) -> Self::Call;
 
     /// A call has ended. Every call that began ends once.
-    fn ended(&self, call: Self::Call, end: &Ended<'_>);
+    fn on_end(&self, call: Self::Call, end: &CallEnd<'_>);
 
     /// The trace that is current within the call; `None`: the one that is current without it.
     fn trace(&self, _call: &Self::Call) -> Option<Trace> {
@@ -54,7 +54,7 @@ pub trait Observe: Clone + Send + Sync + 'static {
 
 /// A call that begins.
 #[derive(Debug, Clone, Copy)]
-pub struct Begun<'a> {
+pub struct CallStart<'a> {
     /// On which side it is seen.
     pub side: Side,
     /// The protocol that carries it.
@@ -69,7 +69,7 @@ pub struct Begun<'a> {
     pub request: usize,
 }
 
-impl<'a> Begun<'a> {
+impl<'a> CallStart<'a> {
     pub(super) fn of(call: &'a Call) -> Self {
         Self {
             side: call.side(),
@@ -84,7 +84,7 @@ impl<'a> Begun<'a> {
 
 /// How a call ended.
 #[derive(Debug, Clone, Copy)]
-pub struct Ended<'a> {
+pub struct CallEnd<'a> {
     /// From its beginning.
     pub took: Duration,
     /// Why it failed, if it did. One that was given up has failed as [`Cancelled`](crate::Code::Cancelled).
@@ -94,14 +94,14 @@ pub struct Ended<'a> {
 }
 
 impl<O: Observe> Layer for O {
-    async fn call(self: Arc<Self>, call: Call, next: Next) -> Ending {
-        let watch = ObservedCall::start(self, &Begun::of(&call));
+    async fn call(self: Arc<Self>, call: Call, next: Next) -> Outcome {
+        let watch = ObservedCall::start(self, &CallStart::of(&call));
         let ending = match watch.trace() {
             None => next.call(call).await,
             // Whatever is inside begins within the trace too.
             Some(trace) => {
-                let within = task::current().with_trace(trace);
-                task::scope(within, async { next.call(call).await }).await
+                let within = propagation::current().with_trace(trace);
+                propagation::scope(within, async { next.call(call).await }).await
             }
         };
         watch.finish(&ending);
@@ -117,8 +117,8 @@ struct ObservedCall<O: Observe> {
 }
 
 impl<O: Observe> ObservedCall<O> {
-    fn start(observer: Arc<O>, call: &Begun<'_>) -> Self {
-        let call = Some(observer.began(call));
+    fn start(observer: Arc<O>, call: &CallStart<'_>) -> Self {
+        let call = Some(observer.on_start(call));
         Self { observer, call, began: Instant::now() }
     }
 
@@ -126,9 +126,9 @@ impl<O: Observe> ObservedCall<O> {
         self.observer.trace(self.call.as_ref()?)
     }
 
-    fn finish(mut self, ending: &Ending) {
+    fn finish(mut self, ending: &Outcome) {
         let reply = match ending {
-            Ending::Reply(reply) => reply.result.as_ref().map_or(0, |body| body.len()),
+            Outcome::Reply(reply) => reply.result.as_ref().map_or(0, |body| body.len()),
             _ => 0,
         };
         self.notify(ending.failure(), reply);
@@ -136,7 +136,7 @@ impl<O: Observe> ObservedCall<O> {
 
     fn notify(&mut self, failure: Option<&Status>, reply: usize) {
         if let Some(call) = self.call.take() {
-            self.observer.ended(call, &Ended { took: self.began.elapsed(), failure, reply });
+            self.observer.on_end(call, &CallEnd { took: self.began.elapsed(), failure, reply });
         }
     }
 }

@@ -7,16 +7,16 @@ use std::time::{Duration, Instant, SystemTime};
 use opentelemetry::context::FutureExt;
 use opentelemetry::metrics::{Histogram, Meter};
 use opentelemetry::trace::{
-    Span as _, SpanContext, SpanKind, Status as Outcome, TraceContextExt, TraceFlags, TraceState, Tracer,
+    Span as _, SpanContext, SpanKind, Status as SpanStatus, TraceContextExt, TraceFlags, TraceState, Tracer,
 };
 use opentelemetry::{Context as Telemetry, KeyValue};
 use polyrpc_core::{Code, Protocol, Status};
 
-use super::Begun;
+use super::CallStart;
 use super::spans::usual_name;
-use crate::call::{Ending, Shape, Target};
+use crate::call::{Outcome, StreamType, Target};
 use crate::layer::{Call, Layer, Next, Side};
-use crate::task::{self, Inherited, Trace, TraceParent};
+use crate::propagation::{self, CallScope, Trace, TraceParent};
 
 /// Tells OpenTelemetry's API (feature `otel`) of each call: a span by a tracer, and by a [meter](Self::meter) how long it
 /// took. Names are those of OpenTelemetry's semantic conventions for RPC, 1.45.
@@ -54,7 +54,7 @@ pub struct OpenTelemetry<T>(Arc<Telling<T>>);
 struct Telling<T> {
     /// Shared, since `opentelemetry::global::tracer` gives one that is not `Clone`.
     tracer: Arc<T>,
-    name: Arc<dyn Fn(&Begun<'_>) -> String + Send + Sync>,
+    name: Arc<dyn Fn(&CallStart<'_>) -> String + Send + Sync>,
     /// `None`: nothing is measured.
     durations: Option<Durations>,
 }
@@ -122,12 +122,12 @@ where
 
     /// Names spans otherwise than `package.Service/Method`.
     #[must_use]
-    pub fn named(self, name: impl Fn(&Begun<'_>) -> String + Send + Sync + 'static) -> Self {
+    pub fn named(self, name: impl Fn(&CallStart<'_>) -> String + Send + Sync + 'static) -> Self {
         Self(Arc::new(Telling { name: Arc::new(name), ..(*self.0).clone() }))
     }
 
     fn start(&self, call: &Call, target: Option<&Target>, parent: &Telemetry) -> SpanGuard {
-        let begun = Begun::of(call);
+        let begun = CallStart::of(call);
         let topic = topic(call);
         let kind = match begun.side {
             Side::Client => SpanKind::Client,
@@ -157,13 +157,14 @@ where
 
 /// What others subscribe to on a server: they may name what they like, without end.
 fn topic(call: &Call) -> Option<&str> {
-    let is_topic =
-        call.side() == Side::Server && call.protocol() == Protocol::RestRpc && call.shape() != Shape::UNARY;
+    let is_topic = call.side() == Side::Server
+        && call.protocol() == Protocol::RestRpc
+        && call.shape() != StreamType::UNARY;
     is_topic.then(|| call.method())
 }
 
 /// What is said of a call's span and of its duration.
-fn shared(call: &Begun<'_>, topic: Option<&str>, target: Option<&Target>) -> Vec<KeyValue> {
+fn shared(call: &CallStart<'_>, topic: Option<&str>, target: Option<&Target>) -> Vec<KeyValue> {
     let method = match topic {
         None => usual_name(call),
         Some(_) => "_OTHER".to_owned(),
@@ -179,7 +180,7 @@ fn shared(call: &Begun<'_>, topic: Option<&str>, target: Option<&Target>) -> Vec
 }
 
 /// What has too many values to be measured by.
-fn of_span<'a>(call: &Begun<'a>, topic: Option<&'a str>) -> impl Iterator<Item = KeyValue> + 'a {
+fn of_span<'a>(call: &CallStart<'a>, topic: Option<&'a str>) -> impl Iterator<Item = KeyValue> + 'a {
     let topic = topic.map(|topic| KeyValue::new("rpc.method_original", topic.to_owned()));
     let peer = call.peer.and_then(|peer| peer.address()).map(|address| {
         [
@@ -227,8 +228,8 @@ struct SpanGuard {
 
 impl SpanGuard {
     /// What calls within this one have from it.
-    fn inherited(&self) -> Inherited {
-        let current = task::current();
+    fn inherited(&self) -> CallScope {
+        let current = propagation::current();
         match &self.trace {
             None => current,
             Some(trace) => current.with_trace(trace.clone()),
@@ -250,7 +251,7 @@ impl SpanGuard {
         let span = self.telemetry.span();
         span.set_attributes(outcome.clone());
         if let Some(status) = error {
-            span.set_status(Outcome::error(status.message().to_owned()));
+            span.set_status(SpanStatus::error(status.message().to_owned()));
         }
         span.end_with_timestamp(began + took);
         if let Some(durations) = &self.durations {
@@ -272,7 +273,7 @@ impl Drop for SpanGuard {
 fn current_trace(span: &SpanContext) -> Option<Trace> {
     let trace = u128::from_be_bytes(span.trace_id().to_bytes());
     let me = TraceParent::new(trace, u64::from_be_bytes(span.span_id().to_bytes()), span.is_sampled())?;
-    let current = task::current();
+    let current = propagation::current();
     let mut within = current.trace().map_or_else(|| Trace::new(me), |trace| trace.with_parent(me));
     within.state = span.trace_state().header().into();
     Some(within)
@@ -280,7 +281,7 @@ fn current_trace(span: &SpanContext) -> Option<Trace> {
 
 /// The span that is current, as a parent that is elsewhere.
 fn remote() -> Telemetry {
-    let current = task::current();
+    let current = propagation::current();
     let Some((trace, parent)) = current.trace().and_then(|trace| Some((trace, trace.parent?))) else {
         return Telemetry::new();
     };
@@ -296,12 +297,12 @@ where
     T: Tracer + Send + Sync + 'static,
     T::Span: Send + Sync + 'static,
 {
-    async fn call(self: Arc<Self>, call: Call, next: Next) -> Ending {
+    async fn call(self: Arc<Self>, call: Call, next: Next) -> Outcome {
         let active = Telemetry::current();
         let is_within = call.side() == Side::Client && active.has_active_span();
         let parent = if is_within { active } else { remote() };
         let spanned = self.start(&call, next.target(), &parent);
-        let answer = task::scope(spanned.inherited(), async { next.call(call).await });
+        let answer = propagation::scope(spanned.inherited(), async { next.call(call).await });
         let ending = answer.with_context(spanned.telemetry.clone()).await;
         spanned.finish(ending.failure());
         ending
@@ -350,14 +351,14 @@ mod tests {
                 tracer.start("inner").end();
             }
         };
-        let server = Server::new().register("work", handler).layer(telemetry.clone());
+        let server = Server::new().function("work", handler).layer(telemetry.clone());
         let server = server.bind("127.0.0.1:0").await.unwrap().start();
         let client = Client::builder(&format!("rpcx://{}", server.address())).layer(telemetry);
         let client = client.build().unwrap();
         let mut trace = Trace::new(PARENT.parse().unwrap());
         trace.baggage = "a=1".into();
         let call = client.call::<()>("work", &());
-        task::scope(Inherited::default().with_trace(trace), call).await.unwrap();
+        propagation::scope(CallScope::default().with_trace(trace), call).await.unwrap();
         let spans = exporter.get_finished_spans().unwrap();
         let named = |name: &str, kind: SpanKind| {
             spans.iter().find(|span| span.name == *name && span.span_kind == kind).unwrap()
@@ -386,7 +387,7 @@ mod tests {
         let _ = failing.layered(telemetry).call::<()>("m", &()).await;
         let spans = exporter.get_finished_spans().unwrap();
         assert_eq!(spans[0].name, "rpcx.client..m");
-        assert_eq!(spans[0].status, Outcome::error("no such thing"));
+        assert_eq!(spans[0].status, SpanStatus::error("no such thing"));
         assert!(spans[0].attributes.contains(&KeyValue::new("error.type", "NOT_FOUND")));
     }
 
@@ -394,13 +395,13 @@ mod tests {
     async fn where_nothing_is_installed_the_trace_goes_on_as_it_came() {
         let nothing = opentelemetry::global::tracer("polyrpc");
         let seen = Client::mock(|call| {
-            let current = task::current();
+            let current = propagation::current();
             let parent = current.trace().and_then(|trace| trace.parent);
             call.answer::<Serde, _>(&parent.map(|parent| parent.to_string()))
         });
         let client = seen.layered(OpenTelemetry::new(nothing));
-        let inherited = Inherited::default().with_trace(Trace::new(PARENT.parse().unwrap()));
-        let parent: Option<String> = task::scope(inherited, client.call("m", &())).await.unwrap();
+        let inherited = CallScope::default().with_trace(Trace::new(PARENT.parse().unwrap()));
+        let parent: Option<String> = propagation::scope(inherited, client.call("m", &())).await.unwrap();
         assert_eq!(parent.as_deref(), Some(PARENT));
         assert_eq!(client.protocol(), Protocol::Rpcx);
     }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use polyrpc_core::Status;
 use tokio::time::sleep;
 
-use crate::call::{Connection, Ending, Peer};
+use crate::call::{Connection, Outcome, Peer};
 use crate::layer::hook::Hook;
 use crate::layer::{Call, Layer, Next};
 
@@ -26,17 +26,17 @@ use crate::layer::{Call, Layer, Next};
 /// use polyrpc::layers::{Per, RateLimit};
 ///
 /// let server = Server::new()
-///     .register("search", |word: String| async move { word })
+///     .function("search", |word: String| async move { word })
 ///     // A thousand calls a second from everybody together, of which up to 200 may come at once.
 ///     .layer(RateLimit::new(1000.0, 200))
-///     .layer(RateLimit::new(20.0, 5).per(Per::Peer))
+///     .layer(RateLimit::new(20.0, 5).per(RateLimitKey::Peer))
 ///     .layer_on("search", RateLimit::new(50.0, 1).wait(Duration::from_millis(100)))
 ///     // New connections too.
 ///     .hook(RateLimit::new(100.0, 100).of_connections());
 /// ```
 pub struct RateLimit {
     pace: Gcra,
-    per: Per,
+    per: RateLimitKey,
     wait: Duration,
     began: Instant,
     /// The one bucket where all share it.
@@ -48,7 +48,7 @@ pub struct RateLimit {
 /// Whose calls share a rate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
-pub enum Per {
+pub enum RateLimitKey {
     /// All calls that pass the layer.
     #[default]
     Server,
@@ -71,7 +71,7 @@ impl RateLimit {
     pub fn new(per_second: f64, burst: u32) -> Self {
         Self {
             pace: Gcra::new(per_second, burst),
-            per: Per::Server,
+            per: RateLimitKey::Server,
             wait: Duration::ZERO,
             began: Instant::now(),
             shared: AtomicU64::new(0),
@@ -81,7 +81,7 @@ impl RateLimit {
 
     /// Gives each of these a rate of its own.
     #[must_use]
-    pub fn per(mut self, per: Per) -> Self {
+    pub fn per(mut self, per: RateLimitKey) -> Self {
         self.per = per;
         self
     }
@@ -95,7 +95,7 @@ impl RateLimit {
     }
 
     /// The same for connections instead of calls: one that comes too soon is closed (rpcx's `RateLimitingPlugin`). Of all
-    /// callers together, or [per peer](Per::Peer).
+    /// callers together, or [per peer](RateLimitKey::Peer).
     pub fn of_connections(self) -> ConnectionRate {
         ConnectionRate(self)
     }
@@ -143,23 +143,24 @@ impl RateLimit {
 
     fn key(&self, call: &Call) -> Option<u128> {
         let Some(cx) = call.context() else {
-            return (self.per == Per::Method).then(|| u128::from(hash(call.service(), call.method())));
+            return (self.per == RateLimitKey::Method)
+                .then(|| u128::from(hash(call.service(), call.method())));
         };
         match self.per {
-            Per::Server => None,
-            Per::Connection => Some(cx.connection().into()),
-            Per::Method => Some(cx.method_index() as u128),
-            Per::Peer => Some(peer_key(cx.peer())),
+            RateLimitKey::Server => None,
+            RateLimitKey::Connection => Some(cx.connection().into()),
+            RateLimitKey::Method => Some(cx.method_index() as u128),
+            RateLimitKey::Peer => Some(peer_key(cx.peer())),
         }
     }
 }
 
-/// A client's calls share one rate, or have one for each method; what [`Per`] says of callers means nothing there.
+/// A client's calls share one rate, or have one for each method; what [`RateLimitKey`] says of callers means nothing there.
 impl Layer for RateLimit {
-    async fn call(self: Arc<Self>, mut call: Call, next: Next) -> Ending {
+    async fn call(self: Arc<Self>, mut call: Call, next: Next) -> Outcome {
         let longest = call.remaining().map_or(self.wait, |remaining| remaining.min(self.wait));
         match self.take(self.key(&call), longest, Instant::now()) {
-            None => Ending::failed(too_soon()),
+            None => Outcome::failed(too_soon()),
             Some(Duration::ZERO) => next.call(call).await,
             Some(wait) => {
                 let now = tokio::time::Instant::now().into_std();
@@ -199,8 +200,8 @@ impl fmt::Debug for RateLimit {
 pub struct ConnectionRate(RateLimit);
 
 impl Hook for ConnectionRate {
-    fn accepted(&self, connection: &Connection) -> Result<(), Status> {
-        let key = (self.0.per == Per::Peer).then(|| peer_key(&connection.peer));
+    fn on_accept(&self, connection: &Connection) -> Result<(), Status> {
+        let key = (self.0.per == RateLimitKey::Peer).then(|| peer_key(&connection.peer));
         match self.0.take(key, Duration::ZERO, Instant::now()) {
             Some(_) => Ok(()),
             None => Err(Status::resource_exhausted("too many connections at a time")),
@@ -285,7 +286,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_clients_calls_are_refused_or_wait_where_they_come_too_soon() {
         let client = Client::mock(|call| Ok(call.body));
-        let limited = client.layered(RateLimit::new(0.001, 1).per(Per::Method));
+        let limited = client.layered(RateLimit::new(0.001, 1).per(RateLimitKey::Method));
         limited.call::<()>("S/a", &()).await.unwrap();
         limited.call::<()>("S/b", &()).await.unwrap();
         let refused = limited.call::<()>("S/a", &()).await.unwrap_err();

@@ -5,9 +5,9 @@ use std::time::{Duration, SystemTime};
 use polyrpc_core::{Protocol, Status};
 
 use super::share::Share;
-use super::{Begun, Ended, Observe, Side};
+use super::{CallEnd, CallStart, Observe, Side};
 use crate::call::Peer;
-use crate::task::{self, Trace, TraceParent};
+use crate::propagation::{self, Trace, TraceParent};
 
 /// Makes a span of each call and hands it, when the call has ended, to a function of the program: to be logged, or sent
 /// wherever spans are gathered.
@@ -39,7 +39,7 @@ pub struct Spans(Arc<Tracer>);
 #[derive(Clone)]
 struct Tracer {
     sink: Arc<dyn Fn(&Span<'_>) + Send + Sync>,
-    name: Arc<dyn Fn(&Begun<'_>) -> String + Send + Sync>,
+    name: Arc<dyn Fn(&CallStart<'_>) -> String + Send + Sync>,
     /// Of the traces that begin here.
     sampled: Arc<Share>,
 }
@@ -91,13 +91,13 @@ impl Spans {
 
     /// Names spans otherwise.
     #[must_use]
-    pub fn named(self, name: impl Fn(&Begun<'_>) -> String + Send + Sync + 'static) -> Self {
+    pub fn named(self, name: impl Fn(&CallStart<'_>) -> String + Send + Sync + 'static) -> Self {
         Self(Arc::new(Tracer { name: Arc::new(name), ..(*self.0).clone() }))
     }
 }
 
 /// As OpenTelemetry's semantic conventions for RPC name spans.
-pub(super) fn usual_name(call: &Begun<'_>) -> String {
+pub(super) fn usual_name(call: &CallStart<'_>) -> String {
     match call.service {
         "" => call.method.to_owned(),
         service => format!("{service}/{}", call.method),
@@ -105,10 +105,10 @@ pub(super) fn usual_name(call: &Begun<'_>) -> String {
 }
 
 impl Observe for Spans {
-    type Call = Traced;
+    type Call = TracedCall;
 
-    fn began(&self, call: &Begun<'_>) -> Traced {
-        let current = task::current();
+    fn on_start(&self, call: &CallStart<'_>) -> TracedCall {
+        let current = propagation::current();
         let parent = current.trace().and_then(|trace| trace.parent);
         let me = match parent {
             Some(parent) => parent.child(),
@@ -127,10 +127,10 @@ impl Observe for Spans {
                 began: SystemTime::now(),
             })
         });
-        Traced { trace, me, noted }
+        TracedCall { trace, me, noted }
     }
 
-    fn ended(&self, Traced { me, noted, .. }: Traced, end: &Ended<'_>) {
+    fn on_end(&self, TracedCall { me, noted, .. }: TracedCall, end: &CallEnd<'_>) {
         let Some(noted) = noted else { return };
         (self.0.sink)(&Span {
             name: &noted.name,
@@ -147,14 +147,14 @@ impl Observe for Spans {
         });
     }
 
-    fn trace(&self, call: &Traced) -> Option<Trace> {
+    fn trace(&self, call: &TracedCall) -> Option<Trace> {
         Some(call.trace.clone())
     }
 }
 
 /// A call that [`Spans`] watches.
 #[derive(Debug)]
-pub struct Traced {
+pub struct TracedCall {
     trace: Trace,
     me: TraceParent,
     /// What there will be to hand out.

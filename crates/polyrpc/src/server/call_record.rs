@@ -5,8 +5,8 @@ use std::{fmt, mem};
 use polyrpc_core::{Call, Reply, Status};
 
 use super::hook_chain::HookChain;
-use crate::call::{ConnectionFacts, Ending, MethodName};
-use crate::layer::hook::Answered;
+use crate::call::{ConnectionFacts, MethodName, Outcome};
+use crate::layer::hook::AnsweredCall;
 use crate::service::Route;
 
 /// What is known of a call whose end the hooks want to hear of. They hear of it when this is dropped, which is the one
@@ -68,13 +68,13 @@ impl CallRecord {
         self.end = End::Failed(status.clone());
     }
 
-    pub(super) fn set_outcome(&mut self, ending: &Ending) {
+    pub(super) fn set_outcome(&mut self, ending: &Outcome) {
         self.end = match (ending.failure(), ending) {
             (Some(status), _) => End::Failed(status.clone()),
-            (None, Ending::Reply(reply)) => End::Succeeded { sent: sent(reply) },
-            (None, Ending::Accept(reply, _)) => End::Succeeded { sent: sent(reply) },
-            (None, Ending::Finish { .. }) => End::Succeeded { sent: 0 },
-            (None, Ending::CloseConnection | Ending::Unauthenticated(_) | Ending::Corrupt(_)) => {
+            (None, Outcome::Reply(reply)) => End::Succeeded { sent: sent(reply) },
+            (None, Outcome::Accept(reply, _)) => End::Succeeded { sent: sent(reply) },
+            (None, Outcome::Finish { .. }) => End::Succeeded { sent: 0 },
+            (None, Outcome::CloseConnection | Outcome::Unauthenticated(_) | Outcome::Corrupt(_)) => {
                 End::Unanswered
             }
         };
@@ -98,7 +98,7 @@ impl Drop for CallRecord {
             End::Failed(status) => (Some(status), 0),
             End::Unanswered => (None, 0),
         };
-        let answered = Answered {
+        let answered = AnsweredCall {
             service,
             method,
             known,

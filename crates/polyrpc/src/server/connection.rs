@@ -25,9 +25,9 @@ use super::subscription::{self, SubscriptionAdmission};
 use super::tick::{TICK, ticks};
 use super::topics::Subscriptions;
 use super::unsendable;
-use crate::call::{Accepted, CallSite, Calls, ConnectionFacts, Ending};
+use crate::call::{AcceptedStreams, CallSite, Calls, ConnectionFacts, Outcome};
 use crate::memory_budget::{self, Account};
-use crate::task::Inherited;
+use crate::propagation::CallScope;
 use crate::transport::{Inbox, Transport, scratch};
 
 /// Drives one session over one socket.
@@ -49,7 +49,7 @@ pub(super) struct Connection<'a, S: Session> {
     state: State,
     /// How it ends, once it does.
     end: SessionEnd,
-    /// How many bytes of a peer that was told good-bye are still read.
+    /// How many bytes of a peer that was told goodbye are still read.
     linger_budget: usize,
     calls: Calls,
     /// The peer has closed its half.
@@ -95,7 +95,7 @@ pub(super) struct Connection<'a, S: Session> {
 struct PendingReply<T> {
     ticket: T,
     /// Tells hooks of the end.
-    note: Option<Box<CallRecord>>,
+    call_record: Option<Box<CallRecord>>,
 }
 
 /// How far a connection has come.
@@ -525,8 +525,9 @@ impl<'a, S: Session> Connection<'a, S> {
                     self.write_batch.calls += 1;
                     let (streams, arrival) = (&mut self.streams, &mut self.arrival);
                     let found = CallEnvironment { over_share, streams, arrival };
-                    let (started, note) = self.dispatch.start::<S>(call, &ticket, &mut renamed, found, cx);
-                    self.track_or_answer(started, PendingReply { ticket, note });
+                    let (started, call_record) =
+                        self.dispatch.start::<S>(call, &ticket, &mut renamed, found, cx);
+                    self.track_or_answer(started, PendingReply { ticket, call_record });
                 }
                 Ok(Some(ServerEvent::Open(call, ticket, stream))) => {
                     self.transferred.took = true;
@@ -535,8 +536,9 @@ impl<'a, S: Session> Connection<'a, S> {
                     self.write_batch.calls += 1;
                     let (streams, arrival) = (&mut self.streams, &mut self.arrival);
                     let found = CallEnvironment { over_share, streams, arrival };
-                    let (started, note) = self.dispatch.open::<S>(call, &ticket, &mut renamed, stream, found);
-                    self.track_or_answer(started, PendingReply { ticket, note });
+                    let (started, call_record) =
+                        self.dispatch.open::<S>(call, &ticket, &mut renamed, stream, found);
+                    self.track_or_answer(started, PendingReply { ticket, call_record });
                 }
                 Ok(Some(ServerEvent::Message(stream, message))) => {
                     self.transferred.took = true;
@@ -726,10 +728,10 @@ impl<'a, S: Session> Connection<'a, S> {
                 let running = RunningCall::gathering(gathering, site, owed, deadline, inherited, stream);
                 self.in_flight.push(running.holding(bytes));
             }
-            Dispatched::Rejected(Rejection::Failed(status)) => self.end_call(owed, Ending::failed(status)),
+            Dispatched::Rejected(Rejection::Failed(status)) => self.end_call(owed, Outcome::failed(status)),
             Dispatched::Rejected(Rejection::Expired) => {
                 self.registration.expired();
-                self.end_call(owed, Ending::expired());
+                self.end_call(owed, Outcome::expired());
             }
             Dispatched::Rejected(Rejection::Unauthenticated(status)) => self.refuse(owed, status),
             Dispatched::Rejected(Rejection::TooManyFailures) => {
@@ -740,10 +742,10 @@ impl<'a, S: Session> Connection<'a, S> {
     }
 
     #[cold]
-    fn refuse(&mut self, PendingReply { ticket, mut note }: PendingReply<S::Ticket>, status: Status) {
+    fn refuse(&mut self, PendingReply { ticket, mut call_record }: PendingReply<S::Ticket>, status: Status) {
         self.calls.ended(false);
-        if let Some(note) = &mut note {
-            note.failed(&status);
+        if let Some(call_record) = &mut call_record {
+            call_record.failed(&status);
         }
         if self.session.reject(ticket, status, &mut self.out) {
             self.finish();
@@ -770,26 +772,30 @@ impl<'a, S: Session> Connection<'a, S> {
         }
     }
 
-    fn end_call(&mut self, PendingReply { ticket, mut note }: PendingReply<S::Ticket>, mut ending: Ending) {
+    fn end_call(
+        &mut self,
+        PendingReply { ticket, mut call_record }: PendingReply<S::Ticket>,
+        mut ending: Outcome,
+    ) {
         unsendable::refuse::<S>(&ticket, &mut ending);
         self.calls.ended(ending.succeeded());
-        if let Some(note) = &mut note {
-            note.set_outcome(&ending);
+        if let Some(call_record) = &mut call_record {
+            call_record.set_outcome(&ending);
         }
         // What a handler has pushed leaves before its answer, as from rpcx's servers.
         self.push();
-        if let Ending::Reply(reply) = &mut ending {
+        if let Outcome::Reply(reply) = &mut ending {
             self.bound_reply(reply);
         }
         match ending {
-            Ending::Reply(reply) => self.session.reply(ticket, reply, &mut self.out),
-            Ending::Unauthenticated(status) => self.answer_refused(ticket, status),
-            Ending::Corrupt(status) => self.answer_corrupt(ticket, status),
-            Ending::Accept(reply, accepted) => self.accept(ticket, *reply, accepted),
-            Ending::Finish { result, trailers } => {
+            Outcome::Reply(reply) => self.session.reply(ticket, reply, &mut self.out),
+            Outcome::Unauthenticated(status) => self.answer_refused(ticket, status),
+            Outcome::Corrupt(status) => self.answer_corrupt(ticket, status),
+            Outcome::Accept(reply, accepted) => self.accept(ticket, *reply, accepted),
+            Outcome::Finish { result, trailers } => {
                 self.session.finish(ticket, result, trailers, &mut self.out);
             }
-            Ending::CloseConnection => self.finish(),
+            Outcome::CloseConnection => self.finish(),
         }
     }
 
@@ -835,7 +841,7 @@ impl<'a, S: Session> Connection<'a, S> {
 
     /// Answers a call whose handler accepted streams. Each goes on as a call of its own, unless the peer is not heard any
     /// more.
-    fn accept(&mut self, mut ticket: S::Ticket, reply: Reply, accepted: Accepted) {
+    fn accept(&mut self, mut ticket: S::Ticket, reply: Reply, accepted: AcceptedStreams) {
         let tickets = match self.state {
             State::Serving => self.session.accept_streams(&mut ticket, &accepted.options),
             State::Finishing | State::Lingering => Vec::new(),
@@ -848,9 +854,9 @@ impl<'a, S: Session> Connection<'a, S> {
         for (ticket, accepted) in tickets.into_iter().zip(accepted.streams) {
             self.calls.started += 1;
             let (stream, sending) = self.streams.adopt(accepted, idle);
-            let owed = PendingReply { ticket, note: None };
+            let owed = PendingReply { ticket, call_record: None };
             // What its call left to it ended with that.
-            let inherited = Inherited::default();
+            let inherited = CallScope::default();
             let site = CallSite::new(self.dispatch.connection().clone(), None);
             let running =
                 RunningCall::new(sending, site, owed, None, inherited, Some(stream), Delivery::Answered);
@@ -858,20 +864,20 @@ impl<'a, S: Session> Connection<'a, S> {
         }
     }
 
-    fn end_stream(&mut self, stream: StreamId, owed: PendingReply<S::Ticket>, mut ending: Ending) {
-        let PendingReply { ticket, mut note } = owed;
+    fn end_stream(&mut self, stream: StreamId, owed: PendingReply<S::Ticket>, mut ending: Outcome) {
+        let PendingReply { ticket, mut call_record } = owed;
         unsendable::refuse::<S>(&ticket, &mut ending);
         self.calls.ended(ending.succeeded());
-        if let Some(note) = &mut note {
-            note.set_outcome(&ending);
+        if let Some(call_record) = &mut call_record {
+            call_record.set_outcome(&ending);
         }
-        let closes = matches!(ending, Ending::CloseConnection);
+        let closes = matches!(ending, Outcome::CloseConnection);
         match ending {
-            Ending::Unauthenticated(status) => {
+            Outcome::Unauthenticated(status) => {
                 self.streams.forget(stream, &mut self.session, &mut self.out);
                 self.answer_refused(ticket, status);
             }
-            Ending::Corrupt(status) => {
+            Outcome::Corrupt(status) => {
                 self.streams.forget(stream, &mut self.session, &mut self.out);
                 self.answer_corrupt(ticket, status);
             }

@@ -24,7 +24,7 @@ use super::hook_chain::HookChain;
 use super::incidents::{Closing, IncidentCounters, Refusal};
 use super::limits::Limits;
 use super::tick::{TICK, ticks};
-use crate::call::{Calls, Connection, Countable, Facts, Peer, Totals, Used};
+use crate::call::{Calls, Connection, Countable, Peer, ResourceUsage, ServerInfo, Totals};
 use crate::codec::made_aside;
 use crate::memory_budget::{Account, Quota, QuotaExceeded, QuotaLevel, Quotas, SharedUsage};
 use crate::rate_limited::EventLimiter;
@@ -342,7 +342,7 @@ impl ConnectionRegistry {
     }
 
     /// What is known of all connections.
-    pub(super) fn facts(&self) -> Facts {
+    pub(super) fn facts(&self) -> ServerInfo {
         let (now, entries) = (self.tick(), self.lock());
         let connections: Vec<_> = entries.open.iter().map(|(_, entry)| entry.facts(now)).collect();
         let mut calls = self.past.read();
@@ -351,11 +351,11 @@ impl ConnectionRegistry {
         let (refusals, closings) = (self.incidents.refusals(), self.incidents.closings());
         let unknown_fields = self.incidents.unknown_fields();
         let expired = self.expired.load(Ordering::Relaxed);
-        Facts { calls, expired, connections, used, refusals, closings, unknown_fields }
+        ServerInfo { calls, expired, connections, used, refusals, closings, unknown_fields }
     }
 
-    fn used(&self) -> Used {
-        Used { memory: self.pool.bytes(), calls: self.pool.calls(), streams: self.pool.streams() }
+    fn used(&self) -> ResourceUsage {
+        ResourceUsage { memory: self.pool.bytes(), calls: self.pool.calls(), streams: self.pool.streams() }
     }
 
     /// How many calls have begun, and how many connections were opened, since the server began.
@@ -514,7 +514,7 @@ static ACCEPTING: EventLimiter = EventLimiter::new(10, Duration::from_secs(10));
 
 /// About as many bytes as a connection takes that holds nothing.
 const CONNECTION: usize = 16 << 10;
-/// How long a connection that said good-bye waits for the peer to do so, in ticks: 2 s.
+/// How long a connection that said goodbye waits for the peer to do so, in ticks: 2 s.
 const CLOSING: u32 = 8;
 
 /// For how many ticks a connection must have done nothing to be closed so that others find room: 5 s.
@@ -827,7 +827,7 @@ impl ConnectionHandle {
         let _ = pin!(tokio::task::yield_now()).poll(&mut Context::from_waker(&waker));
     }
 
-    /// Whether others have had the turn that was [passed](Self::pass) to them.
+    /// Whether others have had the turn that was [passed](Self::yield_now) to them.
     pub(super) fn has_yielded(&self) -> bool {
         self.yielded.swap(false, Ordering::AcqRel)
     }

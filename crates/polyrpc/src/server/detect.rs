@@ -32,7 +32,7 @@ pub(super) async fn serve(
     let local = stream.local();
     let mut inbox = Inbox::default();
     let opening = match &port.tls {
-        Some(acceptor) if peer.secured().is_none() => {
+        Some(acceptor) if peer.tls().is_none() => {
             accept_tls::accept_tls(stream, &mut inbox, peer, acceptor, &registration).await
         }
         // In clear text, or secured already below what is a stream.
@@ -134,7 +134,7 @@ impl SessionContext<'_> {
                 self.run(session).await
             }
             Protocol::Http => {
-                let config = if self.facts.peer.secured().is_some() { &port.https } else { &port.http };
+                let config = if self.facts.peer.tls().is_some() { &port.https } else { &port.http };
                 self.run(http_server::h1::Server::new(config.clone())).await
             }
             Protocol::RestRpc => {

@@ -19,24 +19,25 @@ use super::incidents::Refusal;
 use super::listener_context::ListenerContext;
 use super::streams::Streams;
 use crate::call::{
-    CallKind, CallSite, ConnectionFacts, Context, Ending, Handling, RequestedMethod, Shape, StreamOffer,
+    CallKind, CallSite, ConnectionFacts, Context, Outcome, RequestedMethod, ResponseFuture, StreamOffer,
+    StreamType,
 };
 use crate::codec::{Body, InPlace, decompress_aside, decompress_in_place, decompress_message_aside};
 use crate::memory_budget::{Account, ReservedBytes, exhausted};
+use crate::propagation::CallScope;
 use crate::service::Route;
 use crate::streaming::{Incoming, Outgoing};
-use crate::task::Inherited;
 
 /// How far a call came when it was first looked at.
 pub(super) enum Dispatched {
     /// It has ended.
-    Finished(Ending),
+    Finished(Outcome),
     /// Its handler waits for something.
     Pending {
-        handling: Handling,
+        handling: ResponseFuture,
         site: CallSite,
         deadline: Option<Instant>,
-        inherited: Inherited,
+        inherited: CallScope,
         way: in_flight::Delivery,
         bytes: usize,
     },
@@ -45,7 +46,7 @@ pub(super) enum Dispatched {
         gathering: AwaitMessage,
         site: CallSite,
         deadline: Option<Instant>,
-        inherited: Inherited,
+        inherited: CallScope,
         bytes: usize,
     },
     /// It was not begun.
@@ -153,15 +154,15 @@ impl<'a> Dispatcher<'a> {
         mut found: CallEnvironment<'_>,
         cx: &mut TaskContext<'_>,
     ) -> (Dispatched, Option<Box<CallRecord>>) {
-        let mut note = self.call_record(&call, found.arrival);
-        let started = match self.admit::<S>(&mut call, ticket, &mut found, renamed, &mut note) {
+        let mut call_record = self.call_record(&call, found.arrival);
+        let started = match self.admit::<S>(&mut call, ticket, &mut found, renamed, &mut call_record) {
             Ok(Admission::Now(admitted)) => self.start_method::<S>(call, ticket, admitted, found, cx),
             Ok(Admission::Later(unjudged)) => {
                 self.start_after_authentication::<S>(call, ticket, *unjudged, found)
             }
             Err(stop) => Dispatched::Rejected(stop),
         };
-        (started, note)
+        (started, call_record)
     }
 
     /// Brings a call to its method before its messages are here. Where the method wants one message, they are
@@ -174,8 +175,8 @@ impl<'a> Dispatcher<'a> {
         stream: StreamId,
         mut found: CallEnvironment<'_>,
     ) -> (Dispatched, Option<Box<CallRecord>>) {
-        let mut note = self.call_record(&call, found.arrival);
-        let started = match self.admit::<S>(&mut call, ticket, &mut found, renamed, &mut note) {
+        let mut call_record = self.call_record(&call, found.arrival);
+        let started = match self.admit::<S>(&mut call, ticket, &mut found, renamed, &mut call_record) {
             Ok(Admission::Now(admitted)) => {
                 self.start_stream::<S>(call, ticket, stream, admitted.into(), found.streams)
             }
@@ -184,7 +185,7 @@ impl<'a> Dispatcher<'a> {
             }
             Err(stop) => Dispatched::Rejected(stop),
         };
-        (started, note)
+        (started, call_record)
     }
 
     /// What is noted of a call for hooks, if there are any and they are to hear of it.
@@ -210,24 +211,24 @@ impl<'a> Dispatcher<'a> {
         ticket: &S::Ticket,
         found: &mut CallEnvironment<'_>,
         renamed: &'c mut RedirectedNames,
-        note: &mut Option<Box<CallRecord>>,
+        call_record: &mut Option<Box<CallRecord>>,
     ) -> Result<Admission<'a>, Rejection> {
-        let agreed = match note {
+        let agreed = match call_record {
             None => Ok(()),
             Some(_) => {
                 self.listener.server.hooks.received(call, &self.connection, renamed).map_err(rejected_by_hook)
             }
         };
         let admission = agreed.and_then(|()| self.check::<S>(call, ticket, found));
-        if let Some(note) = note {
+        if let Some(call_record) = call_record {
             let entry = match &admission {
                 Ok(Admission::Now(admitted)) => Some(admitted.entry),
                 Ok(Admission::Later(unjudged)) => unjudged.entry.as_ref().ok().copied(),
                 Err(_) => None,
             };
             match entry {
-                Some(entry) if !entry.is_fallback() => note.set_method(entry),
-                _ => note.asked(call),
+                Some(entry) if !entry.is_fallback() => call_record.set_method(entry),
+                _ => call_record.asked(call),
             }
         }
         admission
@@ -294,7 +295,7 @@ impl<'a> Dispatcher<'a> {
                     call.body = body;
                     return self.start_after_authentication::<S>(call, ticket, admitted.into(), found);
                 }
-                Err(status) => return Dispatched::Finished(Ending::Corrupt(status)),
+                Err(status) => return Dispatched::Finished(Outcome::Corrupt(status)),
             },
         };
         if !entry.method().shape().is_unary()
@@ -307,9 +308,9 @@ impl<'a> Dispatcher<'a> {
         let held = bytes.len() + call.attachment.len() + call.head.metadata.footprint();
         let body = Body { format, positional, required: !S::may_be_empty(ticket), bytes };
         let offer = offered.map(|offered| self.offer(offered, found.streams));
-        let mut inherited = Inherited::from_call(deadline, &call.head.metadata);
+        let mut inherited = CallScope::from_call(deadline, &call.head.metadata);
         let context = self.context::<S>(call, (entry, deadline), found.arrival.known()).with_offer(offer);
-        let begun = inherited.during(|| {
+        let begun = inherited.run(|| {
             let mut handling = entry.take(context, body, CallKind::Whole, S::decode_failure_of(ticket))?;
             Ok((poll_guarded(&mut handling, || self.site(entry), cx), handling))
         });
@@ -354,10 +355,10 @@ impl<'a> Dispatcher<'a> {
         }
         let unreadable = S::decode_failure_of(ticket);
         let limit = self.listener.server.limits.decompressed;
-        let goes_on = offered.is_some() && entry.method().shape() == Shape::BIDI;
+        let goes_on = offered.is_some() && entry.method().shape() == StreamType::BIDI;
         // Of a call with a stream beside it, the deadline is that of the answer which accepts the stream.
         let deadline = deadline.filter(|_| offered.is_none());
-        let mut inherited = Inherited::from_call(deadline, &call.head.metadata);
+        let mut inherited = CallScope::from_call(deadline, &call.head.metadata);
         let held = message.len() + call.head.metadata.footprint();
         let cx = self.context::<S>(call, (entry, deadline), None);
         let (message, way) = if goes_on {
@@ -366,7 +367,7 @@ impl<'a> Dispatcher<'a> {
         } else {
             (message, CallKind::Answers(streams.open(stream, limit).1))
         };
-        let handling = inherited.during(|| opened(entry, cx, message, way, unreadable));
+        let handling = inherited.run(|| opened(entry, cx, message, way, unreadable));
         let (site, way) = (self.site(entry), in_flight::Delivery::Streamed);
         Dispatched::Pending { handling, site, deadline, inherited, way, bytes: held }
     }
@@ -382,7 +383,7 @@ impl<'a> Dispatcher<'a> {
         let unreadable = S::decode_failure_of(ticket);
         let UnauthenticatedCall { entry, deadline, authenticating: judging } = unjudged;
         let held = call.head.metadata.footprint();
-        let mut inherited = Inherited::from_call(deadline, &call.head.metadata);
+        let mut inherited = CallScope::from_call(deadline, &call.head.metadata);
         let entry = match (entry, &judging) {
             (Ok(entry), _) => entry,
             (Err(status), Some(_)) => {
@@ -404,7 +405,7 @@ impl<'a> Dispatcher<'a> {
         match (shape.client_streams, judging) {
             (true, None) => {
                 let way = CallKind::Streams(incoming, outgoing);
-                let handling = inherited.during(|| opened(entry, cx, Bytes::new(), way, unreadable));
+                let handling = inherited.run(|| opened(entry, cx, Bytes::new(), way, unreadable));
                 let way = in_flight::Delivery::Streamed;
                 Dispatched::Pending { handling, site, deadline, inherited, way, bytes: held }
             }
@@ -448,7 +449,7 @@ impl<'a> Dispatcher<'a> {
     ) -> Dispatched {
         let UnauthenticatedCall { entry, deadline, authenticating: judging } = unjudged;
         let unreadable = S::decode_failure_of(ticket);
-        let inherited = Inherited::from_call(deadline, &call.head.metadata);
+        let inherited = CallScope::from_call(deadline, &call.head.metadata);
         let entry = match entry {
             Ok(entry) => entry.clone(),
             Err(status) => {
@@ -471,20 +472,20 @@ impl<'a> Dispatcher<'a> {
             Some((stream, Ok(()))) => Some(found.streams.open(stream, limit)),
             None => None,
         };
-        let goes_on = offered.is_some() && entry.method().shape() == Shape::BIDI;
+        let goes_on = offered.is_some() && entry.method().shape() == StreamType::BIDI;
         let offer = offered.filter(|_| ways.is_none()).map(|offered| self.offer(offered, found.streams));
         let cx = self.context::<S>(call, (&entry, deadline), found.arrival.known()).with_offer(offer);
         let is_stream = ways.is_some();
         let started = later(judging, self.site(&entry), inherited, deadline, async move {
             let bytes = decompress_aside(compression, body, limit, account.clone()).await;
-            let bytes = bytes.map_err(Ending::Corrupt)?;
+            let bytes = bytes.map_err(Outcome::Corrupt)?;
             // What it was compressed to is counted with the call.
             let kept =
                 ReservedBytes::new(account, if compression == Compression::None { 0 } else { bytes.len() });
             let handling = match ways {
                 None => {
                     let body = Body { format, positional, required, bytes };
-                    entry.take(cx, body, CallKind::Whole, unreadable).map_err(Ending::failed)?
+                    entry.take(cx, body, CallKind::Whole, unreadable).map_err(Outcome::failed)?
                 }
                 Some((incoming, outgoing)) if goes_on => {
                     incoming.preface(bytes);
@@ -492,7 +493,7 @@ impl<'a> Dispatcher<'a> {
                 }
                 Some((_, outgoing)) => opened(&entry, cx, bytes, CallKind::Answers(outgoing), unreadable),
             };
-            let handling: Handling = Box::pin(async move {
+            let handling: ResponseFuture = Box::pin(async move {
                 let _kept = kept;
                 handling.await
             });
@@ -679,15 +680,15 @@ fn rejected_by_hook(status: Status) -> Rejection {
 fn later(
     judging: Option<AuthenticateFuture>,
     site: CallSite,
-    inherited: Inherited,
+    inherited: CallScope,
     deadline: Option<Instant>,
-    start: impl Future<Output = Result<Handling, Ending>> + Send + 'static,
+    start: impl Future<Output = Result<ResponseFuture, Outcome>> + Send + 'static,
 ) -> Dispatched {
     let handling = Box::pin(async {
         if let Some(judging) = judging
             && let Err(status) = judging.await
         {
-            return Ending::Unauthenticated(status);
+            return Outcome::Unauthenticated(status);
         }
         match start.await {
             Ok(handling) => handling.await,
@@ -698,8 +699,8 @@ fn later(
 }
 
 /// Fails a call once its credential was accepted.
-async fn fails(status: Status) -> Result<Handling, Ending> {
-    Err(Ending::failed(status))
+async fn fails(status: Status) -> Result<ResponseFuture, Outcome> {
+    Err(Outcome::failed(status))
 }
 
 /// The same for a call whose messages come or leave one by one.
@@ -735,13 +736,13 @@ fn opened(
     message: Bytes,
     way: CallKind,
     unreadable: fn(Status) -> Status,
-) -> Handling {
+) -> ResponseFuture {
     // brpc's gRPC takes an empty message whatever its format (`policy/http_rpc_protocol.cpp`), and a stream offered
     // beside a call may bring them all.
     let body = Body { positional: cx.positional(), ..Body::new(cx.format(), message) };
     entry
         .take(cx, body, way, unreadable)
-        .unwrap_or_else(|status| Box::pin(std::future::ready(Ending::failed(status))))
+        .unwrap_or_else(|status| Box::pin(std::future::ready(Outcome::failed(status))))
 }
 
 /// Waits for the one message of a call.

@@ -6,7 +6,7 @@ use std::{fmt, io};
 use polyrpc_core::Status;
 
 use super::Server;
-use super::concurrency::{Concurrency, ConcurrencyLimiter, LimitLayer, LimitScope};
+use super::concurrency::{ConcurrencyLimit, ConcurrencyLimiter, LimitLayer, LimitScope};
 use super::hook_chain::HookChain;
 use super::incidents::IncidentCounters;
 use crate::layer::hook::Hook;
@@ -60,15 +60,15 @@ impl Server {
     ///
     /// # fn main() -> polyrpc::Result<()> {
     /// let server = Server::new()
-    ///     .register("echo", |text: String| async move { text })
-    ///     .register("report", |month: String| async move { month })
+    ///     .function("echo", |text: String| async move { text })
+    ///     .function("report", |month: String| async move { month })
     ///     .concurrency("auto".parse()?)
     ///     .concurrency_on("report", Concurrency::Constant(4));
     /// # Ok(())
     /// # }
     /// ```
     #[must_use]
-    pub fn concurrency(mut self, limit: Concurrency) -> Self {
+    pub fn concurrency(mut self, limit: ConcurrencyLimit) -> Self {
         self.extensions.together = limit;
         self
     }
@@ -76,7 +76,7 @@ impl Server {
     /// Limits how many calls are answered at a time by each method, where [`concurrency_on`](Self::concurrency_on) says
     /// nothing else (brpc's `method_max_concurrency`).
     #[must_use]
-    pub fn concurrency_each(mut self, limit: Concurrency) -> Self {
+    pub fn concurrency_each(mut self, limit: ConcurrencyLimit) -> Self {
         self.extensions.each = limit;
         self
     }
@@ -88,7 +88,7 @@ impl Server {
     ///
     /// When nothing bears the name: add it first.
     #[must_use]
-    pub fn concurrency_on(mut self, name: &str, limit: Concurrency) -> Self {
+    pub fn concurrency_on(mut self, name: &str, limit: ConcurrencyLimit) -> Self {
         self.expect(name);
         self.extensions.limits.push((name.to_owned(), limit));
         self
@@ -107,9 +107,9 @@ pub(super) struct Extensions {
     /// Why a layer cannot stand here.
     misplaced: Option<Status>,
     hooks: Vec<Box<dyn Hook>>,
-    together: Concurrency,
-    each: Concurrency,
-    limits: Vec<(String, Concurrency)>,
+    together: ConcurrencyLimit,
+    each: ConcurrencyLimit,
+    limits: Vec<(String, ConcurrencyLimit)>,
 }
 
 impl Extensions {
@@ -122,7 +122,7 @@ impl Extensions {
     /// Whether something wants to know of every call when it came.
     pub(super) fn time_calls(&self) -> bool {
         let limits = self.limits.iter().map(|(_, limit)| limit);
-        !self.hooks.is_empty() || limits.chain([&self.together, &self.each]).any(Concurrency::measures)
+        !self.hooks.is_empty() || limits.chain([&self.together, &self.each]).any(ConcurrencyLimit::measures)
     }
 
     /// Puts layers and limits before the methods; gives the hooks, which have been told of what is offered.
@@ -151,7 +151,7 @@ impl Extensions {
         self.layers_of_all().collect()
     }
 
-    fn limit_of(&self, entry: &Arc<Route>, router: &Router) -> &Concurrency {
+    fn limit_of(&self, entry: &Arc<Route>, router: &Router) -> &ConcurrencyLimit {
         let own = self.limits.iter().rev().find(|(name, _)| has_name(entry, name, router));
         own.map_or(&self.each, |(_, limit)| limit)
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use polyrpc_core::{Call, Protocol, Push, Status};
 
 use crate::call::{Connection, ConnectionFacts, Peer};
-use crate::layer::hook::{Answered, Hook, Received};
+use crate::layer::hook::{AnsweredCall, Hook, IncomingCall};
 use crate::service::Router;
 
 /// The hooks of a server.
@@ -30,7 +30,7 @@ impl HookChain {
         let services = router.list();
         services
             .iter()
-            .try_for_each(|(service, methods)| self.ask(|hook| hook.registered(service, methods)).1)
+            .try_for_each(|(service, methods)| self.ask(|hook| hook.on_register(service, methods)).1)
     }
 
     /// Tells that nothing is offered any more.
@@ -38,17 +38,17 @@ impl HookChain {
         if self.is_empty() {
             return;
         }
-        router.list().iter().for_each(|(service, _)| self.notify(|hook| hook.unregistered(service)));
+        router.list().iter().for_each(|(service, _)| self.notify(|hook| hook.on_unregister(service)));
     }
 
     /// Tells of a connection. Returns how many have accepted it, and whether all have.
     pub(super) fn accepted(&self, connection: &Connection) -> (usize, Result<(), Status>) {
-        self.ask(|hook| hook.accepted(connection))
+        self.ask(|hook| hook.on_accept(connection))
     }
 
     /// Tells the first so many of the end of a connection.
     pub(super) fn closed(&self, accepted: usize, connection: &Connection) {
-        self.0.iter().take(accepted).for_each(|hook| catch_panic(|| hook.closed(connection)));
+        self.0.iter().take(accepted).for_each(|hook| catch_panic(|| hook.on_close(connection)));
     }
 
     /// Tells of a call, and makes of it what they want.
@@ -58,7 +58,7 @@ impl HookChain {
         caller: &ConnectionFacts,
         renamed: &'c mut RedirectedNames,
     ) -> Result<(), Status> {
-        let mut received = Received {
+        let mut received = IncomingCall {
             service: Cow::Borrowed(call.service),
             method: Cow::Borrowed(call.method),
             bytes: call.body.len() + call.attachment.len(),
@@ -70,7 +70,7 @@ impl HookChain {
             protocol: caller.protocol,
             peer: &caller.peer,
         };
-        let result = self.ask(|hook| hook.received(&mut received)).1;
+        let result = self.ask(|hook| hook.on_request(&mut received)).1;
         let names = (received.service, received.method);
         if let (Cow::Owned(service), Cow::Owned(method)) = names {
             let (service, method) = &**renamed.0.insert(Box::new((service, method)));
@@ -80,15 +80,15 @@ impl HookChain {
     }
 
     pub(super) fn heartbeat(&self, peer: &Peer, protocol: Protocol) {
-        self.notify(|hook| hook.heartbeat(peer, protocol));
+        self.notify(|hook| hook.on_heartbeat(peer, protocol));
     }
 
-    pub(super) fn answered(&self, answered: &Answered<'_>) {
-        self.notify(|hook| hook.answered(answered));
+    pub(super) fn answered(&self, answered: &AnsweredCall<'_>) {
+        self.notify(|hook| hook.on_response(answered));
     }
 
     pub(super) fn pushed(&self, peer: &Peer, push: &Push) {
-        self.notify(|hook| hook.pushed(peer, push));
+        self.notify(|hook| hook.on_push(peer, push));
     }
 
     fn notify(&self, event: impl Fn(&dyn Hook)) {

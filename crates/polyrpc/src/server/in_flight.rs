@@ -11,9 +11,9 @@ use polyrpc_core::{Status, StreamId};
 use tokio::time::{Sleep, sleep_until};
 
 use super::connections::ConnectionHandle;
-use crate::call::{CallSite, Ending, Handling};
+use crate::call::{CallSite, Outcome, ResponseFuture};
 use crate::memory_budget::Account;
-use crate::task::Inherited;
+use crate::propagation::CallScope;
 
 /// The calls of one connection that were not answered at once.
 #[derive(Debug)]
@@ -115,7 +115,7 @@ pub(super) struct FinishedCall<T> {
     /// What its answer needs.
     pub(super) owed: T,
     /// How; `None` if it was cancelled, so that no answer is awaited.
-    pub(super) ending: Option<Ending>,
+    pub(super) ending: Option<Outcome>,
     /// Its stream, if its messages came or left one by one.
     pub(super) streamed: Option<StreamId>,
     counted: Option<CountedAs>,
@@ -184,13 +184,13 @@ pub(super) struct AwaitedMessage {
     /// The limit of calls is not for it: it asks the server about itself.
     pub(super) exempt: bool,
     /// Brings it to its method.
-    pub(super) start: Box<dyn FnOnce() -> Handling + Send>,
+    pub(super) start: Box<dyn FnOnce() -> ResponseFuture + Send>,
 }
 
 /// A call being answered, with what its answer needs.
 pub(super) struct RunningCall<T> {
     /// `None` while it waits for its message, and once it was cancelled.
-    handling: Option<Handling>,
+    handling: Option<ResponseFuture>,
     /// Where a panic is told.
     site: CallSite,
     /// Its message has not come.
@@ -200,7 +200,7 @@ pub(super) struct RunningCall<T> {
     owed: Option<T>,
     deadline: Option<Pin<Box<Sleep>>>,
     /// What the calls that its handler makes have from it.
-    inherited: Inherited,
+    inherited: CallScope,
     /// The name by which the peer may cancel it.
     stream: Option<StreamId>,
     way: Delivery,
@@ -224,11 +224,11 @@ pub(super) enum Delivery {
 
 impl<T> RunningCall<T> {
     pub(super) fn new(
-        handling: Handling,
+        handling: ResponseFuture,
         site: CallSite,
         owed: T,
         deadline: Option<Instant>,
-        inherited: Inherited,
+        inherited: CallScope,
         stream: Option<StreamId>,
         way: Delivery,
     ) -> Self {
@@ -256,7 +256,7 @@ impl<T> RunningCall<T> {
         site: CallSite,
         owed: T,
         deadline: Option<Instant>,
-        inherited: Inherited,
+        inherited: CallScope,
         stream: Option<StreamId>,
     ) -> Self {
         let nothing = Box::pin(std::future::pending());
@@ -282,30 +282,28 @@ impl<T> RunningCall<T> {
         }
     }
 
-    fn poll_ending(&mut self, cx: &mut Context<'_>) -> Poll<Option<Ending>> {
+    fn poll_ending(&mut self, cx: &mut Context<'_>) -> Poll<Option<Outcome>> {
         if self.gathering.is_some()
             && let Poll::Ready(Err(why)) = self.poll_gathered(cx)
         {
             return Poll::Ready(Some(match why {
-                MessageRejection::Failed(status) => Ending::failed(status),
-                MessageRejection::Unproven(status) => Ending::Unauthenticated(status),
+                MessageRejection::Failed(status) => Outcome::failed(status),
+                MessageRejection::Unproven(status) => Outcome::Unauthenticated(status),
             }));
         }
         if self.gathering.is_some() {
             return self.poll_deadline(cx).map(Some);
         }
         let Some(handling) = &mut self.handling else {
-            return Poll::Ready(self.failure.take().map(Ending::failed));
+            return Poll::Ready(self.failure.take().map(Outcome::failed));
         };
-        if let Poll::Ready(ending) =
-            self.inherited.during(|| poll_guarded(handling, || self.site.clone(), cx))
-        {
+        if let Poll::Ready(ending) = self.inherited.run(|| poll_guarded(handling, || self.site.clone(), cx)) {
             return Poll::Ready(Some(ending));
         }
         self.poll_deadline(cx).map(Some)
     }
 
-    fn poll_deadline(&mut self, cx: &mut Context<'_>) -> Poll<Ending> {
+    fn poll_deadline(&mut self, cx: &mut Context<'_>) -> Poll<Outcome> {
         if let Some(deadline) = &mut self.deadline
             && deadline.as_mut().poll(cx).is_ready()
         {
@@ -328,7 +326,7 @@ impl<T> RunningCall<T> {
             CountedAs::Call => entry.admit_call()?,
             CountedAs::Stream => entry.admit_stream()?,
         }
-        self.handling = Some(self.inherited.during(start));
+        self.handling = Some(self.inherited.run(start));
         (self.counted, self.held) = (Some(counted), self.held + bytes);
         count(self.counted, &entry.account);
         entry.account.keep(bytes);
@@ -361,15 +359,15 @@ impl<T> fmt::Debug for RunningCall<T> {
 
 /// Polls a handler; its panic is the end of its call and of nothing else. It is told where it happened.
 pub(super) fn poll_guarded(
-    handling: &mut Handling,
+    handling: &mut ResponseFuture,
     site: impl FnOnce() -> CallSite,
     cx: &mut Context<'_>,
-) -> Poll<Ending> {
+) -> Poll<Outcome> {
     catch_unwind(AssertUnwindSafe(|| handling.as_mut().poll(cx)))
         .unwrap_or_else(|panic| Poll::Ready(site().panicked(&*panic)))
 }
 
 #[cold]
-fn too_late() -> Ending {
-    Ending::failed(Status::deadline_exceeded("the method did not answer in time"))
+fn too_late() -> Outcome {
+    Outcome::failed(Status::deadline_exceeded("the method did not answer in time"))
 }

@@ -55,8 +55,8 @@ impl Listen {
         }
     }
 
-    /// Opens no socket: only who is in this process can connect, by [`Running::client`](super::Running::client) and
-    /// [`Running::connector`](super::Running::connector). All else that is set here counts.
+    /// Opens no socket: only who is in this process can connect, by [`ServerHandle::client`](super::ServerHandle::client) and
+    /// [`ServerHandle::connector`](super::ServerHandle::connector). All else that is set here counts.
     pub fn in_process() -> Self {
         Self { in_process: true, ..Self::on("unix:in-process") }
     }

@@ -3,7 +3,7 @@
 //! method, `in_flight` keeps those that wait, `streams` carries the messages of those that have several. `data` is for
 //! connections that bring no calls. `registration` makes it known where the server is.
 //!
-//! What stands around that: [`Concurrency`] limits, [`Hook`]s, and the [layers](crate::service::Layer) before methods,
+//! What stands around that: [`ConcurrencyLimit`] limits, [`Hook`]s, and the [layers](crate::service::Layer) before methods,
 //! which `extensions` puts in their places.
 
 mod listen;
@@ -65,12 +65,12 @@ use tokio::task::JoinSet;
 pub use polyrpc_wire::http::Cors;
 use polyrpc_wire::rpcx::Compressors;
 
-pub use self::concurrency::{Auto, Concurrency, Timely, UnknownConcurrency};
+pub use self::concurrency::{AutoLimit, ConcurrencyLimit, TimeoutLimit, UnknownConcurrency};
 pub use self::limits::{Http2, Limits};
 pub use self::listen::Listen;
-pub use self::registration::{Event, Registered, Registration};
+pub use self::registration::{Event, Registration, RegistrationHandle};
 pub use self::topics::Publisher;
-pub use crate::layer::hook::{Answered, Hook, Received};
+pub use crate::layer::hook::{AnsweredCall, Hook, IncomingCall};
 
 use self::connections::{ConnectionCommand, ConnectionRegistry};
 use self::extensions::Extensions;
@@ -78,19 +78,19 @@ use self::hook_chain::HookChain;
 use self::incidents::IncidentCounters;
 use self::listener_context::ListenerContext;
 use self::registration::{CheckedRegistration, Registrations};
-use crate::call::{Calls, Countable, Facts, Peer};
+use crate::call::{Calls, Countable, Peer, ServerInfo};
 use crate::client::Client;
 use crate::codec::ByteString;
 use crate::cores::Cores;
-use crate::discovery::Register;
+use crate::discovery::Registrar;
 use crate::introspection::{self, Health};
 use crate::layer::Layers;
 use crate::layers::{self, Metrics};
-use crate::service::{Answer, Function, Router, Service};
+use crate::service::{Function, IntoOutcome, Router, Service};
 use crate::transfer::{self, DataConnections, Files, Streams};
 use crate::transport::{Address, Listener, Stream};
 
-/// A server to be: services, functions, limits.
+/// Builder for a server.
 ///
 /// ```no_run
 /// # #[tokio::main(flavor = "current_thread")]
@@ -98,7 +98,7 @@ use crate::transport::{Address, Listener, Stream};
 /// use polyrpc::Server;
 ///
 /// let server = Server::new()
-///     .register("echo", |text: String| async move { text })
+///     .function("echo", |text: String| async move { text })
 ///     .bind("127.0.0.1:8000")
 ///     .await?;
 /// println!("listening on {}", server.address());
@@ -119,7 +119,7 @@ pub struct Server {
     streams: Option<Streams>,
     files: Option<Files>,
     extensions: Extensions,
-    registries: Vec<(Arc<dyn Register>, Registration)>,
+    registries: Vec<(Arc<dyn Registrar>, Registration)>,
     metrics: Option<Metrics>,
     compressors: Compressors,
     exposes_errors: bool,
@@ -147,17 +147,17 @@ impl Server {
     /// # use polyrpc::Server;
     /// use polyrpc::service::Fallible;
     ///
-    /// let server = Server::new().register::<_, Fallible>("half", |n: i32| async move {
+    /// let server = Server::new().function::<_, Fallible>("half", |n: i32| async move {
     ///     if n % 2 == 0 { Ok(n / 2) } else { Err(format!("{n} is odd")) }
     /// });
     /// ```
     #[must_use]
-    pub fn register<Args: 'static, PlainOrFallible: 'static>(
+    pub fn function<Args: 'static, PlainOrFallible: 'static>(
         mut self,
         name: &str,
-        function: impl Function<Args, Output: Answer<PlainOrFallible>>,
+        function: impl Function<Args, Output: IntoOutcome<PlainOrFallible>>,
     ) -> Self {
-        self.router.register(name, function);
+        self.router.function(name, function);
         self
     }
 
@@ -182,7 +182,7 @@ impl Server {
             }
         };
         let (publisher, by_token) = (self.publisher(), self.publisher());
-        self.register("publish", publish(publisher)).register("publish_by_token", publish(by_token))
+        self.function("publish", publish(publisher)).function("publish_by_token", publish(by_token))
     }
 
     /// Makes a service answer to another name too.
@@ -245,14 +245,14 @@ impl Server {
     }
 
     /// Answers gRPC's health checks (`grpc.health.v1.Health`) by what `health` says. Every service of the server is
-    /// serving unless it was said that it is not; once the server [shuts down](Running::shutdown), none is.
+    /// serving unless it was said that it is not; once the server [shuts down](ServerHandle::shutdown), none is.
     #[must_use]
     pub fn health(mut self, health: &Health) -> Self {
         self.health = Some(health.clone());
         self
     }
 
-    /// How long the server still takes calls once it [shuts down](Running::shutdown), and says that it is not ready: its
+    /// How long the server still takes calls once it [shuts down](ServerHandle::shutdown), and says that it is not ready: its
     /// `Health`, `GET /readyz` and `GET /health` do, the registries have it no more, and answers of HTTP/1.1 bear
     /// `Connection: close`. So load balancers and clients go elsewhere before a call is refused. Zero by default: it is for
     /// servers that something watches, and takes as long as that needs to look and to tell.
@@ -326,7 +326,7 @@ impl Server {
     }
 
     /// Makes its services known in a registry, further ones in further calls: once the server runs, again and again, and
-    /// no more once it [shuts down](Running::shutdown). What goes wrong with it is
+    /// no more once it [shuts down](ServerHandle::shutdown). What goes wrong with it is
     /// [told](Registration::on_event) and tried again, and never keeps the server from serving.
     ///
     /// ```
@@ -339,7 +339,7 @@ impl Server {
     ///
     /// let registry = InProcess::new();
     /// let running = Server::new()
-    ///     .register("Arith/Add", |a: i64, b: i64| async move { a + b })
+    ///     .function("Arith/Add", |a: i64, b: i64| async move { a + b })
     ///     .register_in(registry.clone(), Registration::new().rates())
     ///     .bind("127.0.0.1:0")
     ///     .await?
@@ -351,7 +351,7 @@ impl Server {
     /// # }
     /// ```
     #[must_use]
-    pub fn register_in(mut self, registry: impl Register, registration: Registration) -> Self {
+    pub fn register_in(mut self, registry: impl Registrar, registration: Registration) -> Self {
         self.registries.push((Arc::new(registry), registration));
         self
     }
@@ -359,7 +359,7 @@ impl Server {
     /// Serves connections on these threads, each with a runtime of its own, instead of in the caller's runtime:
     /// connections are dealt out and stay where they are.
     #[must_use]
-    pub fn on(mut self, cores: Cores) -> Self {
+    pub fn executor(mut self, cores: Cores) -> Self {
         self.cores = Some(cores);
         self
     }
@@ -369,8 +369,8 @@ impl Server {
     /// # Errors
     ///
     /// If the address is invalid or taken, if a [limit](Self::limits) is zero that must not be, if a
-    /// [hook](Hook::registered) objects, or if there is nothing to be [registered](Self::register_in).
-    pub async fn bind(mut self, listen: impl Into<Listen>) -> io::Result<Bound> {
+    /// [hook](Hook::on_register) objects, or if there is nothing to be [registered](Self::register_in).
+    pub async fn bind(mut self, listen: impl Into<Listen>) -> io::Result<BoundServer> {
         self.limits.check()?;
         let data = transfer::add(
             &mut self.router,
@@ -421,7 +421,7 @@ impl Server {
             times_calls,
             exposes_errors: self.exposes_errors,
         });
-        Bound { shared, planned, listeners: Vec::new() }.and(listen).await
+        BoundServer { shared, planned, listeners: Vec::new() }.and(listen).await
     }
 }
 
@@ -457,14 +457,14 @@ pub(crate) struct Shared {
 }
 
 /// A server that listens.
-pub struct Bound {
+pub struct BoundServer {
     shared: Arc<Shared>,
     /// The first listener's address is what is made known.
     planned: Vec<CheckedRegistration>,
     listeners: Vec<(Option<Listener>, Arc<ListenerContext>)>,
 }
 
-impl Bound {
+impl BoundServer {
     /// Listens at a further address.
     ///
     /// # Errors
@@ -490,7 +490,7 @@ impl Bound {
         self.start().closed().await;
     }
 
-    /// Serves until `signal` is ready, then shuts down as [`Running::shutdown`] does.
+    /// Serves until `signal` is ready, then shuts down as [`ServerHandle::shutdown`] does.
     pub async fn run_until(self, signal: impl Future<Output = ()>, grace: Duration) {
         let running = self.start();
         signal.await;
@@ -502,7 +502,7 @@ impl Bound {
     /// # Panics
     ///
     /// Outside of a tokio runtime.
-    pub fn start(self) -> Running {
+    pub fn start(self) -> ServerHandle {
         let inside = self.listeners[0].1.clone();
         let addresses: Vec<_> = self.listeners.iter().map(|(_, port)| port.address.clone()).collect();
         if let Some(data) = &self.shared.data {
@@ -524,7 +524,7 @@ impl Bound {
         watch.spawn(async move { watched.open.watch().await });
         let registrations = Registrations::start(self.planned, &inside.address, &self.shared.open);
         let open = Some(Arc::default());
-        Running {
+        ServerHandle {
             shared: self.shared,
             inside,
             addresses,
@@ -536,14 +536,14 @@ impl Bound {
     }
 }
 
-impl fmt::Debug for Bound {
+impl fmt::Debug for BoundServer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Bound").field("addresses", &self.addresses()).finish()
     }
 }
 
 /// A server that serves. Dropping it closes its listeners and its connections at once.
-pub struct Running {
+pub struct ServerHandle {
     shared: Arc<Shared>,
     inside: Arc<ListenerContext>,
     addresses: Vec<Address>,
@@ -556,7 +556,7 @@ pub struct Running {
     _watch: JoinSet<()>,
 }
 
-impl Running {
+impl ServerHandle {
     /// The address of the first listener.
     pub fn address(&self) -> &Address {
         &self.addresses[0]
@@ -592,12 +592,12 @@ impl Running {
     }
 
     /// What it has done and is doing.
-    pub fn facts(&self) -> Facts {
+    pub fn info(&self) -> ServerInfo {
         self.shared.open.facts()
     }
 
     /// What it says of itself in the registries, to be changed.
-    pub fn registration(&self) -> Registered {
+    pub fn registration(&self) -> RegistrationHandle {
         self.registrations.registered.clone()
     }
 
@@ -607,14 +607,14 @@ impl Running {
     ///
     /// An event of `tracing` at INFO says that it is over: how many calls were finished meanwhile, and how many were cut off.
     pub async fn shutdown(mut self, grace: Duration) {
-        let (began, before) = (Instant::now(), self.facts().calls);
+        let (began, before) = (Instant::now(), self.info().calls);
         self.retire().await;
         self.accepting.shutdown().await;
         self.open = None;
         self.shared.own_health.close();
         self.shared.open.order(ConnectionCommand::Drain);
         let _ = tokio::time::timeout(grace, self.shared.open.emptied()).await;
-        let after = self.facts().calls;
+        let after = self.info().calls;
         self.shared.open.order(ConnectionCommand::Close);
         let _ = tokio::time::timeout(CUT_OFF, self.shared.open.emptied()).await;
         let ended = |calls: &Calls| calls.succeeded + calls.failed;
@@ -684,13 +684,13 @@ impl fmt::Debug for Connector {
 /// How long connections that were told to close at once may take to do so.
 const CUT_OFF: Duration = Duration::from_secs(1);
 
-impl Drop for Running {
+impl Drop for ServerHandle {
     fn drop(&mut self) {
         self.shared.open.order(ConnectionCommand::Close);
     }
 }
 
-impl fmt::Debug for Running {
+impl fmt::Debug for ServerHandle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Running").field("addresses", &self.addresses).finish()
     }

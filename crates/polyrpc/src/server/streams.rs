@@ -8,7 +8,7 @@ use polyrpc_core::{Compression, Message, Metadata, Outbox, Reply, Status, Stream
 use tokio::sync::oneshot;
 
 use super::unsendable;
-use crate::call::{AcceptedStream, Ending, Handling, StreamOffer};
+use crate::call::{AcceptedStream, Outcome, ResponseFuture, StreamOffer};
 use crate::memory_budget::Account;
 use crate::streaming::{Incoming, IncomingSender, Outgoing, OutgoingReceiver, StreamNotify};
 
@@ -103,7 +103,11 @@ impl Streams {
     }
 
     /// Takes over a stream that was accepted, and may be idle for so many ticks; returns what sends on it.
-    pub(super) fn adopt(&mut self, accepted: AcceptedStream, idle: Option<u32>) -> (StreamId, Handling) {
+    pub(super) fn adopt(
+        &mut self,
+        accepted: AcceptedStream,
+        idle: Option<u32>,
+    ) -> (StreamId, ResponseFuture) {
         let AcceptedStream { stream, feed, drain, sending, over } = accepted;
         let over = Some(over);
         let open = OpenStream { active: self.now, idle, feed, drain, begun: true, unsendable: None, over };
@@ -204,7 +208,7 @@ impl Streams {
         &mut self,
         stream: StreamId,
         ticket: S::Ticket,
-        ending: Ending,
+        ending: Outcome,
         session: &mut S,
         out: &mut Outbox,
     ) {
@@ -212,21 +216,21 @@ impl Streams {
         open.credit(stream, session, out);
         open.flush(stream, session, out);
         match ending {
-            Ending::Finish { result, trailers } => {
+            Outcome::Finish { result, trailers } => {
                 if open.over.is_some() && result.is_ok() {
                     // This side has closed both directions: nothing failed.
                     open.feed.close(Ok(()), Metadata::new());
                 }
                 session.finish(ticket, result.and_then(|()| open.sendable()), trailers, out);
             }
-            Ending::Reply(Reply { result, trailers, .. }) if open.begun => {
+            Outcome::Reply(Reply { result, trailers, .. }) if open.begun => {
                 let result = result.map(|message| session.message(stream, message, out));
                 session.finish(ticket, result.and_then(|()| open.sendable()), trailers, out);
             }
-            Ending::Reply(reply) => session.reply(ticket, reply, out),
-            Ending::Accept(reply, _) => session.reply(ticket, *reply, out),
+            Outcome::Reply(reply) => session.reply(ticket, reply, out),
+            Outcome::Accept(reply, _) => session.reply(ticket, *reply, out),
             // The connection has told it.
-            Ending::CloseConnection | Ending::Unauthenticated(_) | Ending::Corrupt(_) => {}
+            Outcome::CloseConnection | Outcome::Unauthenticated(_) | Outcome::Corrupt(_) => {}
         }
     }
 

@@ -10,7 +10,7 @@ use futures_util::FutureExt;
 use polyrpc_core::{Format, Head, Status, Topic};
 use tokio::sync::oneshot;
 
-use crate::call::{CallKind, ConnectionFacts, Context, Ending, Handling, Shape};
+use crate::call::{CallKind, ConnectionFacts, Context, Outcome, ResponseFuture, StreamType};
 use crate::codec::Body;
 use crate::layer::Layers;
 use crate::service::{Method, MethodRole, Route};
@@ -18,7 +18,7 @@ use crate::service::{Method, MethodRole, Route};
 /// A subscription on its way through layers.
 pub(super) struct SubscriptionAdmission {
     /// The layers: it ends when one of them ends the subscription.
-    pub(super) handling: Handling,
+    pub(super) handling: ResponseFuture,
     /// Whether they let it pass. It comes from within `handling`, which must be polled.
     pub(super) admitted: oneshot::Receiver<()>,
 }
@@ -37,7 +37,7 @@ pub(super) fn pass_layers(
     let cx = cx.with_route(entry.name().clone(), None);
     let site = cx.site();
     let begun = entry.take(cx, Body::new(Format::Raw, Bytes::new()), CallKind::Whole, |status| status);
-    let handling = begun.unwrap_or_else(|status| Box::pin(ready(Ending::failed(status))));
+    let handling = begun.unwrap_or_else(|status| Box::pin(ready(Outcome::failed(status))));
     let guarded = AssertUnwindSafe(handling).catch_unwind();
     let handling = Box::pin(guarded.map(move |ended| ended.unwrap_or_else(|panic| site.panicked(&*panic))));
     SubscriptionAdmission { handling, admitted }
@@ -55,14 +55,14 @@ fn name(topic: &Topic) -> Cow<'_, str> {
 struct SubscriptionMethod(Mutex<Option<oneshot::Sender<()>>>);
 
 impl Method for SubscriptionMethod {
-    fn start(&self, _: Context, _: Body) -> Result<Handling, Status> {
+    fn start(&self, _: Context, _: Body) -> Result<ResponseFuture, Status> {
         let admit = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
         // The receiver is gone if the connection has just ended.
         let _ = admit.map(|admit| admit.send(()));
         Ok(Box::pin(pending()))
     }
 
-    fn shape(&self) -> Shape {
-        Shape { client_streams: false, server_streams: true }
+    fn shape(&self) -> StreamType {
+        StreamType { client_streams: false, server_streams: true }
     }
 }

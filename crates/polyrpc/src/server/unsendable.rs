@@ -7,17 +7,17 @@ use polyrpc_core::{Carrier, Misfit};
 use polyrpc_core::{Metadata, Status};
 
 use crate::rate_limited::EventLimiter;
-use crate::service::Ending;
+use crate::service::Outcome;
 
 /// Makes a failure of an answer that cannot be sent as it is. Of one that is a failure already nothing is lost but the
 /// entry.
 #[inline]
-pub(super) fn refuse<S: Session>(ticket: &S::Ticket, ending: &mut Ending) {
+pub(super) fn refuse<S: Session>(ticket: &S::Ticket, ending: &mut Outcome) {
     let has_none = match ending {
-        Ending::Reply(reply) => reply.head.metadata.is_empty() && reply.trailers.is_empty(),
-        Ending::Accept(reply, _) => reply.head.metadata.is_empty() && reply.trailers.is_empty(),
-        Ending::Finish { trailers, .. } => trailers.is_empty(),
-        Ending::CloseConnection | Ending::Unauthenticated(_) | Ending::Corrupt(_) => true,
+        Outcome::Reply(reply) => reply.head.metadata.is_empty() && reply.trailers.is_empty(),
+        Outcome::Accept(reply, _) => reply.head.metadata.is_empty() && reply.trailers.is_empty(),
+        Outcome::Finish { trailers, .. } => trailers.is_empty(),
+        Outcome::CloseConnection | Outcome::Unauthenticated(_) | Outcome::Corrupt(_) => true,
     };
     if !has_none {
         refuse_entries(S::carrier(ticket), ending);
@@ -25,18 +25,18 @@ pub(super) fn refuse<S: Session>(ticket: &S::Ticket, ending: &mut Ending) {
 }
 
 #[cold]
-fn refuse_entries(carrier: Carrier, ending: &mut Ending) {
+fn refuse_entries(carrier: Carrier, ending: &mut Outcome) {
     let failure = match ending {
-        Ending::Reply(reply) => misfit(carrier, [&reply.head.metadata, &reply.trailers]),
-        Ending::Accept(reply, _) => misfit(carrier, [&reply.head.metadata, &reply.trailers]),
-        Ending::Finish { trailers, .. } => misfit(carrier, [trailers, &Metadata::new()]),
-        Ending::CloseConnection | Ending::Unauthenticated(_) | Ending::Corrupt(_) => None,
+        Outcome::Reply(reply) => misfit(carrier, [&reply.head.metadata, &reply.trailers]),
+        Outcome::Accept(reply, _) => misfit(carrier, [&reply.head.metadata, &reply.trailers]),
+        Outcome::Finish { trailers, .. } => misfit(carrier, [trailers, &Metadata::new()]),
+        Outcome::CloseConnection | Outcome::Unauthenticated(_) | Outcome::Corrupt(_) => None,
     };
     let Some(failure) = failure else { return };
     match ending {
-        Ending::Reply(reply) if reply.result.is_ok() => *ending = Ending::failed(failure),
-        Ending::Accept(..) => *ending = Ending::failed(failure),
-        Ending::Finish { result, .. } if result.is_ok() => *result = Err(failure),
+        Outcome::Reply(reply) if reply.result.is_ok() => *ending = Outcome::failed(failure),
+        Outcome::Accept(..) => *ending = Outcome::failed(failure),
+        Outcome::Finish { result, .. } if result.is_ok() => *result = Err(failure),
         _ => {}
     }
 }

@@ -11,7 +11,7 @@ use polyrpc_core::{Format, Head, Reply, Status};
 
 use super::method::Method;
 use crate::Failure;
-use crate::call::{CallSite, Context, Ending, Handling};
+use crate::call::{CallSite, Context, Outcome, ResponseFuture};
 use crate::codec::{
     Body, Codec, Serde, check_plain, decode_argument, decode_arguments, decode_no_arguments, encode_value,
 };
@@ -25,9 +25,9 @@ use crate::codec::{
 /// ```
 /// # use polyrpc::{Result, Server, Status};
 /// let server = Server::new()
-///     .register("echo", |text: String| async move { text })
-///     .register("add", |a: i32, b: i32| async move { a + b })
-///     .register("div", |a: i32, b: i32| async move {
+///     .function("echo", |text: String| async move { text })
+///     .function("add", |a: i32, b: i32| async move { a + b })
+///     .function("div", |a: i32, b: i32| async move {
 ///         a.checked_div(b).ok_or_else(|| Status::invalid_argument("division by zero"))
 ///     });
 /// ```
@@ -39,7 +39,7 @@ use crate::codec::{
             `Context` may stand before them"
 )]
 pub trait Function<Args>: Send + Sync + 'static {
-    /// What it returns: an [`Answer`].
+    /// What it returns: an [`IntoOutcome`].
     type Output;
 
     /// Reads the arguments and begins to run.
@@ -47,9 +47,9 @@ pub trait Function<Args>: Send + Sync + 'static {
     /// # Errors
     ///
     /// When the arguments cannot be read.
-    fn start<Kind: 'static>(&self, cx: Context, body: &Body) -> Result<Handling, Status>
+    fn start<Kind: 'static>(&self, cx: Context, body: &Body) -> Result<ResponseFuture, Status>
     where
-        Self::Output: Answer<Kind>;
+        Self::Output: IntoOutcome<Kind>;
 
     /// Whether its arguments can be carried in a format.
     ///
@@ -76,13 +76,13 @@ impl<'any, T: Deserialize<'any>> Owned<'any> for T {}
 ///
 /// A `Result` whose error serde can read and write too (`Result<T, String>`) may be either: a value to a peer that wants
 /// to see it, or what fails the call. The compiler asks which ("type annotations needed … `PlainOrFallible`"):
-/// `register::<_, Fallible>("name", function)` fails the call.
+/// `function::<_, Fallible>("name", function)` fails the call.
 #[diagnostic::on_unimplemented(
     message = "a registered function cannot return `{Self}`",
     note = "it returns what serde can write and read, which owns what it holds: `String`, not `&'static str`; or a \
             `Result` of that whose error is a `Status`, any `std::error::Error`, a boxed one, or a text"
 )]
-pub trait Outcome<Kind>: Send {
+pub trait IntoReply<Kind>: Send {
     /// Writes the value, or gives the failure.
     ///
     /// # Errors
@@ -114,7 +114,7 @@ pub struct WithContext<Args>(PhantomData<Args>);
 
 /// Marks a function that gives the [`Context`] back with what it returns.
 #[derive(Debug)]
-pub struct Returned<Kind>(PhantomData<Kind>);
+pub struct WithReturnedContext<Kind>(PhantomData<Kind>);
 
 /// What a function may return that was given the [`Context`]: an [`Outcome`], alone or behind the context.
 #[diagnostic::on_unimplemented(
@@ -124,14 +124,14 @@ pub struct Returned<Kind>(PhantomData<Kind>);
             `Result` of that whose error is a `Status`, any `std::error::Error`, a boxed one, or a text",
     note = "a function that takes the `Context` may return a pair `(Context, _)` of it and one of these"
 )]
-pub trait Answer<Kind>: Send {
+pub trait IntoOutcome<Kind>: Send {
     /// Ends the call, whose context the function was given.
     #[doc(hidden)]
-    fn end(self, kept: Kept) -> Ending;
+    fn end(self, kept: ReplyContext) -> Outcome;
 
     /// Ends the call, whose context the function was not given.
     #[doc(hidden)]
-    fn end_in(self, cx: Context) -> Ending;
+    fn end_in(self, cx: Context) -> Outcome;
 
     /// Whether values can be carried in a format.
     ///
@@ -146,46 +146,46 @@ pub trait Answer<Kind>: Send {
 /// What is kept of the context that a function was given.
 #[doc(hidden)]
 #[derive(Debug)]
-pub struct Kept {
+pub struct ReplyContext {
     site: CallSite,
     format: Format,
 }
 
-impl<O: Outcome<Plain>> Answer<Plain> for O {
-    fn end(self, kept: Kept) -> Ending {
+impl<O: IntoReply<Plain>> IntoOutcome<Plain> for O {
+    fn end(self, kept: ReplyContext) -> Outcome {
         kept.end(self)
     }
 
-    fn end_in(self, cx: Context) -> Ending {
+    fn end_in(self, cx: Context) -> Outcome {
         end(cx, self)
     }
 
     fn check(format: Format) -> Result<(), Status> {
-        <O as Outcome<Plain>>::check(format)
+        <O as IntoReply<Plain>>::check(format)
     }
 }
 
-impl<O: Outcome<Fallible>> Answer<Fallible> for O {
-    fn end(self, kept: Kept) -> Ending {
+impl<O: IntoReply<Fallible>> IntoOutcome<Fallible> for O {
+    fn end(self, kept: ReplyContext) -> Outcome {
         kept.end(self)
     }
 
-    fn end_in(self, cx: Context) -> Ending {
+    fn end_in(self, cx: Context) -> Outcome {
         end(cx, self)
     }
 
     fn check(format: Format) -> Result<(), Status> {
-        <O as Outcome<Fallible>>::check(format)
+        <O as IntoReply<Fallible>>::check(format)
     }
 }
 
-impl<O: Outcome<Kind>, Kind> Answer<Returned<Kind>> for (Context, O) {
-    fn end(self, _: Kept) -> Ending {
+impl<O: IntoReply<Kind>, Kind> IntoOutcome<WithReturnedContext<Kind>> for (Context, O) {
+    fn end(self, _: ReplyContext) -> Outcome {
         let (cx, outcome) = self;
         end(cx, outcome)
     }
 
-    fn end_in(self, _: Context) -> Ending {
+    fn end_in(self, _: Context) -> Outcome {
         let (cx, outcome) = self;
         end(cx, outcome)
     }
@@ -195,24 +195,24 @@ impl<O: Outcome<Kind>, Kind> Answer<Returned<Kind>> for (Context, O) {
     }
 }
 
-fn end<Kind>(cx: Context, outcome: impl Outcome<Kind>) -> Ending {
+fn end<Kind>(cx: Context, outcome: impl IntoReply<Kind>) -> Outcome {
     let format = cx.reply_format(<Serde as Codec<()>>::carries);
     cx.end(format, outcome.encode(format))
 }
 
-impl Kept {
+impl ReplyContext {
     fn of(cx: &Context) -> Self {
         Self { site: cx.site(), format: cx.reply_format(<Serde as Codec<()>>::carries) }
     }
 
     /// Ends a call whose context was not given back.
-    fn end<Kind>(self, outcome: impl Outcome<Kind>) -> Ending {
+    fn end<Kind>(self, outcome: impl IntoReply<Kind>) -> Outcome {
         let result = outcome.encode(self.format).map_err(|status| self.site.status_for_caller(status));
-        Ending::Reply(Reply::new(result, Head { format: self.format, ..Head::default() }))
+        Outcome::Reply(Reply::new(result, Head { format: self.format, ..Head::default() }))
     }
 }
 
-impl<T: Serialize + for<'any> Owned<'any> + Send + 'static> Outcome<Plain> for T {
+impl<T: Serialize + for<'any> Owned<'any> + Send + 'static> IntoReply<Plain> for T {
     fn encode(self, format: Format) -> Result<Bytes, Status> {
         encode_value(&self, format)
     }
@@ -222,7 +222,7 @@ impl<T: Serialize + for<'any> Owned<'any> + Send + 'static> Outcome<Plain> for T
     }
 }
 
-impl<T, E> Outcome<Fallible> for Result<T, E>
+impl<T, E> IntoReply<Fallible> for Result<T, E>
 where
     T: Serialize + for<'any> Owned<'any> + Send + 'static,
     E: Into<Failure> + Send,
@@ -276,9 +276,9 @@ macro_rules! function {
             type Output = Fut::Output;
 
             #[allow(non_snake_case, reason = "a type's name serves its value too")]
-            fn start<Kind: 'static>(&self, cx: Context, body: &Body) -> Result<Handling, Status>
+            fn start<Kind: 'static>(&self, cx: Context, body: &Body) -> Result<ResponseFuture, Status>
             where
-                Fut::Output: Answer<Kind>,
+                Fut::Output: IntoOutcome<Kind>,
             {
                 let ($($name,)*) = <($($name,)*)>::read(body)?;
                 let running = self($($name),*);
@@ -304,12 +304,12 @@ macro_rules! function_with_context {
             type Output = Fut::Output;
 
             #[allow(non_snake_case, reason = "a type's name serves its value too")]
-            fn start<Kind: 'static>(&self, cx: Context, body: &Body) -> Result<Handling, Status>
+            fn start<Kind: 'static>(&self, cx: Context, body: &Body) -> Result<ResponseFuture, Status>
             where
-                Fut::Output: Answer<Kind>,
+                Fut::Output: IntoOutcome<Kind>,
             {
                 let ($($name,)*) = <($($name,)*)>::read(body)?;
-                let kept = Kept::of(&cx);
+                let kept = ReplyContext::of(&cx);
                 let running = self(cx, $($name),*);
                 Ok(Box::pin(async move { running.await.end(kept) }))
             }
@@ -364,15 +364,15 @@ impl<F, Args, Kind> FunctionMethod<F, Args, Kind> {
 
 impl<F, Args: 'static, Kind: 'static> Method for FunctionMethod<F, Args, Kind>
 where
-    F: Function<Args, Output: Answer<Kind>>,
+    F: Function<Args, Output: IntoOutcome<Kind>>,
 {
-    fn start(&self, cx: Context, body: Body) -> Result<Handling, Status> {
+    fn start(&self, cx: Context, body: Body) -> Result<ResponseFuture, Status> {
         self.function.start::<Kind>(cx, &body)
     }
 
     fn check(&self, format: Format) -> Result<(), Status> {
         F::check(format)?;
-        <F::Output as Answer<Kind>>::check(format)
+        <F::Output as IntoOutcome<Kind>>::check(format)
     }
 }
 

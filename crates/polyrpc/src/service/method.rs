@@ -6,11 +6,11 @@ use polyrpc_core::{Format, Head, Reply, Status};
 use polyrpc_payload::schema;
 
 use crate::Failure;
-use crate::call::{Context, Ending, Handling, Shape};
-use crate::codec::{Body, Codec, Outline};
+use crate::call::{Context, Outcome, ResponseFuture, StreamType};
+use crate::codec::{Body, Codec, TypeSchema};
 use crate::streaming::{Incoming, Outgoing};
 
-/// A method with its types forgotten: what the router holds.
+/// A method with its types erased: what the router holds.
 ///
 /// This is the one erased place on the way of a call; everything before and after it is generic.
 pub trait Method: Send + Sync {
@@ -22,7 +22,7 @@ pub trait Method: Send + Sync {
     /// # Errors
     ///
     /// When the request cannot be read: the handler did not run.
-    fn start(&self, cx: Context, body: Body) -> Result<Handling, Status>;
+    fn start(&self, cx: Context, body: Body) -> Result<ResponseFuture, Status>;
 
     /// Whether the method may hold its thread: it then runs off the connection's task. One that streams may not.
     fn blocking(&self) -> bool {
@@ -30,8 +30,8 @@ pub trait Method: Send + Sync {
     }
 
     /// In which directions it has several messages.
-    fn shape(&self) -> Shape {
-        Shape::UNARY
+    fn shape(&self) -> StreamType {
+        StreamType::UNARY
     }
 
     /// Whether its messages can be carried in a format, as far as that is known before there is one. A server asks it when
@@ -45,19 +45,19 @@ pub trait Method: Send + Sync {
     }
 
     /// What its requests and replies look like, as far as that is known.
-    fn outlines(&self) -> (Outline, Outline) {
+    fn outlines(&self) -> (TypeSchema, TypeSchema) {
         <_>::default()
     }
 
     /// Begins to answer a call of a method that streams.
     ///
     /// A method that takes one request finds it, and nothing else, in `incoming`. Messages of the answer go into
-    /// `outgoing`, and [`Ending::Finish`] follows them.
+    /// `outgoing`, and [`Outcome::Finish`] follows them.
     ///
     /// # Errors
     ///
     /// When the call cannot be begun: the handler did not run.
-    fn open(&self, _cx: Context, _incoming: Incoming, _outgoing: Outgoing) -> Result<Handling, Status> {
+    fn open(&self, _cx: Context, _incoming: Incoming, _outgoing: Outgoing) -> Result<ResponseFuture, Status> {
         Err(Status::unimplemented("the method does not stream"))
     }
 }
@@ -87,7 +87,7 @@ where
     F: Fn(Context, Req) -> Fut + Send + Sync,
     Fut: Future<Output = (Context, Result<Resp, Failure>)> + Send + 'static,
 {
-    fn start(&self, cx: Context, body: Body) -> Result<Handling, Status> {
+    fn start(&self, cx: Context, body: Body) -> Result<ResponseFuture, Status> {
         let request = cx.facts().read::<C, Req>(body, self.input.as_ref())?;
         let handling = (self.handler)(cx, request);
         let output = self.output.clone();
@@ -106,7 +106,7 @@ where
         <C as Codec<Resp>>::check(format)
     }
 
-    fn outlines(&self) -> (Outline, Outline) {
+    fn outlines(&self) -> (TypeSchema, TypeSchema) {
         let request = <C as Codec<Req>>::outline(self.input.as_ref());
         (request, <C as Codec<Resp>>::outline(Option::as_ref(&self.output)))
     }
@@ -123,7 +123,7 @@ pub(super) fn finish<C: Codec<Resp>, Resp>(
     cx: Context,
     result: Result<Resp, Failure>,
     schema: Option<&schema::Message>,
-) -> Ending {
+) -> Outcome {
     let format = cx.reply_format(C::carries);
     let result = match result {
         Ok(response) => C::encode_owned(response, format, schema),
@@ -134,12 +134,12 @@ pub(super) fn finish<C: Codec<Resp>, Resp>(
 
 impl Context {
     /// Ends the call with a message written in `format`, or with a failure.
-    pub(crate) fn end(mut self, format: Format, result: Result<bytes::Bytes, Status>) -> Ending {
+    pub(crate) fn end(mut self, format: Format, result: Result<bytes::Bytes, Status>) -> Outcome {
         let result = result.map_err(|status| self.site().status_for_caller(status));
         let accepted = self.accepted();
         let reply = self.into_reply();
         if reply.close_connection {
-            return Ending::CloseConnection;
+            return Outcome::CloseConnection;
         }
         let (attachment, trailers) = (reply.attachment, reply.trailers);
         let head = Head {
@@ -151,8 +151,8 @@ impl Context {
         };
         let reply = Reply { attachment, trailers, ..Reply::new(result, head) };
         match accepted {
-            Some(accepted) if reply.result.is_ok() => Ending::Accept(Box::new(reply), accepted),
-            _ => Ending::Reply(reply),
+            Some(accepted) if reply.result.is_ok() => Outcome::Accept(Box::new(reply), accepted),
+            _ => Outcome::Reply(reply),
         }
     }
 }

@@ -8,9 +8,12 @@ mod streaming_method;
 mod trace_span;
 
 pub use crate::call::{
-    Accepted, Context, Ending, Handling, Peer, Pusher, ReplyOptions, Secured, Shape, Trailers,
+    AcceptedStreams, Context, Outcome, Peer, Pusher, ReplyOptions, ResponseFuture, StreamType, TlsInfo,
+    Trailers,
 };
-pub use function::{Answer, Fallible, Function, Outcome, Owned, Plain, Returned, WithContext};
+pub use function::{
+    Fallible, Function, IntoOutcome, IntoReply, Owned, Plain, WithContext, WithReturnedContext,
+};
 pub use method::Method;
 pub use router::{Router, Service, ServiceBuilder};
 

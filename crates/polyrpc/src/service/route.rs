@@ -7,12 +7,12 @@ use std::sync::{Arc, OnceLock};
 use polyrpc_core::Status;
 
 use super::{Method, trace_span};
-use crate::call::{CallKind, Context, Ending, Handling, MethodName};
+use crate::call::{CallKind, Context, MethodName, Outcome, ResponseFuture};
 use crate::codec::Body;
 use crate::layer::{Call, Erased, Innermost, Layers, Next};
+use crate::propagation;
 use crate::runtime::{AbortOnDrop, wait};
 use crate::streaming::Incoming;
-use crate::task;
 
 /// What a method is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -90,7 +90,7 @@ impl Route {
         body: Body,
         way: CallKind,
         unreadable: fn(Status) -> Status,
-    ) -> Result<Handling, Status> {
+    ) -> Result<ResponseFuture, Status> {
         match trace_span::is_wanted() {
             true => self.take_traced(cx, body, way, unreadable),
             false => self.take_untraced(cx, body, way, unreadable),
@@ -104,7 +104,7 @@ impl Route {
         body: Body,
         way: CallKind,
         unreadable: fn(Status) -> Status,
-    ) -> Result<Handling, Status> {
+    ) -> Result<ResponseFuture, Status> {
         trace_span::start(cx, |cx| self.take_untraced(cx, body, way, unreadable))
     }
 
@@ -115,7 +115,7 @@ impl Route {
         body: Body,
         way: CallKind,
         unreadable: fn(Status) -> Status,
-    ) -> Result<Handling, Status> {
+    ) -> Result<ResponseFuture, Status> {
         let begin = || match self.layers().is_empty() {
             true => self.start(cx, body, way, unreadable),
             false => Ok(self.run_layers(cx, body, way, unreadable)),
@@ -132,7 +132,7 @@ impl Route {
         body: Body,
         way: CallKind,
         unreadable: fn(Status) -> Status,
-    ) -> Handling {
+    ) -> ResponseFuture {
         let call = Call::incoming(cx, body, self.method.shape());
         Next::new(Routed { entry: self.clone(), way, unreadable }).call(call)
     }
@@ -150,7 +150,7 @@ impl Route {
         body: Body,
         way: CallKind,
         unreadable: fn(Status) -> Status,
-    ) -> Result<Handling, Status> {
+    ) -> Result<ResponseFuture, Status> {
         match way {
             CallKind::Whole if self.method.blocking() => {
                 Ok(run_blocking(self.method.clone(), cx, body, unreadable))
@@ -177,10 +177,10 @@ impl Innermost for Routed {
         self.entry.layers().as_slice()
     }
 
-    fn call(self: Box<Self>, call: Call) -> Handling {
+    fn call(self: Box<Self>, call: Call) -> ResponseFuture {
         let Self { entry, way, unreadable } = *self;
         let begun = call.into_incoming().and_then(|(cx, body)| entry.start(cx, body, way, unreadable));
-        begun.unwrap_or_else(|status| Box::pin(ready(Ending::failed(status))))
+        begun.unwrap_or_else(|status| Box::pin(ready(Outcome::failed(status))))
     }
 
     fn is_blocking(&self) -> bool {
@@ -217,30 +217,30 @@ fn run_blocking(
     mut cx: Context,
     body: Body,
     unreadable: fn(Status) -> Status,
-) -> Handling {
+) -> ResponseFuture {
     let abandon = cx.cancel_on_drop();
     let site = cx.site();
-    let mut inherited = task::current();
+    let mut inherited = propagation::current();
     let queued = BlockingQueueGuard::new();
     let answer = move || {
         drop(queued);
         // It may have waited for a thread.
         if cx.is_cancelled() {
-            return Ending::expired();
+            return Outcome::expired();
         }
         match method.start(cx, body) {
             Ok(handling) => wait(handling),
-            Err(status) => Ending::failed(unreadable(status)),
+            Err(status) => Outcome::failed(unreadable(status)),
         }
     };
-    let running = AbortOnDrop::from(tokio::task::spawn_blocking(move || inherited.during(answer)));
+    let running = AbortOnDrop::from(tokio::task::spawn_blocking(move || inherited.run(answer)));
     Box::pin(async move {
         let _abandon = abandon;
         match running.await {
             Ok(ending) => ending,
             Err(failed) => match failed.try_into_panic() {
                 Ok(panic) => site.panicked(&*panic),
-                Err(_) => Ending::failed(Status::unavailable("the server is stopping")),
+                Err(_) => Outcome::failed(Status::unavailable("the server is stopping")),
             },
         }
     })

@@ -7,7 +7,7 @@ use polyrpc_payload::schema::Pool;
 use polyrpc_wire::fb_rpc::ServiceDirectory;
 use polyrpc_wire::http::rule::Routes;
 
-use super::function::{Answer, Function, FunctionMethod};
+use super::function::{Function, FunctionMethod, IntoOutcome};
 use super::method::{Method, TypedMethod};
 use super::route::{MethodRole, Route};
 use super::streaming_method::{BidiStreaming, ClientStreaming, ServerStreaming, StreamingMethod};
@@ -301,10 +301,10 @@ impl Router {
     /// Adds a function. A name with a `/` puts it into a service: `a.fake.service/mul`.
     ///
     /// See [`Outcome`](super::Outcome) where the compiler wants to know `PlainOrFallible`.
-    pub fn register<Args: 'static, PlainOrFallible: 'static>(
+    pub fn function<Args: 'static, PlainOrFallible: 'static>(
         &mut self,
         name: &str,
-        function: impl Function<Args, Output: Answer<PlainOrFallible>>,
+        function: impl Function<Args, Output: IntoOutcome<PlainOrFallible>>,
     ) {
         let method = Arc::new(FunctionMethod::<_, Args, PlainOrFallible>::new(function));
         self.insert_entry(name, |service, name| Route::new(service, name, method, MethodRole::User));
@@ -343,7 +343,7 @@ impl Router {
         if let Some(methods) = methods {
             return methods.by_name.get(method).ok_or(NotFound::Method);
         }
-        self.function(service, method).ok_or(NotFound::Service)
+        self.find_function(service, method).ok_or(NotFound::Service)
     }
 
     /// Every method; one with several names may come several times. Fallbacks are among them.
@@ -417,7 +417,7 @@ impl Router {
         described
     }
 
-    fn function(&self, service: &str, method: &str) -> Option<&Arc<Route>> {
+    fn find_function(&self, service: &str, method: &str) -> Option<&Arc<Route>> {
         let name = match (service, method) {
             ("", name) | (name, "") => name,
             (service, method) if service == method => method,

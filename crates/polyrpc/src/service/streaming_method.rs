@@ -11,12 +11,12 @@ use polyrpc_payload::schema;
 use polyrpc_wire::grpc;
 
 use super::method::{Method, finish};
-use crate::call::{Context, Ending, Handling, Shape};
+use crate::call::{Context, Outcome, ResponseFuture, StreamType};
 use crate::codec::{Body, Codec};
 use crate::streaming::{Incoming, Outgoing, Streaming, send};
 use crate::{Failure, Result};
 
-/// A method that streams as `Shape` says, with messages of types `Req` and `Resp`, carried by the codec `C`.
+/// A method that streams as `StreamType` says, with messages of types `Req` and `Resp`, carried by the codec `C`.
 pub(super) struct StreamingMethod<C, Req, Resp, F, Kind> {
     handler: F,
     input: Arc<Option<schema::Message>>,
@@ -49,15 +49,15 @@ where
     F: Fn(Context, Req) -> Fut + Send + Sync,
     Fut: Future<Output = (Context, Result<Streaming<Resp>>)> + Send + 'static,
 {
-    fn start(&self, cx: Context, _: Body) -> Result<Handling, Status> {
+    fn start(&self, cx: Context, _: Body) -> Result<ResponseFuture, Status> {
         Err(streaming_unsupported(&cx))
     }
 
-    fn shape(&self) -> Shape {
-        Shape { client_streams: false, server_streams: true }
+    fn shape(&self) -> StreamType {
+        StreamType { client_streams: false, server_streams: true }
     }
 
-    fn open(&self, cx: Context, incoming: Incoming, outgoing: Outgoing) -> Result<Handling, Status> {
+    fn open(&self, cx: Context, incoming: Incoming, outgoing: Outgoing) -> Result<ResponseFuture, Status> {
         let body = Body::new(cx.format(), single_request(&incoming)?);
         let request = cx.facts().read::<C, Req>(body, (*self.input).as_ref())?;
         let handling = (self.handler)(cx, request);
@@ -74,16 +74,16 @@ where
     Fut: Future<Output = (Context, Result<Resp>)> + Send + 'static,
 {
     /// Where a protocol has no streams, its one request is a stream of one.
-    fn start(&self, cx: Context, body: Body) -> Result<Handling, Status> {
+    fn start(&self, cx: Context, body: Body) -> Result<ResponseFuture, Status> {
         let request = cx.facts().read::<C, Req>(body, (*self.input).as_ref())?;
         Ok(self.handle(cx, Streaming::once(request)))
     }
 
-    fn shape(&self) -> Shape {
-        Shape { client_streams: true, server_streams: false }
+    fn shape(&self) -> StreamType {
+        StreamType { client_streams: true, server_streams: false }
     }
 
-    fn open(&self, cx: Context, incoming: Incoming, _: Outgoing) -> Result<Handling, Status> {
+    fn open(&self, cx: Context, incoming: Incoming, _: Outgoing) -> Result<ResponseFuture, Status> {
         let requests = requests::<C, Req>(&cx, incoming, self.input.clone());
         Ok(self.handle(cx, requests))
     }
@@ -96,7 +96,7 @@ where
     Fut: Future<Output = (Context, Result<Resp>)> + Send + 'static,
     Resp: 'static,
 {
-    fn handle(&self, cx: Context, requests: Streaming<Req>) -> Handling {
+    fn handle(&self, cx: Context, requests: Streaming<Req>) -> ResponseFuture {
         let handling = (self.handler)(cx, requests);
         let output = self.output.clone();
         Box::pin(async move {
@@ -114,15 +114,15 @@ where
     F: Fn(Context, Streaming<Req>) -> Fut + Send + Sync,
     Fut: Future<Output = (Context, Result<Streaming<Resp>>)> + Send + 'static,
 {
-    fn start(&self, cx: Context, _: Body) -> Result<Handling, Status> {
+    fn start(&self, cx: Context, _: Body) -> Result<ResponseFuture, Status> {
         Err(streaming_unsupported(&cx))
     }
 
-    fn shape(&self) -> Shape {
-        Shape { client_streams: true, server_streams: true }
+    fn shape(&self) -> StreamType {
+        StreamType { client_streams: true, server_streams: true }
     }
 
-    fn open(&self, cx: Context, incoming: Incoming, outgoing: Outgoing) -> Result<Handling, Status> {
+    fn open(&self, cx: Context, incoming: Incoming, outgoing: Outgoing) -> Result<ResponseFuture, Status> {
         let requests = requests::<C, Req>(&cx, incoming, self.input.clone());
         let handling = (self.handler)(cx, requests);
         Ok(Box::pin(answer::<C, Resp>(handling, outgoing, self.output.clone())))
@@ -169,7 +169,7 @@ async fn answer<C: Codec<Resp>, Resp: Send + 'static>(
     handling: impl Future<Output = (Context, Result<Streaming<Resp>, Failure>)>,
     outgoing: Outgoing,
     schema: Arc<Option<schema::Message>>,
-) -> Ending {
+) -> Outcome {
     let (cx, result) = handling.await;
     let format = cx.reply_format(C::carries);
     let messages = match result {
@@ -179,7 +179,7 @@ async fn answer<C: Codec<Resp>, Resp: Send + 'static>(
     let site = cx.site();
     let (reply, late) = cx.into_answer();
     if reply.close_connection {
-        return Ending::CloseConnection;
+        return Outcome::CloseConnection;
     }
     outgoing.set_head(Head {
         format,
@@ -192,7 +192,7 @@ async fn answer<C: Codec<Resp>, Resp: Send + 'static>(
     let result = result.map_err(|status| site.status_for_caller(status));
     let mut trailers = reply.trailers;
     late.append_to(&mut trailers);
-    Ending::Finish { result, trailers }
+    Outcome::Finish { result, trailers }
 }
 
 /// The answer to a call of a method that streams, by a protocol that does not.

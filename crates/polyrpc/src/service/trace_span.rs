@@ -5,7 +5,7 @@ use std::time::Instant;
 use polyrpc_core::{Fault, Status};
 use tracing::{Instrument, Level, Span};
 
-use crate::call::{Context, Ending, Handling};
+use crate::call::{Context, Outcome, ResponseFuture};
 
 const TARGET: &str = "polyrpc::server";
 
@@ -19,8 +19,8 @@ pub(super) fn is_wanted() -> bool {
 #[cold]
 pub(super) fn start(
     cx: Context,
-    begin: impl FnOnce(Context) -> Result<Handling, Status>,
-) -> Result<Handling, Status> {
+    begin: impl FnOnce(Context) -> Result<ResponseFuture, Status>,
+) -> Result<ResponseFuture, Status> {
     let span = span(&cx);
     let began = Instant::now();
     match span.in_scope(|| begin(cx)) {
@@ -30,7 +30,7 @@ pub(super) fn start(
         }
         Ok(handling) => {
             let told = async move {
-                let ending: Ending = handling.await;
+                let ending: Outcome = handling.await;
                 log_outcome(ending.failure(), began);
                 ending
             };
@@ -40,7 +40,7 @@ pub(super) fn start(
 }
 
 fn span(cx: &Context) -> Span {
-    let current = crate::task::current();
+    let current = crate::propagation::current();
     let parent = current.trace().and_then(|trace| trace.parent);
     let trace = parent.map(|parent| tracing::field::display(format!("{:032x}", parent.trace_id())));
     tracing::debug_span!(

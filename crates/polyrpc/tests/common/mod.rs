@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use polyrpc::codec::Raw;
-use polyrpc::server::Running;
+use polyrpc::server::ServerHandle;
 use polyrpc::streaming::StreamOptions;
 use polyrpc::{Client, Context, Error, Protocol, Result, Retry, Server, Status, Streaming};
 use polyrpc_core::session::Client as Session;
@@ -103,20 +103,20 @@ pub(crate) fn echo_beside(cx: &mut Context) -> Result<()> {
     Ok(())
 }
 
-pub(crate) async fn serve(server: Server) -> Running {
+pub(crate) async fn serve(server: Server) -> ServerHandle {
     server.bind("127.0.0.1:0").await.expect("a port is free").start()
 }
 
-pub(crate) fn url(protocol: Protocol, server: &Running) -> String {
+pub(crate) fn url(protocol: Protocol, server: &ServerHandle) -> String {
     format!("{}://{}", protocol.as_str(), server.address())
 }
 
-pub(crate) fn client(protocol: Protocol, server: &Running) -> Client {
+pub(crate) fn client(protocol: Protocol, server: &ServerHandle) -> Client {
     Client::new(&url(protocol, server)).expect("the URL is one")
 }
 
 /// A runtime with a server in it, for callers that have none themselves.
-pub(crate) fn serve_apart(server: Server) -> (tokio::runtime::Runtime, Running) {
+pub(crate) fn serve_apart(server: Server) -> (tokio::runtime::Runtime, ServerHandle) {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let running = runtime.block_on(serve(server));
     (runtime, running)
@@ -211,7 +211,7 @@ pub(crate) struct Socket {
 }
 
 impl Socket {
-    pub(crate) async fn connect(server: &Running) -> Self {
+    pub(crate) async fn connect(server: &ServerHandle) -> Self {
         Self { stream: TcpStream::connect(server.address().to_string()).await.expect("the server listens") }
     }
 
@@ -275,7 +275,7 @@ pub(crate) struct Wire {
 }
 
 impl Wire {
-    pub(crate) async fn connect(protocol: Protocol, server: &Running) -> Self {
+    pub(crate) async fn connect(protocol: Protocol, server: &ServerHandle) -> Self {
         Self::over(Socket::connect(server).await, protocol)
     }
 

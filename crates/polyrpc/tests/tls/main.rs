@@ -20,7 +20,7 @@ use std::time::Duration;
 use authority::{Authority, Issued};
 use common::{PROTOCOLS, ProbeClient, Prober, Socket, rpcx_frame, serve_apart, soon, until};
 use polyrpc::client::blocking;
-use polyrpc::server::{Limits, Listen, Running};
+use polyrpc::server::{Limits, Listen, ServerHandle};
 use polyrpc::service::Peer;
 use polyrpc::tls::{self, Identity, Pem};
 use polyrpc::{Client, Code, Context, Protocol, Result, Server, Status};
@@ -34,7 +34,7 @@ fn identity(issued: &Issued) -> Identity {
 /// A server that has a certificate of an authority which clients know.
 struct Place {
     authority: Authority,
-    server: Running,
+    server: ServerHandle,
 }
 
 impl Place {
@@ -67,7 +67,7 @@ impl Place {
     }
 }
 
-fn url(protocol: Protocol, server: &Running) -> String {
+fn url(protocol: Protocol, server: &ServerHandle) -> String {
     format!("{}+tls://{}", protocol.as_str(), server.address())
 }
 
@@ -263,7 +263,7 @@ async fn an_authenticator_may_go_by_the_certificate() {
     let tls = tls::Server::builder(identity(&authority.issue(&["127.0.0.1"])));
     let tls = tls.optional_client_ca(Pem::bytes(people.pem())).build().unwrap();
     let listen = Listen::on("127.0.0.1:0").tls(tls).authenticate(|_, peer| {
-        let names = peer.secured().map_or(&[][..], |secured| secured.names());
+        let names = peer.tls().map_or(&[][..], |secured| secured.names());
         match names.iter().any(|name| name == "ann.example") {
             true => Ok(()),
             false => Err(Status::unauthenticated("only Ann may call")),
@@ -463,7 +463,7 @@ async fn a_client_reads_its_files_anew_like_a_server() {
         .watch(Duration::from_millis(10))
         .on_reload(move |result: &polyrpc::client::Result<()>| tell.lock().unwrap().push(result.clone()));
     let (before, after) = (server(&old).await, server(&new).await);
-    let caller = |server: &Running| {
+    let caller = |server: &ServerHandle| {
         TellerClient::new(Client::builder(&url(Protocol::Rpcx, server)).tls(tls.clone()).build().unwrap())
     };
     let (first, second) = (caller(&before), caller(&after));
@@ -720,10 +720,10 @@ fn connections_within_tls_are_dealt_out_to_cores_too() {
     let (runtime, _idle) = serve_apart(Server::new());
     let cores = polyrpc::Cores::start(2).unwrap();
     let listen = Listen::on("127.0.0.1:0").tls(tls);
-    let server = runtime.block_on(Prober::default().server().on(cores.clone()).bind(listen)).unwrap();
+    let server = runtime.block_on(Prober::default().server().executor(cores.clone()).bind(listen)).unwrap();
     let server = runtime.block_on(async { server.start() });
     let trust = tls::Client::new().ca(Pem::bytes(authority.pem()));
-    let client = Client::builder(&url(Protocol::Grpc, &server)).tls(trust).on(cores).build().unwrap();
+    let client = Client::builder(&url(Protocol::Grpc, &server)).tls(trust).executor(cores).build().unwrap();
     let reply = runtime.block_on(soon(client.call::<String>("Probe/Echo", "a")));
     assert_eq!(reply.unwrap(), "a");
 }
@@ -735,7 +735,7 @@ async fn clients_with_mistakes_in_tls_are_counted_by_cause() {
         Place::with(Prober::default().server(), |tls| tls.client_ca(Pem::bytes(clients.pem())).required())
             .await;
     let refused = |cause: &str| {
-        let refusals = place.server.facts().refusals;
+        let refusals = place.server.info().refusals;
         refusals.iter().find(|(name, _)| *name == cause).expect("the cause exists").1
     };
     for _ in 0..3 {

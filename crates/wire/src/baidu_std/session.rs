@@ -384,7 +384,7 @@ impl Server {
 pub struct ClientConfig {
     /// What the connection accepts, counted as in [`ServerConfig::limits`].
     pub limits: Limits,
-    /// What proves who calls; it travels with the first request.
+    /// Credential of the caller; it travels with the first request.
     pub credential: Option<Bytes>,
     /// Whether the server is told how long the caller waits. brpc's own clients do not tell unless the flag
     /// `baidu_std_protocol_deliver_timeout_ms` says so.

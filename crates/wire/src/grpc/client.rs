@@ -27,7 +27,7 @@ pub struct ClientConfig {
     pub tls: bool,
     /// Calls are those of gRPC-Web.
     pub web: bool,
-    /// What proves who calls, as `authorization`, where the call does not bring its own.
+    /// Credential of the caller, as `authorization`, where the call does not bring its own.
     pub credential: Option<Bytes>,
 }
 

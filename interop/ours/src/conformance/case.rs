@@ -4,7 +4,7 @@ use std::error::Error;
 use std::time::Duration;
 
 use buffa::Message;
-use polyrpc::client::{Cancel, Limits, Request};
+use polyrpc::client::{CancelHandle, Limits, Request};
 use polyrpc::payload::Json;
 use polyrpc::tls::{self, Identity, Pem};
 use polyrpc::{Client, Compression, Format};
@@ -24,7 +24,7 @@ type Trouble = Box<dyn Error + Send + Sync>;
 /// Makes the call.
 pub(crate) async fn run(asked: &ClientCompatRequest) -> Result<ClientResponseResult, Trouble> {
     let client = ConformanceServiceClient::new(connect(asked)?);
-    let cancel = Cancel::new();
+    let cancel = CancelHandle::new();
     Ok(match asked.method.as_deref().unwrap_or_default() {
         "Unary" => {
             let request = request(asked, &cancel, sole::<UnaryRequest>(asked)?);
@@ -113,7 +113,7 @@ fn connect(asked: &ClientCompatRequest) -> Result<Client, Trouble> {
     Ok(builder.build()?)
 }
 
-fn request<T>(asked: &ClientCompatRequest, cancel: &Cancel, message: T) -> Request<T> {
+fn request<T>(asked: &ClientCompatRequest, cancel: &CancelHandle, message: T) -> Request<T> {
     let mut request = Request::new(message).with_cancel(cancel);
     append(&asked.request_headers, &mut request.options.metadata);
     if let Some(millis) = asked.timeout_ms {
@@ -131,7 +131,7 @@ fn sole<T: Message>(asked: &ClientCompatRequest) -> Result<T, Trouble> {
 }
 
 /// Cancels a call of one message, if that is asked for, so long after it was sent.
-fn cancel_soon(asked: &ClientCompatRequest, cancel: &Cancel) {
+fn cancel_soon(asked: &ClientCompatRequest, cancel: &CancelHandle) {
     let Some(asked) = asked.cancel.as_option() else { return };
     let millis = match asked.cancel_timing {
         Some(CancelTiming::AfterCloseSendMs(millis)) => millis,
@@ -141,7 +141,7 @@ fn cancel_soon(asked: &ClientCompatRequest, cancel: &Cancel) {
     cancel_in(Duration::from_millis(millis.into()), cancel);
 }
 
-pub(crate) fn cancel_in(pause: Duration, cancel: &Cancel) {
+pub(crate) fn cancel_in(pause: Duration, cancel: &CancelHandle) {
     let cancel = cancel.clone();
     tokio::spawn(async move {
         tokio::time::sleep(pause).await;
@@ -150,7 +150,7 @@ pub(crate) fn cancel_in(pause: Duration, cancel: &Cancel) {
 }
 
 /// Cancels the call if it is to be when so many messages have come.
-fn cancel_after(asked: &ClientCompatRequest, cancel: &Cancel, received: usize) {
+fn cancel_after(asked: &ClientCompatRequest, cancel: &CancelHandle, received: usize) {
     let timing = asked.cancel.as_option().and_then(|asked| asked.cancel_timing.as_ref());
     if let Some(CancelTiming::AfterNumResponses(wanted)) = timing
         && *wanted as usize == received

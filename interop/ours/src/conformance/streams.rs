@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use buffa::Message;
 use polyrpc::Streaming;
-use polyrpc::client::Cancel;
+use polyrpc::client::CancelHandle;
 use tokio::sync::Semaphore;
 
 use crate::case::cancel_in;
@@ -19,7 +19,7 @@ pub(crate) struct Requests<T> {
     pause: Duration,
     turns: Option<Turns>,
     behind: Behind,
-    cancel: Cancel,
+    cancel: CancelHandle,
     unsent: Unsent,
 }
 
@@ -44,7 +44,7 @@ pub(crate) struct Turns(Arc<Semaphore>);
 impl<T: Message + Send + 'static> Requests<T> {
     pub(crate) fn of(
         asked: &ClientCompatRequest,
-        cancel: &Cancel,
+        cancel: &CancelHandle,
         turns: Option<Turns>,
     ) -> Result<Self, buffa::DecodeError> {
         let read = |message: &buffa_types::google::protobuf::Any| T::decode_from_slice(&message.value);

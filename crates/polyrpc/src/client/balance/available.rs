@@ -2,19 +2,19 @@
 //! while, looks at all of them. Draws cost no more than what they are made of as long as most servers are well, and leave
 //! no neighbour with a sick server's whole share.
 
-use super::{Asked, chance};
+use super::{PickContext, chance};
 
 /// How often a draw is made: if half of the servers may not take the call, 255 of 256 calls find one by drawing.
 pub(super) const DRAWS: usize = 8;
 
 /// The first drawn that may take the call.
-pub(super) fn first_drawn(asked: &Asked<'_>, mut draw: impl FnMut() -> usize) -> Option<usize> {
+pub(super) fn first_drawn(asked: &PickContext<'_>, mut draw: impl FnMut() -> usize) -> Option<usize> {
     (0..DRAWS).map(|_| draw()).find(|&place| asked.may_take(place))
 }
 
 /// One of all that may take the call, each as probable as it is heavy; those without weight are none.
 pub(super) fn by_weight(
-    asked: &Asked<'_>,
+    asked: &PickContext<'_>,
     weighted: impl IntoIterator<Item = (usize, u64)>,
 ) -> Option<usize> {
     let (mut chosen, mut total) = (None, 0);
@@ -31,7 +31,7 @@ pub(super) fn by_weight(
 }
 
 /// Any of `n` servers that may take the call, if `at` tells their places.
-pub(super) fn any_available(asked: &Asked<'_>, n: usize, at: impl Fn(usize) -> usize) -> Option<usize> {
+pub(super) fn any_available(asked: &PickContext<'_>, n: usize, at: impl Fn(usize) -> usize) -> Option<usize> {
     if n == 0 {
         return None;
     }

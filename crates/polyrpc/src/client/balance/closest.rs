@@ -1,5 +1,5 @@
 use super::tiers::Tiers;
-use super::{Balance, Candidate, Pick};
+use super::{Candidate, LoadBalancer, Picker};
 
 /// The server that is nearest on earth, any of those that are as near: rpcx's `Closest`.
 ///
@@ -31,8 +31,8 @@ impl Closest {
 /// Of the earth at its equator, as rpcx has it (`client/geo_utils.go`).
 const RADIUS: f64 = 6_378_100.0;
 
-impl Balance for Closest {
-    fn over(&self, candidates: &[Candidate]) -> Box<dyn Pick> {
+impl LoadBalancer for Closest {
+    fn picker(&self, candidates: &[Candidate]) -> Box<dyn Picker> {
         let distance = |candidate: &Candidate| {
             Some(self.distance(candidate.instance().attributes.location()?)).filter(|metres| !metres.is_nan())
         };

@@ -1,4 +1,4 @@
-use super::{Asked, Balance, Candidate, Pick, chance};
+use super::{Candidate, LoadBalancer, PickContext, Picker, chance};
 
 /// The server with the fewest calls of this client under way; any of those that have as few.
 ///
@@ -8,8 +8,8 @@ use super::{Asked, Balance, Candidate, Pick, chance};
 #[derive(Debug, Clone, Copy, Default)]
 pub struct LeastInFlight;
 
-impl Balance for LeastInFlight {
-    fn over(&self, candidates: &[Candidate]) -> Box<dyn Pick> {
+impl LoadBalancer for LeastInFlight {
+    fn picker(&self, candidates: &[Candidate]) -> Box<dyn Picker> {
         Box::new(LeastInFlightPicker(candidates.len()))
     }
 }
@@ -18,15 +18,15 @@ const DRAWS: usize = 32;
 
 struct LeastInFlightPicker(usize);
 
-impl Pick for LeastInFlightPicker {
-    fn pick(&self, asked: &Asked<'_>) -> Option<usize> {
+impl Picker for LeastInFlightPicker {
+    fn pick(&self, asked: &PickContext<'_>) -> Option<usize> {
         let Self(n) = *self;
         let drawn = (n > DRAWS).then(|| least(asked, (0..DRAWS).map(|_| chance::place(n))));
         drawn.flatten().or_else(|| least(asked, 0..n))
     }
 }
 
-fn least(asked: &Asked<'_>, places: impl Iterator<Item = usize>) -> Option<usize> {
+fn least(asked: &PickContext<'_>, places: impl Iterator<Item = usize>) -> Option<usize> {
     let (mut least, mut alike) = (None, 0);
     for place in places {
         if !asked.may_take(place) {

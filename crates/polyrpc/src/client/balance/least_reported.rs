@@ -1,5 +1,5 @@
 use super::tiers::Tiers;
-use super::{Balance, Candidate, Pick};
+use super::{Candidate, LoadBalancer, Picker};
 
 /// The server that reports the fewest calls to the registry, any of those that report as few: what rpcx of 2016 planned as
 /// `CallLeast`.
@@ -10,8 +10,8 @@ use super::{Balance, Candidate, Pick};
 #[derive(Debug, Clone, Copy, Default)]
 pub struct LeastReported;
 
-impl Balance for LeastReported {
-    fn over(&self, candidates: &[Candidate]) -> Box<dyn Pick> {
+impl LoadBalancer for LeastReported {
+    fn picker(&self, candidates: &[Candidate]) -> Box<dyn Picker> {
         let ranks = candidates.iter().map(|candidate| reported(candidate).unwrap_or(f64::INFINITY));
         Box::new(Tiers::by_rank(ranks.enumerate()))
     }

@@ -1,6 +1,6 @@
 //! Which of the servers of a service answers a call.
 //!
-//! A [`Balance`] makes a [`Pick`] for every set of servers that discovery yields, slowly, and may remember what is to
+//! A [`LoadBalancer`] makes a [`Picker`] for every set of servers that discovery yields, slowly, and may remember what is to
 //! outlive the set; a call asks the pick, which never waits and takes no lock that anybody holds for long.
 //!
 //! | how | by brpc's, rpcx's and other names ([`Policy`]) | to be used where |
@@ -23,7 +23,7 @@
 //! Any other is made by implementing both traits:
 //!
 //! ```
-//! use polyrpc::client::balance::{Asked, Balance, Candidate, Pick};
+//! use polyrpc::client::balance::{PickContext, LoadBalancer, Candidate, Picker};
 //!
 //! /// Prefers the servers of one zone, as the registry tells it.
 //! #[derive(Debug)]
@@ -33,8 +33,8 @@
 //!     first: Vec<usize>,
 //! }
 //!
-//! impl Balance for Zone {
-//!     fn over(&self, candidates: &[Candidate]) -> Box<dyn Pick> {
+//! impl LoadBalancer for Zone {
+//!     fn picker(&self, candidates: &[Candidate]) -> Box<dyn Picker> {
 //!         let here = |&place: &usize| candidates[place].instance().attributes.value("zone") == Some(self.0);
 //!         let (mut first, others): (Vec<_>, Vec<_>) = (0..candidates.len()).partition(here);
 //!         first.extend(others);
@@ -42,8 +42,8 @@
 //!     }
 //! }
 //!
-//! impl Pick for Near {
-//!     fn pick(&self, asked: &Asked<'_>) -> Option<usize> {
+//! impl Picker for Near {
+//!     fn pick(&self, asked: &PickContext<'_>) -> Option<usize> {
 //!         self.first.iter().copied().find(|&place| asked.may_take(place))
 //!     }
 //! }
@@ -89,7 +89,7 @@ use std::time::{Duration, Instant};
 
 use polyrpc_core::{Code, Fault, Scope, Status};
 
-pub use self::by_latency::{ByLatency, Connecting, Probe};
+pub use self::by_latency::{ByLatency, Probe, TcpConnectProbe};
 pub use self::candidate::{Candidate, Load};
 pub use self::closest::Closest;
 pub use self::hash::{DoubleJump, Jump, Ring};
@@ -108,57 +108,57 @@ pub use self::weighted_round_robin::WeightedRoundRobin;
 /// A way to choose among servers.
 ///
 /// One serves the calls of one channel: what it remembers, the turn or the latencies, belongs to that channel's servers.
-pub trait Balance: fmt::Debug + Send + Sync + 'static {
+pub trait LoadBalancer: fmt::Debug + Send + Sync + 'static {
     /// Makes the pick for a set of servers, which are known by their places in it from now on. The same
     /// [`Candidate`] means the same server as in the set before.
-    fn over(&self, candidates: &[Candidate]) -> Box<dyn Pick>;
+    fn picker(&self, candidates: &[Candidate]) -> Box<dyn Picker>;
 }
 
-impl<B: Balance + ?Sized> Balance for Box<B> {
-    fn over(&self, candidates: &[Candidate]) -> Box<dyn Pick> {
-        (**self).over(candidates)
+impl<B: LoadBalancer + ?Sized> LoadBalancer for Box<B> {
+    fn picker(&self, candidates: &[Candidate]) -> Box<dyn Picker> {
+        (**self).picker(candidates)
     }
 }
 
-impl<B: Balance + ?Sized> Balance for Arc<B> {
-    fn over(&self, candidates: &[Candidate]) -> Box<dyn Pick> {
-        (**self).over(candidates)
+impl<B: LoadBalancer + ?Sized> LoadBalancer for Arc<B> {
+    fn picker(&self, candidates: &[Candidate]) -> Box<dyn Picker> {
+        (**self).picker(candidates)
     }
 }
 
 /// Chooses among the servers of one set.
-pub trait Pick: Send + Sync {
+pub trait Picker: Send + Sync {
     /// The place of the server that is to answer; `None` if there is none that may. Where none is thought to be well it is
     /// asked once more as if all were; a call that gets none then fails.
     ///
-    /// It offers only servers that [`Asked::may_take`] the call.
-    fn pick(&self, asked: &Asked<'_>) -> Option<usize>;
+    /// It offers only servers that [`PickContext::may_take`] the call.
+    fn pick(&self, asked: &PickContext<'_>) -> Option<usize>;
 
     /// An attempt on the server at this place begins.
-    fn began(&self, _place: usize, _now: Instant) {}
+    fn call_started(&self, _place: usize, _now: Instant) {}
 
-    /// An attempt on the server at this place has ended. It is told of every attempt that [`began`](Self::began), of
+    /// An attempt on the server at this place has ended. It is told of every attempt that [`call_started`](Self::call_started), of
     /// those too that were given up.
-    fn ended(&self, _place: usize, _outcome: &Outcome<'_>) {}
+    fn call_finished(&self, _place: usize, _outcome: &AttemptOutcome<'_>) {}
 }
 
-impl<P: Pick + ?Sized> Pick for Arc<P> {
-    fn pick(&self, asked: &Asked<'_>) -> Option<usize> {
+impl<P: Picker + ?Sized> Picker for Arc<P> {
+    fn pick(&self, asked: &PickContext<'_>) -> Option<usize> {
         (**self).pick(asked)
     }
 
-    fn began(&self, place: usize, now: Instant) {
-        (**self).began(place, now);
+    fn call_started(&self, place: usize, now: Instant) {
+        (**self).call_started(place, now);
     }
 
-    fn ended(&self, place: usize, outcome: &Outcome<'_>) {
-        (**self).ended(place, outcome);
+    fn call_finished(&self, place: usize, outcome: &AttemptOutcome<'_>) {
+        (**self).call_finished(place, outcome);
     }
 }
 
 /// The call that a server is sought for.
 #[derive(Debug, Clone, Copy)]
-pub struct Asked<'a> {
+pub struct PickContext<'a> {
     /// The service.
     pub service: &'a str,
     /// The method.
@@ -176,7 +176,7 @@ pub struct Asked<'a> {
     pub tried: &'a [usize],
 }
 
-impl Asked<'_> {
+impl PickContext<'_> {
     /// Whether the server at this place may have the call: it is thought to be well, and was not tried already.
     pub fn may_take(&self, place: usize) -> bool {
         self.is_available(place) && !self.tried.contains(&place)
@@ -190,8 +190,8 @@ impl Asked<'_> {
 
 /// How an attempt ended.
 #[derive(Debug, Clone, Copy)]
-pub struct Outcome<'a> {
-    /// From its beginning, which was the `now` of [`Pick::began`], to its end.
+pub struct AttemptOutcome<'a> {
+    /// From its beginning, which was the `now` of [`Picker::call_started`], to its end.
     pub latency: Duration,
     /// When it ended.
     pub now: Instant,
@@ -203,10 +203,10 @@ pub struct Outcome<'a> {
     pub attempts: (u32, u32),
 }
 
-impl Outcome<'_> {
+impl AttemptOutcome<'_> {
     /// Whether the server is to blame: a refusal of the caller's own mistake says nothing against it, nor does a call
     /// that was given up.
-    pub fn is_the_servers_failure(&self) -> bool {
+    pub fn is_server_failure(&self) -> bool {
         self.failure.is_some_and(|status| {
             status.scope() == Scope::Connection
                 || (status.fault() != Fault::Caller && status.code() != Code::Cancelled)
@@ -214,7 +214,7 @@ impl Outcome<'_> {
     }
 
     /// Whether the answer was not waited for: all that is known of the server is that it takes no less than this.
-    pub fn is_given_up(&self) -> bool {
-        !self.is_the_servers_failure() && self.failure.is_some_and(|status| status.code() == Code::Cancelled)
+    pub fn is_cancelled(&self) -> bool {
+        !self.is_server_failure() && self.failure.is_some_and(|status| status.code() == Code::Cancelled)
     }
 }

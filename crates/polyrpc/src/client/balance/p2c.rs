@@ -3,7 +3,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::candidate_state::CandidateState;
-use super::{Asked, Balance, Candidate, Outcome, Pick, chance};
+use super::{AttemptOutcome, Candidate, LoadBalancer, PickContext, Picker, chance};
 
 /// The better of two servers drawn at random, by latency, calls under way and weight: brpc's `p2c`, the power of two
 /// choices with Peak-EWMA.
@@ -66,8 +66,8 @@ impl Default for P2c {
     }
 }
 
-impl Balance for P2c {
-    fn over(&self, candidates: &[Candidate]) -> Box<dyn Pick> {
+impl LoadBalancer for P2c {
+    fn picker(&self, candidates: &[Candidate]) -> Box<dyn Picker> {
         let latencies = self.memory.get_or_insert(candidates, |_| Latency::default());
         // A weight of zero is none that brpc would accept, and counts as one.
         let weights = candidates.iter().map(|candidate| candidate.instance().attributes.weight().max(1));
@@ -95,7 +95,7 @@ struct Server {
 
 impl P2cPicker {
     /// The best of some servers that may take the call; the first of those that are as good.
-    fn best(&self, asked: &Asked<'_>, places: impl Iterator<Item = usize>) -> Option<usize> {
+    fn best(&self, asked: &PickContext<'_>, places: impl Iterator<Item = usize>) -> Option<usize> {
         let now = self.elapsed(asked.now);
         let scored =
             places.filter(|&place| asked.may_take(place)).map(|place| (place, self.score(asked, place, now)));
@@ -103,7 +103,7 @@ impl P2cPicker {
     }
 
     /// How long a call would take there, more or less; the smaller, the better.
-    fn score(&self, asked: &Asked<'_>, place: usize, now: u64) -> f64 {
+    fn score(&self, asked: &PickContext<'_>, place: usize, now: u64) -> f64 {
         let (Some(server), Some(candidate)) = (self.servers.get(place), asked.candidates.get(place)) else {
             return f64::INFINITY;
         };
@@ -142,8 +142,8 @@ impl P2cPicker {
 /// A microsecond: what is faster is alike.
 const LEAST_LATENCY: f64 = 1e3;
 
-impl Pick for P2cPicker {
-    fn pick(&self, asked: &Asked<'_>) -> Option<usize> {
+impl Picker for P2cPicker {
+    fn pick(&self, asked: &PickContext<'_>) -> Option<usize> {
         if self.servers.len() > self.choices {
             let (drawn, count) = self.sample();
             let best = self.best(asked, drawn.into_iter().take(count));
@@ -154,13 +154,13 @@ impl Pick for P2cPicker {
         self.best(asked, self.all())
     }
 
-    fn ended(&self, place: usize, outcome: &Outcome<'_>) {
+    fn call_finished(&self, place: usize, outcome: &AttemptOutcome<'_>) {
         let Some(Server { latency, .. }) = self.servers.get(place) else { return };
         let now = self.elapsed(outcome.now);
         let took = nanos(outcome.latency);
-        if outcome.is_the_servers_failure() {
+        if outcome.is_server_failure() {
             latency.record_failure(took.max(outcome.timeout.map_or(0.0, nanos)), now, self.fading);
-        } else if !outcome.is_given_up() || latency.is_exceeded_by(took) {
+        } else if !outcome.is_cancelled() || latency.is_exceeded_by(took) {
             latency.record(took, now, self.fading.tau);
         }
     }

@@ -6,8 +6,9 @@ use std::time::Duration;
 use polyrpc_core::Status;
 
 use super::{
-    Balance, ByLatency, Closest, Connecting, DoubleJump, Jump, LeastInFlight, LeastReported, LocalityAware,
-    P2c, Random, Ring, RoundRobin, SmoothWeightedRoundRobin, Sticky, WeightedRandom, WeightedRoundRobin,
+    ByLatency, Closest, DoubleJump, Jump, LeastInFlight, LeastReported, LoadBalancer, LocalityAware, P2c,
+    Random, Ring, RoundRobin, SmoothWeightedRoundRobin, Sticky, TcpConnectProbe, WeightedRandom,
+    WeightedRoundRobin,
 };
 use crate::client::Result;
 
@@ -16,18 +17,18 @@ use crate::client::Result;
 ///
 /// brpc's and rpcx's names are understood; parameters follow a colon, as in brpc, with blanks between them.
 /// `WeightedRoundRobin` is rpcx's, the [smooth](SmoothWeightedRoundRobin) one; brpc's is `wrr`. rpcx's `SelectByUser` has no
-/// name here: whatever implements [`Balance`] is given to the client itself.
+/// name here: whatever implements [`LoadBalancer`] is given to the client itself.
 ///
 /// # Errors
 ///
 /// When there is none of that name, which lists those there are, or a parameter is unknown, missing or no good.
-pub fn named(text: &str) -> Result<Arc<dyn Balance>> {
+pub fn named(text: &str) -> Result<Arc<dyn LoadBalancer>> {
     text.parse().map(|Policy(balance)| balance)
 }
 
 /// A balancer that was read from its name, as [`named`] does.
 #[derive(Debug, Clone)]
-pub struct Policy(pub Arc<dyn Balance>);
+pub struct Policy(pub Arc<dyn LoadBalancer>);
 
 impl FromStr for Policy {
     type Err = crate::Error;
@@ -45,7 +46,7 @@ impl FromStr for Policy {
     }
 }
 
-fn balance(name: &str, parameters: &mut Parameters<'_>) -> Result<Arc<dyn Balance>> {
+fn balance(name: &str, parameters: &mut Parameters<'_>) -> Result<Arc<dyn LoadBalancer>> {
     Ok(match name {
         "random" | "RandomSelect" => Arc::new(Random),
         "rr" | "RoundRobin" => Arc::new(RoundRobin::new()),
@@ -131,7 +132,7 @@ fn closest(parameters: &mut Parameters<'_>) -> Result<Closest> {
 fn by_latency(parameters: &mut Parameters<'_>) -> Result<ByLatency> {
     let interval = parameters.within("interval_ms", 1000..=u64::MAX)?;
     Ok(interval
-        .map_or_else(ByLatency::new, |millis| ByLatency::by(Connecting, Duration::from_millis(millis))))
+        .map_or_else(ByLatency::new, |millis| ByLatency::by(TcpConnectProbe, Duration::from_millis(millis))))
 }
 
 /// `choices=3 tau_ms=5000`: what is left of it.

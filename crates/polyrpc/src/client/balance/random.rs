@@ -1,4 +1,4 @@
-use super::{Asked, Balance, Candidate, Pick, available};
+use super::{Candidate, LoadBalancer, PickContext, Picker, available};
 
 /// Any server, each as probable as the others: brpc's `random`, rpcx's `RandomSelect`.
 ///
@@ -7,16 +7,16 @@ use super::{Asked, Balance, Candidate, Pick, available};
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Random;
 
-impl Balance for Random {
-    fn over(&self, candidates: &[Candidate]) -> Box<dyn Pick> {
+impl LoadBalancer for Random {
+    fn picker(&self, candidates: &[Candidate]) -> Box<dyn Picker> {
         Box::new(RandomPicker(candidates.len()))
     }
 }
 
 struct RandomPicker(usize);
 
-impl Pick for RandomPicker {
-    fn pick(&self, asked: &Asked<'_>) -> Option<usize> {
+impl Picker for RandomPicker {
+    fn pick(&self, asked: &PickContext<'_>) -> Option<usize> {
         available::any_available(asked, self.0, |place| place)
     }
 }

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::{Asked, Balance, Candidate, Pick, chance};
+use super::{Candidate, LoadBalancer, PickContext, Picker, chance};
 
 /// One server after another: brpc's `rr`, rpcx's `RoundRobin`.
 ///
@@ -30,8 +30,8 @@ impl Default for RoundRobin {
     }
 }
 
-impl Balance for RoundRobin {
-    fn over(&self, candidates: &[Candidate]) -> Box<dyn Pick> {
+impl LoadBalancer for RoundRobin {
+    fn picker(&self, candidates: &[Candidate]) -> Box<dyn Picker> {
         Box::new(RoundRobinPicker { n: candidates.len(), turn: self.turn.clone() })
     }
 }
@@ -41,8 +41,8 @@ struct RoundRobinPicker {
     turn: Arc<AtomicUsize>,
 }
 
-impl Pick for RoundRobinPicker {
-    fn pick(&self, asked: &Asked<'_>) -> Option<usize> {
+impl Picker for RoundRobinPicker {
+    fn pick(&self, asked: &PickContext<'_>) -> Option<usize> {
         if self.n == 0 {
             return None;
         }

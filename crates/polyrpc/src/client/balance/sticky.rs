@@ -5,7 +5,7 @@ use std::time::Instant;
 use polyrpc_core::Scope;
 
 use super::candidate_state::address;
-use super::{Asked, Balance, Candidate, Outcome, Pick};
+use super::{AttemptOutcome, Candidate, LoadBalancer, PickContext, Picker};
 
 /// The server that another balancer chose first, for as long as its connection holds: rpcx's option `Sticky`.
 ///
@@ -21,7 +21,7 @@ pub struct Sticky<B> {
 #[derive(Debug)]
 struct StickyTarget(AtomicUsize);
 
-impl<B: Balance> Sticky<B> {
+impl<B: LoadBalancer> Sticky<B> {
     /// Stays with what `inner` chooses.
     pub fn new(inner: B) -> Self {
         Self { inner, kept: Arc::new(StickyTarget(AtomicUsize::new(NONE))) }
@@ -31,10 +31,10 @@ impl<B: Balance> Sticky<B> {
 /// No server's address.
 const NONE: usize = 0;
 
-impl<B: Balance> Balance for Sticky<B> {
-    fn over(&self, candidates: &[Candidate]) -> Box<dyn Pick> {
+impl<B: LoadBalancer> LoadBalancer for Sticky<B> {
+    fn picker(&self, candidates: &[Candidate]) -> Box<dyn Picker> {
         Box::new(StickyPicker {
-            inner: self.inner.over(candidates),
+            inner: self.inner.picker(candidates),
             kept: self.kept.clone(),
             addresses: candidates.iter().map(address).collect(),
             last: AtomicUsize::new(0),
@@ -43,7 +43,7 @@ impl<B: Balance> Balance for Sticky<B> {
 }
 
 struct StickyPicker {
-    inner: Box<dyn Pick>,
+    inner: Box<dyn Picker>,
     kept: Arc<StickyTarget>,
     /// Of the servers of this set.
     addresses: Box<[usize]>,
@@ -79,8 +79,8 @@ impl StickyPicker {
     }
 }
 
-impl Pick for StickyPicker {
-    fn pick(&self, asked: &Asked<'_>) -> Option<usize> {
+impl Picker for StickyPicker {
+    fn pick(&self, asked: &PickContext<'_>) -> Option<usize> {
         let kept = self.sticky_index();
         match kept {
             Some(place) if asked.may_take(place) => Some(place),
@@ -93,12 +93,12 @@ impl Pick for StickyPicker {
         }
     }
 
-    fn began(&self, place: usize, now: Instant) {
-        self.inner.began(place, now);
+    fn call_started(&self, place: usize, now: Instant) {
+        self.inner.call_started(place, now);
     }
 
-    fn ended(&self, place: usize, outcome: &Outcome<'_>) {
-        self.inner.ended(place, outcome);
+    fn call_finished(&self, place: usize, outcome: &AttemptOutcome<'_>) {
+        self.inner.call_finished(place, outcome);
         let StickyTarget(kept) = &*self.kept;
         if outcome.failure.is_some_and(|status| status.scope() == Scope::Connection)
             && let Some(&address) = self.addresses.get(place)

@@ -1,4 +1,4 @@
-use super::{Asked, Pick, available};
+use super::{PickContext, Picker, available};
 
 /// Servers in the order of how much they are wanted: any of the best that may take the call, else any of the second
 /// best, and so on.
@@ -14,8 +14,8 @@ impl Tiers {
     }
 }
 
-impl Pick for Tiers {
-    fn pick(&self, asked: &Asked<'_>) -> Option<usize> {
+impl Picker for Tiers {
+    fn pick(&self, asked: &PickContext<'_>) -> Option<usize> {
         self.0.iter().find_map(|tier| available::any_available(asked, tier.len(), |index| tier[index]))
     }
 }

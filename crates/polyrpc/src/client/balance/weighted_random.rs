@@ -1,5 +1,5 @@
 use super::weights::Weights;
-use super::{Asked, Balance, Candidate, Pick, available, chance};
+use super::{Candidate, LoadBalancer, PickContext, Picker, available, chance};
 
 /// Any server, each as probable as it is heavy: brpc's `wr`.
 ///
@@ -8,16 +8,16 @@ use super::{Asked, Balance, Candidate, Pick, available, chance};
 #[derive(Debug, Clone, Copy, Default)]
 pub struct WeightedRandom;
 
-impl Balance for WeightedRandom {
-    fn over(&self, candidates: &[Candidate]) -> Box<dyn Pick> {
+impl LoadBalancer for WeightedRandom {
+    fn picker(&self, candidates: &[Candidate]) -> Box<dyn Picker> {
         Box::new(WeightedRandomPicker(Weights::of(candidates)))
     }
 }
 
 struct WeightedRandomPicker(Weights);
 
-impl Pick for WeightedRandomPicker {
-    fn pick(&self, asked: &Asked<'_>) -> Option<usize> {
+impl Picker for WeightedRandomPicker {
+    fn pick(&self, asked: &PickContext<'_>) -> Option<usize> {
         let Self(weights) = self;
         available::first_drawn(asked, || weights.at(chance::below(weights.total())))
             .or_else(|| available::by_weight(asked, weights.iter()))

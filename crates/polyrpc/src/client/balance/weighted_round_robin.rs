@@ -1,7 +1,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::weights::Weights;
-use super::{Asked, Balance, Candidate, Pick, available, chance};
+use super::{Candidate, LoadBalancer, PickContext, Picker, available, chance};
 
 /// Turns by weight, spread evenly: brpc's `wrr`.
 ///
@@ -12,8 +12,8 @@ use super::{Asked, Balance, Candidate, Pick, available, chance};
 #[derive(Debug, Clone, Copy, Default)]
 pub struct WeightedRoundRobin;
 
-impl Balance for WeightedRoundRobin {
-    fn over(&self, candidates: &[Candidate]) -> Box<dyn Pick> {
+impl LoadBalancer for WeightedRoundRobin {
+    fn picker(&self, candidates: &[Candidate]) -> Box<dyn Picker> {
         let weights = Weights::of(candidates);
         let total = weights.total();
         Box::new(WeightedRoundRobinPicker {
@@ -60,8 +60,8 @@ impl WeightedRoundRobinPicker {
     }
 }
 
-impl Pick for WeightedRoundRobinPicker {
-    fn pick(&self, asked: &Asked<'_>) -> Option<usize> {
+impl Picker for WeightedRoundRobinPicker {
+    fn pick(&self, asked: &PickContext<'_>) -> Option<usize> {
         if self.weights.total() == 0 {
             return None;
         }

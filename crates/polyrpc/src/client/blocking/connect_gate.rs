@@ -23,7 +23,7 @@ impl BlockingConnectGate {
         Self { backoff: Mutex::new(ConnectBackoff::new(settings)), changed: Condvar::new() }
     }
 
-    /// Waits until a dial may begin, and returns when it began.
+    /// Waits until a connection attempt may begin, and returns when it began.
     ///
     /// # Errors
     ///
@@ -50,7 +50,7 @@ impl BlockingConnectGate {
         self.lock().connected(Instant::now());
     }
 
-    /// The dial that began at `begun` failed to connect.
+    /// The connection attempt that began at `begun` failed to connect.
     #[cold]
     pub(super) fn failed(&self, server: &Address, begun: Instant, reason: &Status) {
         let change = self.lock().failed(begun, Instant::now(), reason);

@@ -28,10 +28,10 @@ use super::call_defaults::CallDefaults;
 use super::connection::Backoff;
 use super::connection::connector::SessionFactory;
 use super::connection::{PushHandler, broken_protocol, closed};
-use super::pool::Kind;
+use super::pool::ConnectionMode;
 use super::url::Url;
 use super::{Builder, split};
-use crate::call::{Options, Request, Response, Signature};
+use crate::call::{CallOptions, Request, Response, Signature};
 use crate::client::Result;
 use crate::codec::{Body, Codec};
 use crate::transport::tls::{self, Socket as _};
@@ -39,7 +39,7 @@ use crate::transport::{Address, DIALLED, keep_alive};
 
 /// Calls a server from a plain thread. Several servers ([`Builder::discover`]) are for the asynchronous client.
 ///
-/// Cheap to clone; clones share a pool of connections. [`Kind::Short`] makes a connection for each call;
+/// Cheap to clone; clones share a pool of connections. [`ConnectionMode::Short`] makes a connection for each call;
 /// the other kinds use the pool.
 ///
 /// ```no_run
@@ -107,7 +107,7 @@ impl Client {
             address: url.address,
             connect_timeout: builder.connect_timeout,
             on_push: builder.on_push,
-            idle: if builder.kind == Kind::Short { 0 } else { builder.bounds.idle },
+            idle: if builder.kind == ConnectionMode::Short { 0 } else { builder.bounds.idle },
             waiting: Mutex::default(),
         })))
     }
@@ -122,7 +122,7 @@ impl Client {
         target: &str,
         arguments: &(impl Serialize + ?Sized),
     ) -> Result<Resp> {
-        let options = Options::default();
+        let options = CallOptions::default();
         let body = self.0.defaults.encode_plain(arguments, &options)?;
         let (service, method) = split(target);
         let response = self.0.call(service, method, body, options)?;
@@ -134,7 +134,7 @@ impl Client {
     /// # Errors
     ///
     /// As [`call`](Self::call).
-    pub fn call_raw(&self, target: &str, body: Body, options: Options) -> Result<Response<Body>> {
+    pub fn call_raw(&self, target: &str, body: Body, options: CallOptions) -> Result<Response<Body>> {
         let (service, method) = split(target);
         Ok(self.0.call(service, method, body, options)?)
     }
@@ -172,7 +172,7 @@ impl Inner {
         service: &str,
         method: &str,
         body: Body,
-        options: Options,
+        options: CallOptions,
     ) -> Result<Response<Body>, Status> {
         let mut call = self.defaults.call(service, method, body, options)?;
         let now = Instant::now();
@@ -264,7 +264,7 @@ impl Inner {
     }
 }
 
-/// A connection with its protocol forgotten.
+/// A connection with its protocol type-erased.
 trait AnyConnection: Send {
     fn call(
         &mut self,
@@ -515,7 +515,7 @@ impl Socket {
         self.raw.set_timeout(timeout)
     }
 
-    /// Whether the peer has said nothing since the last reply, not even good-bye.
+    /// Whether the peer has said nothing since the last reply, not even goodbye.
     fn silent(&self) -> bool {
         self.tls.as_ref().is_none_or(|tls| tls.is_empty()) && self.raw.silent()
     }
@@ -608,7 +608,7 @@ impl RawSocket {
         }
     }
 
-    /// Whether the peer has said nothing since the last reply, not even good-bye.
+    /// Whether the peer has said nothing since the last reply, not even goodbye.
     fn silent(&self) -> bool {
         let mut byte = [0; 1];
         let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;

@@ -22,46 +22,46 @@ use crate::client::failure::{failure, is_retryable};
 pub(super) async fn call_with_backup(
     channel: &Channel,
     call: Call<'_>,
-    terms: RoutingOptions,
+    routing: RoutingOptions,
 ) -> Result<Option<Reply>, Status> {
     let shared = &channel.shared;
-    let mut course = RetryLoop::new(channel, &call, terms);
-    let deadline = course.deadline();
-    let fly = |course: &mut RetryLoop<'_>, chosen: ChosenEndpoint| {
-        course.start_attempt(&chosen.guard);
+    let mut retry_loop = RetryLoop::new(channel, &call, routing);
+    let deadline = retry_loop.deadline();
+    let fly = |retry_loop: &mut RetryLoop<'_>, chosen: ChosenEndpoint| {
+        retry_loop.start_attempt(&chosen.guard);
         let time_left = |deadline: Instant| deadline.saturating_duration_since(now());
         let call = Call { timeout: deadline.map(time_left), ..call.clone() };
         run_attempt(chosen, call, deadline, shared.settings.resends_unprocessed)
     };
 
-    let first = course.next_endpoint(&call.body).await?;
-    let mut flights: FuturesUnordered<_> = [fly(&mut course, first)].into_iter().collect();
+    let first = retry_loop.next_endpoint(&call.body).await?;
+    let mut flights: FuturesUnordered<_> = [fly(&mut retry_loop, first)].into_iter().collect();
     let patience = shared.settings.backup.delay(|share| shared.latencies.slowest(share));
     let mut patience = pin!(sleep(patience));
     let mut is_patient = true;
     // How the call ends unless another attempt succeeds.
     let mut settled = None;
     loop {
-        let landed = tokio::select! {
+        let finished = tokio::select! {
             biased;
-            Some(landed) = flights.next() => landed,
+            Some(finished) = flights.next() => finished,
             () = &mut patience, if is_patient => {
                 is_patient = false;
-                if let Some(second) = course.choose_backup(&call.body) {
-                    flights.push(fly(&mut course, second));
+                if let Some(second) = retry_loop.choose_backup(&call.body) {
+                    flights.push(fly(&mut retry_loop, second));
                 }
                 continue;
             }
         };
-        let Some(status) = failure(&landed.ended).cloned() else {
-            shared.latencies.record(landed.latency);
-            return landed.ended;
+        let Some(status) = failure(&finished.ended).cloned() else {
+            shared.latencies.record(finished.latency);
+            return finished.ended;
         };
-        if !landed.has_left {
-            course.record_unreachable(&landed.chosen.guard, &status);
+        if !finished.has_left {
+            retry_loop.record_unreachable(&finished.chosen.guard, &status);
         }
-        if !is_retryable(&status, terms.idempotent) {
-            settled.get_or_insert_with(|| landed.ended.clone());
+        if !is_retryable(&status, routing.idempotent) {
+            settled.get_or_insert_with(|| finished.ended.clone());
         }
         // While another is under way there is nothing to pay for.
         if !flights.is_empty() {
@@ -70,15 +70,15 @@ pub(super) async fn call_with_backup(
         if let Some(settled) = settled {
             return settled;
         }
-        let goes_on = match landed.has_left {
-            true => course.may_retry(&status, &landed.chosen.guard),
-            false => course.may_skip_endpoint(&landed.chosen, status).is_ok(),
+        let goes_on = match finished.has_left {
+            true => retry_loop.may_retry(&status, &finished.chosen.guard),
+            false => retry_loop.may_skip_endpoint(&finished.chosen, status).is_ok(),
         };
         if !goes_on {
-            return landed.ended;
+            return finished.ended;
         }
-        let next = course.next_endpoint(&call.body).await?;
-        flights.push(fly(&mut course, next));
+        let next = retry_loop.next_endpoint(&call.body).await?;
+        flights.push(fly(&mut retry_loop, next));
     }
 }
 
@@ -98,13 +98,13 @@ async fn run_attempt(
     deadline: Option<Instant>,
     keep: bool,
 ) -> FinishedAttempt {
-    let visit = &chosen.guard;
-    let pool = visit.endpoint().pool().clone();
+    let guard = &chosen.guard;
+    let pool = guard.endpoint().pool().clone();
     let mut attempt = CallAttempt::with_deadline(&pool, call, deadline, keep);
     let ended = attempt.call().await;
     let has_left = attempt.has_left();
     if has_left {
-        visit.finish(failure(&ended));
+        guard.finish(failure(&ended));
     }
-    FinishedAttempt { latency: visit.latency(), has_left, ended, chosen }
+    FinishedAttempt { latency: guard.latency(), has_left, ended, chosen }
 }

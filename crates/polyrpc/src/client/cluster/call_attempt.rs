@@ -66,11 +66,11 @@ impl<'a> CallAttempt<'a> {
     pub(in crate::client) fn over_channel(
         channel: &'a Channel,
         call: Call<'a>,
-        terms: RoutingOptions,
+        routing: RoutingOptions,
     ) -> Self {
-        let course = RetryLoop::new(channel, &call, terms);
-        let deadline = course.deadline();
-        let way = ConnectionSource::Channel(Box::new(course));
+        let retry_loop = RetryLoop::new(channel, &call, routing);
+        let deadline = retry_loop.deadline();
+        let way = ConnectionSource::Channel(Box::new(retry_loop));
         Self {
             source: way,
             call: Some(call),
@@ -126,12 +126,12 @@ impl<'a> CallAttempt<'a> {
     /// Whether the call, which failed so on this connection, is to be tried on another.
     #[cold]
     pub(in crate::client) fn should_retry(&mut self, status: &Status, lease: &CallConnection) -> bool {
-        if let (ConnectionSource::Channel(course), Some(visit)) = (&mut self.source, lease.guard()) {
+        if let (ConnectionSource::Channel(retry_loop), Some(visit)) = (&mut self.source, lease.guard()) {
             if self.call.is_some() {
-                return course.retry_unsent(visit);
+                return retry_loop.retry_unsent(visit);
             }
             visit.finish(Some(status));
-            self.call = course.retry(status, visit);
+            self.call = retry_loop.retry(status, visit);
             return self.call.is_some();
         }
         if self.call.is_some() {
@@ -155,7 +155,7 @@ impl<'a> CallAttempt<'a> {
     fn ready(&mut self) -> Option<CallConnection> {
         match &mut self.source {
             ConnectionSource::Server(pool) => pool.try_acquire().map(CallConnection::from),
-            ConnectionSource::Channel(course) => course.ready(self.call.as_ref()?),
+            ConnectionSource::Channel(retry_loop) => retry_loop.ready(self.call.as_ref()?),
         }
     }
 
@@ -169,10 +169,10 @@ impl<'a> CallAttempt<'a> {
     async fn connect_by_deadline(&mut self) -> Result<CallConnection, Status> {
         let pool = match &mut self.source {
             ConnectionSource::Server(pool) => pool,
-            ConnectionSource::Channel(course) => {
+            ConnectionSource::Channel(retry_loop) => {
                 let request = self.call.as_ref().map(|call| call.body.clone()).unwrap_or_default();
-                // Boxed for the same reason as the course.
-                return Box::pin(course.lease(&request)).await;
+                // Boxed for the same reason as the retry loop.
+                return Box::pin(retry_loop.lease(&request)).await;
             }
         };
         let leasing = acquire_when_ready(pool, self.wait_for_ready);

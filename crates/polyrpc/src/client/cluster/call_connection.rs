@@ -14,7 +14,7 @@ pub(in crate::client) struct CallConnection {
 }
 
 impl CallConnection {
-    /// For a call that is part of this visit.
+    /// For a call that is part of this endpoint guard.
     pub(in crate::client) fn with_guard(connection: PooledConnection, visit: Box<EndpointGuard>) -> Self {
         Self { connection, guard: Some(visit) }
     }

@@ -1,11 +1,11 @@
 use std::time::Duration;
 
-use super::breaker::Breaker;
-use super::health::Health;
+use super::breaker::CircuitBreaker;
+use super::health::HealthCheck;
 use super::mode::{Backup, FailMode};
-use super::recovery::Recovery;
-use super::retry_budget::Budget;
-use crate::client::balance::{Balance, P2c};
+use super::recovery::RecoveryPolicy;
+use super::retry_budget::RetryBudget;
+use crate::client::balance::{LoadBalancer, P2c};
 use crate::client::connection::Backoff;
 use crate::discovery::Discover;
 
@@ -13,33 +13,33 @@ use crate::discovery::Discover;
 #[derive(Default)]
 pub(in crate::client) struct ChannelConfig {
     pub(in crate::client) discover: Option<Box<dyn Discover>>,
-    pub(in crate::client) balance: Option<Box<dyn Balance>>,
+    pub(in crate::client) balance: Option<Box<dyn LoadBalancer>>,
     pub(in crate::client) fail_mode: FailMode,
     pub(in crate::client) retries: Option<u32>,
-    pub(in crate::client) budget: Budget,
+    pub(in crate::client) budget: RetryBudget,
     pub(in crate::client) backoff: Option<Backoff>,
     pub(in crate::client) backup: Backup,
     pub(in crate::client) group: Option<String>,
     pub(in crate::client) believes_empty_sets: bool,
-    pub(in crate::client) breaker: Option<Breaker>,
-    pub(in crate::client) health: Option<Health>,
-    pub(in crate::client) recovery: Option<Recovery>,
+    pub(in crate::client) breaker: Option<CircuitBreaker>,
+    pub(in crate::client) health: Option<HealthCheck>,
+    pub(in crate::client) recovery: Option<RecoveryPolicy>,
 }
 
 /// What a channel goes by.
 #[derive(Debug)]
 pub(super) struct ChannelSettings {
-    pub(super) balance: Box<dyn Balance>,
+    pub(super) balance: Box<dyn LoadBalancer>,
     pub(super) fail_mode: FailMode,
     /// How often a call may be sent again.
     pub(super) retries: u32,
-    pub(super) budget: Budget,
+    pub(super) budget: RetryBudget,
     /// How long to wait before a server is tried again.
     pub(super) backoff: Backoff,
     pub(super) backup: Backup,
     pub(super) group: Option<String>,
     pub(super) believes_empty_sets: bool,
-    pub(super) health: Health,
+    pub(super) health: HealthCheck,
     /// A server may say of a call that it never looked at it.
     pub(super) resends_unprocessed: bool,
 }

@@ -5,11 +5,11 @@ use std::time::{Duration, Instant};
 
 use polyrpc_core::{Retry, Status};
 
-use super::breaker::{Breaker, CircuitState, EjectionPermit, EjectionQuota};
-use super::health::{Health, HealthProbe};
+use super::breaker::{CircuitBreaker, CircuitState, EjectionPermit, EjectionQuota};
+use super::health::{HealthCheck, HealthProbe};
 use super::suspects::SuspectQueue;
 use super::{TARGET, now};
-use crate::client::balance::{Load, Outcome};
+use crate::client::balance::{AttemptOutcome, Load};
 use crate::client::pool::{Pool, PooledConnection};
 use crate::discovery::{Instance, Network};
 
@@ -37,7 +37,7 @@ pub(in crate::client) struct Endpoint {
 #[derive(Debug, Clone, Default)]
 pub(super) struct EndpointContext {
     pub(super) suspects: Arc<SuspectQueue<Endpoint>>,
-    pub(super) breaker: Option<Breaker>,
+    pub(super) breaker: Option<CircuitBreaker>,
     pub(super) quota: Arc<EjectionQuota>,
 }
 
@@ -85,8 +85,8 @@ impl Endpoint {
     }
 
     /// How an attempt went. Returns whether that was one failure too many.
-    pub(super) fn record_end(&self, outcome: &Outcome<'_>) -> bool {
-        if outcome.is_the_servers_failure() {
+    pub(super) fn record_end(&self, outcome: &AttemptOutcome<'_>) -> bool {
+        if outcome.is_server_failure() {
             self.failures.fetch_add(1, Ordering::Relaxed);
         }
         let Some(fuse) = &self.circuit else { return false };
@@ -146,7 +146,7 @@ impl Endpoint {
     }
 
     /// Tries whether it can be reached and is well, and has calls go there if so. The connection is kept for them.
-    pub(super) async fn probe(&self, health: &Health) -> ProbeOutcome {
+    pub(super) async fn probe(&self, health: &HealthCheck) -> ProbeOutcome {
         let tried = match self.is_isolated() {
             true => self.check_health_on_new_connection(health).await,
             false => self.check_health(health).await,
@@ -174,7 +174,7 @@ impl Endpoint {
     }
 
     /// Asks a server that is thought to be well.
-    pub(super) async fn check_in_background(&self, health: &Health) {
+    pub(super) async fn check_in_background(&self, health: &HealthCheck) {
         if self.is_suspect() || self.pool.is_retired() {
             return;
         }
@@ -193,13 +193,13 @@ impl Endpoint {
         }
     }
 
-    async fn check_health(&self, health: &Health) -> Result<(), EjectionReason> {
+    async fn check_health(&self, health: &HealthCheck) -> Result<(), EjectionReason> {
         let lease = self.pool.acquire().await.map_err(EjectionReason::Unreachable)?;
         self.check_health_on(health, &lease).await
     }
 
     /// The same over a new connection, which takes the place of those that may be broken.
-    async fn check_health_on_new_connection(&self, health: &Health) -> Result<(), EjectionReason> {
+    async fn check_health_on_new_connection(&self, health: &HealthCheck) -> Result<(), EjectionReason> {
         let lease = self.pool.acquire_new().await.map_err(EjectionReason::Unreachable)?;
         self.check_health_on(health, &lease).await?;
         self.pool.replace_connections(lease);
@@ -208,7 +208,7 @@ impl Endpoint {
 
     async fn check_health_on(
         &self,
-        health: &Health,
+        health: &HealthCheck,
         connection: &PooledConnection,
     ) -> Result<(), EjectionReason> {
         let asked = health.question.ask(&self.pool, &connection.connection, health.timeout).await;
@@ -235,8 +235,8 @@ impl Endpoint {
         *self.ejection.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    pub(super) fn facts(&self, instance: &Instance, now: Instant) -> EndpointFacts {
-        EndpointFacts {
+    pub(super) fn facts(&self, instance: &Instance, now: Instant) -> EndpointInfo {
+        EndpointInfo {
             instance: instance.clone(),
             in_flight: self.load.in_flight(),
             available: self.load.is_available(now),
@@ -271,14 +271,14 @@ impl fmt::Debug for Endpoint {
 /// What a client knows of one of its servers; [`Client::endpoints`](crate::Client::endpoints) tells it.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
-pub struct EndpointFacts {
+pub struct EndpointInfo {
     /// Where it is, and what the registry says about it.
     pub instance: Instance,
     /// How many attempts are under way there.
     pub in_flight: usize,
     /// Whether calls go there now.
     pub available: bool,
-    /// Whether it has no calls because it failed too much ([`Breaker`](crate::client::cluster::breaker::Breaker)).
+    /// Whether it has no calls because it failed too much ([`CircuitBreaker`](crate::client::cluster::breaker::CircuitBreaker)).
     pub isolated: bool,
     /// How many attempts were made there since it was listed.
     pub calls: u64,

@@ -7,7 +7,7 @@ use polyrpc_core::Status;
 use super::endpoint::Endpoint;
 use super::now;
 use super::snapshot::Snapshot;
-use crate::client::balance::Outcome;
+use crate::client::balance::AttemptOutcome;
 
 /// An attempt on a server, from the choice to its end. One that is dropped before it has ended was given up.
 pub(in crate::client) struct EndpointGuard {
@@ -30,7 +30,7 @@ impl EndpointGuard {
         attempts: (u32, u32),
     ) -> Option<Box<Self>> {
         snapshot.endpoint(place)?.record_start();
-        snapshot.pick.began(place, began);
+        snapshot.pick.call_started(place, began);
         Some(Box::new(Self {
             snapshot,
             place,
@@ -60,7 +60,7 @@ impl EndpointGuard {
             return;
         }
         let now = now();
-        let outcome = Outcome {
+        let outcome = AttemptOutcome {
             latency: now.saturating_duration_since(self.began),
             now,
             failure,
@@ -70,7 +70,7 @@ impl EndpointGuard {
         if self.endpoint().record_end(&outcome) {
             self.isolate(now);
         }
-        self.snapshot.pick.ended(self.place, &outcome);
+        self.snapshot.pick.call_finished(self.place, &outcome);
     }
 
     #[cold]

@@ -38,12 +38,12 @@ use polyrpc_core::{Call, Reply, Retry, Scope, Status};
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
 
-pub use self::breaker::Breaker;
-pub use self::endpoint::EndpointFacts;
-pub use self::health::Health;
+pub use self::breaker::CircuitBreaker;
+pub use self::endpoint::EndpointInfo;
+pub use self::health::HealthCheck;
 pub use self::mode::{Backup, FailMode};
-pub use self::recovery::Recovery;
-pub use self::retry_budget::Budget;
+pub use self::recovery::RecoveryPolicy;
+pub use self::retry_budget::RetryBudget;
 
 pub(super) use self::call_attempt::CallAttempt;
 pub(super) use self::call_connection::CallConnection;
@@ -117,7 +117,7 @@ impl Channel {
     ) -> Self {
         let cores = factory.cores();
         let common = EndpointContext { breaker: plan.breaker.take(), ..EndpointContext::default() };
-        let crisis = plan.recovery.map(ClusterRecovery::new);
+        let recovery = plan.recovery.map(ClusterRecovery::new);
         let settings = plan.settings(spares);
         let shared = Shared {
             name,
@@ -129,7 +129,7 @@ impl Channel {
             news: watch::Sender::default(),
             kept: AtomicBool::new(false),
             common,
-            recovery: crisis,
+            recovery: recovery,
             latencies: Latencies::default(),
         };
         Self { shared: Arc::new(shared), keeper: Mutex::default(), cores }
@@ -144,13 +144,13 @@ impl Channel {
     pub(super) async fn exchange_with_backup(
         &self,
         call: Call<'_>,
-        terms: RoutingOptions,
+        routing: RoutingOptions,
     ) -> Result<Option<Reply>, Status> {
-        backup::call_with_backup(self, call, terms).await
+        backup::call_with_backup(self, call, routing).await
     }
 
     /// The servers there are, as far as is known.
-    pub(super) fn facts(&self) -> Vec<EndpointFacts> {
+    pub(super) fn facts(&self) -> Vec<EndpointInfo> {
         self.shared.current.load().as_ref().map_or_else(Vec::new, |snapshot| snapshot.facts())
     }
 

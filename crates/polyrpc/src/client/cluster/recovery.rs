@@ -14,14 +14,14 @@ use polyrpc_core::{Fault, Retry, Status};
 /// A rejected call fails with [`Unavailable`](crate::Code::Unavailable) and brpc's number for it, 1018 (`EREJECT`). It
 /// reached no server, and is not tried again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Recovery {
+pub struct RecoveryPolicy {
     /// How many servers can do the work of all.
     pub min_working: usize,
     /// How long the number of servers that are well must stay the same.
     pub hold: Duration,
 }
 
-impl Recovery {
+impl RecoveryPolicy {
     /// Until `min_working` servers are well, or as many as there are have been for so long.
     pub fn new(min_working: usize, hold: Duration) -> Self {
         Self { min_working, hold }
@@ -31,7 +31,7 @@ impl Recovery {
 /// Whether the servers of a channel are recovering.
 #[derive(Debug)]
 pub(super) struct ClusterRecovery {
-    recovery: Recovery,
+    recovery: RecoveryPolicy,
     is_active: AtomicBool,
     count: Mutex<HealthyCount>,
 }
@@ -46,7 +46,7 @@ struct HealthyCount {
 }
 
 impl ClusterRecovery {
-    pub(super) fn new(recovery: Recovery) -> Self {
+    pub(super) fn new(recovery: RecoveryPolicy) -> Self {
         Self { recovery, is_active: AtomicBool::new(false), count: Mutex::default() }
     }
 
@@ -128,45 +128,45 @@ mod tests {
 
     const MILLI: Duration = Duration::from_millis(1);
 
-    fn crisis() -> ClusterRecovery {
-        ClusterRecovery::new(Recovery::new(4, 100 * MILLI))
+    fn recovery() -> ClusterRecovery {
+        ClusterRecovery::new(RecoveryPolicy::new(4, 100 * MILLI))
     }
 
     /// How many of a hundred calls go on while so many servers are well.
-    fn admitted(crisis: &ClusterRecovery, now: Instant, well: usize) -> usize {
-        (0..100).filter(|&n| crisis.admit(now, f64::from(n) / 100.0, || well).is_ok()).count()
+    fn admitted(recovery: &ClusterRecovery, now: Instant, well: usize) -> usize {
+        (0..100).filter(|&n| recovery.admit(now, f64::from(n) / 100.0, || well).is_ok()).count()
     }
 
     #[test]
     fn calls_go_on_as_servers_come_back() {
-        let (crisis, start) = (crisis(), Instant::now());
-        assert_eq!(admitted(&crisis, start, 0), 100, "there is no crisis");
-        crisis.start();
+        let (recovery, start) = (recovery(), Instant::now());
+        assert_eq!(admitted(&recovery, start, 0), 100, "there is no crisis");
+        recovery.start();
         for (n, (well, want)) in [(0, 0), (1, 25), (2, 50), (4, 100), (9, 100)].into_iter().enumerate() {
-            assert_eq!(admitted(&crisis, start + 10 * MILLI * n as u32, well), want, "{well}");
+            assert_eq!(admitted(&recovery, start + 10 * MILLI * n as u32, well), want, "{well}");
         }
     }
 
     #[test]
     fn it_is_over_when_as_many_have_been_well_for_a_while() {
-        let (crisis, start) = (crisis(), Instant::now());
-        crisis.start();
-        assert_eq!(admitted(&crisis, start, 0), 0);
-        assert_eq!(admitted(&crisis, start + 500 * MILLI, 0), 0, "none is not enough");
-        assert_eq!(admitted(&crisis, start + 600 * MILLI, 1), 25);
-        crisis.start();
-        assert_eq!(admitted(&crisis, start + 690 * MILLI, 1), 25);
-        assert_eq!(admitted(&crisis, start + 701 * MILLI, 1), 100);
-        assert!(!crisis.is_active());
+        let (recovery, start) = (recovery(), Instant::now());
+        recovery.start();
+        assert_eq!(admitted(&recovery, start, 0), 0);
+        assert_eq!(admitted(&recovery, start + 500 * MILLI, 0), 0, "none is not enough");
+        assert_eq!(admitted(&recovery, start + 600 * MILLI, 1), 25);
+        recovery.start();
+        assert_eq!(admitted(&recovery, start + 690 * MILLI, 1), 25);
+        assert_eq!(admitted(&recovery, start + 701 * MILLI, 1), 100);
+        assert!(!recovery.is_active());
     }
 
     #[test]
     fn servers_are_not_counted_for_every_call() {
-        let (crisis, start) = (crisis(), Instant::now());
-        crisis.start();
+        let (recovery, start) = (recovery(), Instant::now());
+        recovery.start();
         let counted = std::cell::Cell::new(0);
         for millis in 0..20 {
-            let _ = crisis.admit(start + millis * MILLI, 1.0, || {
+            let _ = recovery.admit(start + millis * MILLI, 1.0, || {
                 counted.set(counted.get() + 1);
                 0
             });
@@ -176,9 +176,9 @@ mod tests {
 
     #[test]
     fn who_is_rejected_is_not_tried_again_and_blames_nobody() {
-        let crisis = crisis();
-        crisis.start();
-        let status = crisis.admit(Instant::now(), 0.0, || 0).unwrap_err();
+        let recovery = recovery();
+        recovery.start();
+        let status = recovery.admit(Instant::now(), 0.0, || 0).unwrap_err();
         assert_eq!(status.retry(), Retry::Never);
         assert_eq!(status.number(), Some(1018));
     }

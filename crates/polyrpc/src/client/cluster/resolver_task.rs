@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use super::endpoint::{Endpoint, ProbeOutcome};
 use super::filter::{FilteredInstances, filter_instances};
-use super::health::Health;
+use super::health::HealthCheck;
 use super::registry_health::RegistryHealth;
 use super::snapshot::Snapshot;
 use super::warnings::Warnings;
@@ -158,7 +158,7 @@ impl ResolverTask {
             self.shake();
             return;
         }
-        let snapshot = Snapshot::new(servers, |candidates| self.shared.settings.balance.over(candidates));
+        let snapshot = Snapshot::new(servers, |candidates| self.shared.settings.balance.picker(candidates));
         if let Some(current) = current {
             let gone = current.servers().filter(|(endpoint, _)| snapshot.place(endpoint).is_none());
             let gone: Vec<_> = gone.map(|(endpoint, _)| endpoint.clone()).collect();
@@ -235,7 +235,7 @@ fn is_same(current: &Snapshot, instances: &[Instance]) -> bool {
         && current.candidates().iter().zip(instances).all(|(known, new)| known.instance() == new)
 }
 
-async fn probe_until_healthy(endpoint: Weak<Endpoint>, health: Health, permits: Arc<Semaphore>) {
+async fn probe_until_healthy(endpoint: Weak<Endpoint>, health: HealthCheck, permits: Arc<Semaphore>) {
     loop {
         // Not held while nothing is done: a server that is not listed any more is let go of.
         let Some(next) = endpoint.upgrade().map(|endpoint| endpoint.next_attempt()) else { return };

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 /// Every call brings a share of an attempt, and every attempt beyond the first, be it again or in advance
 /// ([`Failbackup`](super::FailMode::Failbackup)), takes a whole one. Attempts that reached no server cost nothing.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Budget {
+pub struct RetryBudget {
     /// Further attempts for each call, in the long run. 0.2.
     pub ratio: f64,
     /// Further attempts there are before there were any calls, or as many as there are other calls under way if that is more,
@@ -17,13 +17,13 @@ pub struct Budget {
     pub most: u32,
 }
 
-impl Default for Budget {
+impl Default for RetryBudget {
     fn default() -> Self {
         Self { ratio: 0.2, floor: 10, most: 1000 }
     }
 }
 
-impl Budget {
+impl RetryBudget {
     /// As many as it takes.
     pub const UNLIMITED: Self = Self { ratio: f64::INFINITY, floor: u32::MAX, most: u32::MAX };
 }
@@ -41,7 +41,7 @@ pub(in crate::client) struct RetryTokens {
 }
 
 impl RetryTokens {
-    pub(in crate::client) fn new(budget: &Budget) -> Self {
+    pub(in crate::client) fn new(budget: &RetryBudget) -> Self {
         let floor = ATTEMPT * i64::from(budget.floor);
         Self {
             balance: AtomicI64::new(floor),
@@ -92,12 +92,12 @@ mod tests {
     use super::*;
 
     /// How many attempts so many calls make that fail as often as they are tried.
-    fn attempts(budget: &Budget, calls: u32) -> u32 {
-        let purse = RetryTokens::new(budget);
+    fn attempts(budget: &RetryBudget, calls: u32) -> u32 {
+        let retry_tokens = RetryTokens::new(budget);
         let mut attempts = 0;
         for _ in 0..calls {
-            purse.deposit();
-            attempts += 1 + (0..3).take_while(|_| purse.withdraw(|| 1)).count() as u32;
+            retry_tokens.deposit();
+            attempts += 1 + (0..3).take_while(|_| retry_tokens.withdraw(|| 1)).count() as u32;
         }
         attempts
     }
@@ -105,7 +105,7 @@ mod tests {
     #[test]
     fn when_all_fails_there_are_a_fifth_more_attempts_than_calls() {
         for calls in [50, 100, 1000, 12345] {
-            let attempts = attempts(&Budget::default(), calls);
+            let attempts = attempts(&RetryBudget::default(), calls);
             assert!(attempts <= calls + calls / 5, "{attempts} attempts for {calls} calls");
             assert!(attempts >= calls + calls / 5 - 1, "{attempts} attempts for {calls} calls");
         }
@@ -113,41 +113,41 @@ mod tests {
 
     #[test]
     fn the_first_calls_have_a_few_to_begin_with() {
-        assert_eq!(attempts(&Budget::default(), 1), 4);
-        assert_eq!(attempts(&Budget::default(), 20), 30);
-        assert_eq!(attempts(&Budget { floor: 0, ..Budget::default() }, 4), 4);
+        assert_eq!(attempts(&RetryBudget::default(), 1), 4);
+        assert_eq!(attempts(&RetryBudget::default(), 20), 30);
+        assert_eq!(attempts(&RetryBudget { floor: 0, ..RetryBudget::default() }, 4), 4);
     }
 
     #[test]
     fn what_is_saved_has_an_end() {
-        let purse = RetryTokens::new(&Budget { most: 20, ..Budget::default() });
-        (0..10_000).for_each(|_| purse.deposit());
-        assert_eq!((0..100).filter(|_| purse.withdraw(|| 0)).count(), 20);
+        let retry_tokens = RetryTokens::new(&RetryBudget { most: 20, ..RetryBudget::default() });
+        (0..10_000).for_each(|_| retry_tokens.deposit());
+        assert_eq!((0..100).filter(|_| retry_tokens.withdraw(|| 0)).count(), 20);
     }
 
     #[test]
     fn calls_that_are_under_way_together_can_be_saved_together() {
-        let purse = RetryTokens::new(&Budget::default());
-        assert_eq!((0..100).filter(|_| purse.withdraw(|| 65)).count(), 64);
+        let retry_tokens = RetryTokens::new(&RetryBudget::default());
+        assert_eq!((0..100).filter(|_| retry_tokens.withdraw(|| 65)).count(), 64);
         // It is paid back before anything is saved.
-        (0..64 * 5 + 4).for_each(|_| purse.deposit());
-        assert!(!purse.withdraw(|| 0));
-        purse.deposit();
-        assert!(purse.withdraw(|| 0));
+        (0..64 * 5 + 4).for_each(|_| retry_tokens.deposit());
+        assert!(!retry_tokens.withdraw(|| 0));
+        retry_tokens.deposit();
+        assert!(retry_tokens.withdraw(|| 0));
     }
 
     #[test]
     fn who_wants_no_further_attempts_is_lent_none() {
-        let none = Budget { ratio: 0.0, floor: 0, most: 0 };
-        for budget in [none, Budget { ratio: 0.2, ..none }, Budget { most: 1000, ..none }] {
+        let none = RetryBudget { ratio: 0.0, floor: 0, most: 0 };
+        for budget in [none, RetryBudget { ratio: 0.2, ..none }, RetryBudget { most: 1000, ..none }] {
             assert!(!RetryTokens::new(&budget).withdraw(|| 1000), "{budget:?}");
         }
     }
 
     #[test]
     fn odd_ratios_do_no_harm() {
-        assert_eq!(attempts(&Budget { ratio: f64::NAN, floor: 0, most: 1 }, 10), 10);
-        assert_eq!(attempts(&Budget { ratio: -1.0, floor: 1, most: 1 }, 10), 11);
-        assert_eq!(attempts(&Budget::UNLIMITED, 10), 40);
+        assert_eq!(attempts(&RetryBudget { ratio: f64::NAN, floor: 0, most: 1 }, 10), 10);
+        assert_eq!(attempts(&RetryBudget { ratio: -1.0, floor: 1, most: 1 }, 10), 11);
+        assert_eq!(attempts(&RetryBudget::UNLIMITED, 10), 40);
     }
 }

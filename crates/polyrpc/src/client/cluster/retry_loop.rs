@@ -12,7 +12,7 @@ use super::mode::FailMode;
 use super::recovery::ClusterRecovery;
 use super::snapshot::Snapshot;
 use super::{Channel, now};
-use crate::client::balance::Asked;
+use crate::client::balance::PickContext;
 use crate::client::connection::backoff::chance;
 use crate::client::failure::{is_retryable, is_unprocessed};
 use crate::client::pool::PooledConnection;
@@ -57,7 +57,7 @@ pub(super) struct ChosenEndpoint {
 }
 
 impl<'c> RetryLoop<'c> {
-    pub(in crate::client) fn new(channel: &'c Channel, call: &Call<'c>, terms: RoutingOptions) -> Self {
+    pub(in crate::client) fn new(channel: &'c Channel, call: &Call<'c>, routing: RoutingOptions) -> Self {
         let settings = &channel.shared.settings;
         channel.shared.retry_tokens.deposit();
         let began = now();
@@ -65,7 +65,7 @@ impl<'c> RetryLoop<'c> {
             channel,
             service: call.service,
             method: call.method,
-            routing: terms,
+            routing: routing,
             began,
             timeout: call.timeout,
             deadline: call.timeout.and_then(|timeout| began.checked_add(timeout)),
@@ -131,26 +131,26 @@ impl<'c> RetryLoop<'c> {
 
     /// Whether the call, which failed so on this server, is to be sent again; then here it is.
     #[cold]
-    pub(in crate::client) fn retry(&mut self, status: &Status, visit: &EndpointGuard) -> Option<Call<'c>> {
+    pub(in crate::client) fn retry(&mut self, status: &Status, guard: &EndpointGuard) -> Option<Call<'c>> {
         let call = self.retained_call.clone()?;
-        (self.may_retry(status, visit) || self.may_resend_unprocessed(status, visit)).then_some(call)
+        (self.may_retry(status, guard) || self.may_resend_unprocessed(status, guard)).then_some(call)
     }
 
     /// Whether the call, which this server did not take from its connection, is to look for another.
     #[cold]
-    pub(in crate::client) fn retry_unsent(&mut self, visit: &EndpointGuard) -> bool {
+    pub(in crate::client) fn retry_unsent(&mut self, guard: &EndpointGuard) -> bool {
         self.attempts_made = self.attempts_made.saturating_sub(1);
         self.unreachable += 1;
         // The connection had just ended. That server may well be there and get another, so it counts as tried in
         // vain only if that goes on.
         if self.unreachable > 1 {
-            self.mark_tried(visit);
+            self.mark_tried(guard);
         }
-        self.unreachable <= visit.endpoint_count()
+        self.unreachable <= guard.endpoint_count()
     }
 
     /// Whether there is to be another attempt after this server failed so. It is paid for then.
-    pub(super) fn may_retry(&mut self, status: &Status, visit: &EndpointGuard) -> bool {
+    pub(super) fn may_retry(&mut self, status: &Status, guard: &EndpointGuard) -> bool {
         if !is_retryable(status, self.routing.idempotent)
             || self.attempts_left == 0
             || self.is_expired()
@@ -159,20 +159,20 @@ impl<'c> RetryLoop<'c> {
             return false;
         }
         self.attempts_left -= 1;
-        self.mark_tried(visit);
+        self.mark_tried(guard);
         self.last_failure = Some(status.clone());
         true
     }
 
     /// Whether the server never looked at the call, because it ends the connection: a client of one server finds
     /// another connection then, once, and so does one of several whatever its mode.
-    fn may_resend_unprocessed(&mut self, status: &Status, visit: &EndpointGuard) -> bool {
+    fn may_resend_unprocessed(&mut self, status: &Status, guard: &EndpointGuard) -> bool {
         let is_spared = self.channel.shared.settings.resends_unprocessed
             && self.attempts_made == 1
             && is_unprocessed(status)
             && !self.is_expired();
         if is_spared {
-            self.mark_tried(visit);
+            self.mark_tried(guard);
         }
         is_spared
     }
@@ -229,21 +229,21 @@ impl<'c> RetryLoop<'c> {
     }
 
     /// Sets out for a server: it counts as tried as long as the call is under way there.
-    pub(super) fn start_attempt(&mut self, visit: &EndpointGuard) {
+    pub(super) fn start_attempt(&mut self, guard: &EndpointGuard) {
         self.attempts_made = self.attempts_made.saturating_add(1);
-        self.mark_tried(visit);
+        self.mark_tried(guard);
     }
 
     /// Whether the servers are recovering.
     fn recovery(&self) -> Option<&'c ClusterRecovery> {
-        self.channel.shared.recovery.as_ref().filter(|crisis| crisis.is_active())
+        self.channel.shared.recovery.as_ref().filter(|recovery| recovery.is_active())
     }
 
     /// Whether the call may go to these servers.
     fn check_recovery(&self, snapshot: &Snapshot) -> Result<(), Status> {
-        let Some(crisis) = self.recovery() else { return Ok(()) };
+        let Some(recovery) = self.recovery() else { return Ok(()) };
         let now = now();
-        crisis.admit(now, chance(), || snapshot.well(now))
+        recovery.admit(now, chance(), || snapshot.well(now))
     }
 
     /// A server that is thought to be well and was not tried.
@@ -298,11 +298,11 @@ impl<'c> RetryLoop<'c> {
         if let Some(place) = snapshot.pick(&asked) {
             return Some(place);
         }
-        if let Some(crisis) = self.channel.shared.recovery.as_ref().filter(|_| snapshot.well(now) == 0) {
-            crisis.start();
+        if let Some(recovery) = self.channel.shared.recovery.as_ref().filter(|_| snapshot.well(now) == 0) {
+            recovery.start();
         }
         let tried = self.tried_indices(snapshot);
-        let untried = snapshot.pick_among(&Asked { tried: &tried, ..asked }, |_| true);
+        let untried = snapshot.pick_among(&PickContext { tried: &tried, ..asked }, |_| true);
         untried.or_else(|| snapshot.pick_among(&asked, |_| true))
     }
 
@@ -381,14 +381,14 @@ impl<'c> RetryLoop<'c> {
         now: Instant,
         hopeful: bool,
     ) -> Option<ChosenEndpoint> {
-        let visit = EndpointGuard::start(
+        let guard = EndpointGuard::start(
             snapshot,
             place,
             now,
             self.timeout,
             (self.attempts_left, self.attempts_made),
         )?;
-        Some(ChosenEndpoint { guard: visit, is_untried: hopeful })
+        Some(ChosenEndpoint { guard, is_untried: hopeful })
     }
 
     fn pick_context<'a>(
@@ -397,8 +397,8 @@ impl<'c> RetryLoop<'c> {
         tried: &'a [usize],
         request: &'a [u8],
         now: Instant,
-    ) -> Asked<'a> {
-        Asked {
+    ) -> PickContext<'a> {
+        PickContext {
             service: self.service,
             method: self.method,
             key: self.routing.key,
@@ -437,16 +437,16 @@ impl<'c> RetryLoop<'c> {
     }
 
     /// A server could not be reached.
-    pub(super) fn record_unreachable(&mut self, visit: &EndpointGuard, status: &Status) {
-        visit.finish(Some(status));
+    pub(super) fn record_unreachable(&mut self, guard: &EndpointGuard, status: &Status) {
+        guard.finish(Some(status));
         if status.retry() != Retry::Elsewhere {
             return;
         }
-        if !visit.endpoint().is_suspect() {
-            visit.endpoint().eject();
+        if !guard.endpoint().is_suspect() {
+            guard.endpoint().eject();
         }
         self.unreachable += 1;
-        self.mark_tried(visit);
+        self.mark_tried(guard);
     }
 
     /// Whether there is to be another attempt behind a server that was missed so.
@@ -475,11 +475,11 @@ impl<'c> RetryLoop<'c> {
     }
 
     /// The server counts as tried. Of many only the last are remembered, as by brpc (`excluded_servers.h`).
-    fn mark_tried(&mut self, visit: &EndpointGuard) {
+    fn mark_tried(&mut self, guard: &EndpointGuard) {
         if self.tried.len() >= MAX_TRIED {
             self.tried.remove(0);
         }
-        self.tried.push(visit.endpoint().clone());
+        self.tried.push(guard.endpoint().clone());
     }
 
     fn is_expired(&self) -> bool {

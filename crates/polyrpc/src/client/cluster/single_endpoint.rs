@@ -69,14 +69,14 @@ impl SingleEndpoint {
     pub(in crate::client) async fn call(
         &self,
         call: Call<'_>,
-        terms: RoutingOptions,
+        routing: RoutingOptions,
     ) -> Result<Option<Reply>, Status> {
-        let visit = EndpointGuard::start(self.snapshot.clone(), self.place, now(), call.timeout, (0, 1))
+        let guard = EndpointGuard::start(self.snapshot.clone(), self.place, now(), call.timeout, (0, 1))
             .ok_or_else(|| Status::internal("a server has its place in the set that it is from"))?;
-        let mut attempt = CallAttempt::new(self.pool(), call, terms.wait_for_ready, self.spares);
+        let mut attempt = CallAttempt::new(self.pool(), call, routing.wait_for_ready, self.spares);
         let ended = attempt.call().await;
         let failure = failure(&ended);
-        visit.finish(failure);
+        guard.finish(failure);
         if !attempt.has_left() {
             self.miss(failure);
         }

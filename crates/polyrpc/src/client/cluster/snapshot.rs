@@ -1,23 +1,23 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::endpoint::{Endpoint, EndpointFacts};
+use super::endpoint::{Endpoint, EndpointInfo};
 use super::now;
-use crate::client::balance::{Asked, Candidate, Load, Pick};
+use crate::client::balance::{Candidate, Load, PickContext, Picker};
 
 /// The servers of a channel at one time, in the order of their addresses, and who chooses among them. Calls keep the
 /// one that they began with until they end.
 pub(super) struct Snapshot {
     endpoints: Vec<Arc<Endpoint>>,
     candidates: Vec<Candidate>,
-    pub(super) pick: Box<dyn Pick>,
+    pub(super) pick: Box<dyn Picker>,
 }
 
 impl Snapshot {
     /// Servers in the order of their keys, each with what is said of it.
     pub(super) fn new(
         servers: Vec<(Arc<Endpoint>, Candidate)>,
-        pick: impl FnOnce(&[Candidate]) -> Box<dyn Pick>,
+        pick: impl FnOnce(&[Candidate]) -> Box<dyn Picker>,
     ) -> Self {
         let (endpoints, candidates): (Vec<_>, Vec<_>) = servers.into_iter().unzip();
         let pick = pick(&candidates);
@@ -50,21 +50,21 @@ impl Snapshot {
     }
 
     /// The place of the server that is to answer. A choice that is no place is none.
-    pub(super) fn pick(&self, asked: &Asked<'_>) -> Option<usize> {
+    pub(super) fn pick(&self, asked: &PickContext<'_>) -> Option<usize> {
         self.pick.pick(asked).filter(|&place| place < self.endpoints.len())
     }
 
     /// The same among these servers only, be they thought to be well or not: those to which the balancer never gives a
     /// call get none now either.
     #[cold]
-    pub(super) fn pick_among(&self, asked: &Asked<'_>, among: impl Fn(usize) -> bool) -> Option<usize> {
+    pub(super) fn pick_among(&self, asked: &PickContext<'_>, among: impl Fn(usize) -> bool) -> Option<usize> {
         let (well, unwell) = (Arc::<Load>::default(), Arc::<Load>::default());
         unwell.set_well(false);
         let servers = self.candidates.iter().enumerate();
         let supposed =
             servers.map(|(place, candidate)| candidate.with_load(if among(place) { &well } else { &unwell }));
         let candidates: Vec<_> = supposed.collect();
-        self.pick(&Asked { candidates: &candidates, ..*asked })
+        self.pick(&PickContext { candidates: &candidates, ..*asked })
     }
 
     /// How many attempts are under way.
@@ -83,7 +83,7 @@ impl Snapshot {
         others.any(|(_, candidate)| candidate.load().is_available(now))
     }
 
-    pub(super) fn facts(&self) -> Vec<EndpointFacts> {
+    pub(super) fn facts(&self) -> Vec<EndpointInfo> {
         let now = now();
         self.servers().map(|(endpoint, candidate)| endpoint.facts(candidate.instance(), now)).collect()
     }

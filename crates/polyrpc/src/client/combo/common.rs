@@ -5,7 +5,7 @@ use super::assignment::Portion;
 use super::gather::CompletionBounds;
 use super::parallel::Parallel;
 use super::partitions::Partitions;
-use super::sub::{Map, Merger, Sub};
+use super::sub::{Map, Merger, SubChannel};
 use crate::client::Result;
 
 /// What holds for all parts.
@@ -20,7 +20,7 @@ impl Common {
     /// The servers of so many parts, asked at once.
     pub(super) fn parallel(&self, partitions: &Arc<Partitions>, of: usize) -> Result<Parallel> {
         let subs = (0..of).map(|index| {
-            let mut sub = Sub::new(partitions.client(Portion { index, of })?);
+            let mut sub = SubChannel::new(partitions.client(Portion { index, of })?);
             sub.map = self.map.clone().unwrap_or(sub.map);
             sub.merge = self.merge.clone().unwrap_or(sub.merge);
             Ok(sub)

@@ -12,10 +12,10 @@ use super::common::Common;
 use super::partitions::Partitions;
 use super::selective::{SelectableClient, Selective};
 use crate::Client;
-use crate::call::{Outgoing, Response};
+use crate::call::{OutgoingCall, Response};
 use crate::client::balance::WeightedRandom;
 use crate::client::call_defaults::{CallDefaults, deadline};
-use crate::client::{EndpointFacts, Result};
+use crate::client::{EndpointInfo, Result};
 use crate::codec::Body;
 use crate::discovery::Attributes;
 
@@ -62,7 +62,7 @@ impl DynamicPartition {
         Client::of(dynamic, defaults)
     }
 
-    async fn call(&self, mut call: Outgoing<'_>) -> Result<Response<Body>, Status> {
+    async fn call(&self, mut call: OutgoingCall<'_>) -> Result<Response<Body>, Status> {
         if !self.is_current() || self.is_incomplete() {
             let deadline = deadline(call.options.timeout)?;
             self.partitions.find(deadline, |set| self.renew(set)).await??;
@@ -122,11 +122,11 @@ impl DynamicPartition {
 }
 
 impl Combo for DynamicPartition {
-    fn call<'a>(&'a self, call: Outgoing<'a>) -> BoxFuture<'a, Result<Response<Body>, Status>> {
+    fn call<'a>(&'a self, call: OutgoingCall<'a>) -> BoxFuture<'a, Result<Response<Body>, Status>> {
         Box::pin(self.call(call))
     }
 
-    fn endpoints(&self) -> Vec<EndpointFacts> {
+    fn endpoints(&self) -> Vec<EndpointInfo> {
         self.selective.endpoints()
     }
 }

@@ -37,15 +37,15 @@ pub use self::dynamic_partition::DynamicPartition;
 pub use self::parallel::{Parallel, ParallelBuilder};
 pub use self::partition::{Partition, PartitionBuilder};
 pub use self::selective::{Selective, SelectiveBuilder};
-pub use self::sub::{Merge, Part, Place, Sub, fold};
+pub use self::sub::{Merge, Part, PartIndex, SubChannel, fold};
 
 pub(super) use self::gather::{CompletionBounds, PartOutcome, gather};
 pub(super) use self::sub::keep_first;
 
 use super::call_defaults::CallDefaults;
 use super::{Client, Transport};
-use crate::call::{Outgoing, Response};
-use crate::client::EndpointFacts;
+use crate::call::{OutgoingCall, Response};
+use crate::client::EndpointInfo;
 use crate::codec::Body;
 
 /// Makes calls by other clients.
@@ -55,10 +55,10 @@ pub(super) trait Combo: fmt::Debug + Send + Sync + 'static {
     /// # Cancel safety
     ///
     /// Dropping the future cancels whatever is under way.
-    fn call<'a>(&'a self, call: Outgoing<'a>) -> BoxFuture<'a, Result<Response<Body>, Status>>;
+    fn call<'a>(&'a self, call: OutgoingCall<'a>) -> BoxFuture<'a, Result<Response<Body>, Status>>;
 
     /// The servers there are, as far as is known.
-    fn endpoints(&self) -> Vec<EndpointFacts>;
+    fn endpoints(&self) -> Vec<EndpointInfo>;
 }
 
 impl Client {
@@ -72,8 +72,8 @@ impl Client {
     }
 
     /// Makes a call that was encoded already.
-    async fn call_outgoing(&self, call: Outgoing<'_>) -> Result<Response<Body>, Status> {
-        let Outgoing { service, method, body, options, .. } = call;
+    async fn call_outgoing(&self, call: OutgoingCall<'_>) -> Result<Response<Body>, Status> {
+        let OutgoingCall { service, method, body, options, .. } = call;
         self.call_encoded(service, method, body, options).await
     }
 }

@@ -6,15 +6,15 @@ use polyrpc_core::Status;
 
 use super::Combo;
 use super::gather::{CompletionBounds, PartOutcome, gather};
-use super::sub::{Part, Place, Sub};
+use super::sub::{Part, PartIndex, SubChannel};
 use crate::Client;
-use crate::call::{Outgoing, Response};
-use crate::client::{EndpointFacts, Result};
+use crate::call::{OutgoingCall, Response};
+use crate::client::{EndpointInfo, Result};
 use crate::codec::Body;
 
 /// Asks several clients at once and makes one answer of theirs: brpc's `ParallelChannel`.
 ///
-/// Each client is asked the same, or what its [`map`](Sub::map) makes of it; answers are [merged](Sub::merge) as they
+/// Each client is asked the same, or what its [`map`](SubChannel::map) makes of it; answers are [merged](SubChannel::merge) as they
 /// come. The call succeeds unless all fail; [`fail_limit`](ParallelBuilder::fail_limit) and
 /// [`success_limit`](ParallelBuilder::success_limit) change that. When it is decided, the others are cancelled. Those
 /// that have not answered in time have failed. It tries nothing again; the clients do as they were told.
@@ -22,7 +22,7 @@ use crate::codec::Body;
 /// It fails as most of brpc's do: with what the failures have in common, otherwise with `ETOOMANYFAILS` (1005).
 #[derive(Debug)]
 pub struct Parallel {
-    subs: Arc<[Sub]>,
+    subs: Arc<[SubChannel]>,
     bounds: CompletionBounds,
 }
 
@@ -32,15 +32,18 @@ impl Parallel {
         ParallelBuilder::default()
     }
 
-    pub(super) fn new(subs: impl Into<Arc<[Sub]>>, bounds: CompletionBounds) -> Self {
+    pub(super) fn new(subs: impl Into<Arc<[SubChannel]>>, bounds: CompletionBounds) -> Self {
         Self { subs: subs.into(), bounds }
     }
 
     /// What each client is asked.
-    fn parts<'a>(&'a self, call: &Outgoing<'a>) -> Result<Vec<(Place, &'a Sub, Outgoing<'a>)>, Status> {
+    fn parts<'a>(
+        &'a self,
+        call: &OutgoingCall<'a>,
+    ) -> Result<Vec<(PartIndex, &'a SubChannel, OutgoingCall<'a>)>, Status> {
         let mut parts = Vec::with_capacity(self.subs.len());
         for (index, sub) in self.subs.iter().enumerate() {
-            let place = Place { index, count: self.subs.len() };
+            let place = PartIndex { index, count: self.subs.len() };
             match (sub.map)(call.clone(), place) {
                 Part::Ask(part) => parts.push((place, sub, part)),
                 Part::Skip => {}
@@ -54,30 +57,31 @@ impl Parallel {
         }
     }
 
-    async fn call(&self, call: Outgoing<'_>) -> Result<Response<Body>, Status> {
+    async fn call(&self, call: OutgoingCall<'_>) -> Result<Response<Body>, Status> {
         let parts = self.parts(&call)?.into_iter().map(|(place, sub, part)| async move {
             PartOutcome { of: (place, sub), result: Some(sub.client.call_outgoing(part).await) }
         });
-        let merge = |whole: &mut _, part, &(place, sub): &(Place, &Sub)| (sub.merge)(whole, part, place);
+        let merge =
+            |whole: &mut _, part, &(place, sub): &(PartIndex, &SubChannel)| (sub.merge)(whole, part, place);
         gather(parts, self.bounds, merge, |(place, _)| format!("client {}", place.index)).await
     }
 }
 
 impl Combo for Parallel {
-    fn call<'a>(&'a self, call: Outgoing<'a>) -> BoxFuture<'a, Result<Response<Body>, Status>> {
+    fn call<'a>(&'a self, call: OutgoingCall<'a>) -> BoxFuture<'a, Result<Response<Body>, Status>> {
         Box::pin(self.call(call))
     }
 
-    fn endpoints(&self) -> Vec<EndpointFacts> {
+    fn endpoints(&self) -> Vec<EndpointInfo> {
         self.subs.iter().flat_map(|sub| sub.client.endpoints()).collect()
     }
 }
 
-/// A [`Parallel`] to be.
+/// Builder for a [`Parallel`].
 #[derive(Debug, Default)]
 #[must_use]
 pub struct ParallelBuilder {
-    subs: Vec<Sub>,
+    subs: Vec<SubChannel>,
     bounds: CompletionBounds,
     timeout: Option<Option<Duration>>,
 }
@@ -85,7 +89,7 @@ pub struct ParallelBuilder {
 impl ParallelBuilder {
     /// Adds a client. One that is there twice is asked twice.
     #[expect(clippy::should_implement_trait, reason = "a builder is no number that could be subtracted from")]
-    pub fn sub(mut self, sub: impl Into<Sub>) -> Self {
+    pub fn sub(mut self, sub: impl Into<SubChannel>) -> Self {
         self.subs.push(sub.into());
         self
     }

@@ -7,9 +7,9 @@ use super::assignment::{Parser, Portion};
 use super::common::Common;
 use super::dynamic_partition::DynamicPartition;
 use super::partitions::{Partitions, Template};
-use super::sub::{Merge, Part, Place};
+use super::sub::{Merge, Part, PartIndex};
 use crate::Client;
-use crate::call::{Outgoing, Response};
+use crate::call::{OutgoingCall, Response};
 use crate::client::{Builder, Result};
 use crate::codec::Body;
 
@@ -79,19 +79,19 @@ impl PartitionBuilder {
         self
     }
 
-    /// What the servers of a part are asked, as [`Sub::map`].
+    /// What the servers of a part are asked, as [`SubChannel::map`].
     pub fn map(
         mut self,
-        map: impl for<'a> Fn(Outgoing<'a>, Place) -> Part<'a> + Send + Sync + 'static,
+        map: impl for<'a> Fn(OutgoingCall<'a>, PartIndex) -> Part<'a> + Send + Sync + 'static,
     ) -> Self {
         self.common.map = Some(Arc::new(map));
         self
     }
 
-    /// What becomes of a part's answer, as [`Sub::merge`].
+    /// What becomes of a part's answer, as [`SubChannel::merge`].
     pub fn merge(
         mut self,
-        merge: impl Fn(&mut Option<Response<Body>>, Response<Body>, Place) -> Merge + Send + Sync + 'static,
+        merge: impl Fn(&mut Option<Response<Body>>, Response<Body>, PartIndex) -> Merge + Send + Sync + 'static,
     ) -> Self {
         self.common.merge = Some(Arc::new(merge));
         self

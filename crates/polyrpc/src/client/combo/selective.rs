@@ -8,12 +8,12 @@ use polyrpc_core::{Retry, Scope, Status};
 
 use super::Combo;
 use crate::Client;
-use crate::call::{Outgoing, Response};
-use crate::client::balance::{Asked, Balance, Candidate, Outcome, Pick, RoundRobin};
+use crate::call::{OutgoingCall, Response};
+use crate::client::balance::{AttemptOutcome, Candidate, LoadBalancer, PickContext, Picker, RoundRobin};
 use crate::client::call_defaults::{CallDefaults, deadline};
 use crate::client::cluster::RetryTokens;
 use crate::client::failure::{is_retryable, is_unprocessed};
-use crate::client::{Budget, EndpointFacts, Result};
+use crate::client::{EndpointInfo, Result, RetryBudget};
 use crate::codec::Body;
 use crate::discovery::{Attributes, Instance};
 
@@ -80,15 +80,20 @@ impl Selective {
     }
 
     /// One of no clients yet.
-    pub(super) fn empty(balance: impl Balance, defaults: Arc<CallDefaults>) -> Self {
+    pub(super) fn empty(balance: impl LoadBalancer, defaults: Arc<CallDefaults>) -> Self {
         Self::new(SelectiveBuilder::new().balance(balance), defaults)
     }
 
     fn new(builder: SelectiveBuilder, defaults: Arc<CallDefaults>) -> Self {
         let SelectiveBuilder { subs, balance, retries, budget, .. } = builder;
         let current = ArcSwap::from_pointee(Choices::new(subs, &*balance));
-        let inner =
-            Inner { current, changing: Mutex::default(), balance, retries, purse: RetryTokens::new(&budget) };
+        let inner = Inner {
+            current,
+            changing: Mutex::default(),
+            balance,
+            retries,
+            retry_tokens: RetryTokens::new(&budget),
+        };
         Self { inner: Arc::new(inner), defaults }
     }
 
@@ -102,11 +107,11 @@ impl Selective {
     }
 
     /// Makes a call.
-    pub(super) async fn call(&self, call: Outgoing<'_>) -> Result<Response<Body>, Status> {
+    pub(super) async fn call(&self, call: OutgoingCall<'_>) -> Result<Response<Body>, Status> {
         self.inner.call(call).await
     }
 
-    pub(super) fn endpoints(&self) -> Vec<EndpointFacts> {
+    pub(super) fn endpoints(&self) -> Vec<EndpointInfo> {
         self.inner.endpoints()
     }
 }
@@ -118,14 +123,14 @@ fn put(subs: &mut Vec<SelectableClient>, sub: SelectableClient) {
     }
 }
 
-/// A [`Selective`] to be.
+/// Builder for a [`Selective`].
 #[derive(Debug)]
 #[must_use]
 pub struct SelectiveBuilder {
     subs: Vec<SelectableClient>,
-    balance: Box<dyn Balance>,
+    balance: Box<dyn LoadBalancer>,
     retries: usize,
-    budget: Budget,
+    budget: RetryBudget,
     timeout: Option<Option<Duration>>,
 }
 
@@ -135,7 +140,7 @@ impl SelectiveBuilder {
             subs: Vec::new(),
             balance: Box::new(RoundRobin::new()),
             retries: RETRIES,
-            budget: Budget::default(),
+            budget: RetryBudget::default(),
             timeout: None,
         }
     }
@@ -153,7 +158,7 @@ impl SelectiveBuilder {
 
     /// How a client is chosen for a call; to the balancer it is an instance with its name as the address. Default:
     /// each in its turn.
-    pub fn balance(mut self, balance: impl Balance) -> Self {
+    pub fn balance(mut self, balance: impl LoadBalancer) -> Self {
         self.balance = Box::new(balance);
         self
     }
@@ -167,7 +172,7 @@ impl SelectiveBuilder {
 
     /// How many calls may be sent on to another client, of all calls together; those that reached no server cost
     /// nothing. What the clients try again by themselves is paid for by them.
-    pub fn retry_budget(mut self, budget: Budget) -> Self {
+    pub fn retry_budget(mut self, budget: RetryBudget) -> Self {
         self.budget = budget;
         self
     }
@@ -224,9 +229,9 @@ struct Inner {
     current: ArcSwap<Choices>,
     /// Held by whoever changes the clients.
     changing: Mutex<()>,
-    balance: Box<dyn Balance>,
+    balance: Box<dyn LoadBalancer>,
     retries: usize,
-    purse: RetryTokens,
+    retry_tokens: RetryTokens,
 }
 
 impl Inner {
@@ -237,10 +242,10 @@ impl Inner {
         self.current.store(Arc::new(Choices::new(subs, &*self.balance)));
     }
 
-    async fn call(&self, mut call: Outgoing<'_>) -> Result<Response<Body>, Status> {
+    async fn call(&self, mut call: OutgoingCall<'_>) -> Result<Response<Body>, Status> {
         let deadline = deadline(call.options.timeout)?.map(|deadline| deadline.into_std());
         let (mut tried, mut failure) = (Vec::new(), None);
-        self.purse.deposit();
+        self.retry_tokens.deposit();
         loop {
             let choices = self.current.load_full();
             let began = now();
@@ -272,7 +277,7 @@ impl Inner {
     /// Whether another client may be asked after this failure. It is paid for then.
     fn may_try_again(&self, status: &Status, idempotent: bool) -> bool {
         is_retryable(status, idempotent)
-            && (is_unprocessed(status) || self.purse.withdraw(|| self.in_flight()))
+            && (is_unprocessed(status) || self.retry_tokens.withdraw(|| self.in_flight()))
     }
 
     /// How many attempts are under way.
@@ -280,7 +285,7 @@ impl Inner {
         self.current.load().candidates.iter().map(|candidate| candidate.load().in_flight()).sum()
     }
 
-    fn endpoints(&self) -> Vec<EndpointFacts> {
+    fn endpoints(&self) -> Vec<EndpointInfo> {
         self.current.load().subs.iter().flat_map(|sub| sub.client.endpoints()).collect()
     }
 }
@@ -296,21 +301,21 @@ fn no_client() -> Status {
 struct Choices {
     subs: Vec<SelectableClient>,
     candidates: Vec<Candidate>,
-    pick: Box<dyn Pick>,
+    pick: Box<dyn Picker>,
 }
 
 impl Choices {
-    fn new(subs: Vec<SelectableClient>, balance: &dyn Balance) -> Self {
+    fn new(subs: Vec<SelectableClient>, balance: &dyn LoadBalancer) -> Self {
         let candidates: Vec<_> = subs.iter().map(|sub| sub.candidate.clone()).collect();
-        let pick = balance.over(&candidates);
+        let pick = balance.picker(&candidates);
         Self { subs, candidates, pick }
     }
 
     /// A client that was not tried; one that is thought to be down only if there is no other.
-    fn choose(&self, call: &Outgoing<'_>, tried: &[Candidate], now: Instant) -> Option<usize> {
+    fn choose(&self, call: &OutgoingCall<'_>, tried: &[Candidate], now: Instant) -> Option<usize> {
         let is_tried = |place: &usize| self.candidates.get(*place).is_some_and(|one| was_tried(one, tried));
         let tried: Vec<_> = (0..self.subs.len()).filter(is_tried).collect();
-        let asked = Asked {
+        let asked = PickContext {
             service: call.service,
             method: call.method,
             key: call.options.key,
@@ -355,7 +360,7 @@ impl<'a> ChoiceGuard<'a> {
     ) -> Option<Self> {
         let sub = choices.subs.get(place)?;
         sub.candidate.load().record_start();
-        choices.pick.began(place, began);
+        choices.pick.call_started(place, began);
         Some(Self { choices, place, sub, began, timeout, attempts, ended: false })
     }
 
@@ -363,14 +368,14 @@ impl<'a> ChoiceGuard<'a> {
         self.ended = true;
         let now = now();
         let attempts = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
-        let outcome = Outcome {
+        let outcome = AttemptOutcome {
             latency: now.saturating_duration_since(self.began),
             now,
             failure,
             timeout: self.timeout,
             attempts: (attempts(self.attempts.0), attempts(self.attempts.1)),
         };
-        self.choices.pick.ended(self.place, &outcome);
+        self.choices.pick.call_finished(self.place, &outcome);
         if failure.is_some_and(is_unprocessed) {
             self.sub.candidate.load().mark_unavailable_until(now + PAUSE);
         }
@@ -399,11 +404,11 @@ fn now() -> Instant {
 struct Choice(Arc<Inner>);
 
 impl Combo for Choice {
-    fn call<'a>(&'a self, call: Outgoing<'a>) -> BoxFuture<'a, Result<Response<Body>, Status>> {
+    fn call<'a>(&'a self, call: OutgoingCall<'a>) -> BoxFuture<'a, Result<Response<Body>, Status>> {
         Box::pin(self.0.call(call))
     }
 
-    fn endpoints(&self) -> Vec<EndpointFacts> {
+    fn endpoints(&self) -> Vec<EndpointInfo> {
         self.0.endpoints()
     }
 }

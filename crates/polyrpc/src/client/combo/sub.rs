@@ -5,7 +5,7 @@ use bytes::BytesMut;
 use polyrpc_core::{Format, Status};
 
 use crate::Client;
-use crate::call::{Outgoing, Response};
+use crate::call::{OutgoingCall, Response};
 use crate::client::call_defaults::unreadable;
 use crate::codec::{Body, Codec};
 
@@ -19,7 +19,7 @@ use crate::codec::{Body, Codec};
 /// let users = Client::new("baidu-std://10.0.0.1:8000")?;
 /// let audit = Client::new("baidu-std://10.0.0.2:8000")?;
 /// // The second is told of everything but reads, and what it answers is left out.
-/// let told = Sub::new(audit)
+/// let told = SubChannel::new(audit)
 ///     .map(|call, _| if call.method == "Get" { Part::Skip } else { Part::Ask(call) })
 ///     .merge(|_, _, _| Merge::Merged);
 /// let client = Parallel::builder().sub(users).sub(told).build()?;
@@ -27,19 +27,20 @@ use crate::codec::{Body, Codec};
 /// # }
 /// ```
 #[derive(Clone)]
-pub struct Sub {
+pub struct SubChannel {
     pub(super) client: Client,
     pub(super) map: Arc<Map>,
     pub(super) merge: Arc<Merger>,
 }
 
 /// brpc's `CallMapper`.
-pub(super) type Map = dyn for<'a> Fn(Outgoing<'a>, Place) -> Part<'a> + Send + Sync;
+pub(super) type Map = dyn for<'a> Fn(OutgoingCall<'a>, PartIndex) -> Part<'a> + Send + Sync;
 
 /// brpc's `ResponseMerger`.
-pub(super) type Merger = dyn Fn(&mut Option<Response<Body>>, Response<Body>, Place) -> Merge + Send + Sync;
+pub(super) type Merger =
+    dyn Fn(&mut Option<Response<Body>>, Response<Body>, PartIndex) -> Merge + Send + Sync;
 
-impl Sub {
+impl SubChannel {
     /// A client that is asked what the whole is asked, and whose answer is merged as protobuf merges messages.
     pub fn new(client: Client) -> Self {
         Self { client, map: Arc::new(same_request), merge: Arc::new(merge_messages) }
@@ -49,7 +50,7 @@ impl Sub {
     #[must_use]
     pub fn map(
         mut self,
-        map: impl for<'a> Fn(Outgoing<'a>, Place) -> Part<'a> + Send + Sync + 'static,
+        map: impl for<'a> Fn(OutgoingCall<'a>, PartIndex) -> Part<'a> + Send + Sync + 'static,
     ) -> Self {
         self.map = Arc::new(map);
         self
@@ -63,20 +64,20 @@ impl Sub {
     #[must_use]
     pub fn merge(
         mut self,
-        merge: impl Fn(&mut Option<Response<Body>>, Response<Body>, Place) -> Merge + Send + Sync + 'static,
+        merge: impl Fn(&mut Option<Response<Body>>, Response<Body>, PartIndex) -> Merge + Send + Sync + 'static,
     ) -> Self {
         self.merge = Arc::new(merge);
         self
     }
 }
 
-impl From<Client> for Sub {
+impl From<Client> for SubChannel {
     fn from(client: Client) -> Self {
         Self::new(client)
     }
 }
 
-impl fmt::Debug for Sub {
+impl fmt::Debug for SubChannel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Sub").field(&self.client).finish()
     }
@@ -84,7 +85,7 @@ impl fmt::Debug for Sub {
 
 /// Which part of a call it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Place {
+pub struct PartIndex {
     /// The client's place among the clients.
     pub index: usize,
     /// How many there are.
@@ -95,7 +96,7 @@ pub struct Place {
 #[derive(Debug)]
 pub enum Part<'a> {
     /// This: the whole call, or what was made of it.
-    Ask(Outgoing<'a>),
+    Ask(OutgoingCall<'a>),
     /// Nothing. A call in which nobody is asked anything fails as cancelled.
     Skip,
     /// The request cannot be one: the whole call fails with this, and nobody is asked.
@@ -113,7 +114,7 @@ pub enum Merge {
     FailAll(Status),
 }
 
-/// A [merger](Sub::merge) of values: the first answer is the whole, and `fold` takes in each that comes later. An answer
+/// A [merger](SubChannel::merge) of values: the first answer is the whole, and `fold` takes in each that comes later. An answer
 /// that is no `T` counts as a failure of the client that gave it. What is beside the messages stays the first's.
 ///
 /// ```
@@ -122,14 +123,14 @@ pub enum Merge {
 /// use polyrpc::codec::Serde;
 ///
 /// # fn main() -> polyrpc::Result<()> {
-/// let shop = |url| Ok::<_, polyrpc::Error>(Sub::new(Client::new(url)?).merge(fold::<Serde, u64>(u64::min)));
+/// let shop = |url| Ok::<_, polyrpc::Error>(SubChannel::new(Client::new(url)?).merge(fold::<Serde, u64>(u64::min)));
 /// let cheapest = Parallel::builder().sub(shop("rpcx://10.0.0.1:8972")?).sub(shop("rpcx://10.0.0.2:8972")?).build()?;
 /// # Ok(())
 /// # }
 /// ```
 pub fn fold<C, T>(
     fold: impl Fn(T, T) -> T + Send + Sync + 'static,
-) -> impl Fn(&mut Option<Response<Body>>, Response<Body>, Place) -> Merge + Send + Sync + 'static
+) -> impl Fn(&mut Option<Response<Body>>, Response<Body>, PartIndex) -> Merge + Send + Sync + 'static
 where
     C: Codec<T>,
 {
@@ -155,13 +156,17 @@ fn take_in<C: Codec<T>, T>(
     Ok(())
 }
 
-fn same_request(call: Outgoing<'_>, _: Place) -> Part<'_> {
+fn same_request(call: OutgoingCall<'_>, _: PartIndex) -> Part<'_> {
     Part::Ask(call)
 }
 
 /// Merges as protobuf does: the encoding of two messages, one behind the other, is that of both merged
 /// (<https://protobuf.dev/programming-guides/encoding/#last-one-wins>).
-pub(super) fn merge_messages(whole: &mut Option<Response<Body>>, part: Response<Body>, _: Place) -> Merge {
+pub(super) fn merge_messages(
+    whole: &mut Option<Response<Body>>,
+    part: Response<Body>,
+    _: PartIndex,
+) -> Merge {
     let Some(whole) = whole else {
         *whole = Some(part);
         return Merge::Merged;
@@ -208,7 +213,7 @@ fn unmergeable(one: Format, other: Format) -> Status {
 mod tests {
     use super::*;
 
-    const PLACE: Place = Place { index: 0, count: 2 };
+    const PLACE: PartIndex = PartIndex { index: 0, count: 2 };
 
     fn merged(format: Format, parts: &[&'static [u8]]) -> Result<Vec<u8>, Merge> {
         let mut whole = None;

@@ -11,7 +11,7 @@ use super::pending::ReceivedMessages;
 use crate::client::hook::HookedConnection;
 use crate::streaming::StreamOptions;
 
-/// A live connection with its protocol forgotten: what endpoints and pools hold.
+/// A live connection with its protocol type-erased: what endpoints and pools hold.
 pub(in crate::client) trait AnyConnection: Send + Sync {
     /// Sends a call; `waker` is woken when it has ended. A one-way call ends as soon as it is sent, and gets
     /// no id.
@@ -122,7 +122,7 @@ pub(in crate::client) enum Readiness {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::client) struct CallEnded;
 
-/// Sends a call over a link and waits for its end. The call is left where it is as by [`Link::submit`].
+/// Sends a call over a link and waits for its end. The call is left where it is as by [`AnyConnection::submit`].
 ///
 /// # Cancel safety
 ///

@@ -23,7 +23,7 @@ impl Default for Backoff {
 
 impl Backoff {
     /// The default of a client of one server. At most two dials a second, where gRPC begins with one: a server that
-    /// restarts is to be noticed soon. At most five seconds between them, where gRPC goes up to two minutes: a dial every
+    /// restarts is to be noticed soon. At most five seconds between them, where gRPC goes up to two minutes: a connection attempt every
     /// five seconds costs no server anything, and callers of RPC want the server as soon as it is back.
     pub(in crate::client) fn single_server() -> Self {
         Self { initial: Duration::from_millis(500), max: Duration::from_secs(5), factor: 1.6 }

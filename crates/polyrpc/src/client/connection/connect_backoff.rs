@@ -12,10 +12,10 @@ use super::backoff::{Backoff, chance};
 /// accepts and closes must not be dialled as fast as callers call. The first reply ends the failure.
 ///
 /// ```text
-///           a dial fails                      `until` has passed
+///           a connection attempt fails                      `until` has passed
 ///  Healthy ─────────────▶ waiting (refuses) ────────────────────▶ trying (one dial per slot)
 ///    ▲ │                        ▲                                      │  │      ▲
-///    │ │                        └──────────── a dial fails ────────────┘  │      │
+///    │ │                        └──────────── a connection attempt fails ────────────┘  │      │
 ///    │ └──── a connection ends before any reply, for the first time ──────┼──────┘
 ///    └──────────── a reply, on any connection made since ─────────────────┘
 /// ```
@@ -35,7 +35,7 @@ struct FailureState {
     reason: Status,
     /// When it was noted.
     noted: Instant,
-    /// How long dials waited after it; `None`: they did not, since it was the first connection that ended early.
+    /// How long connection attempts waited after it; `None`: they did not, since it was the first connection that ended early.
     wait: Option<Duration>,
     /// When the server may be tried again.
     until: Instant,
@@ -45,7 +45,7 @@ struct FailureState {
     connected: Option<Instant>,
 }
 
-/// Whether a dial may begin.
+/// Whether a connection attempt may begin.
 #[derive(Debug)]
 pub(in crate::client) enum ConnectPermit {
     Now,
@@ -67,7 +67,7 @@ impl ConnectBackoff {
         Self { settings, failing: None, proven: None, first: None }
     }
 
-    /// Asks for a dial. [`Permit::Now`] takes the slot if there is but one.
+    /// Asks for a connection attempt. [`ConnectPermit::Now`] takes the slot if there is but one.
     pub(in crate::client) fn ask(&mut self, now: Instant) -> ConnectPermit {
         if let Some(refusal) = self.refusal(now) {
             return ConnectPermit::Refused(refusal);
@@ -123,7 +123,7 @@ impl ConnectBackoff {
         }
     }
 
-    /// A dial that began at `begun` failed to connect.
+    /// A connection attempt that began at `begun` failed to connect.
     pub(in crate::client) fn failed(
         &mut self,
         begun: Instant,
@@ -148,7 +148,7 @@ impl ConnectBackoff {
         self.record_failure(begun, now, reason, true)
     }
 
-    /// The first reply came on a connection. Returns whether dials had waited.
+    /// The first reply came on a connection. Returns whether connection attempts had waited.
     pub(in crate::client) fn succeeded(&mut self, now: Instant) -> bool {
         self.proven = Some(now);
         self.failing.take().is_some_and(|failing| failing.wait.is_some())
@@ -195,13 +195,13 @@ impl ConnectBackoff {
     }
 }
 
-/// How many dials begin before anything is known of a server.
+/// How many connection attempts begin before anything is known of a server.
 const AT_FIRST: usize = 2;
 
 /// How long others wait for their outcome.
 const HEARD: Duration = Duration::from_millis(50);
 
-/// Between two dials while a server is tried: two a second at most.
+/// Between two connection attempts while a server is tried: two a second at most.
 const PAUSE: Duration = Duration::from_millis(500);
 
 /// A connection that has not failed for so long is taken to be good although no reply has come.
@@ -226,7 +226,7 @@ mod tests {
         Status::unavailable("refused")
     }
 
-    /// How many dials begin in so many milliseconds if callers ask every millisecond, and each connection fails after
+    /// How many connection attempts begin in so many milliseconds if callers ask every millisecond, and each connection fails after
     /// `lasting` ms.
     fn dials(backoff: &mut ConnectBackoff, start: Instant, millis: u32, lasting: u32) -> Vec<u32> {
         let mut dials = Vec::new();

@@ -28,7 +28,7 @@ impl ConnectGate {
         Self { server, backoff, changed: Notify::new() }
     }
 
-    /// Waits until a dial may begin, and returns when it began.
+    /// Waits until a connection attempt may begin, and returns when it began.
     ///
     /// # Errors
     ///
@@ -57,7 +57,7 @@ impl ConnectGate {
         self.lock().next_attempt(now())
     }
 
-    /// The dial that began at `begun` has ended so.
+    /// The connection attempt that began at `begun` has ended so.
     pub(in crate::client) fn dialled(&self, begun: Instant, failure: Option<&Status>) {
         let Some(reason) = failure else { return self.lock().connected(now()) };
         let change = self.lock().failed(begun, now(), reason);
@@ -231,7 +231,7 @@ mod tests {
 
     use super::*;
 
-    /// Whether dials have to wait after two connections that went so.
+    /// Whether connection attempts have to wait after two connections that went so.
     async fn waits(connection: impl AsyncFn(UnconfirmedConnection)) -> bool {
         let server = Address::Tcp("h:1".into());
         let gate = Arc::new(ConnectGate::new(server, Backoff::single_server()));

@@ -249,7 +249,7 @@ impl SessionFactory {
         }
     }
 
-    /// A session with its protocol forgotten.
+    /// A session with its protocol type-erased.
     pub(in crate::client) fn session(self) -> Box<dyn Session + Send> {
         match self {
             Self::BaiduStd(config) => Box::new(baidu_std::Client::new(config)),

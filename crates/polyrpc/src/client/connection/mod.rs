@@ -1,5 +1,5 @@
 //! A connection, from what makes it to what its calls wait for: [`dial`] connects as often as [`connect_gate`] lets it,
-//! [`link`] is a connection with its protocol forgotten, [`pending`] are the calls that wait on one.
+//! [`link`] is a connection with its protocol type-erased, [`pending`] are the calls that wait on one.
 
 pub(super) mod connect_gate;
 mod keepalive;

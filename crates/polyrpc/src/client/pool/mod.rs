@@ -1,4 +1,4 @@
-//! The connections to one server: those that are there, and those that are being made ([`dials`]).
+//! The connections to one server: those that are there, and those that are being made ([`connection attempts`]).
 
 mod pending_connects;
 
@@ -19,12 +19,12 @@ use crate::transport::{Address, Stream};
 
 /// How calls share connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Kind {
+pub enum ConnectionMode {
     /// All calls share one connection, many at a time; where a server allows only so many calls on each (HTTP/2),
     /// further connections are made, up to [a bound](super::Builder::connections). A protocol without correlation
     /// ids (HTTP/1, rest_rpc since v0.21) uses a pool instead, since one slow call would hold up the rest.
     #[default]
-    Single,
+    Shared,
     /// Every call has a connection to itself, which goes back to a pool afterwards.
     Pooled,
     /// Every call makes a connection and closes it.
@@ -34,7 +34,7 @@ pub enum Kind {
 /// The connections to one server.
 pub(super) struct Pool {
     connector: Option<Arc<Connector>>,
-    kind: Kind,
+    kind: ConnectionMode,
     connections: Mutex<Vec<Arc<dyn AnyConnection>>>,
     /// Connections that are being made.
     pending: PendingConnects,
@@ -57,17 +57,17 @@ pub(super) struct PoolLimits {
 }
 
 impl Pool {
-    pub(super) fn new(dialer: Connector, kind: Kind, bounds: PoolLimits) -> Self {
-        let kind = match (kind, dialer.url.is_one_at_a_time()) {
-            (Kind::Single, true) => Kind::Pooled,
+    pub(super) fn new(connector: Connector, kind: ConnectionMode, bounds: PoolLimits) -> Self {
+        let kind = match (kind, connector.url.is_one_at_a_time()) {
+            (ConnectionMode::Shared, true) => ConnectionMode::Pooled,
             (kind, _) => kind,
         };
         Self {
-            connector: Some(dialer.into()),
+            connector: Some(connector.into()),
             kind,
             connections: Mutex::default(),
             // Calls that share connections make one at a time.
-            pending: PendingConnects::new(if kind == Kind::Single { 1 } else { bounds.idle }),
+            pending: PendingConnects::new(if kind == ConnectionMode::Shared { 1 } else { bounds.idle }),
             turn: tokio::sync::Mutex::default(),
             queued: AtomicUsize::new(0),
             bounds,
@@ -79,7 +79,7 @@ impl Pool {
     pub(super) fn fixed(link: Arc<dyn AnyConnection>) -> Self {
         Self {
             connector: None,
-            kind: Kind::Single,
+            kind: ConnectionMode::Shared,
             connections: Mutex::new(vec![link]),
             pending: PendingConnects::new(0),
             turn: tokio::sync::Mutex::default(),
@@ -92,33 +92,37 @@ impl Pool {
     /// A connection for one call, if there is one already.
     pub(super) fn try_acquire(self: &Arc<Self>) -> Option<PooledConnection> {
         match self.kind {
-            Kind::Single if self.queued.load(Ordering::Relaxed) > 0 => None,
-            Kind::Single => self.shared().map(|link| PooledConnection::new(link, OnRelease::Nowhere)),
-            Kind::Pooled => {
+            ConnectionMode::Shared if self.queued.load(Ordering::Relaxed) > 0 => None,
+            ConnectionMode::Shared => {
+                self.shared().map(|link| PooledConnection::new(link, OnRelease::Nowhere))
+            }
+            ConnectionMode::Pooled => {
                 self.waiting().map(|link| PooledConnection::new(link, OnRelease::Pool(self.clone())))
             }
-            Kind::Short => None,
+            ConnectionMode::Short => None,
         }
     }
 
     /// A connection for one call, made if need be.
     pub(super) async fn acquire(self: &Arc<Self>) -> Result<PooledConnection, Status> {
         match self.kind {
-            Kind::Single => Ok(PooledConnection::new(self.share().await?, OnRelease::Nowhere)),
-            Kind::Pooled => Ok(PooledConnection::new(self.connect().await?, OnRelease::Pool(self.clone()))),
-            Kind::Short => Ok(PooledConnection::new(self.dial().await?, OnRelease::Close)),
+            ConnectionMode::Shared => Ok(PooledConnection::new(self.share().await?, OnRelease::Nowhere)),
+            ConnectionMode::Pooled => {
+                Ok(PooledConnection::new(self.connect().await?, OnRelease::Pool(self.clone())))
+            }
+            ConnectionMode::Short => Ok(PooledConnection::new(self.dial().await?, OnRelease::Close)),
         }
     }
 
     /// A connection that is made now, whatever others there are, and closed afterwards unless the pool is
-    /// [renewed](Self::renew) by it.
+    /// [renewed](Self::replace_connections) by it.
     pub(super) async fn acquire_new(&self) -> Result<PooledConnection, Status> {
         Ok(PooledConnection::new(self.dial().await?, OnRelease::Close))
     }
 
     /// Has this connection take the place of all others; those close when their last call has ended.
     pub(super) fn replace_connections(&self, connection: PooledConnection) {
-        if self.kind == Kind::Short {
+        if self.kind == ConnectionMode::Short {
             return;
         }
         let mut links = self.lock();
@@ -137,24 +141,24 @@ impl Pool {
     /// When it cannot be made.
     pub(super) async fn connect_detached(&self) -> io::Result<(Stream, Option<Box<dyn Session + Send>>)> {
         match &self.connector {
-            Some(dialer) => dialer.apart().await,
+            Some(connector) => connector.apart().await,
             None => Err(io::ErrorKind::NotConnected.into()),
         }
     }
 
     /// The server's name, as HTTP asks for it.
     pub(super) fn authority(&self) -> String {
-        self.connector.as_ref().map(|dialer| dialer.url.authority()).unwrap_or_default()
+        self.connector.as_ref().map(|connector| connector.url.authority()).unwrap_or_default()
     }
 
     /// Where connections lead, if they can be made.
     pub(super) fn address(&self) -> Option<&Address> {
-        self.connector.as_ref().map(|dialer| &dialer.url.address)
+        self.connector.as_ref().map(|connector| &connector.url.address)
     }
 
     /// When a connection that cannot be made now may be tried again; `None` if it never can.
     pub(super) fn next_attempt(&self) -> Option<Instant> {
-        self.connector.as_ref().map(|dialer| dialer.next_attempt())
+        self.connector.as_ref().map(|connector| connector.next_attempt())
     }
 
     /// Makes no more connections; those there are close when their last call has ended.
@@ -226,17 +230,17 @@ impl Pool {
 
     /// A connection that no call has had yet. If nobody waits for it any more the next call gets it.
     async fn connect(&self) -> Result<Arc<dyn AnyConnection>, Status> {
-        self.pending.connect(self.dialer()?).await
+        self.pending.connect(self.connector()?).await
     }
 
     async fn dial(&self) -> Result<Arc<dyn AnyConnection>, Status> {
-        self.dialer()?.dial().await
+        self.connector()?.dial().await
     }
 
-    fn dialer(&self) -> Result<&Arc<Connector>, Status> {
+    fn connector(&self) -> Result<&Arc<Connector>, Status> {
         match &self.connector {
             Some(_) if self.is_retired() => Err(pool_retired()),
-            Some(dialer) => Ok(dialer),
+            Some(connector) => Ok(connector),
             None => Err(Status::unavailable("the connection is closed")),
         }
     }

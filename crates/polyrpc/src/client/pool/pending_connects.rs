@@ -40,9 +40,9 @@ impl PendingConnects {
     /// # Cancel safety
     ///
     /// Dropping the future leaves the attempt to the next caller.
-    pub(super) async fn connect(&self, dialer: &Arc<Connector>) -> Result<Arc<dyn AnyConnection>, Status> {
+    pub(super) async fn connect(&self, connector: &Arc<Connector>) -> Result<Arc<dyn AnyConnection>, Status> {
         let dial = loop {
-            let Some(dial) = self.take() else { break spawn(dialer)? };
+            let Some(dial) = self.take() else { break spawn(connector)? };
             if !dial.is_finished() {
                 break dial;
             }
@@ -143,12 +143,12 @@ impl Drop for UnusedConnection {
 }
 
 /// The same in a task, for more than one call to wait for.
-fn spawn(dialer: &Arc<Connector>) -> Result<PendingConnect, Status> {
-    if let Some(reason) = dialer.gate.refusal() {
+fn spawn(connector: &Arc<Connector>) -> Result<PendingConnect, Status> {
+    if let Some(reason) = connector.gate.refusal() {
         return Err(reason);
     }
-    let dialer = dialer.clone();
-    Ok(tokio::spawn(async move { dialer.dial().await.map(UnusedConnection::new) }).into())
+    let connector = connector.clone();
+    Ok(tokio::spawn(async move { connector.dial().await.map(UnusedConnection::new) }).into())
 }
 
 #[cold]

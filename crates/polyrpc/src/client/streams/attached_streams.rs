@@ -9,7 +9,7 @@ use polyrpc_core::{Call, CallId, Format, Reply, Status};
 
 use super::raw::RawCall;
 use super::streaming_call::{CallReceiver, CallSender, StreamingCall};
-use crate::call::{Options, Outgoing, Request, Response};
+use crate::call::{CallOptions, OutgoingCall, Request, Response};
 use crate::client::cluster::{CallAttempt, CallConnection};
 use crate::client::connection::any_connection::{self, AnyConnection, AttachedStreams};
 use crate::client::{Client, Result, split};
@@ -63,7 +63,7 @@ impl Client {
         &self,
         target: &str,
         body: Body,
-        options: Options,
+        options: CallOptions,
         stream: StreamOptions,
     ) -> Result<(Response<Body>, RawCall)> {
         let (response, mut calls) = self.open_streams_raw(target, body, options, stream, 1).await?;
@@ -85,13 +85,13 @@ impl Client {
         &self,
         target: &str,
         body: Body,
-        options: Options,
+        options: CallOptions,
         stream: StreamOptions,
         streams: usize,
     ) -> Result<(Response<Body>, Vec<RawCall>)> {
         let (service, method) = split(target);
         let beside = AttachedStreams { options: stream, streams: streams.max(1), ends_with_call: false };
-        let call = Outgoing { service, method, body, options, protocol: self.defaults.protocol };
+        let call = OutgoingCall { service, method, body, options, protocol: self.defaults.protocol };
         let (response, halves) = if self.layers().is_empty() {
             self.call_with_streams(call, &beside).await?
         } else {
@@ -107,14 +107,14 @@ impl Client {
     /// Makes a call that has passed the layers, with streams beside it.
     async fn call_with_streams(
         &self,
-        call: Outgoing<'_>,
+        call: OutgoingCall<'_>,
         beside: &AttachedStreams,
     ) -> Result<(Response<Body>, Vec<(CallSender, CallReceiver)>), Status> {
-        let Outgoing { service, method, body, options, .. } = call;
-        let terms = self.defaults.routing_options(&options);
+        let OutgoingCall { service, method, body, options, .. } = call;
+        let routing = self.defaults.routing_options(&options);
         let call = self.defaults.call(service, method, body, options)?;
         let format = call.head.format;
-        let mut attempt = self.attempt_of(call, terms, false)?;
+        let mut attempt = self.attempt_of(call, routing, false)?;
         let (reply, halves) = self.open_with_streams(&mut attempt, format, beside).await?;
         Ok((self.defaults.open(Some(reply), format)?, halves))
     }
@@ -150,7 +150,7 @@ impl Client {
     }
 }
 
-/// Sends a call and waits for its reply. The call is left where it is as by [`Link::submit`].
+/// Sends a call and waits for its reply. The call is left where it is as by [`AnyConnection::submit`].
 async fn call_on(
     lease: &Arc<CallConnection>,
     call: &mut Option<Call<'_>>,

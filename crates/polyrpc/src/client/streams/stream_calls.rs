@@ -12,7 +12,7 @@ use polyrpc_payload::schema;
 use super::bidi_call::{BidiCall, MessageSource, Requests};
 use super::raw::RawCall;
 use super::streaming_call::{CallReceiver, CallSender, StreamingCall};
-use crate::call::{Cancel, Options, Outgoing, Request, Response, Shape, Signature};
+use crate::call::{CallOptions, CancelHandle, OutgoingCall, Request, Response, Signature, StreamType};
 use crate::client::call_defaults::unreadable;
 use crate::client::cluster::{CallAttempt, RoutingOptions};
 use crate::client::connection::any_connection::{self, AttachedStreams};
@@ -51,7 +51,7 @@ impl Client {
         let mut request = request.into();
         let cancel = request.options.cancel.take();
         let (head, talk) =
-            guarded(&cancel, self.start_bidi::<C, Req>(signature, request, Shape::BIDI)).await?;
+            guarded(&cancel, self.start_bidi::<C, Req>(signature, request, StreamType::BIDI)).await?;
         let messages = answer::<C, Resp>(talk, signature.output.clone(), cancel);
         Ok(Response { metadata: head.metadata, ..Response::new(messages) })
     }
@@ -84,7 +84,7 @@ impl Client {
         }
         let mut request = request.into();
         let cancel = request.options.cancel.take();
-        let shape = Shape { client_streams: true, server_streams: false };
+        let shape = StreamType { client_streams: true, server_streams: false };
         let (head, mut talk) = guarded(&cancel, self.start_bidi::<C, Req>(signature, request, shape)).await?;
         let body = guarded(&cancel, single_message(&mut talk)).await?;
         let message = C::decode(body, signature.output.as_ref()).map_err(|status| unreadable(&status))?;
@@ -106,7 +106,7 @@ impl Client {
     /// # Cancel safety
     ///
     /// Dropping the future cancels the call.
-    pub async fn open_raw(&self, target: &str, options: Options, format: Format) -> Result<RawCall> {
+    pub async fn open_raw(&self, target: &str, options: CallOptions, format: Format) -> Result<RawCall> {
         let (service, method) = split(target);
         if self.layers.is_empty() {
             let (sending, receiving) = self.open_halves(service, method, options, format).await?;
@@ -117,7 +117,8 @@ impl Client {
             let (service, method, options) = call.take_names()?;
             client.open_halves(&service, &method, options, format).await
         };
-        let ((sending, mut receiving), around) = self.open_within_layers(call, Shape::BIDI, open).await?;
+        let ((sending, mut receiving), around) =
+            self.open_within_layers(call, StreamType::BIDI, open).await?;
         receiving.attach_layers(around);
         Ok(RawCall::new(sending, receiving))
     }
@@ -127,18 +128,18 @@ impl Client {
         &self,
         service: &'a str,
         method: &'a str,
-        options: Options,
+        options: CallOptions,
         format: Format,
-    ) -> Outgoing<'a> {
+    ) -> OutgoingCall<'a> {
         let (body, protocol) = (Body::new(format, Bytes::new()), self.defaults.protocol);
-        Outgoing { service, method, body, options, protocol }
+        OutgoingCall { service, method, body, options, protocol }
     }
 
     async fn open_halves(
         &self,
         service: &str,
         method: &str,
-        options: Options,
+        options: CallOptions,
         format: Format,
     ) -> Result<(CallSender, CallReceiver), Status> {
         let mut attempt = self.attempt(service, method, format, options, false)?;
@@ -161,7 +162,7 @@ impl Client {
         &self,
         signature: &Signature,
         request: Request<Streaming<Req>>,
-        shape: Shape,
+        shape: StreamType,
     ) -> Result<(Head, BidiCall), Status>
     where
         C: Codec<Req>,
@@ -188,7 +189,7 @@ impl Client {
         &self,
         service: &str,
         method: &str,
-        options: Options,
+        options: CallOptions,
         format: Format,
         mut requests: Requests,
     ) -> Result<(Head, BidiCall), Status> {
@@ -223,26 +224,26 @@ impl Client {
         service: &'a str,
         method: &'a str,
         format: Format,
-        options: Options,
+        options: CallOptions,
         keep: bool,
     ) -> Result<CallAttempt<'a>, Status> {
-        let terms = self.defaults.routing_options(&options);
+        let routing = self.defaults.routing_options(&options);
         let call = self.defaults.opening(service, method, format, options)?;
-        self.attempt_of(call, terms, keep)
+        self.attempt_of(call, routing, keep)
     }
 
     /// A call that looks for a connection to one of the client's servers.
     pub(super) fn attempt_of<'a>(
         &'a self,
         call: Call<'a>,
-        terms: RoutingOptions,
+        routing: RoutingOptions,
         keep: bool,
     ) -> Result<CallAttempt<'a>, Status> {
         match &self.transport {
-            Transport::Network(pool) => Ok(CallAttempt::new(pool, call, terms.wait_for_ready, keep)),
-            Transport::Channel(channel) => Ok(CallAttempt::over_channel(channel, call, terms)),
+            Transport::Network(pool) => Ok(CallAttempt::new(pool, call, routing.wait_for_ready, keep)),
+            Transport::Channel(channel) => Ok(CallAttempt::over_channel(channel, call, routing)),
             Transport::Server(server) => {
-                Ok(CallAttempt::new(server.pool(), call, terms.wait_for_ready, keep))
+                Ok(CallAttempt::new(server.pool(), call, routing.wait_for_ready, keep))
             }
             Transport::Combo(_) => {
                 Err(Status::unimplemented("a call with several messages has one server only"))
@@ -340,7 +341,7 @@ fn requests<C: Codec<Req>, Req: Send + 'static>(
 fn answer<C: Codec<Resp>, Resp: Send + 'static>(
     talk: BidiCall,
     schema: Option<schema::Message>,
-    cancel: Option<Cancel>,
+    cancel: Option<CancelHandle>,
 ) -> Streaming<Resp> {
     let mut cancelled = cancel.map(|cancel| Box::pin(cancel.cancelled()));
     let trailers = Arc::new(OnceLock::new());
@@ -386,7 +387,7 @@ fn poll_answer(
 
 /// What `call` ends with, unless the handle cancels it.
 async fn guarded<T>(
-    cancel: &Option<Cancel>,
+    cancel: &Option<CancelHandle>,
     call: impl Future<Output = Result<T, Status>>,
 ) -> Result<T, Status> {
     match cancel {

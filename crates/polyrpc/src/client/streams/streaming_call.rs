@@ -9,7 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use polyrpc_core::{CallId, Format, Head, Message, Metadata, Status};
 
-use crate::call::Ending;
+use crate::call::Outcome;
 use crate::client::cluster::CallConnection;
 use crate::client::connection::any_connection::CallEnded;
 use crate::client::connection::pending::ReceivedMessages;
@@ -228,7 +228,7 @@ impl CallReceiver {
                     return going_on;
                 }
             };
-            around.finish(Ending::Finish { result, trailers: mem::take(&mut self.trailers) });
+            around.finish(Outcome::Finish { result, trailers: mem::take(&mut self.trailers) });
             ending = around.poll(cx);
         }
         let Poll::Ready(ending) = ending else {

@@ -13,7 +13,7 @@ use serde::de::DeserializeOwned;
 
 use super::streaming_call::{CallReceiver, StreamingCall};
 use crate::Streaming;
-use crate::call::{Ending, Options, Outgoing, Shape};
+use crate::call::{CallOptions, Outcome, OutgoingCall, StreamType};
 use crate::client::call_defaults::unreadable;
 use crate::client::cluster::{CallAttempt, CallConnection, RoutingOptions};
 use crate::client::layered_call::LayerGuard;
@@ -145,7 +145,7 @@ impl Subscription {
                 return Ok(body);
             }
             Ok(Err(status)) => {
-                around.finish(Ending::failed(status));
+                around.finish(Outcome::failed(status));
                 poll_fn(|cx| around.poll(cx)).await
             }
             Err(ending) => ending,
@@ -157,10 +157,11 @@ impl Subscription {
     /// Subscribes within the layers of the client.
     async fn begin_within_layers(mut self) -> Result<Self, Status> {
         let client = self.client.clone();
-        let shape = Shape { client_streams: false, server_streams: true };
+        let shape = StreamType { client_streams: false, server_streams: true };
         let (body, protocol) = (Body::new(self.format, Bytes::new()), client.protocol());
         let key = self.key.clone();
-        let call = Outgoing { service: "", method: &key, body, options: Options::default(), protocol };
+        let call =
+            OutgoingCall { service: "", method: &key, body, options: CallOptions::default(), protocol };
         let open = move |_, mut call: LayeredCall| async move {
             (_, self.key, _) = call.take_names()?;
             self.start().await?;

@@ -17,7 +17,7 @@ use crate::client::connection::connector::{Connector, SessionFactory};
 use crate::client::connection::{ConnectGate, Keepalive};
 use crate::client::pool::Pool;
 use crate::client::url::Url;
-use crate::client::{Builder, Kind, Transport};
+use crate::client::{Builder, ConnectionMode, Transport};
 use crate::transport::Address;
 
 /// Where a client under test connects to.
@@ -34,7 +34,7 @@ impl Place {
     pub(super) fn client(&self, builder: Builder) -> Client {
         let mut defaults = builder.defaults(&self.url());
         defaults.retains_calls = true;
-        let dialer = Connector {
+        let connector = Connector {
             url: self.url(),
             dialing: Default::default(),
             tls: None,
@@ -46,7 +46,7 @@ impl Place {
             on_push: None,
             hooks: Default::default(),
         };
-        let pool = Pool::new(dialer, Kind::Single, builder.bounds);
+        let pool = Pool::new(connector, ConnectionMode::Shared, builder.bounds);
         Client {
             transport: Transport::Network(pool.into()),
             defaults: defaults.into(),

@@ -13,7 +13,7 @@ use polyrpc_core::{Code, Format, Retry, Status};
 use self::frames::{Peer, Place};
 use super::{Builder, Client};
 use crate::Streaming;
-use crate::call::{Options, Request, Response, Signature};
+use crate::call::{CallOptions, Request, Response, Signature};
 use crate::client::Result;
 use crate::client::streams::RawCall;
 use crate::codec::{Body, Raw};
@@ -153,7 +153,7 @@ async fn the_server_may_send_more_only_when_messages_were_taken() {
 async fn requests_wait_for_room_and_are_woken_by_it() {
     let made = Arc::new(AtomicUsize::new(0));
     let (place, client) = place().await;
-    let first = client.open_raw("S/First", Options::default(), Format::Raw);
+    let first = client.open_raw("S/First", CallOptions::default(), Format::Raw);
     let (mut peer, first) = place.accept().join(first).await;
     peer.say("tight\nhead 0\n").await;
     let mut first = first.unwrap();
@@ -344,7 +344,7 @@ async fn many_messages_may_be_answered_with_one() {
 }
 
 async fn raw(client: &Client, method: &str) -> RawCall {
-    client.open_raw(&format!("S/{method}"), Options::default(), Format::Raw).await.unwrap()
+    client.open_raw(&format!("S/{method}"), CallOptions::default(), Format::Raw).await.unwrap()
 }
 
 #[tokio::test]
@@ -399,7 +399,7 @@ fn unary(client: &Client, method: &'static str) -> tokio::task::JoinHandle<Resul
     let client = client.clone();
     tokio::spawn(async move {
         let body = Body::new(Format::Raw, "x");
-        Ok(client.call_raw(method, body, Options::default()).await?.message.bytes)
+        Ok(client.call_raw(method, body, CallOptions::default()).await?.message.bytes)
     })
 }
 

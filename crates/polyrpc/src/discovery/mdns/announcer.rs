@@ -6,7 +6,7 @@ use tokio::net::UdpSocket;
 
 use super::packet::{self, Names, Query};
 use super::{Mdns, socket};
-use crate::discovery::Entry;
+use crate::discovery::Advertisement;
 use crate::error::ClientResult as Result;
 use crate::runtime::AbortOnDrop;
 
@@ -19,15 +19,15 @@ pub(super) struct Announcer {
 
 /// What is answered for, by service and address.
 #[derive(Debug, Default)]
-struct Entries(Mutex<BTreeMap<(String, String), Entry>>);
+struct Entries(Mutex<BTreeMap<(String, String), Advertisement>>);
 
 impl Entries {
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<(String, String), Entry>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<(String, String), Advertisement>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn key(entry: &Entry) -> (String, String) {
+fn key(entry: &Advertisement) -> (String, String) {
     (entry.service.clone(), entry.instance.to_string())
 }
 
@@ -49,7 +49,7 @@ struct ReplyQueue {
 
 impl Announcer {
     /// Answers for this from now on, and says so if that is news.
-    pub(super) async fn publish(&self, mdns: &Mdns, entry: &Entry) -> Result<()> {
+    pub(super) async fn publish(&self, mdns: &Mdns, entry: &Advertisement) -> Result<()> {
         let room = self.room(mdns).await?;
         let packet = packet::announcement(&room.names, entry, 0, true)?;
         let known = self.entries.lock().insert(key(entry), entry.clone());
@@ -60,7 +60,7 @@ impl Announcer {
     }
 
     /// Answers for this no more, and says that it goes.
-    pub(super) async fn withdraw(&self, mdns: &Mdns, entry: &Entry) -> Result<()> {
+    pub(super) async fn withdraw(&self, mdns: &Mdns, entry: &Advertisement) -> Result<()> {
         let known = self.entries.lock().remove(&key(entry));
         if known.is_some() {
             let room = self.room(mdns).await?;

@@ -21,7 +21,7 @@ use tokio::time::{Instant, timeout_at};
 use self::announcer::Announcer;
 use self::packet::{Announcement, Names, Query};
 use super::polled::{self, PollResult, PollSource, jittered};
-use super::{Discover, Entry, Instance, Register, Sets};
+use super::{Advertisement, Discover, Instance, Registrar, Sets};
 use crate::error::ClientResult as Result;
 
 /// Servers on the local network, by multicast DNS: found by rpcx's clients, and finding rpcx's servers.
@@ -45,7 +45,7 @@ pub struct Mdns {
 }
 
 impl Mdns {
-    /// The servers of this service. For a server that only [registers](Register) it may be empty.
+    /// The servers of this service. For a server that only [registers](Registrar) it may be empty.
     pub fn new(service: impl Into<String>) -> Self {
         Self {
             service: service.into(),
@@ -199,12 +199,12 @@ impl MdnsWatch {
     }
 }
 
-impl Register for Mdns {
-    fn publish<'a>(&'a self, entry: &'a Entry) -> BoxFuture<'a, Result<()>> {
+impl Registrar for Mdns {
+    fn publish<'a>(&'a self, entry: &'a Advertisement) -> BoxFuture<'a, Result<()>> {
         self.announcer.publish(self, entry).boxed()
     }
 
-    fn withdraw<'a>(&'a self, entry: &'a Entry) -> BoxFuture<'a, Result<()>> {
+    fn withdraw<'a>(&'a self, entry: &'a Advertisement) -> BoxFuture<'a, Result<()>> {
         self.announcer.withdraw(self, entry).boxed()
     }
 }

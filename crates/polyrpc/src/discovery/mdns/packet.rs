@@ -12,7 +12,7 @@ use polyrpc_core::Status;
 use serde::{Deserialize, Serialize};
 
 use crate::discovery::attributes::{escape, unescaped};
-use crate::discovery::{Entry, Instance};
+use crate::discovery::{Advertisement, Instance};
 
 /// The names under which services are announced.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,12 +30,12 @@ impl Names {
     }
 
     /// That of one service of one server, which nobody else has.
-    fn instance(&self, entry: &Entry) -> Result<Name<Vec<u8>>, Status> {
+    fn instance(&self, entry: &Advertisement) -> Result<Name<Vec<u8>>, Status> {
         name(&format!("{}.{KIND}.{}.", label(entry), self.domain))
     }
 
     /// That of the host on which it is, for its address.
-    fn host(&self, entry: &Entry) -> Result<Name<Vec<u8>>, Status> {
+    fn host(&self, entry: &Advertisement) -> Result<Name<Vec<u8>>, Status> {
         name(&format!("{}.{}.", label(entry), self.domain))
     }
 }
@@ -54,7 +54,7 @@ fn name(text: &str) -> Result<Name<Vec<u8>>, Status> {
         .map_err(|error| Status::invalid_argument(format!("`{text}` is no name of DNS: {error}")))
 }
 
-fn label(entry: &Entry) -> String {
+fn label(entry: &Advertisement) -> String {
     let mut hasher = DefaultHasher::new();
     (&entry.service, entry.instance.to_string()).hash(&mut hasher);
     format!("polyrpc-{:016x}", hasher.finish())
@@ -98,7 +98,12 @@ const ALONE: u16 = 1 << 15;
 const QUESTIONS: usize = 32;
 
 /// What says that a server is there; for no time at all, that it goes.
-pub(super) fn announcement(names: &Names, entry: &Entry, id: u16, is_there: bool) -> Result<Vec<u8>, Status> {
+pub(super) fn announcement(
+    names: &Names,
+    entry: &Advertisement,
+    id: u16,
+    is_there: bool,
+) -> Result<Vec<u8>, Status> {
     let (instance, host) = (names.instance(entry)?, names.host(entry)?);
     let address: Option<SocketAddr> = entry.instance.address.parse().ok();
     let port = entry.instance.address.rsplit_once(':').and_then(|(_, port)| port.parse().ok());
@@ -140,7 +145,7 @@ struct Meta {
     service_address: String,
 }
 
-fn text(entry: &Entry) -> Result<Txt<Vec<u8>>, Status> {
+fn text(entry: &Advertisement) -> Result<Txt<Vec<u8>>, Status> {
     let meta = Meta {
         service: entry.service.clone(),
         meta: entry.instance.attributes.to_string(),

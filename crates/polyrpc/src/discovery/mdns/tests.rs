@@ -11,9 +11,9 @@ fn apart() -> Mdns {
     Mdns { port: free, ..mdns }
 }
 
-fn entry(service: &str, instance: &str, attributes: &str) -> Entry {
+fn entry(service: &str, instance: &str, attributes: &str) -> Advertisement {
     let instance: Instance = instance.parse().unwrap();
-    Entry {
+    Advertisement {
         service: service.into(),
         instance: instance.with(attributes.parse().unwrap()),
         ttl: Duration::from_secs(10),

@@ -92,7 +92,7 @@ impl Counts {
         self.0.iter().sum()
     }
 
-    /// The counts of values of any size, the large ones counted apart by [`Wide`].
+    /// The counts of values of any size, the large ones counted apart by [`WideHistogram`].
     #[cfg(feature = "metrics")]
     fn joined(small: &Histogram, large: &Histogram) -> Self {
         let large = large.0.iter().skip(1);

@@ -21,7 +21,7 @@ pub use self::recorder::Recorder;
 
 use self::family::Family;
 use self::series::{SeriesIndex, Table};
-use super::{Begun, Ended, Observe, Side};
+use super::{CallEnd, CallStart, Observe, Side};
 use crate::call::{Countable, Totals};
 
 /// Counts calls, and how long they take, for each method, protocol, side and outcome.
@@ -37,7 +37,7 @@ use crate::call::{Countable, Totals};
 ///
 /// let metrics = Metrics::new();
 /// // Its pages are `GET /metrics` and, by brpc's names, `GET /brpc_metrics`.
-/// let server = Server::new().register("echo", |text: String| async move { text }).metrics(&metrics);
+/// let server = Server::new().function("echo", |text: String| async move { text }).metrics(&metrics);
 /// let running = server.bind("127.0.0.1:8000").await?.start();
 /// let client = Client::builder("rpcx://127.0.0.1:8000").layer(metrics.clone()).build()?;
 ///
@@ -194,22 +194,22 @@ impl Metrics {
 }
 
 impl Observe for Metrics {
-    type Call = Counting;
+    type Call = CountedCall;
 
-    fn began(&self, call: &Begun<'_>) -> Counting {
+    fn on_start(&self, call: &CallStart<'_>) -> CountedCall {
         let place = self.0.table.find(call);
         self.0.table.at(place).record_start();
-        Counting(place)
+        CountedCall(place)
     }
 
-    fn ended(&self, Counting(place): Counting, end: &Ended<'_>) {
+    fn on_end(&self, CountedCall(place): CountedCall, end: &CallEnd<'_>) {
         self.0.table.at(place).record_end(end.took, end.failure);
     }
 }
 
 /// A call that [`Metrics`] counts.
 #[derive(Debug)]
-pub struct Counting(SeriesIndex);
+pub struct CountedCall(SeriesIndex);
 
 /// What [`Metrics`] has counted of a method, by one protocol and seen from one side.
 #[derive(Debug, Clone)]

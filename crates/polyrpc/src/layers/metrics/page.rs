@@ -8,7 +8,7 @@ use bytes::Bytes;
 use polyrpc_core::{Format, Protocol, Status};
 
 use super::{Metrics, protobuf};
-use crate::call::{Context, Handling};
+use crate::call::{Context, ResponseFuture};
 use crate::codec::{Body, Codec, Serde};
 use crate::service::Method;
 
@@ -41,7 +41,7 @@ struct Page {
 }
 
 impl Method for Page {
-    fn start(&self, mut cx: Context, _: Body) -> Result<Handling, Status> {
+    fn start(&self, mut cx: Context, _: Body) -> Result<ResponseFuture, Status> {
         let (kind, page) = (self.write)(&self.metrics, &cx);
         let (format, body) = match cx.protocol() {
             // By gRPC it is a message of its own kind too.

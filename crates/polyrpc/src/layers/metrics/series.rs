@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use polyrpc_core::{Code, Status};
 
 use super::histogram::{Counts, Histogram};
-use crate::layers::{Begun, Side};
+use crate::layers::{CallStart, Side};
 
 /// Of what calls are counted together.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -20,7 +20,7 @@ pub(super) struct Key {
 }
 
 impl Key {
-    fn from_call(call: &Begun<'_>) -> Self {
+    fn from_call(call: &CallStart<'_>) -> Self {
         Self {
             side: call.side,
             service: call.service.into(),
@@ -29,7 +29,7 @@ impl Key {
         }
     }
 
-    fn is_of(&self, call: &Begun<'_>) -> bool {
+    fn is_of(&self, call: &CallStart<'_>) -> bool {
         *self.method == *call.method
             && *self.service == *call.service
             && self.side == call.side
@@ -75,7 +75,7 @@ impl Table {
     }
 
     /// Where the series of a call stands; it is made if need be.
-    pub(super) fn find(&self, call: &Begun<'_>) -> SeriesIndex {
+    pub(super) fn find(&self, call: &CallStart<'_>) -> SeriesIndex {
         let mask = self.slots.len() - 1;
         let mut place = self.hash(call) & mask;
         // It ends, since there are always empty slots.
@@ -116,7 +116,7 @@ impl Table {
         all
     }
 
-    fn hash(&self, call: &Begun<'_>) -> usize {
+    fn hash(&self, call: &CallStart<'_>) -> usize {
         self.hasher.hash_one((call.side, call.protocol.as_str(), call.service, call.method)) as usize
     }
 }

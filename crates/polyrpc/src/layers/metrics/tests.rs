@@ -5,17 +5,17 @@ use polyrpc_core::{Code, Protocol, Status};
 
 use super::*;
 
-fn begun<'a>(side: Side, service: &'a str, method: &'a str) -> Begun<'a> {
-    Begun { side, protocol: Protocol::Rpcx, service, method, peer: None, request: 0 }
+fn begun<'a>(side: Side, service: &'a str, method: &'a str) -> CallStart<'a> {
+    CallStart { side, protocol: Protocol::Rpcx, service, method, peer: None, request: 0 }
 }
 
-fn end(metrics: &Metrics, call: Counting, took: Duration, failure: Option<&Status>) {
-    metrics.ended(call, &Ended { took, failure, reply: 0 });
+fn end(metrics: &Metrics, call: CountedCall, took: Duration, failure: Option<&Status>) {
+    metrics.on_end(call, &CallEnd { took, failure, reply: 0 });
 }
 
 /// Counts a call that takes so long.
-fn count(metrics: &Metrics, call: &Begun<'_>, micros: u64, failure: Option<&Status>) {
-    let counting = metrics.began(call);
+fn count(metrics: &Metrics, call: &CallStart<'_>, micros: u64, failure: Option<&Status>) {
+    let counting = metrics.on_start(call);
     end(metrics, counting, Duration::from_micros(micros), failure);
 }
 
@@ -25,7 +25,7 @@ fn calls_are_counted_by_method_side_and_outcome() {
     let mul = begun(Side::Server, "Arith", "Mul");
     (1..=100).for_each(|micros| count(&metrics, &mul, micros, None));
     count(&metrics, &mul, 7, Some(&Status::not_found("")));
-    metrics.began(&mul);
+    metrics.on_start(&mul);
     count(&metrics, &begun(Side::Client, "Arith", "Mul"), 5, None);
     let methods = metrics.methods();
     let [client, server] = &methods[..] else { panic!("{methods:?}") };
@@ -105,7 +105,7 @@ fn servers_are_told_of_by_brpcs_names() {
     let metrics = Metrics::new();
     let echo = begun(Side::Server, "example.EchoService", "Echo");
     count(&metrics, &echo, 100, None);
-    count(&metrics, &Begun { protocol: Protocol::BaiduStd, ..echo }, 300, None);
+    count(&metrics, &CallStart { protocol: Protocol::BaiduStd, ..echo }, 300, None);
     count(&metrics, &echo, 1, Some(&Status::internal("")));
     count(&metrics, &begun(Side::Server, "", "plus"), 1, None);
     count(&metrics, &begun(Side::Client, "example.EchoService", "Echo"), 1, None);

@@ -2,7 +2,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::Auto;
+use super::AutoLimit;
 use super::window::{SampleGate, SampleOutcome, Window, WindowProgress, WindowSummary};
 
 /// The limiter that brpc calls `auto` (`policy/auto_concurrency_limiter.cpp`, and its numbers).
@@ -15,7 +15,7 @@ use super::window::{SampleGate, SampleOutcome, Window, WindowProgress, WindowSum
 /// ```
 #[derive(Debug)]
 pub(super) struct AutoLimiter {
-    limits: Auto,
+    limits: AutoLimit,
     limit: AtomicUsize,
     gate: SampleGate,
     /// Calls that succeeded in this window, samples or not.
@@ -46,7 +46,7 @@ enum Phase {
 
 impl AutoLimiter {
     /// `seed` makes several limiters measure their latency at different times.
-    pub(super) fn new(limits: Auto, now: Instant, seed: u64) -> Self {
+    pub(super) fn new(limits: AutoLimit, now: Instant, seed: u64) -> Self {
         let mut learned = GradientState {
             window: Window::default(),
             latency: None,
@@ -178,7 +178,7 @@ mod tests {
 
     impl Steady {
         fn new() -> Self {
-            let limits = Auto { initial: 40, least: 2, most: usize::MAX };
+            let limits = AutoLimit { initial: 40, least: 2, most: usize::MAX };
             let now = Instant::now();
             Self { limiter: AutoLimiter::new(limits, now, 7), now }
         }
@@ -223,12 +223,12 @@ mod tests {
     #[test]
     fn a_bound_holds_whatever_is_learned() {
         let now = Instant::now();
-        let limiter = AutoLimiter::new(Auto { initial: 40, least: 2, most: 8 }, now, 7);
+        let limiter = AutoLimiter::new(AutoLimit { initial: 40, least: 2, most: 8 }, now, 7);
         let mut steady = Steady { limiter, now };
         assert_eq!(steady.limiter.limit(), 8);
         assert_eq!(steady.window(SampleOutcome::Succeeded, 10_000, 1_000), 8);
         // One that is below the least counts for more than it.
-        let limiter = AutoLimiter::new(Auto { initial: 0, least: 5, most: 0 }, now, 7);
+        let limiter = AutoLimiter::new(AutoLimit { initial: 0, least: 5, most: 0 }, now, 7);
         assert_eq!(limiter.limit(), 1);
     }
 

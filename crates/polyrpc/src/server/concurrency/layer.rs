@@ -4,7 +4,7 @@ use std::time::Instant;
 use polyrpc_core::{Code, Status};
 
 use super::limiter::{ConcurrencyLimiter, Permit};
-use crate::call::{Context, Ending};
+use crate::call::{Context, Outcome};
 use crate::layer::{Call, Layer, Next, Side};
 
 /// A limiter before methods.
@@ -17,23 +17,23 @@ impl LimitLayer {
     }
 
     /// Without a look at the clock: how long calls take is of no interest.
-    async fn count(self: Arc<Self>, mut call: Call, next: Next) -> Ending {
+    async fn count(self: Arc<Self>, mut call: Call, next: Next) -> Outcome {
         let permit = match self.0.acquire(None) {
             Ok(permit) => permit,
-            Err(status) => return Ending::failed(status),
+            Err(status) => return Outcome::failed(status),
         };
         let _permit = hold_while_running(permit, &mut call, &next);
         next.call(call).await
     }
 
-    async fn measure(self: Arc<Self>, mut call: Call, next: Next) -> Ending {
+    async fn measure(self: Arc<Self>, mut call: Call, next: Next) -> Outcome {
         let arrived = call.context().and_then(Context::arrived);
         let began = arrived.unwrap_or_else(Instant::now);
         let deadline = call.context().and_then(Context::deadline);
         let timeout = deadline.map(|deadline| deadline.saturating_duration_since(began));
         let permit = match self.0.acquire(timeout) {
             Ok(permit) => permit,
-            Err(status) => return Ending::failed(status),
+            Err(status) => return Outcome::failed(status),
         };
         let _permit = hold_while_running(permit, &mut call, &next);
         let measured = MeasuredCall { limiter: self.0.clone(), began, deadline, ended: false };
@@ -44,7 +44,7 @@ impl LimitLayer {
 }
 
 impl Layer for LimitLayer {
-    async fn call(self: Arc<Self>, call: Call, next: Next) -> Ending {
+    async fn call(self: Arc<Self>, call: Call, next: Next) -> Outcome {
         match self.0.measures() {
             false => self.count(call, next).await,
             true if call.shape().is_unary() => self.measure(call, next).await,
@@ -80,10 +80,10 @@ struct MeasuredCall {
 }
 
 impl MeasuredCall {
-    fn finish(mut self, ending: &Ending) {
+    fn finish(mut self, ending: &Outcome) {
         self.ended = true;
         let failure = match ending {
-            Ending::CloseConnection => Some(Code::Unavailable),
+            Outcome::CloseConnection => Some(Code::Unavailable),
             ending => ending.failure().map(Status::code),
         };
         self.limiter.record_end(failure, self.began, Instant::now());

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use polyrpc_core::{Code, Status};
 
-use super::Concurrency;
+use super::ConcurrencyLimit;
 use super::auto_limiter::AutoLimiter;
 use super::timeout_limiter::TimeoutLimiter;
 use super::window::SampleOutcome;
@@ -37,20 +37,20 @@ enum LimitAlgorithm {
 impl ConcurrencyLimiter {
     /// `None` where there is nothing to limit.
     pub(in crate::server) fn new(
-        limit: &Concurrency,
+        limit: &ConcurrencyLimit,
         of: LimitScope,
         incidents: Arc<IncidentCounters>,
     ) -> Option<Self> {
         let now = Instant::now();
         let rule = match limit {
-            Concurrency::Unlimited => return None,
-            Concurrency::Constant(number) => LimitAlgorithm::Constant(*number),
-            Concurrency::Auto(limits) => {
+            ConcurrencyLimit::Unlimited => return None,
+            ConcurrencyLimit::Constant(number) => LimitAlgorithm::Constant(*number),
+            ConcurrencyLimit::Auto(limits) => {
                 // Without randomness it still works, in step with its like.
                 let seed = getrandom::u64().unwrap_or_default();
                 LimitAlgorithm::Auto(Box::new(AutoLimiter::new(limits.clone(), now, seed)))
             }
-            Concurrency::Timeout(limits) => {
+            ConcurrencyLimit::Timeout(limits) => {
                 LimitAlgorithm::Timeout(Box::new(TimeoutLimiter::new(limits.clone(), now)))
             }
         };

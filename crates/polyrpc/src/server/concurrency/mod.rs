@@ -1,8 +1,8 @@
 //! How many calls are answered at a time: a number, what brpc's limiters find out, or no bound.
 //!
-//! A [`Concurrency`] says how to limit. A [`Limiter`] counts the calls of a method, or of all, and asks what it was made
+//! A [`ConcurrencyLimit`] says how to limit. A [`ConcurrencyLimiter`] counts the calls of a method, or of all, and asks what it was made
 //! from whether there is room: [`gradient`] and [`timely`] learn that from the calls that have ended, a [`window`] of
-//! them at a time. A [`Limit`] is the limiter as a layer.
+//! them at a time. A [`LimitLayer`] is the limiter as a layer.
 
 mod auto_limiter;
 mod timeout_limiter;
@@ -27,9 +27,9 @@ pub(super) use self::limiter::{ConcurrencyLimiter, LimitScope};
 /// ```
 /// use polyrpc::server::Concurrency;
 ///
-/// assert_eq!("64".parse(), Ok(Concurrency::Constant(64)));
-/// assert_eq!("unlimited".parse(), Ok(Concurrency::Unlimited));
-/// assert!(matches!("auto".parse(), Ok(Concurrency::Auto(_))));
+/// assert_eq!("64".parse(), Ok(ConcurrencyLimit::Constant(64)));
+/// assert_eq!("unlimited".parse(), Ok(ConcurrencyLimit::Unlimited));
+/// assert!(matches!("auto".parse(), Ok(ConcurrencyLimit::Auto(_))));
 /// assert!("many".parse::<Concurrency>().is_err());
 /// ```
 ///
@@ -43,17 +43,17 @@ pub(super) use self::limiter::{ConcurrencyLimiter, LimitScope};
 /// count for a constant limit only, and are let pass by the others.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Concurrency {
+pub enum ConcurrencyLimit {
     /// Any number.
     #[default]
     Unlimited,
     /// This number.
     Constant(usize),
     /// As many as are answered without waiting for each other, which is found out from their latency (brpc's `auto`).
-    Auto(Auto),
+    Auto(AutoLimit),
     /// As long as they are answered in the time that their callers wait, as far as that can be told from the calls
     /// before (brpc's `timeout`).
-    Timeout(Timely),
+    Timeout(TimeoutLimit),
 }
 
 /// How a limit is found out from the latency of calls.
@@ -63,7 +63,7 @@ pub enum Concurrency {
 /// and the highest rate. A little more than that is allowed as long as latency does not suffer. Failed calls make the
 /// latency look longer.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Auto {
+pub struct AutoLimit {
     /// The limit until something is known. 40.
     pub initial: usize,
     /// The limit is never lower. The number of the machine's cores.
@@ -72,7 +72,7 @@ pub struct Auto {
     pub most: usize,
 }
 
-impl Default for Auto {
+impl Default for AutoLimit {
     fn default() -> Self {
         let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
         Self { initial: 40, least: cores, most: usize::MAX }
@@ -81,41 +81,41 @@ impl Default for Auto {
 
 /// How calls are limited by the time that their callers wait.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Timely {
+pub struct TimeoutLimit {
     /// How long a caller waits who does not say. 500 ms.
     pub timeout: Duration,
     /// More calls are not answered at a time. 100.
     pub most: usize,
 }
 
-impl Default for Timely {
+impl Default for TimeoutLimit {
     fn default() -> Self {
         Self { timeout: Duration::from_millis(500), most: 100 }
     }
 }
 
-impl Concurrency {
+impl ConcurrencyLimit {
     /// Whether the time that calls take says how many there may be.
     pub(super) fn measures(&self) -> bool {
         matches!(self, Self::Auto(_) | Self::Timeout(_))
     }
 }
 
-impl From<usize> for Concurrency {
+impl From<usize> for ConcurrencyLimit {
     /// This number; 0 is no limit.
     fn from(number: usize) -> Self {
         if number == 0 { Self::Unlimited } else { Self::Constant(number) }
     }
 }
 
-impl FromStr for Concurrency {
+impl FromStr for ConcurrencyLimit {
     type Err = UnknownConcurrency;
 
     fn from_str(text: &str) -> Result<Self, UnknownConcurrency> {
         match text {
             "unlimited" => Ok(Self::Unlimited),
-            "auto" => Ok(Self::Auto(Auto::default())),
-            "timeout" => Ok(Self::Timeout(Timely::default())),
+            "auto" => Ok(Self::Auto(AutoLimit::default())),
+            "timeout" => Ok(Self::Timeout(TimeoutLimit::default())),
             number => match number.parse::<i64>() {
                 Ok(number) => Ok(usize::try_from(number).unwrap_or(0).into()),
                 Err(_) => Err(UnknownConcurrency(text.to_owned())),
@@ -124,7 +124,7 @@ impl FromStr for Concurrency {
     }
 }
 
-impl fmt::Display for Concurrency {
+impl fmt::Display for ConcurrencyLimit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unlimited => f.write_str("unlimited"),
@@ -154,12 +154,12 @@ mod tests {
     #[test]
     fn a_limit_is_known_by_name() {
         for (text, limit) in [
-            ("unlimited", Concurrency::Unlimited),
-            ("0", Concurrency::Unlimited),
-            ("-1", Concurrency::Unlimited),
-            ("7", Concurrency::Constant(7)),
-            ("auto", Concurrency::Auto(Auto::default())),
-            ("timeout", Concurrency::Timeout(Timely::default())),
+            ("unlimited", ConcurrencyLimit::Unlimited),
+            ("0", ConcurrencyLimit::Unlimited),
+            ("-1", ConcurrencyLimit::Unlimited),
+            ("7", ConcurrencyLimit::Constant(7)),
+            ("auto", ConcurrencyLimit::Auto(AutoLimit::default())),
+            ("timeout", ConcurrencyLimit::Timeout(TimeoutLimit::default())),
         ] {
             assert_eq!(text.parse(), Ok(limit), "{text}");
         }
@@ -168,7 +168,7 @@ mod tests {
     #[test]
     fn what_is_no_limit_is_told() {
         for text in ["", "constant", "Auto", "7 ", "99999999999999999999"] {
-            let error = text.parse::<Concurrency>().unwrap_err();
+            let error = text.parse::<ConcurrencyLimit>().unwrap_err();
             assert!(error.to_string().contains(&format!("`{text}`")), "{error}");
         }
     }

@@ -2,7 +2,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::Timely as Limits;
+use super::TimeoutLimit as Limits;
 use super::window::{SampleGate, SampleOutcome, Window, WindowProgress};
 
 /// The limiter that brpc calls `timeout` (`policy/timeout_concurrency_limiter.cpp`, and its numbers).

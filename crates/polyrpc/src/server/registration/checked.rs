@@ -6,12 +6,12 @@ use polyrpc_core::Status;
 
 use super::Registration;
 use super::address::AdvertisedAddress;
-use crate::discovery::{Attributes, Register};
+use crate::discovery::{Attributes, Registrar};
 use crate::service::Router;
 
 /// A registration whose services and address are known to be right.
 pub(in crate::server) struct CheckedRegistration {
-    pub(super) registry: Arc<dyn Register>,
+    pub(super) registry: Arc<dyn Registrar>,
     pub(super) registration: Registration,
     pub(super) advertised: AdvertisedAddress,
     pub(super) services: Vec<String>,
@@ -25,7 +25,7 @@ impl CheckedRegistration {
     ///
     /// When it has no service to be entered, not those that are asked for, or the address is none.
     pub(in crate::server) fn new(
-        registry: Arc<dyn Register>,
+        registry: Arc<dyn Registrar>,
         registration: Registration,
         router: &Router,
     ) -> io::Result<Self> {

@@ -9,15 +9,15 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::checked::{CheckedRegistration, ServiceAttributes};
-use super::{Event, Registered, Registration};
+use super::{Event, Registration, RegistrationHandle};
 use crate::client::Result;
-use crate::discovery::{Attributes, Entry, Instance, Register, jittered};
+use crate::discovery::{Advertisement, Attributes, Instance, Registrar, jittered};
 use crate::server::connections::ConnectionRegistry;
 use crate::transport::Address;
 
 /// Enters a server into one registry, again and again, and takes it out at the end.
 pub(super) struct RegistrationTask {
-    registry: Arc<dyn Register>,
+    registry: Arc<dyn Registrar>,
     registration: Registration,
     services: Vec<Service>,
     /// Where clients are to call.
@@ -35,7 +35,7 @@ pub(super) struct AttributeSources {
     /// Here.
     pub(super) own: watch::Receiver<ServiceAttributes>,
     /// In all its registries.
-    pub(super) all: Registered,
+    pub(super) all: RegistrationHandle,
 }
 
 struct Service {
@@ -138,7 +138,7 @@ impl RegistrationTask {
 
     /// Looks what others have made of what was written.
     async fn read_registry(&mut self) {
-        let entry = |service: &Service| Entry {
+        let entry = |service: &Service| Advertisement {
             service: service.name.clone(),
             instance: self.instance.clone().with(service.written.clone()),
             ttl: self.registration.ttl.max(self.registration.every * 2),
@@ -155,7 +155,7 @@ impl RegistrationTask {
     }
 
     /// Heeds what others say of a service. That it is to get no calls, or to get them again, holds in all registries.
-    fn apply_foreign(&mut self, mut entry: Entry, said: &Attributes) {
+    fn apply_foreign(&mut self, mut entry: Advertisement, said: &Attributes) {
         let Some(service) = self.services.iter_mut().find(|service| service.name == entry.service) else {
             return;
         };
@@ -224,7 +224,7 @@ impl RegistrationTask {
     }
 
     /// What is to be entered now.
-    fn entries(&mut self) -> Vec<Entry> {
+    fn entries(&mut self) -> Vec<Advertisement> {
         let rates = self.registration.rates.then(|| self.rates());
         // What is said after this is entered the next time.
         let said = self.attributes.own.borrow_and_update();
@@ -233,7 +233,7 @@ impl RegistrationTask {
             if let Some(rates) = &rates {
                 rates.iter().for_each(|(name, rate)| attributes.set(*name, rate));
             }
-            Entry {
+            Advertisement {
                 service: service.name.clone(),
                 instance: self.instance.clone().with(attributes),
                 ttl: self.registration.ttl.max(self.registration.every * 2),
@@ -272,12 +272,16 @@ enum RegistryRequest {
 }
 
 /// What the registry says of an entry, if it answers in time.
-async fn found(registry: &dyn Register, entry: Entry) -> (Entry, Option<Attributes>) {
-    let said = timeout(ATTEMPT, registry.entered(&entry)).await;
+async fn found(registry: &dyn Registrar, entry: Advertisement) -> (Advertisement, Option<Attributes>) {
+    let said = timeout(ATTEMPT, registry.current_attributes(&entry)).await;
     (entry, said.ok().and_then(Result::ok).flatten())
 }
 
-async fn attempt(registry: &dyn Register, entry: Entry, wish: RegistryRequest) -> (Entry, Result<()>) {
+async fn attempt(
+    registry: &dyn Registrar,
+    entry: Advertisement,
+    wish: RegistryRequest,
+) -> (Advertisement, Result<()>) {
     let asked = match wish {
         RegistryRequest::Publish => registry.publish(&entry),
         RegistryRequest::Withdraw => registry.withdraw(&entry),

@@ -1,6 +1,6 @@
 //! How a server makes its services known: what is to be said of it ([`Registration`]) is fixed when it binds
 //! (`planned`), a task for each registry says it for as long as the server runs (`driver`), and the program may change
-//! it meanwhile ([`Registered`]).
+//! it meanwhile ([`RegistrationHandle`]).
 
 mod address;
 mod checked;
@@ -24,7 +24,7 @@ use self::checked::ServiceAttributes;
 use self::driver::{AttributeSources, RegistrationTask};
 use super::connections::ConnectionRegistry;
 use crate::Error;
-use crate::discovery::{Attributes, Entry, Network};
+use crate::discovery::{Advertisement, Attributes, Network};
 use crate::transport::Address;
 
 /// What a server makes known of itself, and how: see [`Server::register_in`](super::Server::register_in).
@@ -60,15 +60,15 @@ type Listener = Arc<dyn Fn(Event<'_>) + Send + Sync>;
 #[non_exhaustive]
 pub enum Event<'a> {
     /// The registry has it, for the first time or again after it could not be entered.
-    Entered(&'a Entry),
+    Entered(&'a Advertisement),
     /// The registry refused it, or could not be reached; it is tried again.
-    Failed(&'a Entry, &'a Error),
+    Failed(&'a Advertisement, &'a Error),
     /// Somebody else has changed what the registry says of it, which is kept: of an entry that is not
     /// [active](crate::discovery::Attributes::is_active) any more, no client that finds the server by any of its registries
     /// sends it further calls.
-    Overruled(&'a Entry),
+    Overruled(&'a Advertisement),
     /// It was taken out.
-    Withdrawn(&'a Entry),
+    Withdrawn(&'a Advertisement),
 }
 
 impl Registration {
@@ -197,13 +197,13 @@ impl fmt::Debug for Registration {
 }
 
 /// What a running server says of itself in the registries, to be changed: see
-/// [`Running::registration`](super::Running::registration).
+/// [`ServerHandle::registration`](super::ServerHandle::registration).
 ///
 /// A change is entered at once. Clones are the same; without registries they do nothing.
 #[derive(Debug, Clone, Default)]
-pub struct Registered(Vec<watch::Sender<ServiceAttributes>>);
+pub struct RegistrationHandle(Vec<watch::Sender<ServiceAttributes>>);
 
-impl Registered {
+impl RegistrationHandle {
     /// Says it of every service, in every registry: `set("weight", "5")`, `set("state", "inactive")`.
     pub fn set(&self, name: &str, value: &str) {
         self.change(|said| said.set(name, value));
@@ -242,7 +242,7 @@ impl Registered {
 /// time to live.
 #[derive(Debug)]
 pub(super) struct Registrations {
-    pub(super) registered: Registered,
+    pub(super) registered: RegistrationHandle,
     drivers: JoinSet<()>,
     stop: watch::Sender<bool>,
     /// How long taking the entries out may take.
@@ -257,8 +257,9 @@ impl Registrations {
         open: &Arc<ConnectionRegistry>,
     ) -> Self {
         let stop = watch::Sender::new(false);
-        let registered =
-            Registered(planned.iter().map(|planned| watch::Sender::new(planned.said.clone())).collect());
+        let registered = RegistrationHandle(
+            planned.iter().map(|planned| watch::Sender::new(planned.said.clone())).collect(),
+        );
         let (mut drivers, mut withdrawal) = (JoinSet::new(), Duration::ZERO);
         for (planned, said) in planned.into_iter().zip(&registered.0) {
             withdrawal = withdrawal.max(planned.registration.withdrawal);

@@ -11,15 +11,15 @@ use super::*;
 use crate::Client;
 use crate::client::Result;
 use crate::discovery::testing::told;
-use crate::discovery::{Discover, InProcess, Register};
+use crate::discovery::{Discover, InProcess, Registrar};
 use crate::introspection::Health;
-use crate::server::{Running, Server};
+use crate::server::{Server, ServerHandle};
 
 fn server() -> Server {
-    Server::new().register("Arith/Add", |a: i64, b: i64| async move { a + b })
+    Server::new().function("Arith/Add", |a: i64, b: i64| async move { a + b })
 }
 
-async fn started(server: Server) -> Running {
+async fn started(server: Server) -> ServerHandle {
     server.bind("127.0.0.1:0").await.unwrap().start()
 }
 
@@ -38,7 +38,7 @@ async fn entered(registry: &InProcess, service: &str) -> String {
 async fn a_server_is_entered_once_it_runs_and_taken_out_when_it_shuts_down() {
     let registry = InProcess::new();
     let bound = server()
-        .register("Echo/Say", |text: String| async move { text })
+        .function("Echo/Say", |text: String| async move { text })
         .health(&Health::new())
         .reflection()
         .register_in(registry.clone(), Registration::new())
@@ -70,7 +70,7 @@ async fn a_server_is_taken_out_before_it_refuses_anything() {
         }
     };
     let running =
-        started(Server::new().register("S/Slow", slow).register_in(registry.clone(), Registration::new()))
+        started(Server::new().function("S/Slow", slow).register_in(registry.clone(), Registration::new()))
             .await;
     entered(&registry, "S").await;
     let client = running.client(Protocol::Rpcx).unwrap();
@@ -114,7 +114,7 @@ async fn what_is_said_of_a_server_may_change_while_it_runs() {
         .attributes(said("group=a&group=b&weight=3"))
         .attributes_of("Arith", said("weight=4&x=1"))
         .advertise("example.org:80");
-    let more = server().register("Echo/Say", |text: String| async move { text });
+    let more = server().function("Echo/Say", |text: String| async move { text });
     let running = started(more.register_in(registry.clone(), registration)).await;
     let (mut arith, mut echo) = (registry.of("Arith").watch(), registry.of("Echo").watch());
     entered(&registry, "Echo").await;
@@ -180,8 +180,8 @@ impl Flaky {
     }
 }
 
-impl Register for Flaky {
-    fn publish<'a>(&'a self, entry: &'a Entry) -> BoxFuture<'a, Result<()>> {
+impl Registrar for Flaky {
+    fn publish<'a>(&'a self, entry: &'a Advertisement) -> BoxFuture<'a, Result<()>> {
         async move {
             self.ask().await?;
             self.registry.publish(entry).await
@@ -189,7 +189,7 @@ impl Register for Flaky {
         .boxed()
     }
 
-    fn withdraw<'a>(&'a self, entry: &'a Entry) -> BoxFuture<'a, Result<()>> {
+    fn withdraw<'a>(&'a self, entry: &'a Advertisement) -> BoxFuture<'a, Result<()>> {
         async move {
             self.ask().await?;
             self.registry.withdraw(entry).await
@@ -250,7 +250,7 @@ async fn what_cannot_be_registered_is_refused_when_the_server_binds() {
         let bound = server.register_in(InProcess::new(), registration).bind("127.0.0.1:0").await;
         bound.unwrap_err().to_string()
     };
-    let functions = || Server::new().register("add", |a: i64, b: i64| async move { a + b });
+    let functions = || Server::new().function("add", |a: i64, b: i64| async move { a + b });
     assert!(refused(functions(), Registration::new()).await.contains("Registration::functions_as"));
     assert!(refused(server(), Registration::new().services(["Echo"])).await.contains("no service `Echo`"));
     assert!(refused(server(), Registration::new().advertise("a:b")).await.contains("want network@host:port"));

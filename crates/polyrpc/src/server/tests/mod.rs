@@ -12,7 +12,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use self::frames::Peer;
 use super::{Limits, Server};
-use crate::call::{Context, Options};
+use crate::call::{CallOptions, Context};
 use crate::codec::{Body, Raw};
 use crate::service::ServiceBuilder;
 use crate::{Result, Streaming};
@@ -332,7 +332,7 @@ async fn a_protocol_without_streams_says_so() {
     let server = Server::new().service(service).bind("127.0.0.1:0").await.unwrap().start();
     let client = server.client(Protocol::BaiduStd).unwrap();
     let body = Body::new(Format::Protobuf, "");
-    let error = client.call_raw("S/Endless", body, Options::default()).await.unwrap_err();
+    let error = client.call_raw("S/Endless", body, CallOptions::default()).await.unwrap_err();
     assert!(error.message().contains("baidu_std cannot carry"), "{error}");
 }
 

@@ -91,7 +91,7 @@ impl Blocking {
         }
     }
 
-    /// Says good-bye, if that can be done at once: `send` does not wait.
+    /// Says goodbye, if that can be done at once: `send` does not wait.
     pub(crate) fn close(&mut self, send: impl FnOnce(&[u8])) {
         self.session.close();
         if self.session.owes() {

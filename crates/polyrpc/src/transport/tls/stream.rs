@@ -11,7 +11,7 @@ use webpki::EndEntityCert;
 use super::plain::poll_plain;
 use super::session::Session;
 use super::{Acceptor, Carrier, Connector, ReadHalf, WriteHalf, failure, halves};
-use crate::call::{Peer, Secured};
+use crate::call::{Peer, TlsInfo};
 use crate::transport::{Inbox, Source};
 
 /// A stream within TLS within another stream.
@@ -190,7 +190,7 @@ pub(crate) fn peer(
 ) -> Peer {
     let alpn = alpn.map(|name| String::from_utf8_lossy(name).into_owned());
     let names = certificates.first().map(|certificate| names(certificate)).unwrap_or_default();
-    Peer::Tls(Arc::new(Secured::new(below, version, alpn, certificates, names)))
+    Peer::Tls(Arc::new(TlsInfo::new(below, version, alpn, certificates, names)))
 }
 
 /// The names that a certificate is for: of hosts, and URIs.

@@ -304,7 +304,7 @@ impl Streams {
 /// What a stream's frame was.
 #[derive(Debug)]
 pub(super) enum FrameOutcome {
-    /// Nothing but what is told as [`News`]; or its meta cannot be read, for which brpc drops it
+    /// Nothing but what is told as [`StreamEvent`]; or its meta cannot be read, for which brpc drops it
     /// (`ParseStreamingMessage`).
     Nothing,
     /// The response to the call that asked for the stream.

@@ -8,21 +8,21 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
-pub use self::probe::{Connecting, Probe};
+pub use self::probe::{Probe, TcpConnectProbe};
 
 use self::prober::{LatencyProber, ServerLatency};
 use super::candidate_state::CandidateState;
 use super::picker_cache::PickerCache;
 use super::smooth::SmoothPicker;
 use super::weights::Weights;
-use super::{Asked, Balance, Candidate, Pick};
+use super::{Candidate, LoadBalancer, PickContext, Picker};
 
 /// Turns by how near the servers are on the network: rpcx's `WeightedICMP`.
 ///
 /// Each server is probed three times, the mean makes its weight by rpcx's table, and turns are those of
 /// [`SmoothWeightedRoundRobin`](super::SmoothWeightedRoundRobin): 191 up to 10 ms, a unit less for each more millisecond up
 /// to 200, one up to a second. What takes longer or does not answer gets nothing. rpcx sends ICMP echo requests, which
-/// needs a privilege; here a [`Probe`] measures, by default the time in which TCP [connects](Connecting).
+/// needs a privilege; here a [`Probe`] measures, by default the time in which TCP [connects](TcpConnectProbe).
 ///
 /// A task of the balancer probes, 64 servers at a time and each anew after a while, and ends with it; it runs in the
 /// runtime in which the first set came. Until a server has been measured it counts as one that is far. If no probe succeeds
@@ -37,7 +37,7 @@ pub struct ByLatency {
 impl ByLatency {
     /// Measures by connecting, each server every 30 s.
     pub fn new() -> Self {
-        Self::by(Connecting, Duration::from_secs(30))
+        Self::by(TcpConnectProbe, Duration::from_secs(30))
     }
 
     /// Measures by this probe, each server so often: once a second at most.
@@ -83,8 +83,8 @@ impl fmt::Debug for ByLatency {
     }
 }
 
-impl Balance for ByLatency {
-    fn over(&self, candidates: &[Candidate]) -> Box<dyn Pick> {
+impl LoadBalancer for ByLatency {
+    fn picker(&self, candidates: &[Candidate]) -> Box<dyn Picker> {
         let measured = self.memory.get_or_insert(candidates, |_| ServerLatency::default());
         let turns = self.last.get_or_build(candidates, |_| true, || LatencyPicker::new(&measured));
         turns.follow(&measured);
@@ -124,8 +124,8 @@ impl CachedPicker {
     }
 }
 
-impl Pick for LatencyPicker {
-    fn pick(&self, asked: &Asked<'_>) -> Option<usize> {
+impl Picker for LatencyPicker {
+    fn pick(&self, asked: &PickContext<'_>) -> Option<usize> {
         self.0.read().unwrap_or_else(PoisonError::into_inner).turns.pick(asked)
     }
 }
@@ -194,7 +194,7 @@ mod tests {
         let candidates = candidates(3);
         let (probe, mut probed) = told(&candidates, &[Some(1), Some(191), None]);
         let balance = ByLatency::by(probe, Duration::from_secs(60));
-        let pick = balance.over(&candidates);
+        let pick = balance.picker(&candidates);
         // No server has been measured.
         assert_eq!(shares(&*pick, &candidates, 300), [100, 100, 100]);
         probed.wait_for(|&probes| probes == 9).await.unwrap();
@@ -202,7 +202,7 @@ mod tests {
         assert_eq!(shares(&*pick, &candidates, 201), [191, 10, 0]);
         // What is known is known in the next set too, and is not measured again so soon.
         let fewer = [candidates[1].clone(), candidates[2].clone()];
-        assert_eq!(shares(&*balance.over(&fewer), &fewer, 10), [10, 0]);
+        assert_eq!(shares(&*balance.picker(&fewer), &fewer, 10), [10, 0]);
         tokio::time::sleep(Duration::from_secs(30)).await;
         assert_eq!(*probed.borrow(), 9);
         probed.wait_for(|&probes| probes == 15).await.unwrap();
@@ -213,7 +213,7 @@ mod tests {
         let candidates = candidates(2);
         let (probe, mut probed) = told(&candidates, &[None, None]);
         let balance = ByLatency::by(probe, Duration::from_secs(60));
-        let pick = balance.over(&candidates);
+        let pick = balance.picker(&candidates);
         probed.wait_for(|&probes| probes == 6).await.unwrap();
         tokio::time::sleep(Duration::from_secs(1)).await;
         assert_eq!(shares(&*pick, &candidates, 10), [5, 5]);
@@ -224,7 +224,7 @@ mod tests {
         let candidates = candidates(1);
         let (probe, mut probed) = told(&candidates, &[Some(1)]);
         let balance = ByLatency::by(probe, Duration::from_secs(1));
-        let _pick = balance.over(&candidates);
+        let _pick = balance.picker(&candidates);
         probed.wait_for(|&probes| probes == 3).await.unwrap();
         drop(balance);
         // The probe goes with the task, and with it what tells of probes.
@@ -235,15 +235,15 @@ mod tests {
     fn turns_go_on_while_the_servers_are_the_same() {
         let candidates = candidates(3);
         let balance = ByLatency::new();
-        let turns = [(); 6].map(|()| balance.over(&candidates).pick(&asked(&candidates)).unwrap());
+        let turns = [(); 6].map(|()| balance.picker(&candidates).pick(&asked(&candidates)).unwrap());
         assert_eq!(turns, [0, 1, 2, 0, 1, 2]);
     }
 
     #[test]
     fn without_a_runtime_nothing_is_measured_and_servers_are_alike() {
         let candidates = candidates(2);
-        let pick = ByLatency::new().over(&candidates);
-        let asked = Asked { now: Instant::now(), ..asked(&candidates) };
+        let pick = ByLatency::new().picker(&candidates);
+        let asked = PickContext { now: Instant::now(), ..asked(&candidates) };
         assert!(pick.pick(&asked).is_some());
         assert_eq!(shares(&*pick, &candidates, 10), [5, 5]);
     }

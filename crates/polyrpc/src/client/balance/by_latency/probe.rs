@@ -17,9 +17,9 @@ pub trait Probe: Send + Sync + 'static {
 ///
 /// A server that is reached by UDP need not accept TCP: a refusal has gone the same way. One behind a Unix socket is here.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Connecting;
+pub struct TcpConnectProbe;
 
-impl Probe for Connecting {
+impl Probe for TcpConnectProbe {
     fn measure<'a>(&'a self, instance: &'a Instance) -> BoxFuture<'a, Option<Duration>> {
         Box::pin(async move {
             if instance.network == Network::Unix {
@@ -54,10 +54,10 @@ mod tests {
     async fn who_accepts_is_measured_and_who_refuses_is_not() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let there = Instance::tcp(listener.local_addr().unwrap().to_string());
-        assert!(Connecting.measure(&there).await.is_some());
+        assert!(TcpConnectProbe.measure(&there).await.is_some());
         drop(listener);
-        assert_eq!(Connecting.measure(&there).await, None);
+        assert_eq!(TcpConnectProbe.measure(&there).await, None);
         let by_udp = Instance { network: Network::Quic, ..there };
-        assert!(Connecting.measure(&by_udp).await.is_some());
+        assert!(TcpConnectProbe.measure(&by_udp).await.is_some());
     }
 }

@@ -3,7 +3,7 @@ use std::collections::hash_map::Entry;
 use std::sync::{Mutex, PoisonError};
 
 use super::jump::{jump, jumping_on, rehash};
-use crate::client::balance::{Asked, Balance, Candidate, Pick};
+use crate::client::balance::{Candidate, LoadBalancer, PickContext, Picker};
 
 /// Consistent hashing with memory: rpcx's `ConsistentHash`.
 ///
@@ -16,8 +16,8 @@ use crate::client::balance::{Asked, Balance, Candidate, Pick};
 #[derive(Debug, Default)]
 pub struct DoubleJump(Mutex<Slots>);
 
-impl Balance for DoubleJump {
-    fn over(&self, candidates: &[Candidate]) -> Box<dyn Pick> {
+impl LoadBalancer for DoubleJump {
+    fn picker(&self, candidates: &[Candidate]) -> Box<dyn Picker> {
         let mut slots = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mut places = HashMap::new();
         for (place, candidate) in candidates.iter().enumerate() {
@@ -92,8 +92,8 @@ impl DoubleJumpPicker {
     }
 }
 
-impl Pick for DoubleJumpPicker {
-    fn pick(&self, asked: &Asked<'_>) -> Option<usize> {
+impl Picker for DoubleJumpPicker {
+    fn pick(&self, asked: &PickContext<'_>) -> Option<usize> {
         if self.compact.is_empty() {
             return None;
         }
@@ -118,9 +118,9 @@ mod tests {
                 "add" => candidates.push(Candidate::new(instance)),
                 _ => candidates.retain(|candidate| *candidate.instance() != instance),
             }
-            let pick = balance.over(&candidates);
+            let pick = balance.picker(&candidates);
             for (key, server) in vector.as_object().unwrap().iter().filter(|(key, _)| *key != "op") {
-                let asked = Asked { key: Some(key.parse().unwrap()), ..asked(&candidates) };
+                let asked = PickContext { key: Some(key.parse().unwrap()), ..asked(&candidates) };
                 let chosen = candidates[pick.pick(&asked).unwrap()].instance().to_string();
                 assert_eq!(chosen, server.as_str().unwrap(), "{key} after {op} {name}");
             }

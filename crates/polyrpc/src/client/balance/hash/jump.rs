@@ -1,5 +1,5 @@
 use super::key;
-use crate::client::balance::{Asked, Balance, Candidate, Pick, available};
+use crate::client::balance::{Candidate, LoadBalancer, PickContext, Picker, available};
 
 /// Consistent hashing without memory: the rpcx of 2016.
 ///
@@ -10,8 +10,8 @@ use crate::client::balance::{Asked, Balance, Candidate, Pick, available};
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Jump;
 
-impl Balance for Jump {
-    fn over(&self, candidates: &[Candidate]) -> Box<dyn Pick> {
+impl LoadBalancer for Jump {
+    fn picker(&self, candidates: &[Candidate]) -> Box<dyn Picker> {
         let mut places: Vec<_> = (0..candidates.len()).collect();
         places.sort_by_cached_key(|&place| candidates[place].instance().to_string());
         Box::new(JumpPicker(places))
@@ -20,8 +20,8 @@ impl Balance for Jump {
 
 struct JumpPicker(Vec<usize>);
 
-impl Pick for JumpPicker {
-    fn pick(&self, asked: &Asked<'_>) -> Option<usize> {
+impl Picker for JumpPicker {
+    fn pick(&self, asked: &PickContext<'_>) -> Option<usize> {
         let Self(places) = self;
         if places.is_empty() {
             return None;
@@ -32,7 +32,11 @@ impl Pick for JumpPicker {
 
 /// The first that may take the call of those that `at` finds for the key and for what becomes of it; else the first of
 /// all `places`.
-pub(super) fn jumping_on(asked: &Asked<'_>, places: &[usize], at: impl Fn(u64) -> usize) -> Option<usize> {
+pub(super) fn jumping_on(
+    asked: &PickContext<'_>,
+    places: &[usize],
+    at: impl Fn(u64) -> usize,
+) -> Option<usize> {
     let mut key = key::hash_key(asked);
     let onward = || {
         let place = at(key);

@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use super::go;
 use crate::client::Result;
-use crate::client::balance::Asked;
+use crate::client::balance::PickContext;
 
 /// The key by which a client of rpcx in Go chooses the server for a call: the hash (FNV-1a, 64 bits) of
 /// `/service/method/arguments`, the arguments as Go's `%v` prints them.
@@ -33,20 +33,20 @@ use crate::client::balance::Asked;
 pub fn key(
     service: &str,
     method: &str,
-    passed: Passed,
+    passed: ArgumentPassing,
     arguments: &(impl Serialize + ?Sized),
 ) -> Result<u64> {
     let mut hash = Fnv::default();
     let refused =
         |error: go::Refusal| Status::invalid_argument(format!("the arguments have no key: {error}"));
     write!(hash, "/{service}/{method}/").map_err(|error| refused(error.into()))?;
-    go::print(arguments, passed == Passed::ByPointer, &mut hash).map_err(refused)?;
+    go::print(arguments, passed == ArgumentPassing::ByPointer, &mut hash).map_err(refused)?;
     Ok(hash.0)
 }
 
 /// How the client in Go passes its arguments to the call, which shows in how they are printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Passed {
+pub enum ArgumentPassing {
     /// `&Args{7, 8}`, as rpcx's examples do: a struct is `&{7 8}`.
     ByPointer,
     /// `Args{7, 8}`: a struct is `{7 8}`.
@@ -54,7 +54,7 @@ pub enum Passed {
 }
 
 /// What calls have in common that are to go to the same server.
-pub(super) fn hash_key(asked: &Asked<'_>) -> u64 {
+pub(super) fn hash_key(asked: &PickContext<'_>) -> u64 {
     asked.key.unwrap_or_else(|| {
         let mut hash = Fnv::default();
         for part in ["/", asked.service, "/", asked.method, "/"] {
@@ -113,10 +113,10 @@ mod tests {
             hash.push(text.as_bytes());
             hash.0
         };
-        assert_eq!(key("S", "m", Passed::ByPointer, &7).unwrap(), hash("/S/m/7"));
-        assert_eq!(key("S", "m", Passed::ByPointer, "x y").unwrap(), hash("/S/m/x y"));
-        assert_eq!(key("S", "m", Passed::ByPointer, &[1, 2]).unwrap(), hash("/S/m/&[1 2]"));
-        assert_eq!(key("S", "m", Passed::ByValue, &(1, "a")).unwrap(), hash("/S/m/[1 a]"));
+        assert_eq!(key("S", "m", ArgumentPassing::ByPointer, &7).unwrap(), hash("/S/m/7"));
+        assert_eq!(key("S", "m", ArgumentPassing::ByPointer, "x y").unwrap(), hash("/S/m/x y"));
+        assert_eq!(key("S", "m", ArgumentPassing::ByPointer, &[1, 2]).unwrap(), hash("/S/m/&[1 2]"));
+        assert_eq!(key("S", "m", ArgumentPassing::ByValue, &(1, "a")).unwrap(), hash("/S/m/[1 a]"));
     }
 
     #[test]
@@ -127,7 +127,7 @@ mod tests {
                 Err(serde::ser::Error::custom("not today"))
             }
         }
-        let error = key("S", "m", Passed::ByPointer, &NotSerializable).unwrap_err();
+        let error = key("S", "m", ArgumentPassing::ByPointer, &NotSerializable).unwrap_err();
         assert!(error.to_string().contains("not today"), "{error}");
     }
 }

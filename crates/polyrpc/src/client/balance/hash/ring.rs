@@ -7,7 +7,7 @@ use super::key;
 use super::murmur::murmur;
 use crate::client::Result;
 use crate::client::balance::candidate_state::CandidateState;
-use crate::client::balance::{Asked, Balance, Candidate, Pick};
+use crate::client::balance::{Candidate, LoadBalancer, PickContext, Picker};
 use crate::discovery::Instance;
 
 /// Consistent hashing on a ring: brpc's `c_murmurhash`, `c_md5` and `c_ketama`, bit for bit.
@@ -100,8 +100,8 @@ fn md5(text: &str) -> [u32; 4] {
     std::array::from_fn(|word| u32::from_le_bytes(words[word]))
 }
 
-impl Balance for Ring {
-    fn over(&self, candidates: &[Candidate]) -> Box<dyn Pick> {
+impl LoadBalancer for Ring {
+    fn picker(&self, candidates: &[Candidate]) -> Box<dyn Picker> {
         let points = self.memory.get_or_insert(candidates, |candidate| self.points(candidate.instance()));
         Box::new(RingPicker::new(in_order(candidates), &points))
     }
@@ -151,8 +151,8 @@ impl RingPicker {
     }
 }
 
-impl Pick for RingPicker {
-    fn pick(&self, asked: &Asked<'_>) -> Option<usize> {
+impl Picker for RingPicker {
+    fn pick(&self, asked: &PickContext<'_>) -> Option<usize> {
         let mut servers = self.from(folded(key::hash_key(asked)));
         let near = servers.by_ref().take(NEAR).find(|&place| asked.may_take(place));
         near.or_else(|| {
@@ -207,11 +207,11 @@ mod tests {
                 })
                 .collect();
             points.sort_unstable();
-            let pick = ring.over(&candidates);
+            let pick = ring.picker(&candidates);
             let keys = (0..2000_u32).map(|key| key.wrapping_mul(0x9e37_79b9));
             for key in keys.chain([0, u32::MAX]).chain(points.iter().map(|&(hash, _)| hash)) {
                 let &(_, expected) = points.iter().find(|(hash, _)| *hash >= key).unwrap_or(&points[0]);
-                let asked = Asked { key: Some(key.into()), ..asked(&candidates) };
+                let asked = PickContext { key: Some(key.into()), ..asked(&candidates) };
                 assert_eq!(pick.pick(&asked), Some(expected), "{ring:?} {key}");
             }
         }
@@ -220,7 +220,7 @@ mod tests {
     #[test]
     fn servers_at_one_address_share_its_points_and_the_first_has_them() {
         let twice = [Candidate::new(Instance::tcp("h:1")), Candidate::new(Instance::tcp("h:1"))];
-        let pick = Ring::murmur().over(&twice);
+        let pick = Ring::murmur().picker(&twice);
         assert_eq!(pick.pick(&asked(&twice)), Some(0));
         twice[0].load().set_well(false);
         assert_eq!(pick.pick(&asked(&twice)), Some(1));

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use self::server::ServerWeight;
 use self::tree::Tree;
 use super::candidate_state::CandidateState;
-use super::{Asked, Balance, Candidate, Outcome, Pick, available, chance};
+use super::{AttemptOutcome, Candidate, LoadBalancer, PickContext, Picker, available, chance};
 
 /// Servers by how many calls they answer and how soon: brpc's `la`, locality-aware balancing.
 ///
@@ -34,8 +34,8 @@ impl Default for LocalityAware {
     }
 }
 
-impl Balance for LocalityAware {
-    fn over(&self, candidates: &[Candidate]) -> Box<dyn Pick> {
+impl LoadBalancer for LocalityAware {
+    fn picker(&self, candidates: &[Candidate]) -> Box<dyn Picker> {
         let servers = self.memory.get_or_insert(candidates, |_| ServerWeight::default());
         set_initial_weights(&servers);
         let most = HEAVIEST / (servers.len() as i64).max(1);
@@ -75,7 +75,7 @@ impl LocalityAwarePicker {
     }
 
     /// Throws the dice, and again where what they hit may not take the call or has lost weight since.
-    fn pick_by_weight(&self, asked: &Asked<'_>) -> Option<usize> {
+    fn pick_by_weight(&self, asked: &PickContext<'_>) -> Option<usize> {
         let now = self.elapsed(asked.now);
         (0..THROWS).find_map(|_| {
             let total = self.tree.total();
@@ -100,19 +100,19 @@ impl LocalityAwarePicker {
 /// How often, before all servers are looked at.
 const THROWS: usize = 16;
 
-impl Pick for LocalityAwarePicker {
-    fn pick(&self, asked: &Asked<'_>) -> Option<usize> {
+impl Picker for LocalityAwarePicker {
+    fn pick(&self, asked: &PickContext<'_>) -> Option<usize> {
         let weights = || (0..self.servers.len()).map(|place| (place, self.tree.weight(place).max(1) as u64));
         self.pick_by_weight(asked).or_else(|| available::by_weight(asked, weights()))
     }
 
-    fn began(&self, place: usize, now: Instant) {
+    fn call_started(&self, place: usize, now: Instant) {
         if let Some(server) = self.servers.get(place) {
             server.record_start(self.elapsed(now));
         }
     }
 
-    fn ended(&self, place: usize, outcome: &Outcome<'_>) {
+    fn call_finished(&self, place: usize, outcome: &AttemptOutcome<'_>) {
         if let Some(server) = self.servers.get(place) {
             let now = self.elapsed(outcome.now);
             server.record_end(now, outcome);

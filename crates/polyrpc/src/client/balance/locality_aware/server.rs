@@ -2,7 +2,7 @@ use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::client::balance::Outcome;
+use crate::client::balance::AttemptOutcome;
 
 /// What is known of one server. Times are since the balancer was made.
 #[derive(Debug)]
@@ -76,12 +76,12 @@ impl ServerWeight {
         self.lock().in_flight.record_start(now);
     }
 
-    pub(super) fn record_end(&self, now: Duration, outcome: &Outcome<'_>) {
+    pub(super) fn record_end(&self, now: Duration, outcome: &AttemptOutcome<'_>) {
         let mut known = self.lock();
         known.in_flight.record_end(now.saturating_sub(outcome.latency));
-        if outcome.is_the_servers_failure() {
+        if outcome.is_server_failure() {
             known.answers.push_failure(now, failed_latency(outcome), outcome.timeout);
-        } else if !outcome.is_given_up() || outcome.latency > known.answers.average {
+        } else if !outcome.is_cancelled() || outcome.latency > known.answers.average {
             known.answers.push(now, outcome.latency);
         } else {
             return;
@@ -91,7 +91,7 @@ impl ServerWeight {
 }
 
 /// How long a failed attempt kept its call from an answer: the more attempts are left, the less is lost yet.
-fn failed_latency(outcome: &Outcome<'_>) -> Duration {
+fn failed_latency(outcome: &AttemptOutcome<'_>) -> Duration {
     let lost = outcome.latency.mul_f64(ERROR_RATIO);
     let all = outcome.timeout.unwrap_or(lost);
     let (left, had) = outcome.attempts;
@@ -217,8 +217,8 @@ mod tests {
 
     const MS: Duration = Duration::from_millis(1);
 
-    fn answered(latency: Duration) -> Outcome<'static> {
-        Outcome { latency, now: Instant::now(), failure: None, timeout: None, attempts: (0, 1) }
+    fn answered(latency: Duration) -> AttemptOutcome<'static> {
+        AttemptOutcome { latency, now: Instant::now(), failure: None, timeout: None, attempts: (0, 1) }
     }
 
     #[test]
@@ -262,7 +262,7 @@ mod tests {
     #[test]
     fn a_failure_counts_by_the_attempts_that_are_left() {
         let status = Status::unavailable("");
-        let failed = |left, had| Outcome {
+        let failed = |left, had| AttemptOutcome {
             failure: Some(&status),
             timeout: Some(100 * MS),
             attempts: (left, had),
@@ -271,7 +271,7 @@ mod tests {
         assert_eq!(failed_latency(&failed(0, 1)), 100 * MS);
         assert_eq!(failed_latency(&failed(3, 1)), 12 * MS);
         assert_eq!(failed_latency(&failed(1, 2)), 56 * MS);
-        assert_eq!(failed_latency(&Outcome { timeout: None, ..failed(0, 1) }), 12 * MS);
+        assert_eq!(failed_latency(&AttemptOutcome { timeout: None, ..failed(0, 1) }), 12 * MS);
         let server = ServerWeight::default();
         server.record_start(Duration::ZERO);
         server.record_end(10 * MS, &failed(3, 1));
@@ -286,7 +286,7 @@ mod tests {
     #[test]
     fn a_call_that_was_given_up_says_only_that_it_took_longer() {
         let status = Status::cancelled("");
-        let given_up = |latency| Outcome { failure: Some(&status), ..answered(latency) };
+        let given_up = |latency| AttemptOutcome { failure: Some(&status), ..answered(latency) };
         let server = ServerWeight::default();
         server.record_end(10 * MS, &answered(10 * MS));
         server.record_end(20 * MS, &given_up(MS));

@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 use self::schedule::WeightedSchedule;
 use super::picker_cache::PickerCache;
 use super::weights::Weights;
-use super::{Asked, Balance, Candidate, Pick, available};
+use super::{Candidate, LoadBalancer, PickContext, Picker, available};
 
 /// Turns by weight, as evenly mixed as can be: rpcx's `WeightedRoundRobin`.
 ///
@@ -14,7 +14,7 @@ use super::{Asked, Balance, Candidate, Pick, available};
 /// servers or weights begins anew.
 ///
 /// rpcx makes a list of a whole round, which is as long as the weights are heavy; here the order is found turn by turn
-/// (`Race`), in memory for each server and a short lock.
+/// (`WeightedSchedule`), in memory for each server and a short lock.
 #[derive(Debug, Default)]
 pub struct SmoothWeightedRoundRobin {
     last: PickerCache<SmoothPicker>,
@@ -27,8 +27,8 @@ impl SmoothWeightedRoundRobin {
     }
 }
 
-impl Balance for SmoothWeightedRoundRobin {
-    fn over(&self, candidates: &[Candidate]) -> Box<dyn Pick> {
+impl LoadBalancer for SmoothWeightedRoundRobin {
+    fn picker(&self, candidates: &[Candidate]) -> Box<dyn Picker> {
         let weights = Weights::of(candidates);
         let is_same = |last: &SmoothPicker| last.weights == weights;
         Box::new(self.last.get_or_build(candidates, is_same, || SmoothPicker::new(Weights::of(candidates))))
@@ -47,8 +47,8 @@ impl SmoothPicker {
     }
 }
 
-impl Pick for SmoothPicker {
-    fn pick(&self, asked: &Asked<'_>) -> Option<usize> {
+impl Picker for SmoothPicker {
+    fn pick(&self, asked: &PickContext<'_>) -> Option<usize> {
         let mut race = self.race.lock().unwrap_or_else(PoisonError::into_inner);
         let next = (0..available::DRAWS).map_while(|_| race.next()).find(|&place| asked.may_take(place));
         drop(race);

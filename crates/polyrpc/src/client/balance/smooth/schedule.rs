@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 
 /// The order of smooth weighted round robin, found turn by turn.
 ///
-/// Servers of the same weight take turns among themselves, so they run as one [`Team`]. What a team has gained is a line
+/// Servers of the same weight take turns among themselves, so they run as one [`WeightGroup`]. What a team has gained is a line
 /// over the turns, as steep as its weight, which falls when the team pays. The teams meet in a tournament, whose rounds
 /// remember until when their winner stays ahead: so a turn plays again only the rounds that the payer was in, and those
 /// in which somebody has been overtaken (a kinetic tournament: J. Basch, L. Guibas, J. Hershberger, "Data structures for

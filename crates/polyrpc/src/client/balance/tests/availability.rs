@@ -44,7 +44,7 @@ fn only_servers_that_may_take_the_call_are_offered() {
         let balance = named(name).unwrap();
         for n in [1, 2, 3, 10, 100] {
             let candidates = servers(n);
-            let pick = balance.over(&candidates);
+            let pick = balance.picker(&candidates);
             // All but a few are unwell, shunned, or were tried.
             let left = [n / 2, n - 1];
             let tried: Vec<_> = (0..n).filter(|place| place % 3 == 2 && !left.contains(place)).collect();
@@ -57,7 +57,7 @@ fn only_servers_that_may_take_the_call_are_offered() {
                 }
             }
             for key in 0..200 {
-                let asked = Asked { key: Some(key), tried: &tried, ..asked(&candidates) };
+                let asked = PickContext { key: Some(key), tried: &tried, ..asked(&candidates) };
                 let place = pick.pick(&asked);
                 assert!(place.is_some_and(|place| left.contains(&place)), "{name} among {n}: {place:?}");
             }
@@ -70,12 +70,16 @@ fn where_none_may_there_is_none() {
     for name in ALL {
         for n in [0, 1, 2, 50] {
             let candidates = servers(n);
-            let pick = named(name).unwrap().over(&candidates);
+            let pick = named(name).unwrap().picker(&candidates);
             candidates.iter().for_each(|candidate| candidate.load().set_well(false));
             assert_eq!(pick.pick(&asked(&candidates)), None, "{name} among {n}");
             candidates.iter().for_each(|candidate| candidate.load().set_well(true));
             let tried: Vec<_> = (0..n).collect();
-            assert_eq!(pick.pick(&Asked { tried: &tried, ..asked(&candidates) }), None, "{name} among {n}");
+            assert_eq!(
+                pick.pick(&PickContext { tried: &tried, ..asked(&candidates) }),
+                None,
+                "{name} among {n}"
+            );
             assert_eq!(pick.pick(&asked(&candidates)).is_some(), n > 0, "{name} among {n}");
         }
     }
@@ -83,7 +87,7 @@ fn where_none_may_there_is_none() {
 
 #[test]
 fn an_attempt_on_a_place_that_is_none_is_nothing() {
-    let outcome = crate::client::balance::Outcome {
+    let outcome = crate::client::balance::AttemptOutcome {
         latency: Duration::ZERO,
         now: Instant::now(),
         failure: None,
@@ -91,9 +95,9 @@ fn an_attempt_on_a_place_that_is_none_is_nothing() {
         attempts: (0, 1),
     };
     for name in ALL {
-        let pick = named(name).unwrap().over(&[]);
-        pick.began(3, Instant::now());
-        pick.ended(3, &outcome);
+        let pick = named(name).unwrap().picker(&[]);
+        pick.call_started(3, Instant::now());
+        pick.call_finished(3, &outcome);
     }
 }
 
@@ -102,13 +106,13 @@ fn others_take_over_evenly() {
     // A sick server's share must not all fall to its neighbour.
     for name in ["random", "rr", "jump", "doublejump", "c_murmurhash:replicas=1000"] {
         let candidates = candidates(10);
-        let pick = named(name).unwrap().over(&candidates);
+        let pick = named(name).unwrap().picker(&candidates);
         candidates[4].load().set_well(false);
         let mut shares = [0_usize; 10];
         for key in 0..9000_u64 {
             // Keys of 32 bits, well mixed.
             let key = (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) & u64::from(u32::MAX);
-            let asked = Asked { key: Some(key), ..asked(&candidates) };
+            let asked = PickContext { key: Some(key), ..asked(&candidates) };
             shares[pick.pick(&asked).unwrap()] += 1;
         }
         let others = shares.iter().enumerate().filter(|(place, _)| *place != 4);
@@ -120,7 +124,7 @@ fn others_take_over_evenly() {
 fn weighted_ones_keep_to_the_weights_of_those_that_are_left() {
     for name in ["swrr", "wrr", "wr"] {
         let candidates = weighing(&[1_000_000, 3, 1, 0]);
-        let pick = named(name).unwrap().over(&candidates);
+        let pick = named(name).unwrap().picker(&candidates);
         candidates[0].load().set_well(false);
         let shares = shares(&*pick, &candidates, 8000);
         // Seven standard deviations of 39.
@@ -131,7 +135,7 @@ fn weighted_ones_keep_to_the_weights_of_those_that_are_left() {
 #[test]
 fn a_turn_that_is_passed_on_leaves_the_others_theirs() {
     let candidates = candidates(3);
-    let pick = named("rr").unwrap().over(&candidates);
+    let pick = named("rr").unwrap().picker(&candidates);
     candidates[1].load().set_well(false);
     assert_eq!(shares(&*pick, &candidates, 100), [50, 0, 50]);
 }

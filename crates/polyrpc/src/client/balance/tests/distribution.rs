@@ -3,8 +3,8 @@
 
 use super::*;
 use crate::client::balance::{
-    Balance, Closest, LeastInFlight, LeastReported, Outcome, Random, RoundRobin, SmoothWeightedRoundRobin,
-    Sticky, WeightedRandom, WeightedRoundRobin, chance, named,
+    AttemptOutcome, Closest, LeastInFlight, LeastReported, LoadBalancer, Random, RoundRobin,
+    SmoothWeightedRoundRobin, Sticky, WeightedRandom, WeightedRoundRobin, chance, named,
 };
 
 use std::time::Duration;
@@ -15,28 +15,28 @@ use polyrpc_core::{Scope, Status};
 fn random_gives_each_server_about_the_same() {
     chance::begin_with(2);
     let candidates = candidates(10);
-    let shares = shares(&*Random.over(&candidates), &candidates, 100_000);
+    let shares = shares(&*Random.picker(&candidates), &candidates, 100_000);
     assert!(shares.iter().all(|share| share.abs_diff(10_000) < 665), "{shares:?}");
 }
 
 #[test]
 fn round_robin_gives_each_server_its_turn() {
     let candidates = candidates(7);
-    assert_eq!(shares(&*RoundRobin::new().over(&candidates), &candidates, 700), [100; 7]);
+    assert_eq!(shares(&*RoundRobin::new().picker(&candidates), &candidates, 700), [100; 7]);
 }
 
 #[test]
 fn turns_go_on_in_the_next_set() {
     let candidates = candidates(4);
     let balance = RoundRobin::from(0);
-    let next = |n: usize| balance.over(&candidates[..n]).pick(&asked(&candidates[..n])).unwrap();
+    let next = |n: usize| balance.picker(&candidates[..n]).pick(&asked(&candidates[..n])).unwrap();
     assert_eq!([next(4), next(4), next(4), next(3), next(4)], [0, 1, 2, 0, 0]);
 }
 
 #[test]
 fn smooth_turns_are_in_rpcxs_order() {
     let candidates = weighing(&[5, 1, 1]);
-    let pick = SmoothWeightedRoundRobin::new().over(&candidates);
+    let pick = SmoothWeightedRoundRobin::new().picker(&candidates);
     let order: Vec<_> = (0..14).map(|_| pick.pick(&asked(&candidates)).unwrap()).collect();
     assert_eq!(order, [0, 0, 1, 0, 2, 0, 0, 0, 0, 1, 0, 2, 0, 0]);
 }
@@ -45,7 +45,7 @@ fn smooth_turns_are_in_rpcxs_order() {
 fn smooth_turns_go_on_while_servers_and_weights_are_the_same() {
     let balance = SmoothWeightedRoundRobin::new();
     let alike = weighing(&[1, 1, 1]);
-    let next = |candidates: &[Candidate]| balance.over(candidates).pick(&asked(candidates)).unwrap();
+    let next = |candidates: &[Candidate]| balance.picker(candidates).pick(&asked(candidates)).unwrap();
     // A registry tells every few seconds what each of them does.
     let doing = |calls: usize| -> Vec<_> {
         let said = |one: &Candidate| one.instance().attributes.clone().with("calls", calls.to_string());
@@ -61,8 +61,8 @@ fn smooth_turns_go_on_while_servers_and_weights_are_the_same() {
 fn turns_by_weight_are_exact() {
     let weights = [5, 1, 0, 3, 100, 7];
     let candidates = weighing(&weights);
-    for balance in [&SmoothWeightedRoundRobin::new() as &dyn Balance, &WeightedRoundRobin] {
-        let shares = shares(&*balance.over(&candidates), &candidates, 1160);
+    for balance in [&SmoothWeightedRoundRobin::new() as &dyn LoadBalancer, &WeightedRoundRobin] {
+        let shares = shares(&*balance.picker(&candidates), &candidates, 1160);
         assert_eq!(shares, weights.map(|weight| 10 * weight as usize), "{balance:?}");
     }
 }
@@ -72,7 +72,7 @@ fn heavy_weights_take_no_more_memory() {
     chance::begin_with(1);
     let candidates = weighing(&[u32::MAX, u32::MAX, u32::MAX - 1, 2]);
     for name in ["swrr", "wrr", "wr"] {
-        let shares = shares(&*named(name).unwrap().over(&candidates), &candidates, 3000);
+        let shares = shares(&*named(name).unwrap().picker(&candidates), &candidates, 3000);
         assert!(shares[..3].iter().all(|share| share.abs_diff(1000) < 182), "{name}: {shares:?}");
     }
 }
@@ -81,7 +81,7 @@ fn heavy_weights_take_no_more_memory() {
 fn turns_by_weight_are_spread() {
     // The heavy server, with five sevenths of the picks, never waits for more than one other.
     let candidates = weighing(&[50, 10, 10]);
-    let pick = WeightedRoundRobin.over(&candidates);
+    let pick = WeightedRoundRobin.picker(&candidates);
     let order: Vec<_> = (0..140).map(|_| pick.pick(&asked(&candidates)).unwrap()).collect();
     assert!(order.windows(2).all(|two| two.contains(&0)), "{order:?}");
 }
@@ -90,7 +90,7 @@ fn turns_by_weight_are_spread() {
 fn without_any_weight_there_is_no_server() {
     let candidates = weighing(&[0, 0]);
     for name in ["swrr", "wrr", "wr"] {
-        assert_eq!(named(name).unwrap().over(&candidates).pick(&asked(&candidates)), None, "{name}");
+        assert_eq!(named(name).unwrap().picker(&candidates).pick(&asked(&candidates)), None, "{name}");
     }
 }
 
@@ -99,7 +99,7 @@ fn weighted_random_gives_about_the_weight() {
     chance::begin_with(3);
     let weights = [5, 1, 0, 3, 1];
     let candidates = weighing(&weights);
-    let shares = shares(&*WeightedRandom.over(&candidates), &candidates, 100_000);
+    let shares = shares(&*WeightedRandom.picker(&candidates), &candidates, 100_000);
     for (share, weight) in shares.iter().zip(weights) {
         let expected = 10_000 * weight as usize;
         assert!(share.abs_diff(expected) < 1110 && (weight > 0 || *share == 0), "{shares:?}");
@@ -110,7 +110,7 @@ fn weighted_random_gives_about_the_weight() {
 fn least_in_flight_fills_up_the_emptiest() {
     chance::begin_with(4);
     let candidates = candidates(20);
-    let pick = LeastInFlight.over(&candidates);
+    let pick = LeastInFlight.picker(&candidates);
     for _ in 0..500 {
         candidates[pick.pick(&asked(&candidates)).unwrap()].load().record_start();
     }
@@ -124,7 +124,7 @@ fn least_in_flight_takes_any_of_those_that_are_alike() {
     chance::begin_with(5);
     let candidates = candidates(6);
     candidates[0].load().record_start();
-    let shares = shares(&*LeastInFlight.over(&candidates), &candidates, 50_000);
+    let shares = shares(&*LeastInFlight.picker(&candidates), &candidates, 50_000);
     assert!(shares[0] == 0 && shares[1..].iter().all(|share| share.abs_diff(10_000) < 630), "{shares:?}");
 }
 
@@ -132,7 +132,7 @@ fn least_in_flight_takes_any_of_those_that_are_alike() {
 fn among_many_least_in_flight_is_level() {
     chance::begin_with(6);
     let candidates = candidates(1000);
-    let pick = LeastInFlight.over(&candidates);
+    let pick = LeastInFlight.picker(&candidates);
     for _ in 0..20_000 {
         candidates[pick.pick(&asked(&candidates)).unwrap()].load().record_start();
     }
@@ -146,10 +146,10 @@ fn least_reported_follows_calls_and_then_tps() {
     let mut candidates = said("calls", &["12.50", "3.25", "3.25", "x", "-1", "NaN", "inf"]);
     let tps = |candidate: &Candidate, tps: &str| candidate.renewed(Attributes::new().with("tps", tps));
     candidates.push(tps(&candidates[0], "4"));
-    let shares = shares(&*LeastReported.over(&candidates), &candidates, 2000);
+    let shares = shares(&*LeastReported.picker(&candidates), &candidates, 2000);
     assert!(shares[1].abs_diff(1000) < 160 && shares[1] + shares[2] == 2000, "{shares:?}");
     let next = |tried: &[usize]| {
-        LeastReported.over(&candidates).pick(&Asked { tried, ..asked(&candidates) }).unwrap()
+        LeastReported.picker(&candidates).pick(&PickContext { tried, ..asked(&candidates) }).unwrap()
     };
     assert_eq!((next(&[1, 2]), next(&[1, 2, 7])), (7, 0));
     // Those that report nothing come last.
@@ -160,7 +160,7 @@ fn least_reported_follows_calls_and_then_tps() {
 fn where_nobody_reports_all_are_alike() {
     chance::begin_with(8);
     let candidates = candidates(4);
-    let shares = shares(&*LeastReported.over(&candidates), &candidates, 40_000);
+    let shares = shares(&*LeastReported.picker(&candidates), &candidates, 40_000);
     assert!(shares.iter().all(|share| share.abs_diff(10_000) < 610), "{shares:?}");
 }
 
@@ -178,16 +178,16 @@ fn the_closest_is_chosen_and_those_that_stand_nowhere_are_not() {
     ];
     let candidates: Vec<_> =
         candidates(places.len()).iter().zip(places).map(|(one, place)| at(one, place)).collect();
-    let pick = Closest::to(31.2, 121.4).over(&candidates);
+    let pick = Closest::to(31.2, 121.4).picker(&candidates);
     let shares = shares(&*pick, &candidates, 2000);
     assert!(shares[1].abs_diff(1000) < 160 && shares[1] + shares[2] == 2000, "{shares:?}");
-    assert_eq!(pick.pick(&Asked { tried: &[1, 2], ..asked(&candidates) }), Some(0));
-    assert_eq!(pick.pick(&Asked { tried: &[0, 1, 2], ..asked(&candidates) }), None);
-    assert_eq!(Closest::to(f64::NAN, 0.0).over(&candidates).pick(&asked(&candidates)), None);
+    assert_eq!(pick.pick(&PickContext { tried: &[1, 2], ..asked(&candidates) }), Some(0));
+    assert_eq!(pick.pick(&PickContext { tried: &[0, 1, 2], ..asked(&candidates) }), None);
+    assert_eq!(Closest::to(f64::NAN, 0.0).picker(&candidates).pick(&asked(&candidates)), None);
 }
 
-fn lost(status: &Status) -> Outcome<'_> {
-    Outcome {
+fn lost(status: &Status) -> AttemptOutcome<'_> {
+    AttemptOutcome {
         latency: Duration::ZERO,
         now: Instant::now(),
         failure: Some(status),
@@ -200,18 +200,18 @@ fn lost(status: &Status) -> Outcome<'_> {
 fn a_sticky_client_stays_until_its_connection_fails() {
     let candidates = candidates(3);
     let balance = Sticky::new(RoundRobin::from(0));
-    let pick = balance.over(&candidates);
-    let next = |tried: &[usize]| pick.pick(&Asked { tried, ..asked(&candidates) }).unwrap();
+    let pick = balance.picker(&candidates);
+    let next = |tried: &[usize]| pick.pick(&PickContext { tried, ..asked(&candidates) }).unwrap();
     assert_eq!([next(&[]), next(&[]), next(&[])], [0, 0, 0]);
     // A call that failed goes elsewhere, the next one does not.
     assert_eq!([next(&[0]), next(&[])], [1, 0]);
-    pick.ended(0, &lost(&Status::unavailable("")));
+    pick.call_finished(0, &lost(&Status::unavailable("")));
     assert_eq!(next(&[]), 0);
     // That of another server is none of its business, its own is.
     let broken = Status::unavailable("").with_scope(Scope::Connection);
-    pick.ended(1, &lost(&broken));
+    pick.call_finished(1, &lost(&broken));
     assert_eq!(next(&[]), 0);
-    pick.ended(0, &lost(&broken));
+    pick.call_finished(0, &lost(&broken));
     assert_eq!([next(&[]), next(&[])], [2, 2]);
     candidates[2].load().set_well(false);
     assert_eq!([next(&[]), next(&[])], [0, 0]);
@@ -221,7 +221,7 @@ fn a_sticky_client_stays_until_its_connection_fails() {
 fn a_sticky_client_stays_with_its_server_in_other_sets() {
     let candidates = candidates(3);
     let balance = Sticky::new(RoundRobin::from(2));
-    let next = |set: &[Candidate]| balance.over(set).pick(&asked(set)).unwrap();
+    let next = |set: &[Candidate]| balance.picker(set).pick(&asked(set)).unwrap();
     assert_eq!(next(&candidates), 2);
     let turned: Vec<_> = candidates.iter().rev().cloned().collect();
     assert_eq!(next(&turned), 0);
@@ -232,7 +232,7 @@ fn a_sticky_client_stays_with_its_server_in_other_sets() {
 #[test]
 fn one_balancer_is_any_balancer() {
     let candidates = candidates(2);
-    let shared: std::sync::Arc<dyn Balance> = std::sync::Arc::new(RoundRobin::new());
-    let boxed: Box<dyn Balance> = Box::new(shared);
-    assert_eq!(shares(&*boxed.over(&candidates), &candidates, 10), [5, 5]);
+    let shared: std::sync::Arc<dyn LoadBalancer> = std::sync::Arc::new(RoundRobin::new());
+    let boxed: Box<dyn LoadBalancer> = Box::new(shared);
+    assert_eq!(shares(&*boxed.picker(&candidates), &candidates, 10), [5, 5]);
 }

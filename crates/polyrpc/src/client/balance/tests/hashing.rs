@@ -1,5 +1,5 @@
 use super::*;
-use crate::client::balance::{Balance, named};
+use crate::client::balance::{LoadBalancer, named};
 
 const KEYS: u64 = 20_000;
 
@@ -9,10 +9,10 @@ fn keys() -> impl Iterator<Item = u64> {
 }
 
 /// Whom each key meets, by address.
-fn owners(balance: &dyn Balance, candidates: &[Candidate]) -> Vec<String> {
-    let pick = balance.over(candidates);
+fn owners(balance: &dyn LoadBalancer, candidates: &[Candidate]) -> Vec<String> {
+    let pick = balance.picker(candidates);
     let owner = |key| {
-        let place = pick.pick(&Asked { key: Some(key), ..asked(candidates) }).unwrap();
+        let place = pick.pick(&PickContext { key: Some(key), ..asked(candidates) }).unwrap();
         candidates[place].instance().address.clone()
     };
     keys().map(owner).collect()
@@ -98,8 +98,9 @@ fn the_order_of_a_set_does_not_matter() {
 fn without_a_key_equal_requests_meet_the_same_server() {
     let all = candidates(10);
     for name in ["jump", "doublejump", "c_murmurhash"] {
-        let pick = named(name).unwrap().over(&all);
-        let place = |method, request: &[u8]| pick.pick(&Asked { method, request, ..asked(&all) }).unwrap();
+        let pick = named(name).unwrap().picker(&all);
+        let place =
+            |method, request: &[u8]| pick.pick(&PickContext { method, request, ..asked(&all) }).unwrap();
         let places = |method| (0..100_u8).map(move |byte| (method, [byte; 3]));
         let first: Vec<_> = places("Mul").map(|(method, request)| place(method, &request)).collect();
         let again: Vec<_> = places("Mul").map(|(method, request)| place(method, &request)).collect();

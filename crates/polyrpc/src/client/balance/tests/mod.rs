@@ -5,7 +5,7 @@ mod simulation;
 
 use std::time::Instant;
 
-use super::{Asked, Candidate, Pick};
+use super::{Candidate, PickContext, Picker};
 use crate::discovery::{Attributes, Instance};
 
 /// So many servers, of which nothing is said.
@@ -32,8 +32,8 @@ pub(super) fn weighing(weights: &[u32]) -> Vec<Candidate> {
 }
 
 /// A call to any of them.
-pub(crate) fn asked(candidates: &[Candidate]) -> Asked<'_> {
-    Asked {
+pub(crate) fn asked(candidates: &[Candidate]) -> PickContext<'_> {
+    PickContext {
         service: "Arith",
         method: "Mul",
         key: None,
@@ -45,7 +45,7 @@ pub(crate) fn asked(candidates: &[Candidate]) -> Asked<'_> {
 }
 
 /// How many of so many calls each of them gets.
-pub(crate) fn shares(pick: &dyn Pick, candidates: &[Candidate], calls: usize) -> Vec<usize> {
+pub(crate) fn shares(pick: &dyn Picker, candidates: &[Candidate], calls: usize) -> Vec<usize> {
     let asked = asked(candidates);
     let mut shares = vec![0; candidates.len()];
     (0..calls).filter_map(|_| pick.pick(&asked)).for_each(|place| shares[place] += 1);

@@ -9,7 +9,7 @@ use std::time::Duration;
 use polyrpc_core::Status;
 
 use super::*;
-use crate::client::balance::{Balance, LocalityAware, Outcome, P2c, chance};
+use crate::client::balance::{AttemptOutcome, LoadBalancer, LocalityAware, P2c, chance};
 
 const MS: Duration = Duration::from_millis(1);
 const TIMEOUT: Duration = Duration::from_millis(500);
@@ -30,7 +30,7 @@ enum Reply {
 
 struct World {
     candidates: Vec<Candidate>,
-    pick: Box<dyn Pick>,
+    pick: Box<dyn Picker>,
     servers: Vec<Behaviour>,
     /// When each server has done its work.
     idle_at: Vec<Duration>,
@@ -42,9 +42,9 @@ struct World {
 }
 
 impl World {
-    fn new(balance: &dyn Balance, servers: Vec<Behaviour>) -> Self {
+    fn new(balance: &dyn LoadBalancer, servers: Vec<Behaviour>) -> Self {
         let candidates = candidates(servers.len());
-        let pick = balance.over(&candidates);
+        let pick = balance.picker(&candidates);
         let idle_at = vec![Duration::ZERO; servers.len()];
         let (began, now) = (Instant::now(), Duration::ZERO);
         Self { candidates, pick, servers, idle_at, began, now, ends: BinaryHeap::new(), calls: Vec::new() }
@@ -52,10 +52,10 @@ impl World {
 
     fn call(&mut self) {
         let now = self.began + self.now;
-        let asked = Asked { now, ..asked(&self.candidates) };
+        let asked = PickContext { now, ..asked(&self.candidates) };
         let place = self.pick.pick(&asked).unwrap();
         self.candidates[place].load().record_start();
-        self.pick.began(place, now);
+        self.pick.call_started(place, now);
         let (took, failed) = match self.servers[place](self.now) {
             Reply::After(work) => {
                 let idle_at = &mut self.idle_at[place];
@@ -76,7 +76,7 @@ impl World {
         let Some(Reverse((now, place, began, failed))) = self.ends.pop() else { return };
         self.now = now;
         let status = Status::deadline_exceeded("");
-        let outcome = Outcome {
+        let outcome = AttemptOutcome {
             latency: now - began,
             now: self.began + now,
             failure: failed.then_some(&status),
@@ -84,7 +84,7 @@ impl World {
             attempts: (0, 1),
         };
         self.candidates[place].load().record_end();
-        self.pick.ended(place, &outcome);
+        self.pick.call_finished(place, &outcome);
         self.call();
     }
 
@@ -118,7 +118,7 @@ fn among_well(first: Behaviour) -> Vec<Behaviour> {
     servers
 }
 
-fn both() -> [Box<dyn Balance>; 2] {
+fn both() -> [Box<dyn LoadBalancer>; 2] {
     [Box::new(P2c::new()), Box::new(LocalityAware::new())]
 }
 
@@ -198,7 +198,7 @@ fn what_was_learned_is_known_in_the_next_set() {
         chance::begin_with(15);
         let mut world = World::new(&balance, among_well(steady(Reply::After(40 * MS))));
         world.run(20, 5 * SECOND);
-        world.pick = balance.over(&world.candidates);
+        world.pick = balance.picker(&world.candidates);
         let now = world.now;
         while world.now < now + 2 * SECOND {
             world.step();
@@ -214,7 +214,7 @@ fn p2c_gives_twice_the_calls_to_twice_the_weight() {
     let balance = P2c::new().choices(3);
     let mut world = World::new(&balance, (0..3).map(|_| steady(Reply::Beside(2 * MS))).collect());
     world.candidates = weighing(&[2, 1, 1]);
-    world.pick = balance.over(&world.candidates);
+    world.pick = balance.picker(&world.candidates);
     world.run(40, 10 * SECOND);
     let shares = world.shares(SECOND, 10 * SECOND);
     assert!((0.42..0.58).contains(&shares[0]), "{shares:?}");

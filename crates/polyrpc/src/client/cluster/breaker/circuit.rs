@@ -7,8 +7,8 @@ use polyrpc_core::Code;
 use super::consecutive::ConsecutiveFailures;
 use super::cost::EmaErrorCost;
 use super::rate::Window;
-use super::{Breaker, TripPolicy};
-use crate::client::balance::Outcome;
+use super::{CircuitBreaker, TripPolicy};
+use crate::client::balance::AttemptOutcome;
 
 /// What a breaker thinks of one server.
 ///
@@ -24,7 +24,7 @@ use crate::client::balance::Outcome;
 /// A call costs a load where the server is closed, and what the window costs: an atomic or a short lock.
 #[derive(Debug)]
 pub(in crate::client::cluster) struct CircuitState {
-    breaker: Breaker,
+    breaker: CircuitBreaker,
     state: AtomicU8,
     /// Successes that are missing on trial.
     trial: AtomicU32,
@@ -54,7 +54,7 @@ const OPEN: u8 = 1;
 const ON_TRIAL: u8 = 2;
 
 impl CircuitState {
-    pub(in crate::client::cluster) fn new(breaker: Breaker, now: Instant) -> Self {
+    pub(in crate::client::cluster) fn new(breaker: CircuitBreaker, now: Instant) -> Self {
         Self {
             state: AtomicU8::new(CLOSED),
             trial: AtomicU32::new(0),
@@ -72,7 +72,7 @@ impl CircuitState {
 
     /// A call has ended; whether the server is to be [opened](Self::open) for it. One that may not be is judged anew by
     /// the calls to come.
-    pub(in crate::client::cluster) fn record(&self, outcome: &Outcome<'_>) -> bool {
+    pub(in crate::client::cluster) fn record(&self, outcome: &AttemptOutcome<'_>) -> bool {
         let Some(failed) = is_failure(outcome) else { return false };
         match self.state.load(Ordering::Relaxed) {
             CLOSED => {
@@ -142,18 +142,18 @@ impl CircuitState {
 }
 
 /// Whether a call says that its server fails; `None` if it says nothing of it.
-fn is_failure(outcome: &Outcome<'_>) -> Option<bool> {
+fn is_failure(outcome: &AttemptOutcome<'_>) -> Option<bool> {
     let Some(failure) = outcome.failure else { return Some(false) };
     // A server that is full says so in order to be left alone for a moment (brpc `controller.cpp` leaves out ELIMIT).
-    if failure.code() == Code::ResourceExhausted || outcome.is_given_up() {
+    if failure.code() == Code::ResourceExhausted || outcome.is_cancelled() {
         return None;
     }
-    Some(outcome.is_the_servers_failure())
+    Some(outcome.is_server_failure())
 }
 
 impl Isolation {
     /// Twice as long as the last time if that is not long ago (brpc `circuit_breaker.cpp`, `UpdateIsolationDuration`).
-    fn start(&mut self, breaker: &Breaker, now: Instant) {
+    fn start(&mut self, breaker: &CircuitBreaker, now: Instant) {
         let is_again =
             self.revived.is_some_and(|revived| now.saturating_duration_since(revived) < breaker.longest);
         self.duration = match is_again {
@@ -209,8 +209,8 @@ mod tests {
 
     use super::*;
 
-    fn outcome(failure: Option<&Status>, now: Instant) -> Outcome<'_> {
-        Outcome { latency: Duration::from_millis(1), now, failure, timeout: None, attempts: (0, 1) }
+    fn outcome(failure: Option<&Status>, now: Instant) -> AttemptOutcome<'_> {
+        AttemptOutcome { latency: Duration::from_millis(1), now, failure, timeout: None, attempts: (0, 1) }
     }
 
     fn fails(fuse: &CircuitState, now: Instant) -> bool {
@@ -222,7 +222,7 @@ mod tests {
     }
 
     fn fuse(now: Instant) -> CircuitState {
-        CircuitState::new(Breaker::consecutive(1, Duration::from_secs(10)), now)
+        CircuitState::new(CircuitBreaker::consecutive(1, Duration::from_secs(10)), now)
     }
 
     const MILLI: Duration = Duration::from_millis(1);
@@ -277,7 +277,7 @@ mod tests {
     #[test]
     fn on_trial_one_failure_is_too_many_until_enough_have_succeeded() {
         let now = Instant::now();
-        let breaker = Breaker::consecutive(3, LONG).half_open(2);
+        let breaker = CircuitBreaker::consecutive(3, LONG).half_open(2);
         let fuse = CircuitState::new(breaker, now);
         assert!(!fails(&fuse, now) && !fails(&fuse, now) && fails(&fuse, now) && fuse.open(now));
         fuse.close(now);
@@ -289,7 +289,11 @@ mod tests {
     #[test]
     fn who_may_not_be_out_is_judged_anew() {
         let now = Instant::now();
-        for breaker in [Breaker::consecutive(20, LONG), Breaker::rate(0.5, 20, LONG), Breaker::brpc()] {
+        for breaker in [
+            CircuitBreaker::consecutive(20, LONG),
+            CircuitBreaker::rate(0.5, 20, LONG),
+            CircuitBreaker::brpc(),
+        ] {
             let fuse = CircuitState::new(breaker, now);
             let until_out = || (1..10_000).find(|_| fails(&fuse, now)).unwrap();
             let first = until_out();
@@ -302,9 +306,9 @@ mod tests {
     #[test]
     fn rpcx_and_brpc_have_their_own_idea_of_too_much() {
         let now = Instant::now();
-        let rpcx = CircuitState::new(Breaker::rpcx(), now);
+        let rpcx = CircuitState::new(CircuitBreaker::rpcx(), now);
         assert_eq!((1..1000).find(|_| fails(&rpcx, now)), Some(100));
-        let brpc = CircuitState::new(Breaker::brpc(), now);
+        let brpc = CircuitState::new(CircuitBreaker::brpc(), now);
         assert_eq!((1..1000).find(|_| fails(&brpc, now)), Some(150));
     }
 }

@@ -1,4 +1,4 @@
-//! Servers that fail too much get no calls for a while: what that is says a [`Breaker`]; a [`fuse`] judges one server
+//! Servers that fail too much get no calls for a while: what that is says a [`CircuitBreaker`]; a [`fuse`] judges one server
 //! by it, from what a window remembers: [`consecutive`], [`rate`] or [`cost`]. How many may be out at once is kept by
 //! [`quota`].
 
@@ -41,13 +41,13 @@ pub(super) use self::quota::{EjectionPermit, EjectionQuota};
 /// let servers = List::new([Instance::tcp("10.0.0.1:8972"), Instance::tcp("10.0.0.2:8972")]);
 /// let client = Client::builder("rpcx://arith")
 ///     .discover(servers)
-///     .breaker(Breaker::consecutive(5, Duration::from_secs(10)).most_out(0.3))
+///     .circuit_breaker(CircuitBreaker::consecutive(5, Duration::from_secs(10)).most_out(0.3))
 ///     .build()?;
 /// # Ok(())
 /// # }
 /// ```
 #[derive(Debug, Clone, PartialEq)]
-pub struct Breaker {
+pub struct CircuitBreaker {
     trip: TripPolicy,
     shortest: Duration,
     longest: Duration,
@@ -63,7 +63,7 @@ enum TripPolicy {
     Cost([cost::CostLimit; 2]),
 }
 
-impl Breaker {
+impl CircuitBreaker {
     /// So many failures one after another, each less than `within` after the one before. At least one.
     pub fn consecutive(failures: u32, within: Duration) -> Self {
         Self::by(TripPolicy::Consecutive(consecutive::ConsecutiveLimit { failures: failures.max(1), within }))
@@ -142,7 +142,7 @@ mod tests {
 
     #[test]
     fn at_least_one_server_stays() {
-        let breaker = Breaker::rpcx();
+        let breaker = CircuitBreaker::rpcx();
         for (servers, out) in [(0, 0), (1, 0), (2, 1), (3, 1), (4, 2), (9, 4), (100, 50)] {
             assert_eq!(breaker.places_out(servers), out, "{servers}");
         }

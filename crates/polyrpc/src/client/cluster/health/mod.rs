@@ -1,4 +1,4 @@
-//! Whether a server that had no calls may have them again: what is asked says [`Health`], and [`question`] asks it.
+//! Whether a server that had no calls may have them again: what is asked says [`HealthCheck`], and [`question`] asks it.
 
 mod probe;
 
@@ -21,21 +21,21 @@ pub(super) use self::probe::HealthProbe;
 ///
 /// # fn main() -> polyrpc::Result<()> {
 /// let client = Client::builder("grpc+list://10.0.0.1:50051,10.0.0.2:50051")
-///     .breaker(Breaker::brpc())
-///     .health(Health::grpc("example.Arith").every(Duration::from_secs(1)))
+///     .circuit_breaker(CircuitBreaker::brpc())
+///     .health(HealthCheck::grpc("example.Arith").every(Duration::from_secs(1)))
 ///     .build()?;
 /// # Ok(())
 /// # }
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Health {
+pub struct HealthCheck {
     pub(super) question: HealthProbe,
     pub(in crate::client) every: Duration,
     pub(super) timeout: Duration,
     pub(super) always: bool,
 }
 
-impl Health {
+impl HealthCheck {
     /// A server is well to which a connection can be made. The default.
     pub fn connect() -> Self {
         Self::by(HealthProbe::Connect)
@@ -89,7 +89,7 @@ impl Health {
     }
 }
 
-impl Default for Health {
+impl Default for HealthCheck {
     fn default() -> Self {
         Self::connect()
     }

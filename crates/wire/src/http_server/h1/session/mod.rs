@@ -41,8 +41,8 @@ use crate::{grpc, json_rpc, net_rpc};
 ///            └────▶ Skip ──▶ Head       a request that was refused before its body came
 /// ```
 ///
-/// Where the body is not here yet, the head is given out first ([`Event::Head`]), and the body is read once the request
-/// was [accepted](session::Server::judge).
+/// Where the body is not here yet, the head is given out first ([`ServerEvent::Head`]), and the body is read once the request
+/// was [accepted](session::Server::apply_verdict).
 ///
 /// Requests may be answered in any order; their responses leave in the order of the requests. Every call
 /// that is not one-way must be answered or its connection ended, for later responses wait for its own.

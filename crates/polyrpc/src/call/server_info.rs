@@ -5,9 +5,9 @@ use polyrpc_core::Protocol;
 use super::Peer;
 
 /// What a server has done and is doing: what gRPC's channelz tells of a server and its sockets, for every protocol.
-/// See [`Running::facts`](crate::server::Running::facts).
+/// See [`ServerHandle::info`](crate::server::ServerHandle::info).
 #[derive(Debug, Clone, Default)]
-pub struct Facts {
+pub struct ServerInfo {
     /// All calls since the server began, those of connections that have closed among them.
     pub calls: Calls,
     /// Of the calls that failed, those whose deadline had passed when they were taken up: their handlers were not asked.
@@ -15,7 +15,7 @@ pub struct Facts {
     /// The connections that are open, in no order.
     pub connections: Vec<Connection>,
     /// What all connections use together, of what [`Limits`](crate::server::Limits) bounds.
-    pub used: Used,
+    pub used: ResourceUsage,
     /// How many calls and connections were refused, by cause.
     pub refusals: Vec<(&'static str, u64)>,
     /// How many connections the server closed before their peers did, by cause.
@@ -36,7 +36,7 @@ pub(crate) struct Totals {
     pub(crate) sent: u64,
     /// Messages that wait to be pushed.
     pub(crate) pushes: usize,
-    pub(crate) used: Used,
+    pub(crate) used: ResourceUsage,
     pub(crate) refusals: Vec<(&'static str, u64)>,
     pub(crate) closings: Vec<(&'static str, u64)>,
     pub(crate) unknown_fields: u64,
@@ -74,7 +74,7 @@ pub(crate) trait Countable: std::fmt::Debug + Send + Sync {
 
 /// What the connections of a server use together.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Used {
+pub struct ResourceUsage {
     /// Bytes that peers make the server hold.
     pub memory: usize,
     /// Calls whose handlers wait.

@@ -14,11 +14,11 @@
 //! # async fn handler() {
 //! use polyrpc::task;
 //!
-//! tokio::spawn(task::scope(task::current(), look_up()));
+//! tokio::spawn(propagation::scope(propagation::current(), look_up()));
 //! # }
 //! ```
 //!
-//! And where a handler's own calls shall not, `task::scope(Inherited::default(), …)` keeps it from them.
+//! And where a handler's own calls shall not, `propagation::scope(CallScope::default(), …)` keeps it from them.
 //!
 //! baidu_std, rpcx, gRPC and HTTP tell the server what is left, and carry traces in their user fields, metadata and
 //! headers. fb_rpc, net/rpc and rest_rpc have room for neither: there the caller's own waiting is bounded, and nothing
@@ -38,11 +38,11 @@ use polyrpc_core::{Metadata, Protocol, Status};
 pub use self::trace::{NoTraceParent, Trace, TraceParent};
 
 thread_local! {
-    static CURRENT: RefCell<Inherited> = const { RefCell::new(Inherited::NOTHING) };
+    static CURRENT: RefCell<CallScope> = const { RefCell::new(CallScope::NOTHING) };
 }
 
 /// What is current now; nothing outside of handlers and [`scope`]s.
-pub fn current() -> Inherited {
+pub fn current() -> CallScope {
     // On a thread that is ending, what was current there is gone.
     CURRENT.try_with(|current| current.borrow().clone()).unwrap_or_default()
 }
@@ -52,20 +52,20 @@ pub fn current() -> Inherited {
 /// # Cancel safety
 ///
 /// Dropping what is returned drops the future.
-pub async fn scope<F: Future>(mut inherited: Inherited, future: F) -> F::Output {
+pub async fn scope<F: Future>(mut inherited: CallScope, future: F) -> F::Output {
     let mut future = pin!(future);
-    poll_fn(|cx| inherited.during(|| future.as_mut().poll(cx))).await
+    poll_fn(|cx| inherited.run(|| future.as_mut().poll(cx))).await
 }
 
 /// What a call inherits from the one within which it is made.
 #[derive(Debug, Clone, Default)]
-pub struct Inherited {
+pub struct CallScope {
     deadline: Option<Instant>,
     /// Shared, since it becomes current again and again.
     trace: Option<Arc<Trace>>,
 }
 
-impl Inherited {
+impl CallScope {
     const NOTHING: Self = Self { deadline: None, trace: None };
 
     /// What the handler of a call is to pass on. It allocates only if the call belongs to a trace.
@@ -102,7 +102,7 @@ impl Inherited {
     }
 
     /// Lets this, and nothing else, be current while `work` runs on this thread.
-    pub fn during<T>(&mut self, work: impl FnOnce() -> T) -> T {
+    pub fn run<T>(&mut self, work: impl FnOnce() -> T) -> T {
         let _entered = ScopeGuard::new(self);
         work()
     }
@@ -140,10 +140,10 @@ pub(crate) fn carries_metadata(protocol: Protocol) -> bool {
 
 /// Something that is current until this is dropped; then what was current before is again. It is moved there and back,
 /// so that nothing is counted or copied.
-struct ScopeGuard<'i>(&'i mut Inherited);
+struct ScopeGuard<'i>(&'i mut CallScope);
 
 impl<'i> ScopeGuard<'i> {
-    fn new(inherited: &'i mut Inherited) -> Self {
+    fn new(inherited: &'i mut CallScope) -> Self {
         exchange(inherited);
         Self(inherited)
     }
@@ -155,7 +155,7 @@ impl Drop for ScopeGuard<'_> {
     }
 }
 
-fn exchange(inherited: &mut Inherited) {
+fn exchange(inherited: &mut CallScope) {
     // On a thread that is ending nothing is current, before and after.
     let _ = CURRENT.try_with(|current| mem::swap(&mut *current.borrow_mut(), inherited));
 }
@@ -166,8 +166,8 @@ mod tests {
 
     use super::*;
 
-    fn until(deadline: Instant) -> Inherited {
-        Inherited::default().with_deadline(deadline)
+    fn until(deadline: Instant) -> CallScope {
+        CallScope::default().with_deadline(deadline)
     }
 
     #[test]
@@ -180,13 +180,13 @@ mod tests {
     fn the_inner_scope_counts_and_the_outer_is_there_again_behind_it_even_behind_a_panic() {
         let now = Instant::now();
         let (outer, inner) = (now + Duration::from_secs(2), now + Duration::from_secs(1));
-        until(outer).during(|| {
-            until(inner).during(|| assert_eq!(current().deadline(), Some(inner)));
+        until(outer).run(|| {
+            until(inner).run(|| assert_eq!(current().deadline(), Some(inner)));
             assert_eq!(current().deadline(), Some(outer));
-            let panicked = std::panic::catch_unwind(|| Inherited::default().during(|| panic!("boom")));
+            let panicked = std::panic::catch_unwind(|| CallScope::default().run(|| panic!("boom")));
             assert!(panicked.is_err());
             assert_eq!(current().deadline(), Some(outer));
-            Inherited::default().during(|| assert_eq!(current().deadline(), None));
+            CallScope::default().run(|| assert_eq!(current().deadline(), None));
         });
         assert_eq!(current().deadline(), None);
     }
@@ -216,7 +216,7 @@ mod tests {
     #[test]
     fn a_call_waits_no_longer_than_what_is_left_and_is_not_made_when_nothing_is() {
         let second = Duration::from_secs(1);
-        assert_eq!(Inherited::default().bound(None).unwrap(), None);
+        assert_eq!(CallScope::default().bound(None).unwrap(), None);
         let left = until(Instant::now() + 10 * second);
         assert_eq!(left.bound(Some(second)).unwrap(), Some(second));
         for own in [None, Some(20 * second)] {
