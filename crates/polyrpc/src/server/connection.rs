@@ -2,7 +2,6 @@ use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
-use std::time::{Duration, Instant};
 use std::{io, mem};
 
 use futures_util::StreamExt;
@@ -14,8 +13,10 @@ use super::arrival_time::ArrivalTime;
 use super::authentication::AuthenticationResult;
 use super::call_record::CallRecord;
 use super::clocks::{Activity, ClockAction, Clocks, IncompletePart};
-use super::connections::{ConnectionCommand, ConnectionGuard, ConnectionHandle, ConnectionPhase, ServerPush};
+use super::connections::{ConnectionCommand, ConnectionGuard, ConnectionPhase, ServerPush};
 use super::dispatch::{CallEnvironment, Dispatched, Dispatcher, HeadDecision, Rejection};
+
+use super::fairness::FairnessBudget;
 use super::hook_chain::RedirectedNames;
 use super::in_flight::{Delivery, FinishedCall, InFlight, RunningCall};
 use super::incidents::{Closing, Refusal};
@@ -157,103 +158,6 @@ impl WriteBatch {
     }
 }
 
-/// What was read since others had their turn.
-///
-/// A peer that floods always has more to be read. The runtime's own budget would let its connection go on through
-/// 8 MiB of small frames, tens of milliseconds in which no other connection of the thread is looked at.
-#[derive(Debug, Default)]
-struct FairnessBudget {
-    reads: usize,
-    bytes: usize,
-    calls: usize,
-    metadata: usize,
-    /// Bytes of large replies.
-    replied: usize,
-    /// When the first calls had been taken.
-    started: Option<Instant>,
-    /// It was so much that the rest of what was read is left for the next turn.
-    is_exhausted: bool,
-    /// It is the turn of others.
-    yielded: bool,
-}
-
-impl FairnessBudget {
-    fn record_read(&mut self, bytes: usize) {
-        self.reads += 1;
-        self.bytes += bytes;
-    }
-
-    /// What a call brought beside its message may be much in a few bytes, of which others have nothing.
-    fn record_call(&mut self, metadata: usize) {
-        self.calls += 1;
-        self.metadata += metadata;
-        if self.calls.is_multiple_of(TIMED) {
-            self.read_clock();
-        }
-        self.is_exhausted |= self.calls >= CALLS || self.metadata >= METADATA;
-    }
-
-    /// To open a call is more work than to answer a short one.
-    fn record_stream_open(&mut self, metadata: usize) {
-        self.calls += OPENED - 1;
-        self.record_call(metadata);
-    }
-
-    /// To make a large reply is work that the request does not show.
-    fn record_reply(&mut self, length: usize) {
-        self.replied += length;
-        self.is_exhausted |= self.replied >= REPLIED;
-    }
-
-    /// How long handlers take is known to none but the clock.
-    fn read_clock(&mut self) {
-        let now = Instant::now();
-        let begun = *self.started.get_or_insert(now);
-        self.is_exhausted |= now.saturating_duration_since(begun) > LONGEST;
-    }
-
-    /// The session says that it was much.
-    fn exhaust(&mut self) {
-        self.is_exhausted = true;
-    }
-
-    /// Pending when it is the turn of others.
-    fn poll_budget(&mut self, entry: &Arc<ConnectionHandle>) -> Poll<()> {
-        if self.reads < READS && self.bytes < BYTES && !self.is_exhausted {
-            return Poll::Ready(());
-        }
-        if !self.yielded {
-            self.yielded = true;
-            entry.yield_now();
-        }
-        Poll::Pending
-    }
-}
-
-/// More than a peer that waits for its answers needs; to go round by the runtime costs less than half a microsecond.
-const READS: usize = 8;
-
-/// Some hundred small messages.
-const BYTES: usize = 32 << 10;
-
-/// As many as an honest peer has under way, mostly.
-const CALLS: usize = 256;
-
-/// As how many calls one counts that is opened before its messages are here.
-const OPENED: usize = 8;
-
-/// After how many calls the clock is read. It costs more than a hundredth of the shortest call.
-const TIMED: usize = 8;
-
-/// How long calls are taken before others have their turn.
-const LONGEST: Duration = Duration::from_micros(100);
-
-/// About as much work as so many bytes.
-const METADATA: usize = 2048;
-
-/// As much as is copied in a quarter of a millisecond, into memory that is new.
-const REPLIED: usize = 512 << 10;
-
 /// How many bytes of a peer that broke the protocol are thrown away before its connection is closed with what is
 /// unread. Enough for the reason to arrive at one that made a mistake; one that floods has megabytes on their way, and
 /// to read them all would be its success.
@@ -370,6 +274,7 @@ impl<'a, S: Session> Connection<'a, S> {
         entry.waits(ConnectionPhase::Silent, self.registration.tick());
         entry.wake_at(u32::MAX);
         entry.wants_ticks(false);
+        entry.turns().leave(entry);
         end
     }
 
@@ -378,9 +283,7 @@ impl<'a, S: Session> Connection<'a, S> {
         self.registration.connection.set_waker(cx.waker());
         self.out.lend_buffer(scratch::borrow());
         self.streams.wake();
-        if !self.fairness.yielded || self.registration.connection.has_yielded() {
-            self.fairness = FairnessBudget::default();
-        }
+        self.fairness.start_turn(&self.registration.connection);
         self.tick();
         let end = loop {
             if self.handle_command() == ConnectionCommand::Close {
@@ -406,6 +309,7 @@ impl<'a, S: Session> Connection<'a, S> {
                 Poll::Pending => break Poll::Pending,
             }
         };
+        self.fairness.end_turn(&self.registration.connection);
         self.streams.sleep(cx.waker());
         self.release_buffers();
         end
@@ -515,7 +419,7 @@ impl<'a, S: Session> Connection<'a, S> {
         while self.state == State::Serving
             && !self.saturated()
             && self.write_batch.calls < end
-            && !self.fairness.is_exhausted
+            && !self.fairness.is_exhausted()
         {
             match self.session.next_event(&mut self.inbox.bytes, &mut self.out) {
                 Ok(Some(ServerEvent::Call(call, ticket))) => {
@@ -754,7 +658,7 @@ impl<'a, S: Session> Connection<'a, S> {
 
     fn write_finished_replies(&mut self, cx: &mut Context<'_>) {
         self.apply_authenticated(cx);
-        while !self.fairness.is_exhausted
+        while !self.fairness.is_exhausted()
             && let Some(FinishedCall { owed, ending, streamed, .. }) = self.in_flight.poll_ended(cx)
         {
             self.fairness.record_call(0);
@@ -914,7 +818,7 @@ impl<'a, S: Session> Connection<'a, S> {
             return Poll::Ready(Ok(None));
         }
         match self.state {
-            State::Serving | State::Finishing if self.fairness.is_exhausted => self.poll_yield(),
+            State::Serving | State::Finishing if self.fairness.is_exhausted() => self.poll_yield(),
             State::Serving if !self.inbox_drained && !self.saturated() => Poll::Ready(Ok(None)),
             State::Serving if self.inbox_drained && !self.has_enough() && !self.is_read_paused() => {
                 self.poll_fill(cx, written)
@@ -1055,7 +959,7 @@ impl<'a, S: Session> Connection<'a, S> {
 
     /// Gives back what a waiting connection does not need and notes what it waits for.
     fn release_buffers(&mut self) {
-        if !self.fairness.yielded {
+        if !self.fairness.has_yielded() {
             self.inbox.release_spare();
         }
         if let Some(buffer) = self.out.reclaim() {

@@ -24,6 +24,7 @@ use super::hook_chain::HookChain;
 use super::incidents::{Closing, IncidentCounters, Refusal};
 use super::limits::Limits;
 use super::tick::{TICK, ticks};
+use super::turn_queue::{TakeTurns, Turn, TurnQueue};
 use crate::call::{Calls, Connection, Countable, Peer, ResourceUsage, ServerInfo, Totals};
 use crate::codec::made_aside;
 use crate::memory_budget::{Account, Quota, QuotaExceeded, QuotaLevel, Quotas, SharedUsage};
@@ -75,6 +76,8 @@ pub(super) struct ConnectionRegistry {
     hooks: HookChain,
     /// Told when the last connection closes.
     emptied: Notify,
+    /// Where connections wait that others have to be looked at before.
+    turns: Arc<TurnQueue<ConnectionHandle>>,
 }
 
 #[derive(Debug, Default)]
@@ -84,8 +87,10 @@ struct RegistryState {
     peers: HashMap<PeerKey, Arc<PeerRecord>>,
     /// The server will go away soon.
     retires: bool,
-    /// When room was last made for new connections, in ticks.
-    made_room: u32,
+    /// How many were closed to make room and are still there.
+    evicted: usize,
+    /// When fewer could be closed than were to be, in ticks: it is not tried again in this tick.
+    few_evicted: u32,
     /// For how many ticks the memory budget has been nearly used up.
     pressed: u32,
 }
@@ -152,7 +157,9 @@ pub(super) struct ConnectionHandle {
     command: AtomicU8,
     waker: AtomicWaker,
     /// Others have had their turn.
-    yielded: AtomicBool,
+    has_turn: AtomicBool,
+    turns: Arc<TurnQueue<Self>>,
+    turn: AtomicU8,
     /// It is woken at each tick, since a time-out runs in its session.
     wants_ticks: AtomicBool,
     has_pushes: AtomicBool,
@@ -242,6 +249,7 @@ impl ConnectionRegistry {
             entered: AtomicU64::new(0),
             hooks,
             emptied: Notify::new(),
+            turns: Arc::default(),
         }
     }
 
@@ -265,7 +273,7 @@ impl ConnectionRegistry {
     fn register(self: &Arc<Self>, peer: Peer) -> Option<ConnectionGuard> {
         let mut entries = self.lock();
         let limit = self.limits.connections;
-        if entries.open.len() >= limit - limit / 16 {
+        if entries.open.len().saturating_sub(entries.evicted) >= limit - limit / 16 {
             self.evict_idle(&mut entries);
         }
         if entries.open.len() >= limit {
@@ -306,7 +314,9 @@ impl ConnectionRegistry {
                 ConnectionCommand::Serve
             } as u8),
             waker: AtomicWaker::new(),
-            yielded: AtomicBool::new(false),
+            has_turn: AtomicBool::new(false),
+            turns: self.turns.clone(),
+            turn: AtomicU8::new(Turn::None as u8),
             wants_ticks: AtomicBool::new(false),
             has_pushes: AtomicBool::new(false),
             pushes: Mutex::default(),
@@ -321,7 +331,10 @@ impl ConnectionRegistry {
         if let Some(suppressed) = ACCEPTING.allow() {
             tracing::error!(%error, suppressed, "cannot accept connections");
         }
-        self.evict_idle(&mut self.lock());
+        let mut entries = self.lock();
+        if entries.evicted == 0 {
+            self.evict_idle(&mut entries);
+        }
     }
 
     /// Tells every connection what to do.
@@ -460,17 +473,26 @@ impl ConnectionRegistry {
     /// find room.
     fn evict_idle(&self, entries: &mut RegistryState) {
         let now = self.tick();
-        if entries.made_room == now && now > 0 {
+        if entries.few_evicted == now && now > 0 {
             return;
         }
-        entries.made_room = now;
+        let room = (self.limits.connections / 16).max(1);
+        let evicted = self.evict(entries, room, now);
+        entries.evicted += evicted;
+        if evicted < room {
+            entries.few_evicted = now;
+        }
+    }
+
+    /// Closes at most so many connections; gives their number.
+    fn evict(&self, entries: &RegistryState, room: usize, now: u32) -> usize {
         let open = || {
             let entries = entries.open.iter().map(|(_, entry)| entry);
             entries.filter(|entry| entry.ordered() < ConnectionCommand::Drain)
         };
-        let room = (self.limits.connections / 16).max(1);
         let close = |entries: Vec<&Arc<ConnectionHandle>>| {
-            entries.into_iter().take(room).for_each(|entry| entry.close(Closing::MadeRoom));
+            entries.iter().take(room).for_each(|entry| entry.close(Closing::MadeRoom));
+            entries.len().min(room)
         };
         let mut silent: Vec<_> = open().filter(|entry| entry.phase() == ConnectionPhase::Silent).collect();
         if !silent.is_empty() {
@@ -489,7 +511,7 @@ impl ConnectionRegistry {
         if stuck.is_empty() {
             stuck = open().filter(|entry| still(entry, STUCK)).collect();
         }
-        close(largest_peer_first(stuck, ConnectionHandle::still_since));
+        close(largest_peer_first(stuck, ConnectionHandle::still_since))
     }
 
     pub(super) fn tick(&self) -> u32 {
@@ -820,16 +842,14 @@ impl ConnectionHandle {
         }
     }
 
-    /// Lets others have their turn: the connection is woken when the runtime has asked the system for what these wait
-    /// for. It may be polled before, since its handlers wake it as well.
-    pub(super) fn yield_now(self: &Arc<Self>) {
-        let waker = Waker::from(self.clone());
-        let _ = pin!(tokio::task::yield_now()).poll(&mut Context::from_waker(&waker));
+    /// Whether the connection was woken for its turn.
+    pub(super) fn take_turn(&self) -> bool {
+        self.has_turn.swap(false, Ordering::AcqRel)
     }
 
-    /// Whether others have had the turn that was [passed](Self::yield_now) to them.
-    pub(super) fn has_yielded(&self) -> bool {
-        self.yielded.swap(false, Ordering::AcqRel)
+    /// Where the server's connections wait for their turns.
+    pub(super) fn turns(&self) -> &TurnQueue<Self> {
+        &self.turns
     }
 
     /// Notes whether the connection is to be woken at each tick.
@@ -892,10 +912,31 @@ impl ConnectionHandle {
     }
 }
 
-/// Woken when others have had their turn.
+impl TakeTurns for ConnectionHandle {
+    fn turn(&self) -> Turn {
+        match self.turn.load(Ordering::Relaxed) {
+            turn if turn == Turn::Waiting as u8 => Turn::Waiting,
+            turn if turn == Turn::Placed as u8 => Turn::Placed,
+            _ => Turn::None,
+        }
+    }
+
+    fn set_turn(&self, turn: Turn) {
+        self.turn.store(turn as u8, Ordering::Relaxed);
+    }
+
+    /// It is woken when the runtime has asked the system for what the others wait for. It may be polled before, since its
+    /// handlers wake it as well.
+    fn wake_for_turn(self: &Arc<Self>) {
+        let waker = Waker::from(self.clone());
+        let _ = pin!(tokio::task::yield_now()).poll(&mut Context::from_waker(&waker));
+    }
+}
+
+/// Woken for its turn.
 impl Wake for ConnectionHandle {
     fn wake(self: Arc<Self>) {
-        self.yielded.store(true, Ordering::Release);
+        self.has_turn.store(true, Ordering::Release);
         self.waker.wake();
     }
 }
@@ -972,9 +1013,14 @@ impl Drop for ConnectionGuard {
             self.notify_closed();
         }
         drop(self.connection.take_pushes());
+        self.connection.turns.leave(&self.connection);
         self.connection.account.close();
         let mut entries = self.open.lock();
         entries.open.remove(self.key);
+        if self.connection.ordered() == ConnectionCommand::Close {
+            // It may have been closed for another reason: then a few more are evicted later than could be.
+            entries.evicted = entries.evicted.saturating_sub(1);
+        }
         let mut past = self.open.past.read();
         past.add(self.connection.calls.read().with_in_flight_failed());
         self.open.past.write(past);

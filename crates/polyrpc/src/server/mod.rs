@@ -14,6 +14,7 @@ mod detect;
 
 mod clocks;
 mod connection;
+mod fairness;
 
 mod authentication;
 mod dispatch;
@@ -37,6 +38,7 @@ mod incidents;
 mod limits;
 mod listener_context;
 mod memory;
+mod turn_queue;
 
 mod extensions;
 
