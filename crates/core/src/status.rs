@@ -86,7 +86,7 @@ impl Status {
     /// Use it where such texts are meant for callers: they may name hosts, paths and credentials.
     ///
     /// ```
-    /// use crate::{Code, Status};
+    /// use polyrpc_core::{Code, Status};
     ///
     /// let error = "x".parse::<i32>().unwrap_err();
     /// assert_eq!(Status::from_error(error.clone()).message(), "invalid digit found in string");

@@ -12,11 +12,11 @@ use super::tea::{tea, xtea};
 /// A cipher with its key, of those that `kcp-go` offers (`crypt.go`).
 ///
 /// ```
-/// use crate::{Algorithm, Cipher, derive_key};
+/// use polyrpc_kcp::{Algorithm, Cipher, derive_key};
 ///
 /// let key = derive_key(b"rpcx-key", b"rpcx-salt", 4096);
 /// let cipher = Cipher::new(Algorithm::Aes, &key)?;
-/// # Ok::<(), crate::WrongKey>(())
+/// # Ok::<(), polyrpc_kcp::WrongKey>(())
 /// ```
 #[derive(Clone)]
 pub struct Cipher {

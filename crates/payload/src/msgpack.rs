@@ -4,7 +4,7 @@
 //! reads knows from a schema what to expect; a [`Writer`] appends one value after the other.
 //!
 //! ```
-//! use crate::msgpack::{Reader, Token, Writer};
+//! use polyrpc_payload::msgpack::{Reader, Token, Writer};
 //!
 //! let mut bytes = Vec::new();
 //! let mut writer = Writer::new(&mut bytes);

@@ -1,6 +1,6 @@
 //! What the documents say of the code is so: every file and function that they name exists.
 //!
-//! A document names a function as `server/listen.rs: accept` or `server/port.rs: Port::new`, and a file as
+//! A document names a function as `server/listen.rs: accept` or `server/listener_context.rs: ListenerContext::new`, and a file as
 //! `server/listen.rs`, from the folder of sources of this crate, or with the name of another crate's folder
 //! before it: `core/call.rs` is `crates/core/src/call.rs`.
 
@@ -42,9 +42,9 @@ fn a_mention_is_a_file_or_a_function_in_a_file_and_nothing_else() {
 #[test]
 fn a_name_that_does_not_exist_is_found_out() {
     let known = |text: &'static str| mentions(text).all(|mention| mention.check().is_ok());
-    assert!(known("`server/port.rs: Port::new` `wire/sniff.rs: sniff`"));
-    assert!(!known("`server/port.rs: Port::ne`"));
-    assert!(!known("`server/port.rs: Prt::new`"));
+    assert!(known("`server/listener_context.rs: ListenerContext::new` `wire/sniff.rs: sniff`"));
+    assert!(!known("`server/listener_context.rs: ListenerContext::ne`"));
+    assert!(!known("`server/listener_context.rs: ListenrContext::new`"));
     assert!(!known("`server/lsten.rs`"));
 }
 

@@ -35,7 +35,7 @@ impl Status {
     /// the failure has when the first is added.
     ///
     /// ```
-    /// use crate::Status;
+    /// use polyrpc_core::Status;
     ///
     /// let one_second = [0x0a, 0x02, 0x08, 0x01];
     /// let status = Status::unavailable("later")

@@ -12,7 +12,7 @@ use super::{Invalid, Verifier};
 /// nothing, and a peer whose strings are none harms nobody who does not read them.
 ///
 /// ```
-/// use crate::flatbuffers::Text;
+/// use polyrpc_payload::flatbuffers::Text;
 ///
 /// let text = Text::new("héllo");
 /// assert_eq!(text, "héllo");

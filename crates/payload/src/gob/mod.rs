@@ -11,7 +11,7 @@
 //! How Rust's types are Go's is told in the folder's `README.md`.
 //!
 //! ```
-//! use crate::gob;
+//! use polyrpc_payload::gob;
 //! use serde::{Deserialize, Serialize};
 //!
 //! #[derive(Serialize, Deserialize, PartialEq, Debug)]
@@ -119,7 +119,7 @@ where
 /// integers of 128 bits; a tuple of more than 16.
 ///
 /// ```
-/// use crate::gob;
+/// use polyrpc_payload::gob;
 ///
 /// assert!(gob::check::<Vec<i64>>().is_ok());
 /// assert!(gob::check::<i128>().is_err());

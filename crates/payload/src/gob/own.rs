@@ -12,7 +12,7 @@ use super::types::Opaque;
 /// A Go type whose values encode themselves: gob carries the bytes of its method and tells nothing of what is in them.
 ///
 /// ```
-/// use crate::gob::{GoType, Method, Own};
+/// use polyrpc_payload::gob::{GoType, Method, Own};
 ///
 /// /// Go's `big.Float`.
 /// struct BigFloat;
@@ -47,8 +47,8 @@ pub enum Method {
 /// A value of the Go type `G`, as its own method encodes it. In formats other than gob it is these bytes.
 ///
 /// ```
-/// use crate::gob;
-/// use crate::gob::{BigInt, NetipAddr, Own};
+/// use polyrpc_payload::gob;
+/// use polyrpc_payload::gob::{BigInt, NetipAddr, Own};
 /// use serde::{Deserialize, Serialize};
 ///
 /// #[derive(Serialize, Deserialize)]

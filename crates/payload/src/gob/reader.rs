@@ -14,7 +14,7 @@ use super::{Error, Limits, Split, decode};
 ///
 /// ```
 /// use bytes::BytesMut;
-/// use crate::gob::{Limits, Reader};
+/// use polyrpc_payload::gob::{Limits, Reader};
 ///
 /// let mut reader = Reader::new(Limits::default());
 /// let mut inbox = BytesMut::from(&b"\x08\x0c\x00\x05hel"[..]);
@@ -23,7 +23,7 @@ use super::{Error, Limits, Split, decode};
 /// inbox.extend_from_slice(b"lo");
 /// let value = reader.next(&mut inbox)?.expect("a whole value");
 /// assert_eq!(value.decode::<String>()?, "hello");
-/// # Ok::<(), crate::gob::Error>(())
+/// # Ok::<(), polyrpc_payload::gob::Error>(())
 /// ```
 #[derive(Debug)]
 pub struct Reader {

@@ -16,8 +16,8 @@ use super::{Error, Limits, Split, encode, sole, to_vec, type_description};
 /// The memory of what was sent in one direction of a gob stream: which types the peer knows.
 ///
 /// ```
-/// use crate::gob;
-/// use crate::gob::Writer;
+/// use polyrpc_payload::gob;
+/// use polyrpc_payload::gob::Writer;
 ///
 /// let (mut writer, mut out) = (Writer::new(), Vec::new());
 /// writer.value(&gob::to_vec(&vec![1u64, 2])?, &mut out)?;

@@ -6,11 +6,11 @@ use std::mem::size_of;
 /// [`Type::from_literal`] what peers put before a value.
 ///
 /// ```
-/// use crate::struct_pack::Type;
+/// use polyrpc_payload::struct_pack::Type;
 ///
 /// let ty: Type = "tuple<int32, vector<string>>".parse()?;
 /// assert_eq!(ty, Type::of::<(i32, Vec<String>)>()?);
-/// # Ok::<(), crate::struct_pack::Error>(())
+/// # Ok::<(), polyrpc_payload::struct_pack::Error>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Type {

@@ -12,7 +12,7 @@ use tokio::sync::watch;
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> polyrpc::Result<()> {
-/// use polyrpc::client::Cancel;
+/// use polyrpc::client::CancelHandle;
 /// use polyrpc::{Client, Code, Server};
 ///
 /// let server = Server::new()
@@ -22,7 +22,7 @@ use tokio::sync::watch;
 ///     .start();
 /// let client = Client::new(&format!("rpcx://{}", server.address()))?;
 ///
-/// let cancel = Cancel::new();
+/// let cancel = CancelHandle::new();
 /// let calling = client.request("hang").cancel(&cancel).call::<()>(&());
 /// let (ended, ()) = tokio::join!(calling, async { cancel.cancel() });
 /// assert_eq!(ended.unwrap_err().code(), Code::Cancelled);

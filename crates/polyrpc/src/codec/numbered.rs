@@ -36,7 +36,7 @@ pub trait NumberedFormat<T>: Send + Sync + 'static {
 ///
 /// ```
 /// use bytes::Bytes;
-/// use polyrpc::codec::{NumberedFormat, With};
+/// use polyrpc::codec::{NumberedFormat, WithFormat};
 /// use polyrpc::{Context, Result, Status};
 ///
 /// /// Numbers as text, where callers of rpcx have registered it as 7.
@@ -55,7 +55,7 @@ pub trait NumberedFormat<T>: Send + Sync + 'static {
 ///     }
 /// }
 ///
-/// type Wire = With<Text>;
+/// type Wire = WithFormat<Text>;
 ///
 /// #[polyrpc::service(codec = Wire)]
 /// trait Numbers {

@@ -24,14 +24,14 @@ use crate::call::{Connection, Peer};
 /// them.
 ///
 /// ```
-/// use polyrpc::server::{Answered, Hook, Received};
+/// use polyrpc::server::{AnsweredCall, Hook, IncomingCall};
 /// use polyrpc::{Server, Status};
 ///
 /// /// Knows methods by older names, and tells of those that take long.
 /// struct House;
 ///
 /// impl Hook for House {
-///     fn received(&self, call: &mut Received<'_>) -> Result<(), Status> {
+///     fn on_request(&self, call: &mut IncomingCall<'_>) -> Result<(), Status> {
 ///         if call.service() == "Arithmetic" {
 ///             let method = call.method().to_owned();
 ///             call.redirect("Arith", method);
@@ -39,7 +39,7 @@ use crate::call::{Connection, Peer};
 ///         Ok(())
 ///     }
 ///
-///     fn answered(&self, call: &Answered<'_>) {
+///     fn on_response(&self, call: &AnsweredCall<'_>) {
 ///         if call.took.as_millis() > 100 {
 ///             println!("{}/{} took {:?}", call.service, call.method, call.took);
 ///         }

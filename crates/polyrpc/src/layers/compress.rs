@@ -11,7 +11,7 @@ use crate::layer::{Call, Layer, Next};
 /// use polyrpc::Compression;
 /// use polyrpc::layers::Compress;
 ///
-/// let server = polyrpc::Server::new().layer(Compress::new(Compression::Gzip).from(4096));
+/// let server = polyrpc::Server::new().layer(Compress::new(Compression::Gzip).min_size(4096));
 /// ```
 ///
 /// What a call or a handler says itself counts. Where the protocol has no such compression for a request, the call fails as

@@ -23,7 +23,7 @@ use crate::layer::{Call, Layer, Next};
 /// use std::time::Duration;
 ///
 /// use polyrpc::Server;
-/// use polyrpc::layers::{Per, RateLimit};
+/// use polyrpc::layers::{RateLimit, RateLimitKey};
 ///
 /// let server = Server::new()
 ///     .function("search", |word: String| async move { word })

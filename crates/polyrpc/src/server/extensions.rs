@@ -56,14 +56,14 @@ impl Server {
     ///
     /// ```
     /// use polyrpc::Server;
-    /// use polyrpc::server::Concurrency;
+    /// use polyrpc::server::ConcurrencyLimit;
     ///
     /// # fn main() -> polyrpc::Result<()> {
     /// let server = Server::new()
     ///     .function("echo", |text: String| async move { text })
     ///     .function("report", |month: String| async move { month })
     ///     .concurrency("auto".parse()?)
-    ///     .concurrency_on("report", Concurrency::Constant(4));
+    ///     .concurrency_on("report", ConcurrencyLimit::Constant(4));
     /// # Ok(())
     /// # }
     /// ```

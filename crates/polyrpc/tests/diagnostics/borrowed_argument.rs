@@ -5,5 +5,5 @@ async fn length(text: &str) -> usize {
 }
 
 fn main() {
-    let _ = polyrpc::Server::new().register("length", length);
+    let _ = polyrpc::Server::new().function("length", length);
 }

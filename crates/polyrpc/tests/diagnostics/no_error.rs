@@ -3,5 +3,5 @@
 struct Trouble;
 
 fn main() {
-    let _ = polyrpc::Server::new().register("fail", || async { Err::<i32, _>(Trouble) });
+    let _ = polyrpc::Server::new().function("fail", || async { Err::<i32, _>(Trouble) });
 }

@@ -1,5 +1,5 @@
 //! A function that is not async.
 
 fn main() {
-    let _ = polyrpc::Server::new().register("add", |a: i32, b: i32| a + b);
+    let _ = polyrpc::Server::new().function("add", |a: i32, b: i32| a + b);
 }

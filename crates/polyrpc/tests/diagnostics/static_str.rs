@@ -1,5 +1,5 @@
 //! A function that returns a borrowed text.
 
 fn main() {
-    let _ = polyrpc::Server::new().register("greet", || async { "hello" });
+    let _ = polyrpc::Server::new().function("greet", || async { "hello" });
 }

@@ -1,5 +1,5 @@
 //! A function whose error is a text, which serde can write as a value too.
 
 fn main() {
-    let _ = polyrpc::Server::new().register("fail", || async { Err::<i32, _>(String::from("no")) });
+    let _ = polyrpc::Server::new().function("fail", || async { Err::<i32, _>(String::from("no")) });
 }

@@ -12,7 +12,7 @@
 //! ```
 //! # async fn look_up() {}
 //! # async fn handler() {
-//! use polyrpc::task;
+//! use polyrpc::propagation;
 //!
 //! tokio::spawn(propagation::scope(propagation::current(), look_up()));
 //! # }

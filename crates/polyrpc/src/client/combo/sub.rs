@@ -13,7 +13,7 @@ use crate::codec::{Body, Codec};
 ///
 /// ```
 /// use polyrpc::Client;
-/// use polyrpc::client::combo::{Merge, Parallel, Part, Sub};
+/// use polyrpc::client::combo::{Merge, Parallel, Part, SubChannel};
 ///
 /// # fn main() -> polyrpc::Result<()> {
 /// let users = Client::new("baidu-std://10.0.0.1:8000")?;
@@ -119,7 +119,7 @@ pub enum Merge {
 ///
 /// ```
 /// use polyrpc::Client;
-/// use polyrpc::client::combo::{Parallel, Sub, fold};
+/// use polyrpc::client::combo::{Parallel, SubChannel, fold};
 /// use polyrpc::codec::Serde;
 ///
 /// # fn main() -> polyrpc::Result<()> {

@@ -25,12 +25,12 @@ pub(super) use self::limiter::{ConcurrencyLimiter, LimitScope};
 /// By name, as brpc has them: `unlimited`, a number, `auto`, `timeout`. A number below one is no limit, as in brpc.
 ///
 /// ```
-/// use polyrpc::server::Concurrency;
+/// use polyrpc::server::ConcurrencyLimit;
 ///
 /// assert_eq!("64".parse(), Ok(ConcurrencyLimit::Constant(64)));
 /// assert_eq!("unlimited".parse(), Ok(ConcurrencyLimit::Unlimited));
 /// assert!(matches!("auto".parse(), Ok(ConcurrencyLimit::Auto(_))));
-/// assert!("many".parse::<Concurrency>().is_err());
+/// assert!("many".parse::<ConcurrencyLimit>().is_err());
 /// ```
 ///
 /// A call that is refused fails with [`ResourceExhausted`](polyrpc_core::Code::ResourceExhausted) (brpc's `ELIMIT`) and

@@ -14,7 +14,7 @@ use crate::client::balance::PickContext;
 /// Go prints the address, have no counterpart.
 ///
 /// ```
-/// use polyrpc::client::balance::hash::{Passed, key};
+/// use polyrpc::client::balance::hash::{ArgumentPassing, key};
 ///
 /// #[derive(serde::Serialize)]
 /// struct Args {
@@ -22,7 +22,7 @@ use crate::client::balance::PickContext;
 ///     b: i32,
 /// }
 ///
-/// let key = key("Arith", "Mul", Passed::ByPointer, &Args { a: 7, b: 8 })?;
+/// let key = key("Arith", "Mul", ArgumentPassing::ByPointer, &Args { a: 7, b: 8 })?;
 /// assert_eq!(key, 15772451828796049065); // of "/Arith/Mul/&{7 8}"
 /// # Ok::<(), polyrpc::Error>(())
 /// ```

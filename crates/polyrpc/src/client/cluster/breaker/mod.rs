@@ -34,7 +34,7 @@ pub(super) use self::quota::{EjectionPermit, EjectionQuota};
 /// use std::time::Duration;
 ///
 /// use polyrpc::Client;
-/// use polyrpc::client::Breaker;
+/// use polyrpc::client::CircuitBreaker;
 /// use polyrpc::discovery::{Instance, List};
 ///
 /// # fn main() -> polyrpc::Result<()> {

@@ -17,12 +17,12 @@ pub(super) use self::probe::HealthProbe;
 /// use std::time::Duration;
 ///
 /// use polyrpc::Client;
-/// use polyrpc::client::{Breaker, Health};
+/// use polyrpc::client::{CircuitBreaker, HealthCheck};
 ///
 /// # fn main() -> polyrpc::Result<()> {
 /// let client = Client::builder("grpc+list://10.0.0.1:50051,10.0.0.2:50051")
 ///     .circuit_breaker(CircuitBreaker::brpc())
-///     .health(HealthCheck::grpc("example.Arith").every(Duration::from_secs(1)))
+///     .health_check(HealthCheck::grpc("example.Arith").every(Duration::from_secs(1)))
 ///     .build()?;
 /// # Ok(())
 /// # }
