@@ -87,18 +87,47 @@ struct RegistryState {
     peers: HashMap<PeerKey, Arc<PeerRecord>>,
     /// The server will go away soon.
     retires: bool,
-    /// How many were closed to make room and are still there.
-    evicted: usize,
-    /// When fewer could be closed than were to be, in ticks: it is not tried again in this tick.
-    few_evicted: u32,
+    eviction: Eviction,
     /// For how many ticks the memory budget has been nearly used up.
     pressed: u32,
+}
+
+/// Connections that were closed so that others find room.
+#[derive(Debug, Default)]
+struct Eviction {
+    /// How many of them are still open. The atomics are written under the lock of the registry.
+    closing: AtomicUsize,
+    /// The tick, and one more, in which fewer could be closed than were to be: it is not tried again in this tick.
+    failed_at: AtomicU32,
+}
+
+impl Eviction {
+    /// Whether connections have to be closed, since `open` of at most `limit` are open.
+    fn is_due(&self, open: usize, limit: usize, now: u32) -> bool {
+        let staying = open.saturating_sub(self.closing.load(Ordering::Relaxed));
+        staying >= limit - limit / 16 && self.failed_at.load(Ordering::Relaxed) != now + 1
+    }
+
+    /// `evicted` of the connections that were to be closed are closing.
+    fn record(&self, evicted: usize, wanted: usize, now: u32) {
+        self.closing.fetch_add(evicted, Ordering::Relaxed);
+        if evicted < wanted {
+            self.failed_at.store(now + 1, Ordering::Relaxed);
+        }
+    }
+
+    /// A connection has closed that was told to. If it was for another reason, one more is evicted later than could be.
+    fn record_closed(&self) {
+        let closing = self.closing.load(Ordering::Relaxed);
+        self.closing.store(closing.saturating_sub(1), Ordering::Relaxed);
+    }
 }
 
 /// What is known of a peer address.
 #[derive(Debug, Default)]
 pub(super) struct PeerRecord {
     pool: Arc<SharedUsage>,
+    eviction: Eviction,
     pub(super) failures: FailedCredentials,
     /// For how many ticks its memory budget has been nearly used up.
     pressed: AtomicU32,
@@ -273,7 +302,7 @@ impl ConnectionRegistry {
     fn register(self: &Arc<Self>, peer: Peer) -> Option<ConnectionGuard> {
         let mut entries = self.lock();
         let limit = self.limits.connections;
-        if entries.open.len().saturating_sub(entries.evicted) >= limit - limit / 16 {
+        if entries.eviction.is_due(entries.open.len(), limit, self.tick()) {
             self.evict_idle(&mut entries);
         }
         if entries.open.len() >= limit {
@@ -282,7 +311,7 @@ impl ConnectionRegistry {
         }
         let key = PeerKey::from_peer(&peer);
         let record = entries.peers.entry(key).or_default().clone();
-        if key != PeerKey::Local && record.pool.connections() >= self.limits.connections_per_peer {
+        if key != PeerKey::Local && !self.has_room_for_peer(&entries, &record) {
             self.incidents.refused(Refusal::PeerConnections, &peer);
             return None;
         }
@@ -332,7 +361,7 @@ impl ConnectionRegistry {
             tracing::error!(%error, suppressed, "cannot accept connections");
         }
         let mut entries = self.lock();
-        if entries.evicted == 0 {
+        if entries.eviction.closing.load(Ordering::Relaxed) == 0 {
             self.evict_idle(&mut entries);
         }
     }
@@ -469,26 +498,37 @@ impl ConnectionRegistry {
         }
     }
 
-    /// Closes connections that have sent nothing, or else that do nothing, or else on which nothing moves, so that others
-    /// find room.
-    fn evict_idle(&self, entries: &mut RegistryState) {
-        let now = self.tick();
-        if entries.few_evicted == now && now > 0 {
-            return;
+    /// Closes idle connections of a peer address if it has nearly as many as it may have. Whether it may have one more.
+    fn has_room_for_peer(&self, entries: &RegistryState, record: &Arc<PeerRecord>) -> bool {
+        let (limit, now) = (self.limits.connections_per_peer, self.tick());
+        if record.eviction.is_due(record.pool.connections(), limit, now) {
+            let wanted = (limit / 16).max(1);
+            let evicted = self.evict(entries, wanted, |entry| Arc::ptr_eq(&entry.record, record));
+            record.eviction.record(evicted, wanted, now);
+            entries.eviction.record(evicted, 0, now);
         }
-        let room = (self.limits.connections / 16).max(1);
-        let evicted = self.evict(entries, room, now);
-        entries.evicted += evicted;
-        if evicted < room {
-            entries.few_evicted = now;
-        }
+        record.pool.connections() < limit
     }
 
-    /// Closes at most so many connections; gives their number.
-    fn evict(&self, entries: &RegistryState, room: usize, now: u32) -> usize {
+    /// Closes connections of any address, so that others find room.
+    fn evict_idle(&self, entries: &mut RegistryState) {
+        let wanted = (self.limits.connections / 16).max(1);
+        let evicted = self.evict(entries, wanted, |_| true);
+        entries.eviction.record(evicted, wanted, self.tick());
+    }
+
+    /// Closes connections that have sent nothing, or else that do nothing, or else on which nothing moves: `room` of those
+    /// that are `meant`, if there are so many. Returns how many.
+    fn evict(
+        &self,
+        entries: &RegistryState,
+        room: usize,
+        meant: impl Fn(&ConnectionHandle) -> bool,
+    ) -> usize {
+        let now = self.tick();
         let open = || {
             let entries = entries.open.iter().map(|(_, entry)| entry);
-            entries.filter(|entry| entry.ordered() < ConnectionCommand::Drain)
+            entries.filter(|entry| entry.ordered() < ConnectionCommand::Drain && meant(entry))
         };
         let close = |entries: Vec<&Arc<ConnectionHandle>>| {
             entries.iter().take(room).for_each(|entry| entry.close(Closing::MadeRoom));
@@ -1018,8 +1058,8 @@ impl Drop for ConnectionGuard {
         let mut entries = self.open.lock();
         entries.open.remove(self.key);
         if self.connection.ordered() == ConnectionCommand::Close {
-            // It may have been closed for another reason: then a few more are evicted later than could be.
-            entries.evicted = entries.evicted.saturating_sub(1);
+            entries.eviction.record_closed();
+            self.connection.record.eviction.record_closed();
         }
         let mut past = self.open.past.read();
         past.add(self.connection.calls.read().with_in_flight_failed());

@@ -63,7 +63,8 @@ pub struct Limits {
     /// One more is closed at once. Shortly before, connections that have sent nothing yet make room, or else those that
     /// have done nothing for longest, or else those on which nothing moves, of the address that has most of them.
     pub connections: usize,
-    /// Open connections from one peer address. 50,000, and at most half of what file descriptors allow.
+    /// Open connections from one peer address. 50,000, and at most half of what file descriptors allow. Shortly before,
+    /// idle connections of this address make room, in the same order.
     pub connections_per_peer: usize,
 
     /// Calls whose handlers wait, over all connections. 65,536.
