@@ -343,34 +343,34 @@ impl Router {
         self.find_function(service, method).ok_or(NotFound::Service)
     }
 
-    /// Every method; one with several names may come several times. Fallbacks are among them.
+    /// Returns every method, including fallbacks; one with several names may appear several times.
     pub(crate) fn entries(&self) -> impl Iterator<Item = &Arc<Route>> {
         let methods = self.services.values().flat_map(|methods| methods.by_name.values());
         let fallbacks = self.fallbacks.calls.iter().chain(&self.fallbacks.http);
         methods.chain(self.functions.values()).chain(fallbacks)
     }
 
-    /// Takes calls that find no method.
+    /// Sets the method for calls that find no method.
     pub(crate) fn set_fallback(&mut self, method: Arc<dyn Method>) {
         self.fallbacks.calls = Some(Route::new("", "", method, MethodRole::Fallback));
     }
 
-    /// Takes requests of HTTP that are no calls.
+    /// Sets the method for HTTP requests that are no calls.
     pub(crate) fn set_http_fallback(&mut self, method: Arc<dyn Method>) {
         self.fallbacks.http = Some(Route::new("", "", method, MethodRole::Fallback));
     }
 
-    /// What takes calls that find no method, if anything does.
+    /// Returns the method for calls that find no method, if any.
     pub(crate) fn fallback(&self) -> Option<&Arc<Route>> {
         self.fallbacks.calls.as_ref()
     }
 
-    /// What takes requests of HTTP that are no calls, if anything does.
+    /// Returns the method for HTTP requests that are no calls, if any.
     pub(crate) fn http_fallback(&self) -> Option<&Arc<Route>> {
         self.fallbacks.http.as_ref()
     }
 
-    /// What bears a name: the methods of a service, one of them as `Service/Method`, or a function.
+    /// Returns everything of a name: the methods of a service, one of them as `Service/Method`, or a function.
     pub(crate) fn named(&self, name: &str) -> Vec<&Arc<Route>> {
         if let Some(methods) = self.services.get(name).or_else(|| self.short.get(name)?.as_ref()) {
             return methods.by_name.values().collect();
@@ -379,7 +379,7 @@ impl Router {
         self.entry(service, method).into_iter().collect()
     }
 
-    /// Every service with its methods, sorted; functions stand under the empty name.
+    /// Returns every service with its methods, sorted; functions are under the empty name.
     pub fn list(&self) -> Vec<(String, Vec<String>)> {
         let sorted = |names: &HashMap<Box<str>, Arc<Route>>| {
             let mut names: Vec<String> = names.keys().map(|name| name.to_string()).collect();
@@ -398,14 +398,14 @@ impl Router {
         all
     }
 
-    /// The methods of every service that are one message each way, sorted.
+    /// Returns the unary methods of every service, sorted.
     pub(crate) fn methods(&self) -> Vec<(&str, Vec<(&str, &Arc<dyn Method>)>)> {
         let mut services: Vec<_> = self.services.iter().map(|(name, methods)| (&**name, methods)).collect();
         services.sort_unstable_by_key(|(name, _)| *name);
         services.into_iter().map(|(name, methods)| (name, methods.unary())).collect()
     }
 
-    /// The services that came with descriptors, and these, sorted by name.
+    /// Returns the services that have descriptors, and these, sorted by name.
     pub(crate) fn described(&self) -> Vec<(&str, &[Pool])> {
         let mut described: Vec<_> =
             self.services.iter().map(|(name, methods)| (&**name, &methods.schemas[..])).collect();
