@@ -11,8 +11,7 @@
 //! | [`Compress`] | compresses messages above a size | ✓ | ✓ |
 //! | [`Alias`] | calls methods by other names | ✓ | [`Server::alias`](crate::Server::alias) |
 //! | [`Bearer`] | adds tokens that a function fetches | ✓ | |
-//! | [`auth`] | authenticators for tokens, users and passwords | |
-//! [`Listen::authenticate`](crate::server::Listen::authenticate) |
+//! | [`auth`] | authenticators for tokens, passwords | | [`Listen::authenticate`](crate::server::Listen::authenticate) |
 //! | [`IpList`] | allows or denies peer addresses | | [`Server::hook`](crate::Server::hook) |
 //! | [`RateLimit`] | limits the rate of calls or connections | ✓ | ✓, or as a hook |
 //!
