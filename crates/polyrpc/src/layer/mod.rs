@@ -24,10 +24,10 @@ pub(crate) use self::next::{Erased, Innermost};
 ///
 /// | | on a client ([`Builder::layer`](crate::client::Builder::layer)) | on a server ([`Server::layer`](crate::Server::layer)) |
 /// |---|---|---|
-/// | one message each way | ends with the reply | ends with the reply |
+/// | unary | ends with the reply | ends with the reply |
 /// | one-way | ends when it is sent | ends when the handler has |
-/// | streams | ends when the answer has, or the caller drops it | ends when the handler has |
-/// | a stream beside a call (brpc) | the call, which ends with its reply | the call, which ends with its reply |
+/// | streaming | ends when the response has, or the caller drops it | ends when the handler has |
+/// | an attached stream (brpc) | the call, which ends with its reply | the call, which ends with its reply |
 /// | a subscription (rest_rpc) | ends when the caller drops it | ends when the connection does |
 ///
 /// A client's layers wrap the whole call: retries on several servers happen inside. The layer that was added first is

@@ -234,19 +234,19 @@ impl ServerPush {
     }
 }
 
-/// What a connection waits for.
+/// The phase of a connection: what it waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum ConnectionPhase {
-    /// For the peer's first byte.
+    /// Waits for the peer's first byte.
     Silent,
-    /// For the peer's next message, or for the peer to read.
+    /// Waits for the peer's next message, or for the peer to read.
     Idle,
-    /// For the rest of a message.
+    /// Waits for the rest of a message.
     MidMessage,
-    /// For handlers.
+    /// Waits for handlers.
     Busy,
-    /// For the peer to close.
+    /// Waits for the peer to close.
     Closing,
 }
 

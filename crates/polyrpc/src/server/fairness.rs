@@ -119,13 +119,13 @@ impl FairnessBudget {
 /// More than a peer that waits for its responses needs; yielding to the runtime costs less than half a microsecond.
 const READS: usize = 8;
 
-/// Some hundred small messages.
+/// A few hundred small messages.
 const BYTES: usize = 32 << 10;
 
 /// As many as a well-behaved peer usually has in flight.
 const CALLS: usize = 256;
 
-/// The number of calls as which a call counts that is opened before its messages have arrived.
+/// Weight, in calls, of a call that is opened before its messages have arrived.
 const OPENED: usize = 8;
 
 /// The number of calls after which the clock is read. That costs more than a hundredth of the shortest call.
@@ -140,6 +140,6 @@ const METADATA: usize = 2048;
 /// As much as is copied in a quarter of a millisecond, into fresh memory.
 const REPLIED: usize = 512 << 10;
 
-/// The divisor of a turn's budget that starts while others wait for theirs. A connection that is one of many to start
-/// flooding soon waits behind them.
+/// Divisor of the budget of a turn that starts while others wait for theirs. If many connections start flooding, each
+/// soon waits behind the others.
 const SHORT: usize = 8;

@@ -283,7 +283,7 @@ mod trace {
     }
 
     pub(super) fn closed(cause: Closing, peer: &Peer) {
-        // What every server sees every day is no warning.
+        // Routine incidents are no warning.
         match cause {
             Closing::Idle | Closing::FirstByte | Closing::Age => {
                 tracing::debug!(cause = cause.name(), %peer, "connection closed");

@@ -112,9 +112,10 @@ pub struct Limits {
     /// How long calls may continue after the peer has closed its half of the connection: it may still read, or be gone.
     /// Default: 5 s.
     pub half_close_timeout: Duration,
-    /// How long a connection may be idle. `None`: forever. Default: 10 minutes. Exempt, while they are connected, are
-    /// clients that would not notice the close (over KCP), that open no other connection (Go's of `net/rpc`, once they
-    /// have called), or that cannot send a keepalive (subscribers of rest_rpc from v0.21 on).
+    /// How long a connection may be idle. `None`: forever. Default: 10 minutes. Some clients
+    /// may be idle for as long as they are connected: those that would not notice the close (over KCP), that open no
+    /// other connection (Go's of `net/rpc`, once they have called), or that cannot send a keepalive (subscribers of
+    /// rest_rpc from v0.21 on).
     pub idle_timeout: Option<Duration>,
     /// How long an open stream may go without a message in either direction. `None`: forever. Default: 1 hour.
     pub stream_idle_timeout: Option<Duration>,

@@ -7,7 +7,6 @@
 //!
 //! Tasks that a handler spawns inherit nothing, as with [`tokio::task_local!`]: they may outlive the call. If they
 //! should inherit, request it explicitly:
-//! shall inherit, it is said:
 //!
 //! ```
 //! # async fn look_up() {}
