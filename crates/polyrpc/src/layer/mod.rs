@@ -31,8 +31,8 @@ pub(crate) use self::next::{Erased, Innermost};
 /// | a subscription (rest_rpc) | ends when the caller drops it | ends when the connection does |
 ///
 /// A client's layers wrap the whole call: retries on several servers happen inside. The layer that was added first is
-/// outermost. On a server the layers of the whole server are outside of those of [one service or
-/// method](crate::Server::layer_on).
+/// outermost. On a server the layers of the whole server are outside of those of
+/// [one service or method](crate::Server::layer_on).
 ///
 /// Messages of streams are not visible. The future that `call` returns is polled by the task of the connection on a
 /// server, also for a blocking method, and by the caller's task on a client: it must not block. It is dropped when the

@@ -1,7 +1,7 @@
-//! The server, in the order in which a connection passes through it: [`listen`](Listen) accepts it, `secure` does the
-//! TLS handshake if there is one, `detect` detects its protocol, `connection` drives it, `dispatch` routes each call to
-//! its method, `in_flight` keeps the pending calls, `streams` carries the messages of streaming calls. `data` is for
-//! connections that carry no calls. `registration` publishes the server's address.
+//! The server, in the order in which a connection passes through it: [`listen`](Listen) accepts it, `accept_tls` does
+//! the TLS handshake if there is one, `detect` detects its protocol, `connection` drives it, `dispatch` routes each call
+//! to its method, `in_flight` keeps the pending calls, `streams` carries the messages of streaming calls.
+//! `data_connection` is for connections that carry no calls. `registration` publishes the server's address.
 //!
 //! Around that: [`ConcurrencyLimit`] limits, [`Hook`]s, and the [layers](crate::service::Layer) around methods, which
 //! `extensions` puts in their places.
@@ -276,9 +276,9 @@ impl Server {
     }
 
     /// Adds gRPC's reflection (`grpc.reflection.v1` and `v1alpha`): it lists the services that have descriptors,
-    /// whether they are added before or after this call, and their `.proto` files. `grpcurl`, Postman and `polyrpc
-    /// call` then need none of those files. Also adds rpcx's reflection (the service `Reflection`, unless there is one
-    /// of that name): it returns every service as the text of a Go program.
+    /// whether they are added before or after this call, and their `.proto` files. `grpcurl`, Postman and
+    /// `polyrpc call` then need none of those files. Also adds rpcx's reflection (the service `Reflection`, unless there
+    /// is one of that name): it returns every service as the text of a Go program.
     #[must_use]
     pub fn reflection(mut self) -> Self {
         self.reflection = true;
@@ -296,7 +296,7 @@ impl Server {
         self.layer(metrics.clone())
     }
 
-    /// Lets clients open byte streams attached to their calls, as rpcx's stream service does.
+    /// Lets clients open byte streams besides their calls, as rpcx's stream service does.
     #[must_use]
     pub fn streams(mut self, streams: Streams) -> Self {
         self.streams = Some(streams);
@@ -647,7 +647,7 @@ impl ServerHandle {
         }
     }
 
-    /// Never returns unless the server is shut down from elsewhere: waits forever.
+    /// Waits until the accept loops end: forever, unless the server is shut down from elsewhere.
     async fn closed(mut self) {
         while self.accepting.join_next().await.is_some() {}
     }

@@ -55,7 +55,7 @@ pub trait Function<Args>: Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// If they cannot.
+    /// If they cannot be carried in it.
     fn check(_format: Format) -> Result<(), Status> {
         Ok(())
     }
@@ -95,7 +95,7 @@ pub trait IntoReply<Kind>: Send {
     ///
     /// # Errors
     ///
-    /// If they cannot.
+    /// If they cannot be carried in it.
     fn check(_format: Format) -> Result<(), Status> {
         Ok(())
     }
@@ -138,7 +138,7 @@ pub trait IntoOutcome<Kind>: Send {
     ///
     /// # Errors
     ///
-    /// If they cannot.
+    /// If they cannot be carried in it.
     fn check(_format: Format) -> Result<(), Status> {
         Ok(())
     }

@@ -39,7 +39,7 @@ pub trait Method: Send + Sync {
     ///
     /// # Errors
     ///
-    /// If they cannot.
+    /// If they cannot be carried in it.
     fn check(&self, _format: Format) -> Result<(), Status> {
         Ok(())
     }
