@@ -4,7 +4,7 @@ use prost::{Message, Name};
 /// Typed details of a failure, as messages of prost: those of `google/rpc/error_details.proto` (`RetryInfo`, `ErrorInfo`,
 /// `BadRequest`), or any other. They travel in gRPC's `grpc-status-details-bin`.
 ///
-/// The message must know its name (`prost_build::Config::enable_type_names`). Without prost there are
+/// The message must provide its name (`prost_build::Config::enable_type_names`). Without prost there are
 /// [`Status::with_detail`] and [`Status::typed_details`].
 ///
 /// ```
@@ -26,15 +26,15 @@ use prost::{Message, Name};
 /// assert_eq!(status.detail::<ErrorInfo>(), Some(info));
 /// ```
 pub trait Details: Sized {
-    /// The first detail of this type; `None` if there is none that can be read.
+    /// Returns the first detail of this type; `None` if there is none that can be decoded.
     fn detail<M: Message + Name + Default>(&self) -> Option<M> {
         self.details_of().next()
     }
 
-    /// Every detail of this type that can be read, in order.
+    /// Returns every detail of this type that can be decoded, in order.
     fn details_of<M: Message + Name + Default>(&self) -> impl Iterator<Item = M>;
 
-    /// Adds a detail behind those there are.
+    /// Adds a detail after the existing ones.
     #[must_use]
     fn with<M: Message + Name>(self, detail: &M) -> Self;
 }

@@ -1,4 +1,4 @@
-//! How calls fail, seen from both sides: [`Error`] is what a caller gets, [`Failure`] what a handler gives.
+//! How calls fail, seen from both sides: a caller receives an [`Error`], a handler returns a [`Failure`].
 
 use std::any::Any;
 use std::borrow::Cow;
@@ -6,15 +6,16 @@ use std::fmt;
 
 use polyrpc_core::{Code, Metadata, Status};
 
-/// An error of any kind that may move between threads.
+/// An error of any type that may move between threads.
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// Why a call failed, as its caller gets it.
+/// Error of a call, as its caller receives it.
 ///
-/// One pointer wide. It is a [`std::error::Error`] whose [`source`](std::error::Error::source) is the cause on this side,
-/// if there is one: the `io::Error` of a connection that was refused. It tells what the peer sent beside its failure.
+/// One pointer wide. It is a [`std::error::Error`] whose [`source`](std::error::Error::source) is the cause on this
+/// side, if there is one: for instance the `io::Error` of a refused connection. It contains the metadata that the peer
+/// sent with its failure.
 ///
-/// A handler fails with a [`Failure`], into which it converts by `?`, as any error does.
+/// In a handler it converts into a [`Failure`] by `?`, as any error does.
 ///
 /// ```
 /// use std::error::Error as _;
@@ -32,23 +33,23 @@ type BoxError = Box<dyn std::error::Error + Send + Sync>;
 #[derive(Clone, PartialEq, Eq)]
 pub struct Error(Status);
 
-/// Why a handler fails.
+/// Error of a handler.
 ///
-/// One pointer wide. Every error converts into it by `?`; what the caller learns depends on what it was:
+/// One pointer wide. Every error converts into it by `?`; the caller's view depends on the type:
 ///
-/// - a [`Status`], and an [`Error`] of a call that the handler made: that, with its code and number;
-/// - a `String` or a `&'static str`, which the author of the handler wrote for the caller: [`Code::Unknown`] with
-///   that text;
-/// - anything else, `Box<dyn Error + Send + Sync>` and `anyhow::Error` among it: [`Code::Internal`] and the text
-///   `internal error`. Such an error may name hosts, paths and credentials; it stays in this process as the
+/// - a [`Status`], and an [`Error`] of a call that the handler made: that status, with its code and number;
+/// - a `String` or a `&'static str`, which the author of the handler wrote for the caller: [`Code::Unknown`] with that
+///   text;
+/// - anything else, including `Box<dyn Error + Send + Sync>` and `anyhow::Error`: [`Code::Internal`] and the text
+///   `internal error`. Such an error may contain hosts, paths and credentials; it stays in this process as the
 ///   [`source`](std::error::Error::source) of the status, and in an event of `tracing`. With feature `anyhow` a status
 ///   within an `anyhow::Error` is found.
 ///
-/// [`Status::from_error`] tells the caller such an error on purpose; [`Server::expose_errors`](crate::Server::expose_errors)
-/// tells all of them, as servers of Go do.
+/// [`Status::from_error`] sends such an error to the caller on purpose;
+/// [`Server::expose_errors`](crate::Server::expose_errors) sends all of them, as Go servers do.
 ///
-/// It must not implement [`std::error::Error`] itself, since every such type converts into it; its [`status`](Self::status)
-/// does, and so does the [`Error`] into which it converts.
+/// It must not implement [`std::error::Error`] itself, since every such type converts into it; its
+/// [`status`](Self::status) does, and so does the [`Error`] into which it converts.
 ///
 /// ```
 /// use polyrpc::{Code, Result, Status};
@@ -75,38 +76,38 @@ pub struct Error(Status);
 #[derive(Clone, PartialEq, Eq)]
 pub struct Failure(Status);
 
-/// What a handler returns, and a program that fails with any error. What a call returns is a
+/// Result of a handler, and of a program that fails with any error. A call returns a
 /// [`client::Result`](crate::client::Result).
 pub type Result<T, E = Failure> = std::result::Result<T, E>;
 
-/// What a call returns, and whatever else a client does.
+/// Result of a call, and of any other operation of a client.
 pub type ClientResult<T, E = Error> = std::result::Result<T, E>;
 
-/// What both have.
+/// Methods that both have.
 macro_rules! of_a_status {
     ($name:ident) => {
         impl $name {
-            /// With a code and a text.
+            /// Creates an error with a code and a text.
             pub fn new(code: Code, message: impl Into<Cow<'static, str>>) -> Self {
                 Self(Status::new(code, message))
             }
 
-            /// What went wrong.
+            /// Returns the code of the failure.
             pub fn code(&self) -> Code {
                 self.0.code()
             }
 
-            /// What went wrong, in words; may be empty.
+            /// Returns the message of the failure; may be empty.
             pub fn message(&self) -> &str {
                 self.0.message()
             }
 
-            /// The failure in full: number, scope, fault, whether to retry, details.
+            /// Returns the complete status: number, scope, fault, whether to retry, details.
             pub fn status(&self) -> &Status {
                 &self.0
             }
 
-            /// The failure in full.
+            /// Converts into the complete status.
             pub fn into_status(self) -> Status {
                 self.0
             }
@@ -130,13 +131,13 @@ of_a_status!(Error);
 of_a_status!(Failure);
 
 impl Error {
-    /// What the peer sent before its failure: user fields, metadata, headers. Empty where it sent nothing, or did not
-    /// answer.
+    /// Returns the metadata that the peer sent before its failure: user fields, metadata, headers. Empty if it sent
+    /// none, or did not answer.
     pub fn headers(&self) -> &Metadata {
         self.0.headers()
     }
 
-    /// What the peer sent behind its failure (gRPC).
+    /// Returns the trailers that the peer sent after its failure (gRPC).
     pub fn trailers(&self) -> &Metadata {
         self.0.trailers()
     }
@@ -179,12 +180,12 @@ impl<E: Into<BoxError> + 'static> From<E> for Failure {
     }
 }
 
-/// Takes out what is there, if it is a `T`.
+/// Takes the value out if it is a `T`.
 fn take<T: 'static>(slot: &mut dyn Any) -> Option<T> {
     slot.downcast_mut::<Option<T>>().and_then(Option::take)
 }
 
-/// What the author of a handler wrote for the caller.
+/// Returns the status for a text that the author of the handler wrote for the caller.
 #[cold]
 fn words(slot: &mut dyn Any) -> Option<Status> {
     let words = take::<String>(slot).map(Cow::Owned);
@@ -205,7 +206,7 @@ fn within_anyhow(_: &mut dyn Any) -> Option<Status> {
     None
 }
 
-/// An error that is not meant for the caller, unless it is a status.
+/// Returns the status for an error that is not meant for the caller, unless it is a status itself.
 #[cold]
 fn hidden(error: BoxError) -> Status {
     match error.downcast::<Error>() {

@@ -1,9 +1,9 @@
 #![doc = include_str!("../README.md")]
 
-// Generated code names this crate from outside; that of the standard services is within.
+// Generated code refers to this crate by name from outside; that of the standard services is compiled inside it.
 extern crate self as polyrpc;
 
-// From bottom to top: no module names one that comes after it.
+// From bottom to top: no module refers to one that comes after it.
 #[cfg(feature = "prost")]
 mod details;
 mod error;
@@ -38,9 +38,9 @@ pub mod server;
 
 pub mod fallback;
 
-/// FlatBuffers: what generated code reads and writes.
+/// FlatBuffers support for generated code.
 pub use polyrpc_payload::flatbuffers;
-/// Which generations of rest_rpc there are.
+/// The generations of rest_rpc.
 pub mod rest_rpc {
     pub use polyrpc_wire::rest_rpc::{ByteOrder, Generation, UnknownGeneration};
 }
@@ -73,15 +73,15 @@ pub use transport::quic;
 #[cfg(feature = "tls")]
 pub use transport::tls;
 
-/// Bytes that are shared and not copied: of messages, attachments and metadata.
+/// A shared byte buffer, cheap to clone: for messages, attachments and metadata.
 pub use bytes::Bytes;
 
-/// What is particular to rpcx.
+/// Types that are specific to rpcx.
 pub mod rpcx {
     pub use polyrpc_wire::rpcx::Compressors;
 }
 
-/// What is particular to Go's `net/rpc`.
+/// Types that are specific to Go's `net/rpc`.
 pub mod net_rpc {
     pub use polyrpc_wire::net_rpc::Codec;
 }
@@ -105,7 +105,7 @@ macro_rules! include_proto {
     };
 }
 
-/// What generated code names. Not part of the public API.
+/// Items that generated code refers to. Not part of the public API.
 #[doc(hidden)]
 pub mod generated {
     pub use buffa;

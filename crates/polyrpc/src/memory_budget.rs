@@ -1,26 +1,27 @@
-//! What a server's peers use of it, and how much of it each may use.
+//! Resource usage of a server's peers, and its limits.
 //!
-//! There are three levels: a connection, the peer address that it comes from, and the server. A [`SharedUsage`] is what one
-//! level uses, a [`Quota`] what it may use, an [`Account`] a connection's way to all three.
+//! There are three levels: a connection, the peer address that it comes from, and the server. A [`SharedUsage`] is the
+//! usage of one level, a [`Quota`] its limit, an [`Account`] a connection's access to all three.
 //!
-//! Calls and streams are refused at a level's quota. The last quarter of a quota is shared: a connection takes from it only
-//! up to an equal share, so that those who came first leave something for the others.
+//! Calls and streams are rejected at a level's quota. The last quarter of a quota is shared: a connection takes from it
+//! only up to an equal share, so that the first ones leave something for the others.
 //!
-//! Bytes are bounded by what is left: a connection may hold as much as its level has free ("dynamic thresholds", Choudhury
-//! and Hahne 1998). A single one may use half of an idle server; *n* greedy ones leave an *n+1*-th part free. A connection
-//! that holds no more than [`FLOOR`] is never held up: it is the largest holder that ends when all is used.
+//! Bytes are bounded by what is left: a connection may hold as much as its level has free ("dynamic thresholds",
+//! Choudhury and Hahne 1998). A single one may use half of an idle server; *n* greedy ones leave an *n+1*-th part free.
+//! A connection that holds no more than [`FLOOR`] is never blocked: once all is used, the connection that holds most is
+//! closed.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 use polyrpc_core::{Retry, Status};
 
-/// What one level may use.
+/// Limits of one level.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Quota {
     /// Bytes held.
     pub(crate) bytes: usize,
-    /// Calls whose handlers wait.
+    /// Calls with a pending handler.
     pub(crate) calls: usize,
     /// Open streams.
     pub(crate) streams: usize,
@@ -31,8 +32,8 @@ impl Quota {
     pub(crate) const NONE: Self = Self { bytes: usize::MAX, calls: usize::MAX, streams: usize::MAX };
 }
 
-/// Why a call is refused, or fails, where a budget of bytes is used up. Where the protocol carries details it says when
-/// to try again.
+/// Returns the status of a call that is rejected, or fails, since a byte budget is used up. If the protocol carries
+/// details, it contains when to retry.
 #[cold]
 pub(crate) fn exhausted() -> Status {
     const TEXT: &str = "the server's memory budget for this peer is used up; try again later";
@@ -50,7 +51,7 @@ fn try_again_later(text: &str) -> Vec<u8> {
     [vec![0x08, 0x08], field(2, text.as_bytes()), field(3, &any)].concat()
 }
 
-/// What each level may use.
+/// Limits of all levels.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Quotas {
     pub(crate) server: Quota,
@@ -58,7 +59,7 @@ pub(crate) struct Quotas {
     pub(crate) connection: Quota,
 }
 
-/// Where a quota is used up.
+/// The level at which a quota is used up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum QuotaLevel {
     Server,
@@ -66,32 +67,33 @@ pub(crate) enum QuotaLevel {
     Connection,
 }
 
-/// A quota of something that is counted is used up.
+/// Error of a counted quota that is used up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct QuotaExceeded {
     pub(crate) level: QuotaLevel,
     pub(crate) quota: usize,
 }
 
-/// Bytes that a connection may hold whatever others hold: a few small calls.
+/// Bytes that a connection may hold regardless of others: a few small calls.
 pub(crate) const FLOOR: usize = 64 << 10;
 
-/// A connection reports what it holds in steps of so many bytes, so that small calls touch no shared counter.
+/// Step in which a connection reports the bytes that it holds, so that small calls touch no shared counter.
 const GRAIN: usize = 4 << 10;
 
-/// What all connections of a server, or of one peer address, use.
+/// Usage of all connections of a server, or of one peer address.
 #[derive(Debug, Default)]
 pub(crate) struct SharedUsage {
     bytes: AtomicUsize,
     calls: ResourceUsage,
     streams: ResourceUsage,
     connections: AtomicUsize,
-    /// The connection that may go on though it holds more than its share, so that not all wait for each other; 0 if none.
+    /// The connection that may continue though it holds more than its share, so that not all wait for each other; 0 if
+    /// none.
     favoured: AtomicU64,
 }
 
 impl SharedUsage {
-    /// Whether this connection may go on beyond its share: one at a time may.
+    /// Returns whether this connection may exceed its share: one at a time may.
     fn allows_overdraft(&self, id: u64) -> bool {
         match self.favoured.compare_exchange(0, id, Relaxed, Relaxed) {
             Ok(_) => true,
@@ -99,52 +101,52 @@ impl SharedUsage {
         }
     }
 
-    /// Bytes that all its connections hold.
+    /// Returns the bytes that all its connections hold.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes.load(Relaxed)
     }
 
-    /// Calls whose handlers wait.
+    /// Returns the number of calls with a pending handler.
     pub(crate) fn calls(&self) -> usize {
         self.calls.used.load(Relaxed)
     }
 
-    /// Open streams.
+    /// Returns the number of open streams.
     pub(crate) fn streams(&self) -> usize {
         self.streams.used.load(Relaxed)
     }
 
-    /// Open connections.
+    /// Returns the number of open connections.
     pub(crate) fn connections(&self) -> usize {
         self.connections.load(Relaxed)
     }
 }
 
-/// How much is used of something that is counted, and by how many connections.
+/// Usage of a counted resource, and the number of connections that use it.
 #[derive(Debug, Default)]
 struct ResourceUsage {
     used: AtomicUsize,
     holders: AtomicUsize,
 }
 
-/// So many calls are few for one connection.
+/// Up to this many, a connection's calls count as few.
 const FEW: usize = 16;
 
 impl ResourceUsage {
-    /// Whether a connection that has `own` may take one more.
+    /// Returns whether a connection that has `own` may take one more.
     #[inline]
     fn admits(&self, own: usize, quota: usize) -> bool {
         self.has_room(quota) || self.admits_from_reserve(own, self.used.load(Relaxed), quota)
     }
 
-    /// Whether less than three quarters are used.
+    /// Returns whether less than three quarters are used.
     #[inline]
     fn has_room(&self, quota: usize) -> bool {
         self.used.load(Relaxed) < quota - quota / 4
     }
 
-    /// The last sixteenth is for those who have few, half of it for those who have none: shares that are equal when they
-    /// are taken may use up all, if those who came first had more.
+    /// Checks the reserve. The last sixteenth is for connections that have few, half of it for those that have none:
+    /// shares that are equal when they are taken may use up all if the first ones had more.
     #[cold]
     fn admits_from_reserve(&self, own: usize, used: usize, quota: usize) -> bool {
         let holders = self.holders.load(Relaxed) + usize::from(own == 0);
@@ -166,7 +168,7 @@ impl ResourceUsage {
         }
     }
 
-    /// Counts `n` less for a connection that keeps `rest`.
+    /// Counts `n` fewer for a connection that keeps `rest`.
     fn remove(&self, n: usize, rest: usize) {
         self.used.fetch_sub(n, Relaxed);
         if rest == 0 {
@@ -175,30 +177,30 @@ impl ResourceUsage {
     }
 }
 
-/// What one connection uses, at all levels; given back when dropped.
+/// Usage of one connection, at all levels; released on drop.
 ///
-/// One task changes it; others only read.
+/// Written by one task; others only read.
 #[derive(Debug)]
 pub(crate) struct Account {
     quotas: Arc<Quotas>,
     server: Arc<SharedUsage>,
     peer: Arc<SharedUsage>,
-    /// The connection's number, by which it is favoured.
+    /// The connection's id, by which it is favoured.
     id: u64,
-    /// It has ended: it holds nothing any more, whoever still has its account.
+    /// It is closed: it holds nothing any more, whoever still has its account.
     closed: AtomicBool,
-    /// Bytes held, as its task reported them last.
+    /// Bytes held, as its task last reported them.
     bytes: AtomicUsize,
-    /// Bytes that were charged since, by whatever task.
+    /// Bytes that were charged since, by any task.
     charged: AtomicUsize,
-    /// Of these, bytes that lie outside of the connection's own task.
+    /// Of these, bytes held outside of the connection's own task.
     aside: AtomicUsize,
     calls: AtomicUsize,
     streams: AtomicUsize,
 }
 
 impl Account {
-    /// The account of a connection that was just opened.
+    /// Creates the account of a connection that was just opened.
     pub(crate) fn new(
         id: u64,
         quotas: Arc<Quotas>,
@@ -212,38 +214,38 @@ impl Account {
         Self { quotas, server, peer, id, closed, bytes, charged, aside, calls, streams }
     }
 
-    /// What the connections of the same peer address use.
+    /// Returns the usage of all connections of the same peer address.
     pub(crate) fn peer(&self) -> &Arc<SharedUsage> {
         &self.peer
     }
 
-    /// Calls whose handlers wait.
+    /// Returns the number of calls with a pending handler.
     pub(crate) fn calls(&self) -> usize {
         self.calls.load(Relaxed)
     }
 
-    /// Open streams.
+    /// Returns the number of open streams.
     pub(crate) fn streams(&self) -> usize {
         self.streams.load(Relaxed)
     }
 
-    /// Bytes held, as far as is known.
+    /// Returns the bytes held, as last reported.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes.load(Relaxed) + self.charged.load(Relaxed)
     }
 
-    /// Whether one more call may wait for its handler.
+    /// Checks that one more call may be pending.
     ///
     /// # Errors
     ///
-    /// Where it may not.
+    /// The level whose quota is used up.
     #[inline]
     pub(crate) fn admits_call(&self) -> Result<(), QuotaExceeded> {
         let quota = |quota: &Quota| quota.calls;
         self.admits(self.calls(), quota, |pool| &pool.calls)
     }
 
-    /// Whether so few wait that one more call may without a closer look.
+    /// Returns whether so few calls are pending that one more is admitted without a full check.
     #[inline]
     pub(crate) fn has_room_for_call(&self) -> bool {
         let Quotas { server, peer, connection } = &*self.quotas;
@@ -251,25 +253,25 @@ impl Account {
         self.calls() < connection.calls && server && peer
     }
 
-    /// Counts one more call whose handler waits.
+    /// Counts one more pending call.
     pub(crate) fn add_call(&self) {
         let own = self.calls.fetch_add(1, Relaxed);
         self.server.calls.add(own);
         self.peer.calls.add(own);
     }
 
-    /// Such a call has ended.
+    /// Counts the end of a pending call.
     pub(crate) fn remove_call(&self) {
         let rest = self.calls.fetch_sub(1, Relaxed) - 1;
         self.server.calls.remove(1, rest);
         self.peer.calls.remove(1, rest);
     }
 
-    /// Whether one more stream may be open.
+    /// Checks that one more stream may be open.
     ///
     /// # Errors
     ///
-    /// Where it may not.
+    /// The level whose quota is used up.
     pub(crate) fn admits_stream(&self) -> Result<(), QuotaExceeded> {
         let quota = |quota: &Quota| quota.streams;
         self.admits(self.streams(), quota, |pool| &pool.streams)
@@ -298,24 +300,24 @@ impl Account {
         self.peer.streams.add(own);
     }
 
-    /// A stream has ended.
+    /// Counts the end of a stream.
     pub(crate) fn remove_stream(&self) {
         let rest = self.streams.fetch_sub(1, Relaxed) - 1;
         self.server.streams.remove(1, rest);
         self.peer.streams.remove(1, rest);
     }
 
-    /// So many bytes are kept for the connection outside of its task: by a waiting handler, in a queue of a stream.
+    /// Counts bytes that are kept for the connection outside of its task: by a pending handler, in a queue of a stream.
     pub(crate) fn keep(&self, bytes: usize) {
         self.aside.fetch_add(bytes, Relaxed);
     }
 
-    /// So many bytes are not [kept](Self::keep) any more.
+    /// Releases bytes that were [kept](Self::keep).
     pub(crate) fn release(&self, bytes: usize) {
         self.aside.fetch_sub(bytes, Relaxed);
     }
 
-    /// Reports what the connection holds now, beside what is [kept](Self::keep) outside of its task.
+    /// Reports what the connection holds now, besides the bytes [kept](Self::keep) outside of its task.
     pub(crate) fn report_held(&self, bytes: usize) {
         let bytes = bytes + self.aside.load(Relaxed);
         let (known, charged) = (self.bytes.load(Relaxed), self.charged.load(Relaxed));
@@ -324,8 +326,8 @@ impl Account {
         }
     }
 
-    /// Reports at once that the connection holds so many bytes more, which the next [`report_held`](Self::report_held) includes.
-    /// Any task may do so.
+    /// Reports at once that the connection holds this many bytes more, which the next
+    /// [`report_held`](Self::report_held) includes. May be called by any task.
     pub(crate) fn charge(&self, bytes: usize) {
         if self.closed.load(Relaxed) {
             return;
@@ -335,7 +337,7 @@ impl Account {
         self.peer.bytes.fetch_add(bytes, Relaxed);
     }
 
-    /// Only the connection's task, and whoever ends it, may do so.
+    /// Must be called only by the connection's task, or at its end.
     fn change(&self, bytes: usize) {
         let known = self.charged.swap(0, Relaxed) + self.bytes.swap(bytes, Relaxed);
         for pool in [&self.server, &self.peer] {
@@ -344,13 +346,13 @@ impl Account {
                 false => pool.bytes.fetch_sub(known - bytes, Relaxed),
             };
             if bytes <= FLOOR {
-                // Whoever waits may go on.
+                // Waiting connections may continue.
                 let _ = pool.favoured.compare_exchange(self.id, 0, Relaxed, Relaxed);
             }
         }
     }
 
-    /// The connection has ended. Parts of it may live on in handlers; they are not the peer's any more.
+    /// Closes the account. Parts of the connection may live on in handlers; they no longer count as the peer's.
     pub(crate) fn close(&self) {
         if !self.closed.swap(true, Relaxed) {
             self.change(0);
@@ -359,7 +361,7 @@ impl Account {
         }
     }
 
-    /// How many bytes more the connection may hold.
+    /// Returns how many more bytes the connection may hold.
     pub(crate) fn remaining(&self) -> usize {
         let Quotas { server, peer, connection } = *self.quotas;
         let own = connection.bytes.saturating_sub(self.bytes());
@@ -367,7 +369,8 @@ impl Account {
             .min(peer.bytes.saturating_sub(self.peer.bytes()))
     }
 
-    /// Where the connection holds more than its share of what is left; it is to take nothing more on.
+    /// Returns the level at which the connection holds more than its share of what is left; it must not accept anything
+    /// new.
     pub(crate) fn exceeded_share(&self) -> Option<QuotaLevel> {
         let own = self.bytes();
         if own <= FLOOR {
@@ -386,7 +389,7 @@ impl Account {
         }
     }
 
-    /// Whether the connection alone holds more than it may.
+    /// Returns whether the connection alone exceeds its quota.
     pub(crate) fn exceeds_quota(&self) -> bool {
         self.bytes() > self.quotas.connection.bytes
     }
@@ -407,7 +410,7 @@ impl Drop for Account {
     }
 }
 
-/// Bytes that are kept for a connection for as long as this lives.
+/// Bytes that are reserved for a connection for as long as this lives.
 #[derive(Debug)]
 pub(crate) struct ReservedBytes {
     account: Arc<Account>,

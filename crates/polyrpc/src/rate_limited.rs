@@ -1,10 +1,10 @@
-//! Limits how often an event is logged that a peer or a flapping registry can cause without end.
+//! Rate limits for log events that a peer or a flapping registry can cause without end.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, TryLockError};
 use std::time::{Duration, Instant};
 
-/// Lets at most so many events through in each interval and counts the rest.
+/// Allows at most a number of events in each interval and counts the rest.
 ///
 /// ```text
 /// static REFUSED: EventLimiter = EventLimiter::new(5, Duration::from_secs(10));
@@ -23,21 +23,21 @@ pub(crate) struct EventLimiter {
 
 #[derive(Debug)]
 struct Window {
-    /// When the first event of the window came.
+    /// Start of the window: when its first event occurred.
     began: Option<Instant>,
-    /// Events of the window that were let through.
+    /// Events of the window that were allowed.
     allowed: u32,
 }
 
 impl EventLimiter {
-    /// At most `burst` events in each `interval`.
+    /// Creates a limiter of at most `burst` events in each `interval`.
     pub(crate) const fn new(burst: u32, interval: Duration) -> Self {
         let window = Mutex::new(Window { began: None, allowed: 0 });
         Self { burst, interval, window, suppressed: AtomicU64::new(0) }
     }
 
-    /// Whether the event may be logged now; `None`: it may not, and is counted. Otherwise how many events were
-    /// suppressed since the last one that was let through.
+    /// Returns how many events were suppressed since the last allowed one if the event may be logged now. `None`: it is
+    /// suppressed and counted.
     pub(crate) fn allow(&self) -> Option<u64> {
         self.allow_at(Instant::now())
     }

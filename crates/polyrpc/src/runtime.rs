@@ -8,8 +8,8 @@ use std::thread::{self, Thread};
 
 use tokio::task::{JoinError, JoinHandle};
 
-/// Waits for a future on this thread, which counts as inside of no runtime meanwhile: what the future calls may
-/// wait for a runtime of its own, as blocking libraries do.
+/// Blocks this thread on a future, outside of any runtime's context: the code that the future calls may block on its
+/// own runtime, as blocking libraries do.
 pub(crate) fn wait<T>(future: impl Future<Output = T>) -> T {
     let waker = Waker::from(Arc::new(Unpark(thread::current())));
     let (mut future, mut cx) = (pin!(future), Context::from_waker(&waker));
@@ -29,15 +29,15 @@ impl Wake for Unpark {
     }
 }
 
-/// Passes on the panic of a task, if it did not end because its runtime did.
+/// Resumes the panic of a task, unless the task ended since its runtime did.
 pub(crate) fn resume_panic(error: JoinError) {
     if let Ok(panic) = error.try_into_panic() {
         resume_unwind(panic);
     }
 }
 
-/// A task that ends when its owner is dropped. One on a thread for blocking work that has begun cannot
-/// be ended; one that has not will not begin.
+/// A task that is aborted when its owner is dropped. A task on the blocking pool cannot be aborted once it has started;
+/// before that, it never starts.
 #[derive(Debug)]
 pub(crate) struct AbortOnDrop<T>(JoinHandle<T>);
 
@@ -48,7 +48,7 @@ impl<T> From<JoinHandle<T>> for AbortOnDrop<T> {
 }
 
 impl<T> AbortOnDrop<T> {
-    /// Whether it has come to its end.
+    /// Returns whether it has finished.
     pub(crate) fn is_finished(&self) -> bool {
         self.0.is_finished()
     }

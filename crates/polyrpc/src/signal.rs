@@ -1,14 +1,15 @@
-//! Signals that tell a program to stop.
+//! Signals that request a program to stop.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-/// Ready once the program is told to stop: by SIGTERM, as Kubernetes, systemd and `docker stop` do, or by SIGINT, which is
-/// Ctrl-C. On Windows by Ctrl-C.
+/// Returns a future that resolves on a signal to stop: SIGTERM, as sent by Kubernetes, systemd and `docker stop`, or
+/// SIGINT, which is Ctrl-C. On Windows: Ctrl-C.
 ///
-/// The signals are watched from this call on. They no longer end the program by themselves then, not even after the future
-/// is ready or dropped; every further future waits for a signal of its own, so that a second one can cut a shutdown off.
-/// Where signals cannot be watched, which is told by a `tracing` event, it is never ready, and they end the program.
+/// The signals are handled from this call on. They no longer end the program by themselves then, not even after the
+/// future has resolved or was dropped; every further future waits for a signal of its own, so that a second one can cut
+/// a shutdown short. If signals cannot be handled, which is reported by a `tracing` event, the future never resolves,
+/// and they end the program.
 ///
 /// ```no_run
 /// # use std::time::Duration;
@@ -23,16 +24,16 @@ use std::task::{Context, Poll};
 ///
 /// # Panics
 ///
-/// Outside of a tokio runtime whose IO is enabled.
+/// If called outside of a tokio runtime whose IO is enabled.
 pub fn shutdown() -> Shutdown {
     Shutdown { signals: system::watch() }
 }
 
-/// A signal to stop, see [`shutdown`].
+/// A future that resolves on a signal to stop, see [`shutdown`].
 #[derive(Debug)]
 #[must_use = "it tells nothing unless it is waited for"]
 pub struct Shutdown {
-    /// `None` if they cannot be watched.
+    /// `None` if signals cannot be handled.
     signals: Option<system::Signals>,
 }
 

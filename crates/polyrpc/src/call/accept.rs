@@ -1,4 +1,4 @@
-//! Streams beside a call (brpc's streaming_rpc): the caller offers them, the handler accepts.
+//! Streams attached to a call (brpc's streaming_rpc): the caller offers them, the handler accepts.
 
 use super::Context;
 use super::stream_offer::refused;
@@ -7,23 +7,23 @@ use crate::Result;
 use crate::codec::Codec;
 
 impl Context {
-    /// How many streams the caller offers beside this call (brpc).
+    /// Returns how many streams the caller offers with this call (brpc).
     pub fn offered_streams(&self) -> usize {
         self.offer().map_or(0, |offer| offer.offered.streams)
     }
 
-    /// Accepts the one stream that the caller offers beside this call (brpc's `StreamAccept`): what he sends, and a way
-    /// to send to him.
+    /// Accepts the one stream that the caller offers with this call (brpc's `StreamAccept`). Returns the caller's
+    /// messages, and a sender to the caller.
     ///
-    /// The stream begins when the call is answered, and outlives it: hand both ends to a task of their own and return
-    /// the answer. Nothing comes, and nothing leaves, before; if the call fails, both ends do. Messages are written as
-    /// the codec prefers, and mean nothing to the protocol: [`Raw`](crate::codec::Raw) carries bytes.
+    /// The stream starts when the call is answered, and outlives it: move both ends to a task of their own and return
+    /// the response. No message is received or sent before; if the call fails, both ends are closed. Messages are
+    /// encoded as the codec prefers and are opaque to the protocol: [`Raw`](crate::codec::Raw) carries bytes.
     ///
-    /// A sender waits while the caller leaves more unread than the options allow, and the caller is told what was taken
-    /// of his messages. The stream ends when both ends are dropped, when it is [closed](Sender::close), when either side
-    /// fails, when it was idle for longer than [`idle_timeout`](StreamOptions::idle_timeout) or the server's limit, or when
-    /// the caller closes it: then messages that had come can still be taken, and what is sent is dropped.
-    /// [`Streaming::message`] can be given up by a time-out, and loses nothing by it.
+    /// A sender waits while the caller leaves more unread than the options allow, and the caller is notified which of
+    /// its messages were consumed. The stream ends when both ends are dropped, when it is [closed](Sender::close), when
+    /// either side fails, when it was idle for longer than [`idle_timeout`](StreamOptions::idle_timeout) or the
+    /// server's limit, or when the caller closes it: then messages that have arrived can still be read, and sent
+    /// messages are dropped. [`Streaming::message`] may be cancelled by a timeout without losing a message.
     ///
     /// ```
     /// use bytes::Bytes;
@@ -47,8 +47,8 @@ impl Context {
     ///
     /// # Errors
     ///
-    /// [`FailedPrecondition`](Code::FailedPrecondition) when the caller offers no stream, or several, or they were
-    /// accepted before; [`ResourceExhausted`](Code::ResourceExhausted) when his connection has too many.
+    /// [`FailedPrecondition`](Code::FailedPrecondition) if the caller offers no stream, or several, or they were
+    /// accepted before; [`ResourceExhausted`](Code::ResourceExhausted) if its connection has too many.
     pub fn accept_stream<C, M>(&mut self, options: StreamOptions) -> Result<(Streaming<M>, Sender<M>)>
     where
         C: Codec<M>,
@@ -61,12 +61,12 @@ impl Context {
         streams.pop().ok_or_else(|| refused("the caller offers no stream"))
     }
 
-    /// Accepts every stream that the caller offers beside this call, as [`accept_stream`](Self::accept_stream) accepts
-    /// one. They come in the order in which the caller has them.
+    /// Accepts every stream that the caller offers with this call, as [`accept_stream`](Self::accept_stream) accepts
+    /// one. Returns them in the caller's order.
     ///
     /// # Errors
     ///
-    /// As [`accept_stream`](Self::accept_stream), and never because there are several.
+    /// As [`accept_stream`](Self::accept_stream), except that several streams are no error.
     pub fn accept_streams<C, M>(&mut self, options: StreamOptions) -> Result<Vec<(Streaming<M>, Sender<M>)>>
     where
         C: Codec<M>,

@@ -1,11 +1,11 @@
 use super::streaming::{Incoming, Outgoing};
 
-/// How the messages of a call come to a method, and leave it.
+/// How the messages of a call reach a method and leave it.
 pub(crate) enum CallKind {
     /// One each way.
     Whole,
-    /// One comes, and any number leave.
+    /// One request, any number of responses.
     Answers(Outgoing),
-    /// Any number come, and perhaps leave.
+    /// Any number of requests, one or any number of responses.
     Streams(Incoming, Outgoing),
 }

@@ -1,4 +1,4 @@
-//! What of a handler's failure reaches the caller, and where the rest of it is told.
+//! Which part of a handler's failure is sent to the caller, and where the rest is logged.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use polyrpc_core::{Fault, Status};
 use super::{ConnectionFacts, MethodName, Outcome, propagation};
 use crate::rate_limited::EventLimiter;
 
-/// Under which name a subscriber of `tracing` is told.
+/// Target of the `tracing` events.
 const TARGET: &str = "polyrpc::service";
 
 /// Where a call is handled: its connection and its method.
@@ -24,7 +24,7 @@ impl CallSite {
         Self { connection, method: called }
     }
 
-    /// A handler's failure as the caller is told it. An error that is not meant for him is logged, and stays the source of
+    /// Returns a handler's failure as it is sent to the caller. An internal error is logged, and stays the source of
     /// the status.
     #[cold]
     pub(crate) fn status_for_caller(&self, status: Status) -> Status {
@@ -36,8 +36,8 @@ impl CallSite {
         if self.connection.exposes_errors { exposed } else { status }
     }
 
-    /// The answer to a call whose handler panicked, in the words of rpcx (`server/service.go`), whose clients may look
-    /// for them. What the panic says is logged: it may name what is not meant for the caller.
+    /// Returns the response to a call whose handler panicked, in the words of rpcx (`server/service.go`), which its
+    /// clients may match. The panic's message is logged: it may contain details that are not meant for the caller.
     #[cold]
     pub(crate) fn panicked(&self, panic: &(dyn Any + Send)) -> Outcome {
         let text = panic.downcast_ref::<&str>().copied();
@@ -56,13 +56,13 @@ impl CallSite {
         tracing::error!(target: TARGET, panic, service, method, connection, %peer, trace, suppressed, "a handler panicked");
     }
 
-    /// The names of what is called.
+    /// Returns the names of the called service and method.
     fn names(&self) -> (&str, &str) {
         self.method.as_ref().map_or(("", ""), |called| (called.service(), called.method()))
     }
 
-    /// Logs an error with what tells its call from others: the connection's number and peer, what is called, and the
-    /// trace if the caller named one.
+    /// Logs an error with what identifies its call: the connection's id and peer, the method, and the trace if the
+    /// caller sent one.
     fn log(&self, error: &str) {
         let Some(suppressed) = FAILURES.allow() else { return };
         let (service, method) = self.names();
@@ -72,15 +72,15 @@ impl CallSite {
     }
 }
 
-/// The trace that the caller named.
+/// Returns the trace that the caller sent.
 fn trace() -> Option<String> {
     propagation::current().trace().and_then(|trace| trace.parent).map(|parent| parent.to_string())
 }
 
-/// What a caller is told of a panic.
+/// Message that a caller receives for a panic.
 const PANICKED: &str = "the handler panicked";
 
 static PANICS: EventLimiter = EventLimiter::new(20, Duration::from_secs(10));
 
-/// Whoever finds a request at which a handler fails can send it without end.
+/// A peer that finds a request at which a handler fails can send it without end.
 static FAILURES: EventLimiter = EventLimiter::new(20, Duration::from_secs(10));

@@ -5,9 +5,9 @@ use tokio::sync::watch;
 
 /// A handle that cancels calls from elsewhere: another task, another thread.
 ///
-/// Whoever awaits such a call gets [`Cancelled`](polyrpc_core::Code::Cancelled); the server is told as if the call's
-/// future were dropped: by `RST_STREAM` in gRPC, by whatever the protocol has elsewhere. Clones cancel the same calls. It
-/// counts for unary calls and for streaming calls of a stub, until their streams have ended.
+/// The caller of such a call receives [`Cancelled`](polyrpc_core::Code::Cancelled). The server is notified as if the
+/// call's future were dropped: by `RST_STREAM` in gRPC, by the protocol's own means elsewhere. Clones cancel the same
+/// calls. It applies to unary calls, and to streaming calls of a stub until their streams have ended.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -33,29 +33,29 @@ use tokio::sync::watch;
 pub struct CancelHandle(Arc<watch::Sender<bool>>);
 
 impl CancelHandle {
-    /// A handle that has cancelled nothing.
+    /// Creates a handle that is not cancelled.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Cancels the calls that have this handle, those to come too.
+    /// Cancels the calls that have this handle, including future ones.
     pub fn cancel(&self) {
         self.0.send_replace(true);
     }
 
-    /// Whether it has cancelled its calls.
+    /// Returns whether the handle is cancelled.
     pub fn is_cancelled(&self) -> bool {
         *self.0.borrow()
     }
 
     /// Waits until it is cancelled.
     pub(crate) async fn cancelled(self) -> Status {
-        // The sender is in `self`, so that it cannot be gone.
+        // The sender is in `self`, so it cannot be dropped.
         let _ = self.0.subscribe().wait_for(|cancelled| *cancelled).await;
         Status::cancelled("the caller cancelled the call").with_fault(Fault::Caller)
     }
 
-    /// What `call` ends with, unless it is cancelled before; it is dropped then.
+    /// Returns the result of `call`, or drops it if it is cancelled first.
     pub(crate) async fn guard<T>(self, call: impl Future<Output = Result<T, Status>>) -> Result<T, Status> {
         tokio::select! {
             biased;

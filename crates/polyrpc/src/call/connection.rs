@@ -9,21 +9,21 @@ use polyrpc_payload::schema;
 use super::Peer;
 use crate::codec::{Body, Codec, counting_unknown};
 
-/// Where messages wait to be pushed; only protocols that can push have one.
+/// Queue for messages to push; only protocols that can push have one.
 pub(crate) type PushQueue = Box<dyn Fn(Push) -> Result<(), Status> + Send + Sync>;
 
-/// What is known of a connection outside of the task that drives it.
+/// Facts of a connection that are known outside of its task.
 pub(crate) struct ConnectionFacts {
-    /// The connection's number.
+    /// The connection's id.
     pub(crate) id: u64,
     pub(crate) protocol: Protocol,
     pub(crate) peer: Peer,
     pub(super) local: Option<SocketAddr>,
-    /// Callers are told errors that were not meant for them.
+    /// Whether callers receive the text of internal errors.
     pub(super) exposes_errors: bool,
     closed: AtomicBool,
     pushes: Option<PushQueue>,
-    /// Where the server counts what messages have that their types have not.
+    /// Counter for fields of messages that their types do not have.
     unknown_fields: Arc<AtomicU64>,
 }
 
@@ -41,12 +41,12 @@ impl ConnectionFacts {
         }
     }
 
-    /// Counts there what messages have that their types have not.
+    /// Sets the counter for fields of messages that their types do not have.
     pub(crate) fn counting_unknown(self, unknown_fields: Arc<AtomicU64>) -> Self {
         Self { unknown_fields, ..self }
     }
 
-    /// Reads a message, and counts what it has that its type has not.
+    /// Decodes a message, and counts the fields that its type does not have.
     ///
     /// # Errors
     ///
@@ -57,7 +57,7 @@ impl ConnectionFacts {
         schema: Option<&schema::Message>,
     ) -> Result<T, Status> {
         match (body.format, schema) {
-            // Protobuf keeps what it has no names for, and without a schema nothing is known to be missing.
+            // Protobuf keeps unknown fields, and without a schema unknown fields cannot be recognized.
             (Format::Protobuf, _) | (_, None) => C::decode(body, schema),
             (_, Some(_)) => self.read_counted::<C, T>(body, schema),
         }
@@ -76,22 +76,22 @@ impl ConnectionFacts {
         message
     }
 
-    /// Gives the connection its number.
+    /// Sets the connection's id.
     pub(crate) fn numbered(self, id: u64) -> Self {
         Self { id, ..self }
     }
 
-    /// Tells callers errors that were not meant for them, if it is to.
+    /// Sets whether callers receive the text of internal errors.
     pub(crate) fn exposing(self, exposes_errors: bool) -> Self {
         Self { exposes_errors, ..self }
     }
 
-    /// Notes this end's address.
+    /// Sets this end's address.
     pub(crate) fn with_local_address(self, local: Option<SocketAddr>) -> Self {
         Self { local, ..self }
     }
 
-    /// The answer will not be read.
+    /// Marks that the response will not be read.
     pub(crate) fn close(&self) {
         self.closed.store(true, Ordering::Relaxed);
     }

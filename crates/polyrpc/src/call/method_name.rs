@@ -1,6 +1,6 @@
 use std::fmt;
 
-/// The names by which a server knows a method.
+/// The names of a method on the server.
 pub(crate) struct MethodName {
     service: Box<str>,
     method: Box<str>,
@@ -12,7 +12,7 @@ impl MethodName {
         Self { service: service.into(), method: method.into(), is_fallback }
     }
 
-    /// The service's name, in full; empty for a function that belongs to none.
+    /// Returns the service's full name; empty for a function that belongs to none.
     pub(crate) fn service(&self) -> &str {
         &self.service
     }
@@ -21,7 +21,7 @@ impl MethodName {
         &self.method
     }
 
-    /// Whether the method takes what nothing else is there for: see [`RequestedMethod`].
+    /// Returns whether the method handles calls that no other method handles: see [`RequestedMethod`].
     pub(crate) fn is_fallback(&self) -> bool {
         self.is_fallback
     }
@@ -33,7 +33,7 @@ impl fmt::Debug for MethodName {
     }
 }
 
-/// What a call to a fallback has asked for; it stands in the call's context.
+/// The names that a call to a fallback has requested; kept in the call's context.
 #[derive(Debug)]
 pub(crate) struct RequestedMethod {
     pub(crate) service: Box<str>,

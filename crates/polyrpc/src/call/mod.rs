@@ -1,6 +1,6 @@
-//! A call, for both sides: what its caller says with it ([`Request`], [`CallOptions`]), what its handler knows of it
-//! ([`Context`]), how it ends ([`Outcome`]), its messages ([`streaming`]), and what it hands on to the calls that its handler
-//! makes ([`task`]). Nothing here knows a client or a server.
+//! A call, for both sides: its options as its caller sets them ([`Request`], [`CallOptions`]), its handler's view of it
+//! ([`Context`]), how it ends ([`Outcome`]), its messages ([`streaming`]), and what it propagates to the calls that its
+//! handler makes ([`propagation`]). Nothing here depends on a client or a server.
 
 mod redacted;
 

@@ -6,12 +6,12 @@ use tokio::sync::oneshot;
 
 use super::streaming::{IncomingSender, OutgoingReceiver, StreamOptions};
 
-/// In which directions a method has several messages.
+/// The directions in which a method streams messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct StreamType {
     /// The caller sends any number of messages.
     pub client_streams: bool,
-    /// The method answers with any number of messages.
+    /// The method returns any number of messages.
     pub server_streams: bool,
 }
 
@@ -21,44 +21,44 @@ impl StreamType {
     /// Any number of messages each way.
     pub const BIDI: Self = Self { client_streams: true, server_streams: true };
 
-    /// Whether it is one message each way.
+    /// Returns whether there is one message each way.
     pub fn is_unary(self) -> bool {
         self == Self::UNARY
     }
 }
 
-/// A call being answered.
+/// Future of a call in progress.
 pub type ResponseFuture = Pin<Box<dyn Future<Output = Outcome> + Send>>;
 
-/// How a call ended.
+/// Outcome of a call.
 #[derive(Debug)]
 pub enum Outcome {
-    /// With an answer.
+    /// A response.
     Reply(Reply),
-    /// With an answer, and with streams that go on beside it.
+    /// A response, and streams that stay open after it.
     Accept(Box<Reply>, AcceptedStreams),
-    /// With the end of an answer of several messages.
+    /// The end of a streaming response.
     Finish {
-        /// Whether it is complete, or why not.
+        /// Whether it is complete, or its failure.
         result: Result<(), Status>,
-        /// What travels behind the last message.
+        /// Trailers, sent after the last message.
         trailers: Metadata,
     },
-    /// With the refusal of its credential, in the form that its protocol has for that.
+    /// Its credential was rejected; encoded in the form that its protocol has for that.
     Unauthenticated(Status),
-    /// With the failure to decompress its message, in the form that its protocol has for that.
+    /// Its message could not be decompressed; encoded in the form that its protocol has for that.
     Corrupt(Status),
-    /// With the wish that the connection be closed instead.
+    /// The connection is to be closed instead of a response.
     CloseConnection,
 }
 
 impl Outcome {
-    /// With a failure.
+    /// A failure with this status.
     pub fn failed(status: Status) -> Self {
         Self::Reply(Reply::failure(status))
     }
 
-    /// Why the call failed. `None` if it did not, or if the connection is closed instead of an answer.
+    /// Returns why the call failed. `None` if it did not, or if the connection is closed instead of a response.
     pub fn failure(&self) -> Option<&Status> {
         match self {
             Self::Reply(reply) => reply.result.as_ref().err(),
@@ -69,12 +69,12 @@ impl Outcome {
         }
     }
 
-    /// Whether the caller gets what it asked for.
+    /// Returns whether the caller receives the requested result.
     pub(crate) fn succeeded(&self) -> bool {
         !matches!(self, Self::CloseConnection) && self.failure().is_none()
     }
 
-    /// The answer to a call whose deadline passed before it began.
+    /// Returns the outcome of a call whose deadline passed before it started.
     #[cold]
     pub(crate) fn expired() -> Self {
         Self::failed(Status::deadline_exceeded(
@@ -83,7 +83,7 @@ impl Outcome {
     }
 }
 
-/// The streams that a handler has accepted, on their way to the connection.
+/// The streams that a handler has accepted, to be passed to the connection.
 #[derive(Debug)]
 pub struct AcceptedStreams {
     pub(crate) options: StreamOptions,
@@ -95,9 +95,9 @@ pub(crate) struct AcceptedStream {
     pub(crate) stream: StreamId,
     pub(crate) feed: IncomingSender,
     pub(crate) drain: OutgoingReceiver,
-    /// Sends what the handler sends, until the stream is at its end.
+    /// Sends the handler's messages until the stream ends.
     pub(crate) sending: ResponseFuture,
-    /// Closes the stream for what would still be sent.
+    /// Closes the stream to further messages.
     pub(crate) over: oneshot::Sender<()>,
 }
 

@@ -13,33 +13,33 @@ pub struct OutgoingCall<'a> {
     pub method: &'a str,
     /// The encoded request, not compressed yet.
     pub body: Body,
-    /// What else the call says; the time-out is the client's where the call has none of its own.
+    /// The call's other options; the timeout is the client's if the call has none of its own.
     pub options: CallOptions,
     /// The protocol that will carry it.
     pub protocol: Protocol,
 }
 
 impl OutgoingCall<'_> {
-    /// The request as a value.
+    /// Decodes the request.
     ///
     /// # Errors
     ///
-    /// When the bytes are no `T`.
+    /// If the bytes are not a `T`.
     pub fn decode<C: Codec<T>, T>(&self) -> Result<T, Status> {
         C::decode(self.body.clone(), None)
     }
 
-    /// The same call with this request, in the format of the one it had.
+    /// Returns the same call with this request, encoded in the format of the previous one.
     ///
     /// # Errors
     ///
-    /// When the codec cannot write it.
+    /// If the codec cannot encode it.
     pub fn with_message<C: Codec<T>, T>(mut self, message: T) -> Result<Self, Status> {
         self.body = C::encode_request(message, self.body.format, None)?;
         Ok(self)
     }
 
-    /// Leaves it the time until then.
+    /// Sets the timeout to the time left until the deadline.
     pub(crate) fn end_by(&mut self, deadline: Option<Instant>) {
         self.options.timeout = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
     }

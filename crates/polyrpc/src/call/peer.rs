@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-/// Who called.
+/// The caller's end of a connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Peer {
     /// Over TCP, from this address.
@@ -15,12 +15,12 @@ pub enum Peer {
     Unix,
     /// From this process.
     InProcess,
-    /// Over TLS, by one of the ways above.
+    /// Over TLS, on top of one of the above.
     Tls(Arc<TlsInfo>),
 }
 
 impl Peer {
-    /// The caller's end of the connection, where that has an address.
+    /// Returns the caller's address, if its end has one.
     pub fn address(&self) -> Option<SocketAddr> {
         match self {
             Self::Tcp(address) | Self::Udp(address) => Some(*address),
@@ -29,7 +29,7 @@ impl Peer {
         }
     }
 
-    /// What TLS knows of the caller; `None` in clear text.
+    /// Returns the TLS facts of the caller; `None` in clear text.
     pub fn tls(&self) -> Option<&TlsInfo> {
         match self {
             Self::Tls(secured) => Some(secured),
@@ -49,7 +49,7 @@ impl fmt::Display for Peer {
     }
 }
 
-/// What TLS knows of a caller.
+/// TLS facts of a caller.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TlsInfo {
     below: Peer,
@@ -71,7 +71,7 @@ impl TlsInfo {
         Self { below, version, alpn, certificates, names }
     }
 
-    /// By what TLS goes: where the caller's end of the connection is.
+    /// Returns the peer below TLS: the caller's end of the connection.
     pub fn underlying(&self) -> &Peer {
         &self.below
     }
@@ -81,17 +81,17 @@ impl TlsInfo {
         self.version
     }
 
-    /// The protocol that was settled on in the handshake (ALPN), if one was: `h2`, `http/1.1`.
+    /// Returns the protocol that was negotiated in the handshake (ALPN), if any: `h2`, `http/1.1`.
     pub fn alpn(&self) -> Option<&str> {
         self.alpn.as_deref()
     }
 
-    /// The caller's certificate and those behind it, in DER; empty if it has shown none. They have been verified.
+    /// Returns the caller's certificate and its chain, in DER; empty if it has sent none. They have been verified.
     pub fn certificates(&self) -> &[Bytes] {
         &self.certificates
     }
 
-    /// The names that the caller's certificate is for: of hosts, and URIs such as `spiffe://…`.
+    /// Returns the names that the caller's certificate is for: of hosts, and URIs such as `spiffe://…`.
     pub fn names(&self) -> &[String] {
         &self.names
     }

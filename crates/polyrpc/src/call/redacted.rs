@@ -1,4 +1,4 @@
-//! What of a call may be printed.
+//! Redaction of secrets in the debug output of a call.
 
 use std::fmt;
 
@@ -21,12 +21,12 @@ impl fmt::Debug for RedactedMetadata<'_> {
     }
 }
 
-/// Whether there is a credential, and not which.
+/// Shows whether there is a credential, but not its value.
 pub(crate) fn redacted(credential: Option<&Bytes>) -> Option<fmt::Arguments<'static>> {
     credential.map(|_| REDACTED)
 }
 
-/// Whether a setting, a header or a metadata entry of this name is likely to hold a secret.
+/// Returns whether a setting, a header or a metadata entry of this name is likely to contain a secret.
 pub(crate) fn is_secret(name: &str) -> bool {
     let name = name.to_ascii_lowercase().replace(['-', '_', '.'], "");
     let parts = [

@@ -4,32 +4,32 @@ use polyrpc_core::Protocol;
 
 use super::Peer;
 
-/// What a server has done and is doing: what gRPC's channelz tells of a server and its sockets, for every protocol.
+/// Counters and current load of a server: what gRPC's channelz reports of a server and its sockets, for every protocol.
 /// See [`ServerHandle::info`](crate::server::ServerHandle::info).
 #[derive(Debug, Clone, Default)]
 pub struct ServerInfo {
-    /// All calls since the server began, those of connections that have closed among them.
+    /// All calls since the server started, including those of closed connections.
     pub calls: Calls,
-    /// Of the calls that failed, those whose deadline had passed when they were taken up: their handlers were not asked.
+    /// Of the failed calls, those whose deadline had passed before they were started: their handlers did not run.
     pub expired: u64,
-    /// The connections that are open, in no order.
+    /// The open connections, in no particular order.
     pub connections: Vec<Connection>,
-    /// What all connections use together, of what [`Limits`](crate::server::Limits) bounds.
+    /// What all connections use together of the resources that [`Limits`](crate::server::Limits) bounds.
     pub used: ResourceUsage,
-    /// How many calls and connections were refused, by cause.
+    /// Number of rejected calls and connections, by cause.
     pub refusals: Vec<(&'static str, u64)>,
-    /// How many connections the server closed before their peers did, by cause.
+    /// Number of connections that the server closed before their peers did, by cause.
     pub closings: Vec<(&'static str, u64)>,
-    /// How many values of requests in JSON or MessagePack were passed over, since their messages of a `.proto` have no such
-    /// field, or no such value of an enum. On the page of metrics it is `polyrpc_unknown_fields_total`.
+    /// Number of values in JSON or MessagePack requests that were ignored, since their `.proto` messages have no such
+    /// field, or no such enum value. On the metrics page it is `polyrpc_unknown_fields_total`.
     pub unknown_fields: u64,
 }
 
-/// What a server counts of itself as a whole.
+/// Counters of a server as a whole.
 #[derive(Debug, Default)]
 pub(crate) struct Totals {
     pub(crate) connections: usize,
-    /// How many there were.
+    /// Number of connections accepted so far.
     pub(crate) accepted: u64,
     /// Bytes of all connections.
     pub(crate) received: u64,
@@ -43,7 +43,7 @@ pub(crate) struct Totals {
 }
 
 impl Totals {
-    /// Adds what another server counts by the same causes.
+    /// Adds the counters of another server; causes are the same.
     pub(crate) fn add(&mut self, other: Self) {
         self.connections += other.connections;
         self.accepted += other.accepted;
@@ -67,40 +67,40 @@ fn add_counts(sums: &mut Vec<(&'static str, u64)>, more: Vec<(&'static str, u64)
     sums.iter_mut().zip(more).for_each(|(sum, (_, more))| sum.1 += more);
 }
 
-/// A server that tells what it counts of itself.
+/// A server whose counters can be read.
 pub(crate) trait Countable: std::fmt::Debug + Send + Sync {
     fn totals(&self) -> Totals;
 }
 
-/// What the connections of a server use together.
+/// Resources that the connections of a server use together.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ResourceUsage {
     /// Bytes that peers make the server hold.
     pub memory: usize,
-    /// Calls whose handlers wait.
+    /// Calls with a pending handler.
     pub calls: usize,
     /// Open streams.
     pub streams: usize,
 }
 
-/// How many calls began, and how they ended.
+/// Number of calls started, and how they ended.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Calls {
-    /// They were taken from the wire.
+    /// Calls read from the wire.
     pub started: u64,
-    /// They were answered, and not with a failure.
+    /// Calls answered without a failure.
     pub succeeded: u64,
-    /// They failed, were refused, or were cancelled by the caller.
+    /// Calls that failed, were rejected, or were cancelled by the caller.
     pub failed: u64,
 }
 
 impl Calls {
-    /// How many are under way.
+    /// Returns the number of calls in flight.
     pub fn in_flight(&self) -> u64 {
         self.started.saturating_sub(self.succeeded).saturating_sub(self.failed)
     }
 
-    /// What becomes of them when their connection closes: those under way have failed.
+    /// Returns the counters after the connection has closed: calls in flight have failed.
     pub(crate) fn with_in_flight_failed(self) -> Self {
         Self { failed: self.failed + self.in_flight(), ..self }
     }
@@ -123,14 +123,14 @@ impl Calls {
 /// An open connection.
 #[derive(Debug, Clone)]
 pub struct Connection {
-    /// Its number, which no other connection of the server has borne.
+    /// Its id, unique among all connections of the server.
     pub id: u64,
-    /// Who is at its other end.
+    /// The peer.
     pub peer: Peer,
-    /// What it speaks; `None` until its first bytes have told.
+    /// Its protocol; `None` until it is detected from the first bytes.
     pub protocol: Option<Protocol>,
-    /// How long it is open, to a quarter of a second.
+    /// Its age, to a quarter of a second.
     pub age: Duration,
-    /// Its calls, as they were when it last waited for something.
+    /// Its calls, as of when it last went to sleep.
     pub calls: Calls,
 }

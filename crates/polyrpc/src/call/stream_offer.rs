@@ -15,8 +15,8 @@ use crate::{Failure, Result};
 pub(crate) struct StreamOffer {
     pub(super) offered: OfferedStreams,
     bell: Arc<StreamNotify>,
-    /// Never locked: it is only reached through `&mut`. It lets threads share a context, as handlers do that hold a
-    /// `&Context` while they wait.
+    /// Never locked: it is only reached through `&mut`. The mutex makes the context `Sync`, for handlers that hold a
+    /// `&Context` across an await.
     accepted: Mutex<Option<AcceptedStreams>>,
 }
 
@@ -64,7 +64,7 @@ impl StreamOffer {
         C: Codec<M>,
         M: Send + 'static,
     {
-        // No compression is to be undone: messages come as they are.
+        // Messages are not compressed.
         let (feed, incoming) = Incoming::new(stream.0, self.bell.clone(), usize::MAX);
         let (outgoing, drain) = Outgoing::new(stream.0, self.bell.clone());
         let (sender, messages) = Streaming::channel(WAITING);
@@ -73,7 +73,7 @@ impl StreamOffer {
         let (over, is_over) = oneshot::channel();
         let (reading, was_read) = oneshot::channel::<Infallible>();
         let incoming = Streaming::received(incoming, move |bytes| {
-            // It lives as long as whoever takes the messages.
+            // It lives as long as the receiver of the messages.
             let _ = &reading;
             C::decode(Body::new(C::PREFERRED, bytes), None)
         });
@@ -83,10 +83,10 @@ impl StreamOffer {
     }
 }
 
-/// Messages of a handler that wait before their stream's own queue: the hand-over, not a buffer.
+/// Capacity of the channel between a handler and its stream's own queue: a hand-over, not a buffer.
 const WAITING: usize = 4;
 
-/// Sends what the handler sends, for as long as somebody takes it, and ends when the handler takes nothing any more
+/// Sends the handler's messages for as long as the peer accepts them, and ends when the handler receives no more
 /// either: brpc's streams close in both directions at once.
 async fn sending<C: Codec<M>, M: Send + 'static>(
     messages: Streaming<M>,
@@ -106,7 +106,7 @@ async fn sending<C: Codec<M>, M: Send + 'static>(
     let result = result.map_err(|status| site.status_for_caller(status));
     if result.is_ok() {
         tokio::select! {
-            // An error is all that can come: the other end was dropped.
+            // Only an error can arrive: the other end was dropped.
             _ = was_read => {}
             () = closing.asked() => {}
         }

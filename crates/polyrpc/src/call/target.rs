@@ -1,4 +1,4 @@
-/// What a client was made to call, as telemetry names it.
+/// The target of a client, as telemetry names it.
 #[derive(Debug, Clone)]
 pub(crate) struct Target {
     pub(crate) address: String,

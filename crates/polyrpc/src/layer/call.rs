@@ -1,4 +1,4 @@
-//! A call as layers see it.
+//! A call as seen by layers.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use super::Side;
 use crate::call::{CallOptions, Context, OutgoingCall, Peer, StreamType};
 use crate::codec::{Body, Codec};
 
-/// A call that passes layers.
+/// A call that passes through layers.
 #[derive(Debug)]
 pub struct Call {
     shape: StreamType,
@@ -17,14 +17,14 @@ pub struct Call {
     place: Place,
 }
 
-/// What belongs to one side only.
+/// The parts that exist on one side only.
 #[derive(Debug)]
 enum Place {
     Server(Context),
     Client(Box<OutboundCall>),
 }
 
-/// A call that leaves a client.
+/// A call by a client.
 #[derive(Debug, Clone)]
 struct OutboundCall {
     service: String,
@@ -34,12 +34,12 @@ struct OutboundCall {
 }
 
 impl Call {
-    /// A call that came to a server.
+    /// Creates a call received by a server.
     pub(crate) fn incoming(cx: Context, body: Body, shape: StreamType) -> Self {
         Self { shape, body, place: Place::Server(cx) }
     }
 
-    /// A call that leaves a client.
+    /// Creates a call by a client.
     pub(crate) fn outgoing(call: OutgoingCall<'_>, shape: StreamType) -> Self {
         let OutgoingCall { service, method, body, options, protocol } = call;
         let (service, method) = (service.to_owned(), method.to_owned());
@@ -50,7 +50,7 @@ impl Call {
         }
     }
 
-    /// On which side the layer stands.
+    /// Returns the side on which the layer runs.
     pub fn side(&self) -> Side {
         match self.place {
             Place::Server(_) => Side::Server,
@@ -58,12 +58,12 @@ impl Call {
         }
     }
 
-    /// In which directions it has several messages.
+    /// Returns the directions in which it streams messages.
     pub fn shape(&self) -> StreamType {
         self.shape
     }
 
-    /// The protocol that carries it.
+    /// Returns the protocol that carries it.
     pub fn protocol(&self) -> Protocol {
         match &self.place {
             Place::Server(cx) => cx.protocol(),
@@ -71,7 +71,7 @@ impl Call {
         }
     }
 
-    /// The service; empty for a plain function. On a server it is the name under which it was added.
+    /// Returns the service; empty for a plain function. On a server it is the name under which it was added.
     pub fn service(&self) -> &str {
         match &self.place {
             Place::Server(cx) => cx.service(),
@@ -79,7 +79,7 @@ impl Call {
         }
     }
 
-    /// The method, the function's name, or what is subscribed to.
+    /// Returns the method, the function's name, or the topic of a subscription.
     pub fn method(&self) -> &str {
         match &self.place {
             Place::Server(cx) => cx.method(),
@@ -87,11 +87,11 @@ impl Call {
         }
     }
 
-    /// Calls another method instead.
+    /// Redirects the call to another method.
     ///
     /// # Errors
     ///
-    /// On a server: the method was found already; [`Server::alias`](crate::Server::alias) gives names.
+    /// On a server: the method was found already; [`Server::alias`](crate::Server::alias) adds names.
     pub fn redirect(&mut self, service: &str, method: &str) -> Result<(), Status> {
         match &mut self.place {
             Place::Client(leaving) => {
@@ -104,7 +104,7 @@ impl Call {
         }
     }
 
-    /// User fields, metadata, headers of the request, by whatever name the protocol has for them.
+    /// Returns user fields, metadata or headers of the request, whatever the protocol calls them.
     pub fn metadata(&self) -> &Metadata {
         match &self.place {
             Place::Server(cx) => cx.metadata(),
@@ -112,7 +112,7 @@ impl Call {
         }
     }
 
-    /// The same, to be changed.
+    /// Returns the mutable metadata.
     pub fn metadata_mut(&mut self) -> &mut Metadata {
         match &mut self.place {
             Place::Server(cx) => cx.metadata_mut(),
@@ -120,37 +120,37 @@ impl Call {
         }
     }
 
-    /// The encoded request, not compressed. It is empty where the caller sends its messages one by one, which layers do
-    /// not see: [`shape`](Self::shape) tells.
+    /// Returns the encoded request, not compressed. It is empty if the caller streams its messages, which layers do not
+    /// see: check [`shape`](Self::shape).
     pub fn body(&self) -> &Body {
         &self.body
     }
 
-    /// The same, to be changed. What is put in place of an empty body of streams is not sent.
+    /// Returns the mutable request. Replacing the empty body of a stream has no effect.
     pub fn body_mut(&mut self) -> &mut Body {
         &mut self.body
     }
 
-    /// The request as a value.
+    /// Decodes the request.
     ///
     /// # Errors
     ///
-    /// When the bytes are no `T`.
+    /// If the bytes are not a `T`.
     pub fn decode<C: Codec<T>, T>(&self) -> Result<T, Status> {
         C::decode(self.body.clone(), None)
     }
 
-    /// Puts this request in place of the one it had, in the same format.
+    /// Replaces the request, in the same format.
     ///
     /// # Errors
     ///
-    /// When the codec cannot write it.
+    /// If the codec cannot encode it.
     pub fn set_message<C: Codec<T>, T>(&mut self, message: T) -> Result<(), Status> {
         self.body = C::encode_request(message, self.body.format, None)?;
         Ok(())
     }
 
-    /// Bytes beside the request.
+    /// Returns the attachment of the request.
     pub fn attachment(&self) -> &Bytes {
         match &self.place {
             Place::Server(cx) => cx.attachment(),
@@ -158,7 +158,7 @@ impl Call {
         }
     }
 
-    /// How long the caller still waits; `None`: for ever, as far as is known.
+    /// Returns how long the caller still waits; `None`: forever, as far as is known.
     pub fn remaining(&self) -> Option<Duration> {
         match &self.place {
             Place::Server(cx) => cx.remaining(),
@@ -166,21 +166,21 @@ impl Call {
         }
     }
 
-    /// On a client: lets the call wait no longer than until then. On a server the deadline is the caller's.
+    /// On a client: sets a deadline, unless the call has an earlier one. On a server the deadline is the caller's.
     pub fn end_by(&mut self, deadline: Option<Instant>) {
         if let Place::Client(leaving) = &mut self.place {
-            // The clock of the runtime, which tests may stop.
+            // The clock of the runtime, which tests may pause.
             let now = tokio::time::Instant::now().into_std();
             leaving.options.timeout = deadline.map(|deadline| deadline.saturating_duration_since(now));
         }
     }
 
-    /// Who called; not known to who calls.
+    /// Returns the caller; `None` on a client.
     pub fn peer(&self) -> Option<&Peer> {
         self.context().map(Context::peer)
     }
 
-    /// On a server: what the handler will know of the call. Layers may leave things there
+    /// On a server: returns the context that the handler will receive. Layers may attach data to it
     /// ([`Context::attach`]).
     pub fn context(&self) -> Option<&Context> {
         match &self.place {
@@ -189,7 +189,7 @@ impl Call {
         }
     }
 
-    /// The same, to be changed.
+    /// Returns the mutable context.
     pub fn context_mut(&mut self) -> Option<&mut Context> {
         match &mut self.place {
             Place::Server(cx) => Some(cx),
@@ -197,7 +197,7 @@ impl Call {
         }
     }
 
-    /// On a client: what else the call says.
+    /// On a client: returns the other options of the call.
     pub fn options(&self) -> Option<&CallOptions> {
         match &self.place {
             Place::Server(_) => None,
@@ -205,7 +205,7 @@ impl Call {
         }
     }
 
-    /// The same, to be changed.
+    /// Returns the mutable options.
     pub fn options_mut(&mut self) -> Option<&mut CallOptions> {
         match &mut self.place {
             Place::Server(_) => None,
@@ -213,8 +213,7 @@ impl Call {
         }
     }
 
-    /// The same call once more, to be [made again](super::Next::try_clone); `None` on a server, and where messages come one
-    /// by one.
+    /// Clones the call, to be [made again](super::Next::try_clone); `None` on a server, and for streaming calls.
     pub fn try_clone(&self) -> Option<Self> {
         match &self.place {
             Place::Client(leaving) if self.shape.is_unary() => Some(Self {
@@ -226,7 +225,7 @@ impl Call {
         }
     }
 
-    /// Takes out what the method is given.
+    /// Converts into the method's arguments.
     ///
     /// # Errors
     ///
@@ -238,7 +237,7 @@ impl Call {
         }
     }
 
-    /// Takes out what the client sends.
+    /// Takes the call that the client sends.
     ///
     /// # Errors
     ///
@@ -251,7 +250,7 @@ impl Call {
     }
 }
 
-/// A layer has passed a call of one side to what follows on the other.
+/// A layer has passed a call of one side to the next step of the other.
 #[cold]
 fn wrong_side() -> Status {
     Status::internal("a layer mixed up the calls of a client and of a server")

@@ -1,4 +1,4 @@
-//! What a server tells of its connections and calls, and what can be said to it at those points.
+//! Notifications of a server's connections and calls, and the decisions that can be made at those points.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -8,20 +8,19 @@ use polyrpc_core::{Metadata, Protocol, Push, Status};
 
 use crate::call::{Connection, Peer};
 
-/// Hears of what a server does, and may object: the points at which rpcx's server calls its plugins.
+/// Observer of a server's events, which may reject some: the points at which rpcx's server calls its plugins.
 ///
-/// Every method does nothing unless it is written. All hooks of a server are told, in the order in which they were
-/// [added](crate::Server::hook); who objects ends the row. They run where the thing happens, on the connection's task
-/// or on that which accepts: they must not wait. One that panics counts as objecting where it can, and is not heard where
-/// it cannot.
+/// Every method does nothing by default. All hooks of a server are called, in the order in which they were
+/// [added](crate::Server::hook); the first rejection ends the chain. They run in place, on the connection's or the
+/// accepting task: they must not block. A panic counts as a rejection where the hook can reject, and is ignored
+/// elsewhere.
 ///
-/// They hear of the user's calls, those of [file transfer](crate::transfer) among them, and not of those that ask the server
-/// about itself: health, reflection, pages. Whatever they object to, the probes are answered; who may ask is the listener's
-/// [authenticator](crate::server::Listen::authenticate)'s affair.
+/// They observe the user's calls, including [file transfer](crate::transfer), but not introspection of the server
+/// itself: health, reflection, pages. Probes are answered whatever hooks reject; the listener's
+/// [authenticator](crate::server::Listen::authenticate) controls access to them.
 ///
-/// What is to stand around a method, with the request and the answer in hand, is a [`Layer`](crate::service::Layer)
-/// (rpcx's `PreHandleRequest`, `PreCall`, `PostCall` and `PreWriteResponse`). A server without hooks does nothing for
-/// them.
+/// Code around a method, with access to the request and the response, is a [`Layer`](crate::service::Layer) (rpcx's
+/// `PreHandleRequest`, `PreCall`, `PostCall` and `PreWriteResponse`). A server without hooks does no work for them.
 ///
 /// ```
 /// use polyrpc::server::{AnsweredCall, Hook, IncomingCall};
@@ -49,54 +48,55 @@ use crate::call::{Connection, Peer};
 /// let server = Server::new().hook(House);
 /// ```
 pub trait Hook: Send + Sync + 'static {
-    /// A service is offered, with these methods; functions stand under the empty name. Told when the server binds, of its
-    /// own standard services too (rpcx `Register`, `RegisterFunction`).
+    /// Called when the server binds, for each service with its methods, including the standard services; functions are
+    /// under the empty name (rpcx `Register`, `RegisterFunction`).
     ///
     /// # Errors
     ///
-    /// Why the server must not begin to listen: [`bind`](crate::Server::bind) fails with it.
+    /// Keeps the server from listening: [`bind`](crate::Server::bind) fails with it.
     fn on_register(&self, _service: &str, _methods: &[String]) -> Result<(), Status> {
         Ok(())
     }
 
-    /// A service is offered no longer: the server [shuts down](crate::server::ServerHandle::shutdown) (rpcx `Unregister`).
+    /// Called for each service when the server [shuts down](crate::server::ServerHandle::shutdown) (rpcx `Unregister`).
     fn on_unregister(&self, _service: &str) {}
 
-    /// A connection was accepted (rpcx `HandleConnAccept`). No byte of it was read yet, nor is TLS's handshake done.
+    /// Called when a connection was accepted (rpcx `HandleConnAccept`). No byte of it was read yet, and the TLS
+    /// handshake is not done.
     ///
     /// # Errors
     ///
-    /// Why it is not to be served. It is closed at once: no protocol has been spoken in which it could be told.
+    /// Rejects the connection. It is closed at once: there is no protocol yet in which to send the error.
     fn on_accept(&self, _connection: &Connection) -> Result<(), Status> {
         Ok(())
     }
 
-    /// A connection was closed that this hook had accepted; what was done on it (rpcx `HandleConnClose`).
+    /// Called when a connection was closed that this hook had accepted, with its counters (rpcx `HandleConnClose`).
     fn on_close(&self, _connection: &Connection) {}
 
-    /// A call was read, and nothing else was done yet: neither was its credential judged nor its method looked up (rpcx
-    /// `PostReadRequest`, `PostReadRequestHeader`).
+    /// Called when a call was read, before its credential is checked and its method looked up (rpcx `PostReadRequest`,
+    /// `PostReadRequestHeader`).
     ///
     /// # Errors
     ///
-    /// What the call is refused for. One of [`Scope::Connection`](polyrpc_core::Scope::Connection) is told as a credential
-    /// that was refused, which in most protocols ends the connection.
+    /// Rejects the call. An error of [`Scope::Connection`](polyrpc_core::Scope::Connection) is sent as a rejected
+    /// credential, which in most protocols closes the connection.
     fn on_request(&self, _call: &mut IncomingCall<'_>) -> Result<(), Status> {
         Ok(())
     }
 
-    /// A call was answered: its answer is on its way to the socket (rpcx `PostWriteResponse`). Told once of each call that
-    /// was [received](Self::on_request), also of those that were refused and of those that were cancelled.
+    /// Called when a call was answered: its response is on its way to the socket (rpcx `PostWriteResponse`). Called
+    /// once for each [received](Self::on_request) call, including rejected and cancelled ones.
     fn on_response(&self, _call: &AnsweredCall<'_>) {}
 
-    /// A peer asked whether it is heard, and was answered (rpcx `HeartbeatRequest`).
+    /// Called when a peer's heartbeat was answered (rpcx `HeartbeatRequest`).
     fn on_heartbeat(&self, _peer: &Peer, _protocol: Protocol) {}
 
-    /// A message that no call asked for is on its way to the socket (rpcx `PostWriteRequest`).
+    /// Called when a message that no call requested is on its way to the socket (rpcx `PostWriteRequest`).
     fn on_push(&self, _peer: &Peer, _push: &Push) {}
 }
 
-/// A hook that somebody else has a hand on too.
+/// A shared hook.
 impl<H: Hook + ?Sized> Hook for Arc<H> {
     fn on_register(&self, service: &str, methods: &[String]) -> Result<(), Status> {
         (**self).on_register(service, methods)
@@ -147,63 +147,63 @@ pub struct IncomingCall<'a> {
 }
 
 impl IncomingCall<'_> {
-    /// The service that is called, as the caller wrote it; empty for a function in protocols that have no services.
+    /// Returns the requested service, as the caller wrote it; empty for a function in protocols without services.
     pub fn service(&self) -> &str {
         &self.service
     }
 
-    /// The method that is called, as the caller wrote it, or the function.
+    /// Returns the requested method or function, as the caller wrote it.
     pub fn method(&self) -> &str {
         &self.method
     }
 
-    /// Lets another method be called.
+    /// Redirects the call to another method.
     pub fn redirect(&mut self, service: impl Into<String>, method: impl Into<String>) {
         self.service = Cow::Owned(service.into());
         self.method = Cow::Owned(method.into());
     }
 
-    /// What travels before the request.
+    /// Returns the metadata that precede the request.
     pub fn metadata(&self) -> &Metadata {
         self.metadata
     }
 
-    /// What travels before the request, to be changed before layers and the handler see it.
+    /// Returns the mutable metadata, to change before layers and the handler see them.
     pub fn metadata_mut(&mut self) -> &mut Metadata {
         self.metadata
     }
 
-    /// What came to prove who calls; it has not been judged.
+    /// Returns the credential, not checked yet.
     pub fn credential(&self) -> Option<&[u8]> {
         self.credential
     }
 
-    /// How long the caller waits, if he said so.
+    /// Returns the caller's timeout, if it sent one.
     pub fn timeout(&self) -> Option<Duration> {
         self.timeout
     }
 
-    /// Whether the caller wants no answer.
+    /// Returns whether the caller expects no response.
     pub fn oneway(&self) -> bool {
         self.oneway
     }
 
-    /// Bytes of the request as it came, with what lies beside it; 0 where its messages come one by one.
+    /// Returns the size of the request as received, including its attachment; 0 if it streams its messages.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// The number of the caller's connection, which no other connection of the server has borne.
+    /// Returns the id of the caller's connection, unique among all connections of the server.
     pub fn connection(&self) -> u64 {
         self.connection
     }
 
-    /// The protocol by which the call came.
+    /// Returns the protocol of the call.
     pub fn protocol(&self) -> Protocol {
         self.protocol
     }
 
-    /// Who calls.
+    /// Returns the caller.
     pub fn peer(&self) -> &Peer {
         self.peer
     }
@@ -213,25 +213,24 @@ impl IncomingCall<'_> {
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct AnsweredCall<'a> {
-    /// The service, by the full name that the server knows it by; as the caller wrote it if [`known`](Self::known) is
-    /// false.
+    /// The service, by its full name on the server; as the caller wrote it if [`known`](Self::known) is false.
     pub service: &'a str,
     /// The method, or the function; as the caller wrote it if [`known`](Self::known) is false.
     pub method: &'a str,
-    /// The method was found. If not, the names are anybody's, and there is no end of them.
+    /// Whether the method was found. If not, the caller chose the names, and their number is unbounded.
     pub known: bool,
-    /// Why the call failed. `None` if it did not, or if the connection is closed instead of an answer.
+    /// Why the call failed. `None` if it did not, or if the connection is closed instead of a response.
     pub failure: Option<&'a Status>,
-    /// From when the request was read to when the answer was written.
+    /// Time from reading the request to writing the response.
     pub took: Duration,
-    /// Bytes of the request as it came, with what lies beside it; 0 where its messages came one by one.
+    /// Size of the request as received, including its attachment; 0 if it streamed its messages.
     pub received: usize,
-    /// Bytes of the answer before it was compressed, with what lies beside it; 0 where its messages left one by one.
+    /// Size of the response before compression, including its attachment; 0 if it streamed its messages.
     pub sent: usize,
-    /// The number of the caller's connection.
+    /// The id of the caller's connection.
     pub connection: u64,
-    /// The protocol by which the call came.
+    /// The protocol of the call.
     pub protocol: Protocol,
-    /// Who called.
+    /// The caller.
     pub peer: &'a Peer,
 }

@@ -1,4 +1,4 @@
-//! Layers with their types forgotten.
+//! Layers with erased types.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use super::next::Erased;
 use super::{Call, Layer, Next, Side};
 use crate::call::Outcome;
 
-/// Layers, outermost first. Most methods and clients have none, and pay nothing for them.
+/// Layers, outermost first. Most methods and clients have none, at no cost.
 #[derive(Clone, Default)]
 pub(crate) struct Layers(Option<Arc<[Arc<dyn Erased>]>>);
 
@@ -18,12 +18,13 @@ impl Layers {
         self.0.is_none()
     }
 
-    /// A single layer.
+    /// Creates a list of a single layer.
     pub(crate) fn one(layer: impl Layer) -> Self {
         Self(Some(Arc::new([Arc::new(layer) as Arc<dyn Erased>])))
     }
 
-    /// A single layer for this side. One for the other side only is an error, and so is every call that passes it.
+    /// Creates a list of a single layer for this side. A layer for the other side only is an error, and fails every
+    /// call that passes it.
     pub(crate) fn one_for<L: Layer>(side: Side, layer: L) -> (Self, Result<(), Status>) {
         let fits = fits(&layer, side);
         match &fits {
@@ -32,7 +33,7 @@ impl Layers {
         }
     }
 
-    /// These layers around those.
+    /// Composes these layers around `inside`.
     pub(crate) fn compose(&self, inside: &Self) -> Self {
         match (&self.0, &inside.0) {
             (None, _) => inside.clone(),
@@ -59,7 +60,7 @@ fn fits<L: Layer>(layer: &L, side: Side) -> Result<(), Status> {
     }
 }
 
-/// Stands where a layer of the other side was to stand, and refuses all calls.
+/// Placeholder for a layer of the other side; rejects all calls.
 struct Misplaced(Status);
 
 impl Layer for Misplaced {
@@ -68,7 +69,7 @@ impl Layer for Misplaced {
     }
 }
 
-/// The first stand outside of those that follow.
+/// The first layers are outside of the following ones.
 impl<'a> FromIterator<&'a Self> for Layers {
     fn from_iter<I: IntoIterator<Item = &'a Self>>(layers: I) -> Self {
         layers.into_iter().fold(Self::NONE, |outside, inside| outside.compose(inside))

@@ -1,4 +1,4 @@
-//! What stands around calls, on both sides and whatever their shape: [`Layer`]s.
+//! Middleware around calls, on both sides and for every call type: [`Layer`]s.
 //!
 //! Ready-made ones are in [`layers`](crate::layers).
 
@@ -17,27 +17,26 @@ pub use crate::call::{Outcome, ResponseFuture, StreamType};
 pub(crate) use self::list::Layers;
 pub(crate) use self::next::{Erased, Innermost};
 
-/// Something that stands around calls: it sees each call before it is answered, and its end before the caller does.
+/// Middleware around calls: it sees each call before it is handled, and its outcome before the caller does.
 ///
-/// A layer may refuse a call, change what is asked, answer itself or wait first; around what [`next`](Next::call)
-/// gives it may measure, change the end, or give up. One layer serves both sides, every protocol and calls of every
-/// shape:
+/// A layer may reject a call, change the request, respond itself or wait first; around [`next`](Next::call) it may
+/// measure, change the outcome, or cancel. One layer serves both sides, every protocol and calls of every type:
 ///
 /// | | on a client ([`Builder::layer`](crate::client::Builder::layer)) | on a server ([`Server::layer`](crate::Server::layer)) |
 /// |---|---|---|
-/// | one message each way | ends with the reply | ends with the reply |
+/// | unary | ends with the reply | ends with the reply |
 /// | one-way | ends when it is sent | ends when the handler has |
-/// | streams | ends when the answer has, or the caller drops it | ends when the handler has |
-/// | a stream beside a call (brpc) | the call, which ends with its reply | the call, which ends with its reply |
+/// | streaming | ends when the response has, or the caller drops it | ends when the handler has |
+/// | an attached stream (brpc) | the call, which ends with its reply | the call, which ends with its reply |
 /// | a subscription (rest_rpc) | ends when the caller drops it | ends when the connection does |
 ///
-/// A client's layers stand around the whole call: attempts on several servers are inside. The layer that was added first
-/// is outermost. On a server the layers of the whole server stand outside of those of
+/// A client's layers wrap the whole call: retries on several servers happen inside. The layer that was added first is
+/// outermost. On a server the layers of the whole server are outside of those of
 /// [one service or method](crate::Server::layer_on).
 ///
-/// Messages of streams are not shown. The future that `call` returns is polled by the task of the connection on a
-/// server, also where the method is blocking, and by the caller's task on a client: it must not hold its thread. It is
-/// dropped when the caller gives up, and must take what it has begun with it.
+/// Messages of streams are not visible. The future that `call` returns is polled by the task of the connection on a
+/// server, also for a blocking method, and by the caller's task on a client: it must not block. It is dropped when the
+/// caller cancels, and must then cancel what it has started.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -70,17 +69,17 @@ pub(crate) use self::next::{Erased, Innermost};
     note = "a layer implements `polyrpc::layer::Layer`: `async fn call(self: Arc<Self>, call: Call, next: Next) -> Ending`"
 )]
 pub trait Layer: Send + Sync + 'static {
-    /// Takes a call on its way, and gives its end.
+    /// Handles a call and returns its outcome.
     fn call(self: Arc<Self>, call: Call, next: Next) -> impl Future<Output = Outcome> + Send + 'static;
 
-    /// The only side on which the layer has a meaning; `None`: both. On the other side it is refused when the client is
-    /// built, or the server binds.
+    /// Returns the only side on which the layer works; `None`: both. On the other side it is an error when the client
+    /// is built, or the server binds.
     fn only_side(&self) -> Option<Side> {
         None
     }
 }
 
-/// A layer that somebody else holds too.
+/// A shared layer.
 impl<L: Layer> Layer for Arc<L> {
     fn call(self: Arc<Self>, call: Call, next: Next) -> impl Future<Output = Outcome> + Send + 'static {
         L::call((*self).clone(), call, next)
@@ -91,17 +90,17 @@ impl<L: Layer> Layer for Arc<L> {
     }
 }
 
-/// On which side of a call one is.
+/// A side of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Side {
-    /// Where it is made.
+    /// The caller.
     Client,
-    /// Where it is answered.
+    /// The callee.
     Server,
 }
 
 impl Side {
-    /// `client` or `server`.
+    /// Returns `client` or `server`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Client => "client",

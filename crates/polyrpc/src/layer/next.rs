@@ -1,4 +1,4 @@
-//! What is inside of a layer.
+//! The next step inside of a layer.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,7 +8,8 @@ use crate::call::ResponseFuture;
 #[cfg(feature = "otel")]
 use crate::call::Target;
 
-/// What is inside of a layer: the layers that were added after it, and the method, or the way to the server.
+/// The next step inside of a layer: the layers that were added after it, and the method, or the connection to the
+/// server.
 ///
 /// ```text
 ///   call ─▶ first layer ─▶ second layer ─▶ method, or server
@@ -20,24 +21,25 @@ pub struct Next {
     innermost: Box<dyn Innermost>,
 }
 
-/// Takes a call behind all layers: a method, or the way to a server. Only calls that have layers pay for the box.
+/// The innermost step of a call behind all layers: a method, or the connection to the server. Only calls that have
+/// layers pay for the box.
 pub(crate) trait Innermost: Send {
-    /// The layers before it, outermost first.
+    /// Returns the layers around it, outermost first.
     fn layers(&self) -> &[Arc<dyn Erased>];
 
     fn call(self: Box<Self>, call: Call) -> ResponseFuture;
 
-    /// The same once more, if it can take several calls.
+    /// Clones it, if it can handle several calls.
     fn try_clone(&self) -> Option<Box<dyn Innermost>> {
         None
     }
 
-    /// Whether it runs on a thread which it may hold.
+    /// Returns whether it runs on a thread that it may block.
     fn is_blocking(&self) -> bool {
         false
     }
 
-    /// On a client: what telemetry names as the server.
+    /// On a client: returns the target for telemetry.
     #[cfg(feature = "otel")]
     fn target(&self) -> Option<&Target> {
         None
@@ -56,12 +58,12 @@ impl<L: Layer> Erased for L {
 }
 
 impl Next {
-    /// All that a call passes.
+    /// Creates the whole chain.
     pub(crate) fn new(innermost: impl Innermost + 'static) -> Self {
         Self { passed: 0, innermost: Box::new(innermost) }
     }
 
-    /// Lets the call go on. Dropping the future cancels the call; the server may have begun it.
+    /// Continues the call. Dropping the future cancels the call; the server may have started it.
     pub fn call(mut self, call: Call) -> ResponseFuture {
         match self.innermost.layers().get(self.passed).cloned() {
             Some(layer) => {
@@ -72,18 +74,17 @@ impl Next {
         }
     }
 
-    /// The same once more, for who makes a [call](Call::try_clone) several times; `None` on a server, and where messages
-    /// come one by one.
+    /// Clones it, to make a [call](Call::try_clone) several times; `None` on a server, and for streaming calls.
     pub fn try_clone(&self) -> Option<Self> {
         Some(Self { passed: self.passed, innermost: self.innermost.try_clone()? })
     }
 
-    /// Whether the call comes to a method that runs on a thread which it may hold.
+    /// Returns whether the called method runs on a thread that it may block.
     pub fn is_blocking(&self) -> bool {
         self.innermost.is_blocking()
     }
 
-    /// On a client: what telemetry names as the server.
+    /// On a client: returns the target for telemetry.
     #[cfg(feature = "otel")]
     pub(crate) fn target(&self) -> Option<&Target> {
         self.innermost.target()

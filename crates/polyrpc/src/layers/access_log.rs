@@ -9,8 +9,7 @@ use super::{CallEnd, CallStart, Observe, Side};
 use crate::call::Peer;
 use crate::propagation::{self, TraceParent};
 
-/// Hands a line for each call, when it has ended, to a function of the program: to be printed, or given to whatever it logs
-/// with.
+/// Access log: passes a line for each finished call to a function of the program, to print or log it.
 ///
 /// ```
 /// use polyrpc::layers::AccessLog;
@@ -22,15 +21,15 @@ use crate::propagation::{self, TraceParent};
 /// let server = polyrpc::Server::new().layer(log);
 /// ```
 ///
-/// A line reads `server rpcx 127.0.0.1:51234 Arith/Mul ok 183.2µs 12 → 5 00-4bf9…-01`: side, protocol, who called, what
-/// was called, how it ended, how long it took, bytes of request and reply, and the trace if there is one.
+/// A line reads `server rpcx 127.0.0.1:51234 Arith/Mul ok 183.2µs 12 → 5 00-4bf9…-01`: side, protocol, caller, method,
+/// result, duration, bytes of request and reply, and the trace if there is one.
 #[derive(Clone)]
 pub struct AccessLog(Arc<Shared>);
 
 #[derive(Clone)]
 struct Shared {
     sink: Arc<dyn Fn(&LogLine<'_>) + Send + Sync>,
-    /// Of the calls that are neither slow nor fail.
+    /// Sampling of the calls that are neither slow nor fail.
     share: Arc<Share>,
     slow: Duration,
 }
@@ -39,11 +38,11 @@ struct Shared {
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct LogLine<'a> {
-    /// On which side it was seen.
+    /// The side on which it was observed.
     pub side: Side,
     /// The protocol that carried it.
     pub protocol: Protocol,
-    /// Who called; not known to who calls.
+    /// The caller; `None` on a client.
     pub peer: Option<&'a Peer>,
     /// The service; empty for a plain function.
     pub service: &'a str,
@@ -51,18 +50,18 @@ pub struct LogLine<'a> {
     pub method: &'a str,
     /// Why it failed, if it did.
     pub failure: Option<&'a Status>,
-    /// How long it took.
+    /// Its duration.
     pub took: Duration,
-    /// Bytes of the request, as far as it was here when the call began.
+    /// Size of the request, as far as it was received when the call started.
     pub request: usize,
-    /// Bytes of the reply, where it is one message.
+    /// Size of the reply, if it is a single message.
     pub reply: usize,
     /// The trace that it belongs to, and the span within which it was made.
     pub trace: Option<TraceParent>,
 }
 
 impl AccessLog {
-    /// Logs every call. `sink` runs in the caller's or the connection's task and must not wait.
+    /// Logs every call. `sink` runs on the caller's or the connection's task and must not block.
     pub fn new(sink: impl Fn(&LogLine<'_>) + Send + Sync + 'static) -> Self {
         let share = Arc::new(Share::new(1.0));
         Self(Arc::new(Shared { sink: Arc::new(sink), share, slow: Duration::MAX }))
@@ -74,7 +73,7 @@ impl AccessLog {
         Self(Arc::new(Shared { share: Arc::new(Share::new(share)), ..(*self.0).clone() }))
     }
 
-    /// Logs all calls that take as long as this, whatever the share.
+    /// Logs all calls that take at least this long, regardless of the share.
     #[must_use]
     pub fn slow(self, slow: Duration) -> Self {
         Self(Arc::new(Shared { slow, ..(*self.0).clone() }))
@@ -117,13 +116,13 @@ impl Observe for AccessLog {
     }
 }
 
-/// A call that [`AccessLog`] watches.
+/// A call that [`AccessLog`] observes.
 #[derive(Debug)]
 pub struct LoggedCall {
     side: Side,
     protocol: Protocol,
     peer: Option<Peer>,
-    /// Service and method in one.
+    /// Service and method, joined.
     names: String,
     split: usize,
     request: usize,
@@ -137,7 +136,7 @@ impl fmt::Display for LogLine<'_> {
             Some(peer) => write!(f, "{peer} ")?,
             None => f.write_str("- ")?,
         }
-        // Whatever names and texts hold, it stays one line.
+        // Whatever names and texts contain, it stays one line.
         if !self.service.is_empty() {
             write!(f, "{}/", self.service.escape_debug())?;
         }

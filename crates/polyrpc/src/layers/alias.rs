@@ -5,8 +5,8 @@ use crate::call::Outcome;
 use crate::client;
 use crate::layer::{Call, Layer, Next, Side};
 
-/// Calls services and methods by other names than the program does: what rpcx's alias plugin does on a server, done where
-/// the call is made.
+/// Replaces names of services and methods in a client's calls: what rpcx's alias plugin does on a server, done on the
+/// caller's side.
 ///
 /// ```
 /// use polyrpc::layers::Alias;
@@ -15,11 +15,11 @@ use crate::layer::{Call, Layer, Next, Side};
 /// let client = polyrpc::Client::builder("rpcx://127.0.0.1:8972").layer(aliases);
 /// ```
 ///
-/// A name is looked up once: what it leads to is no alias again. A method's counts before its service's.
+/// A name is looked up once: its target is not an alias again. A method's alias takes precedence over its service's.
 #[derive(Debug, Clone, Default)]
 pub struct Alias(HashMap<Box<str>, Names>);
 
-/// What the names in a service stand for.
+/// The targets of the names in a service.
 #[derive(Debug, Clone, Default)]
 struct Names {
     service: Option<Box<str>>,
@@ -27,19 +27,19 @@ struct Names {
 }
 
 impl Alias {
-    /// Every name stands for itself.
+    /// Creates a layer without aliases.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Lets a service's name stand for another's.
+    /// Adds an alias of a service.
     #[must_use]
     pub fn service(mut self, alias: &str, target: &str) -> Self {
         self.0.entry(alias.into()).or_default().service = Some(target.into());
         self
     }
 
-    /// Lets a method's name stand for another's: `math/times` for `Arith/Mul`, or names without a service.
+    /// Adds an alias of a method: `math/times` for `Arith/Mul`, or names without a service.
     #[must_use]
     pub fn method(mut self, alias: &str, target: &str) -> Self {
         let ((service, method), (target, name)) = (client::split(alias), client::split(target));

@@ -1,8 +1,8 @@
-//! Ready-made judges of credentials, for [`Listen::authenticate`](crate::server::Listen::authenticate), and the
-//! credentials that they accept, for [`client::Builder::credential`](crate::client::Builder::credential).
+//! Ready-made authenticators for [`Listen::authenticate`](crate::server::Listen::authenticate), and the credentials
+//! that they accept, for [`client::Builder::credential`](crate::client::Builder::credential).
 //!
-//! A credential is what each protocol has room for: `authentication_data` in baidu_std, `__AUTH` in rpcx, the header
-//! `Authorization` in HTTP and gRPC. The texts are those of that header in all of them.
+//! A credential is sent in the field that each protocol has for it: `authentication_data` in baidu_std, `__AUTH` in
+//! rpcx, the header `Authorization` in HTTP and gRPC. The format is that of the header in all of them.
 //!
 //! ```
 //! # async fn serve() -> std::io::Result<()> {
@@ -21,8 +21,8 @@
 //! # }
 //! ```
 //!
-//! A judge is asked of every credential that comes, on the connection's task: it must not wait. Texts of refusals do not
-//! say what was wrong, and secrets are compared in a time that tells nothing of where they differ.
+//! An authenticator runs for every credential, on the connection's task: it must not block. Messages of rejections do
+//! not say what was wrong, and secrets are compared in constant time.
 
 use std::collections::HashMap;
 use std::hint::black_box;
@@ -33,14 +33,14 @@ use polyrpc_core::Status;
 
 use crate::call::Peer;
 
-/// Accepts this token, bare or as `Bearer …`.
+/// Returns an authenticator for this token, bare or as `Bearer …`.
 pub fn token(
     token: impl Into<String>,
 ) -> impl Fn(Option<&[u8]>, &Peer) -> Result<(), Status> + Send + Sync + 'static {
     tokens([token.into()])
 }
 
-/// Accepts each of these tokens, bare or as `Bearer …`: while one is replaced by another, say.
+/// Returns an authenticator for each of these tokens, bare or as `Bearer …`: for instance during a rotation.
 pub fn tokens(
     tokens: impl IntoIterator<Item = impl Into<String>>,
 ) -> impl Fn(Option<&[u8]>, &Peer) -> Result<(), Status> + Send + Sync + 'static {
@@ -48,14 +48,14 @@ pub fn tokens(
     move |credential, _| {
         let credential = credential.ok_or_else(missing)?;
         let came = scheme(credential, "Bearer").unwrap_or(credential);
-        // All are looked at: the time does not tell which it was.
+        // All are compared: the time does not reveal which one matched.
         let known = tokens.iter().fold(false, |known, token| known | same(token.as_bytes(), came));
         if known { Ok(()) } else { Err(refused()) }
     }
 }
 
-/// Accepts `Bearer …` tokens of which `check` approves: it may look at a signature, or at what another task keeps up to
-/// date. Where no scheme is named, the whole credential is the token.
+/// Returns an authenticator for `Bearer …` tokens that `check` accepts: it may verify a signature, or look into data
+/// that another task updates. Without a scheme the whole credential is the token.
 pub fn bearer(
     check: impl Fn(&str, &Peer) -> Result<(), Status> + Send + Sync + 'static,
 ) -> impl Fn(Option<&[u8]>, &Peer) -> Result<(), Status> + Send + Sync + 'static {
@@ -66,7 +66,7 @@ pub fn bearer(
     }
 }
 
-/// Accepts these users with their passwords (`Basic …`, RFC 7617).
+/// Returns an authenticator for these users with their passwords (`Basic …`, RFC 7617).
 pub fn users(
     users: impl IntoIterator<Item = (impl Into<String>, impl Into<String>)>,
 ) -> impl Fn(Option<&[u8]>, &Peer) -> Result<(), Status> + Send + Sync + 'static {
@@ -79,7 +79,7 @@ pub fn users(
     })
 }
 
-/// Accepts users with passwords (`Basic …`, RFC 7617) of whom `check` approves.
+/// Returns an authenticator for users with passwords (`Basic …`, RFC 7617) that `check` accepts.
 pub fn passwords(
     check: impl Fn(&str, &str, &Peer) -> Result<(), Status> + Send + Sync + 'static,
 ) -> impl Fn(Option<&[u8]>, &Peer) -> Result<(), Status> + Send + Sync + 'static {
@@ -91,17 +91,17 @@ pub fn passwords(
     }
 }
 
-/// The credential of who bears a token: `Bearer …`.
+/// Returns the credential of a token: `Bearer …`.
 pub fn bearer_token(token: &str) -> String {
     format!("Bearer {token}")
 }
 
-/// The credential of a user with a password: `Basic …`. A user's name has no colon.
+/// Returns the credential of a user with a password: `Basic …`. A user's name has no colon.
 pub fn user_password(user: &str, password: &str) -> String {
     format!("Basic {}", STANDARD.encode(format!("{user}:{password}")))
 }
 
-/// What follows the name of a scheme, which is told in any case (RFC 9110, section 11.1).
+/// Returns what follows the name of a scheme, which is case-insensitive (RFC 9110, section 11.1).
 fn scheme<'a>(credential: &'a [u8], name: &str) -> Option<&'a [u8]> {
     let (scheme, rest) = credential.split_at_checked(name.len())?;
     let rest = rest.strip_prefix(b" ")?;
@@ -113,7 +113,7 @@ fn decode(encoded: &[u8]) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
-/// Whether two secrets are the same, in a time that depends on their lengths only.
+/// Compares two secrets in a time that depends on their lengths only.
 fn same(ours: &[u8], theirs: &[u8]) -> bool {
     let differing = ours.iter().zip(theirs).fold(0, |differing, (a, b)| black_box(differing | (a ^ b)));
     (differing == 0) & (ours.len() == theirs.len())

@@ -12,8 +12,8 @@ use crate::call::Outcome;
 use crate::layer::{Call, Layer, Next, Side};
 use crate::runtime::{AbortOnDrop, resume_panic};
 
-/// Calls with a token that a function of the program fetches, as from an OAuth server: once, and again when it ends or a
-/// server does not know it any more.
+/// Adds a token to each call, fetched by a function of the program, as from an OAuth server: once, and again when it
+/// expires or a server rejects it.
 ///
 /// ```
 /// use std::time::{Duration, Instant};
@@ -27,31 +27,31 @@ use crate::runtime::{AbortOnDrop, resume_panic};
 /// let client = polyrpc::Client::builder("grpc://127.0.0.1:8000").layer(bearer);
 /// ```
 ///
-/// While it is fetched, calls wait for it, as long as they may wait for anything; it is fetched in a task of its own,
-/// which goes on for the next call where the first has no time left. A call that was refused as
-/// [`Unauthenticated`](Code::Unauthenticated), which no server has begun, is made once more with a new token. A call with a
-/// credential of its own is left as it is.
+/// Calls wait while a token is fetched, up to their own deadline; it is fetched in a task of its own, which continues
+/// for the next call if the first one times out. A call that was rejected as
+/// [`Unauthenticated`](Code::Unauthenticated), which no server has started, is retried once with a new token. A call
+/// with a credential of its own is left unchanged.
 pub struct Bearer {
     fetch: Box<dyn Fn() -> BoxFuture<'static, Result<Token, Status>> + Send + Sync>,
-    /// Held while it is fetched or waited for, so that it is fetched once.
+    /// Locked while a token is fetched or awaited, so that it is fetched once.
     current: Mutex<TokenState>,
 }
 
 #[derive(Default)]
 struct TokenState {
     held: Option<CachedToken>,
-    /// The next token, which may outlive the call that wanted it.
+    /// The fetch of the next token, which may outlive the call that started it.
     fetching: Option<Fetching>,
 }
 
 type Fetching = AbortOnDrop<Result<Token, Status>>;
 
-/// Credential of the caller, for a time.
+/// Credential of the caller, with a limited lifetime.
 #[derive(Clone)]
 pub struct Token {
     /// The token itself, without `Bearer`.
     pub text: String,
-    /// When it ends; `None`: never, as far as is known.
+    /// When it expires; `None`: never, as far as is known.
     pub until: Option<Instant>,
 }
 
@@ -62,14 +62,14 @@ struct CachedToken {
 }
 
 impl Bearer {
-    /// Has tokens fetched by this function; what it fails with, calls fail with.
+    /// Creates a layer that fetches tokens by this function; its errors fail the calls.
     pub fn new<F: Future<Output = Result<Token, Status>> + Send + 'static>(
         fetch: impl Fn() -> F + Send + Sync + 'static,
     ) -> Self {
         Self { fetch: Box::new(move || Box::pin(fetch())), current: Mutex::default() }
     }
 
-    /// A token that is good, other than `refused`.
+    /// Returns a valid token, other than `refused`.
     async fn credential(&self, refused: Option<&Bytes>) -> Result<Bytes, Status> {
         let mut current = self.current.lock().await;
         if let Some(held) = &current.held
@@ -84,7 +84,7 @@ impl Bearer {
         Ok(credential)
     }
 
-    /// The next token, from the task that fetches it already or from a new one.
+    /// Returns the next token, from the task that already fetches it or from a new one.
     async fn token(&self, fetching: &mut Option<Fetching>) -> Result<Token, Status> {
         // The failure of a fetch that no call waited for is outdated.
         if let Some(fetched) = fetching.take_if(|fetching| fetching.is_finished())
@@ -101,7 +101,7 @@ impl Bearer {
         })
     }
 
-    /// Gives a call its token within the time that the call has.
+    /// Adds the token to a call within the call's own time.
     async fn attach_token(
         &self,
         call: &mut Call,
@@ -138,7 +138,7 @@ impl Layer for Bearer {
             Ok(shown) => shown,
             Err(status) => return Outcome::failed(status),
         };
-        // What has several messages is in the caller's hands once it is opened, and is made once.
+        // A streaming call belongs to the caller once it is opened, so it is not retried.
         let Some((mut again, once_more)) = call.try_clone().zip(next.try_clone()) else {
             return next.call(call).await;
         };
@@ -159,7 +159,7 @@ impl Layer for Bearer {
 
 impl fmt::Debug for Bearer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The token is nobody's business.
+        // The token is secret.
         f.write_str("Bearer")
     }
 }
@@ -181,7 +181,7 @@ mod tests {
     use crate::call::CallOptions;
     use crate::codec::Body;
 
-    /// Answers who shows the token with this number, and refuses everybody else.
+    /// Accepts the token with this number, and rejects all others.
     struct Guard(Arc<AtomicUsize>);
 
     impl Layer for Guard {
@@ -194,8 +194,8 @@ mod tests {
         }
     }
 
-    /// A client that fetches tokens with ascending numbers, from 1, good for so long; how many it has fetched; and which
-    /// is good.
+    /// Returns a client that fetches tokens with ascending numbers, from 1, valid for this long; the number of fetches;
+    /// and the number of the valid token.
     fn fetching(good_for: Option<Duration>) -> (Client, Arc<AtomicUsize>, Arc<AtomicUsize>) {
         let (fetched, good) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(1)));
         let counted = fetched.clone();

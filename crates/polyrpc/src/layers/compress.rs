@@ -5,7 +5,7 @@ use polyrpc_core::{Compression, Format};
 use crate::call::Outcome;
 use crate::layer::{Call, Layer, Next};
 
-/// Compresses messages that are worth it: a client's requests, a server's answers.
+/// Compresses messages above a size: a client's requests, a server's responses.
 ///
 /// ```
 /// use polyrpc::Compression;
@@ -14,9 +14,10 @@ use crate::layer::{Call, Layer, Next};
 /// let server = polyrpc::Server::new().layer(Compress::new(Compression::Gzip).min_size(4096));
 /// ```
 ///
-/// What a call or a handler says itself counts. Where the protocol has no such compression for a request, the call fails as
-/// it would if it had asked for it; an answer is then sent as it is, also to callers that do not accept it where
-/// the protocol lets them say so (gRPC, HTTP). Messages of calls with several of them are left as they are.
+/// A setting of the call or the handler itself takes precedence. If the protocol does not support the compression for
+/// requests, the call fails as if it had requested it itself; a response is then sent uncompressed, also to callers
+/// that do not accept the compression where the protocol lets them declare it (gRPC, HTTP). Messages of streaming calls
+/// are not compressed.
 #[derive(Debug, Clone)]
 pub struct Compress {
     by: Compression,
@@ -25,18 +26,18 @@ pub struct Compress {
 }
 
 impl Compress {
-    /// Compresses messages of a kilobyte and more, whatever they are written in.
+    /// Compresses messages of a kilobyte and more, in any format.
     pub fn new(compression: Compression) -> Self {
         Self { by: compression, from: 1024, not: Vec::new() }
     }
 
-    /// Compresses messages of so many bytes and more.
+    /// Sets the minimum size of messages to compress, in bytes.
     #[must_use]
     pub fn min_size(self, bytes: usize) -> Self {
         Self { from: bytes, ..self }
     }
 
-    /// Leaves messages as they are that are written like this: raw bytes, say, if they are pictures.
+    /// Excludes messages of this format: raw bytes, say, if they are pictures.
     #[must_use]
     pub fn except(mut self, format: Format) -> Self {
         self.not.push(format);

@@ -7,11 +7,10 @@ use polyrpc_core::Status;
 use crate::call::{Connection, Peer};
 use crate::layer::hook::Hook;
 
-/// Who may connect, by address: rpcx's whitelist and blacklist.
+/// Allow or deny list of peer addresses: rpcx's whitelist and blacklist.
 ///
-/// A connection that is not wanted is closed when it was accepted. Who comes over a Unix socket has no address: he is
-/// not on any list, so that one of those who may connect shuts him out, as rpcx does. Calls from this process are not
-/// asked.
+/// A rejected connection is closed after it was accepted. A peer on a Unix socket has no address: it is not on any
+/// list, so an allow list rejects it, as in rpcx. Calls from this process are not checked.
 ///
 /// ```
 /// use polyrpc::Server;
@@ -26,28 +25,28 @@ use crate::layer::hook::Hook;
 /// ```
 #[derive(Debug, Clone)]
 pub struct IpList {
-    /// Whether who is on the list may connect, or who is not.
+    /// Whether this is an allow list.
     listed_may: bool,
-    /// Addresses, all as those of IPv6: an IPv4 address is the one that maps it.
+    /// Addresses, all as IPv6: an IPv4 address is mapped.
     addresses: HashSet<u128>,
     networks: Vec<Network>,
 }
 
 impl IpList {
-    /// Only these may connect: addresses, and networks as `192.0.2.0/24`.
+    /// Allows only these peers: addresses, and networks as `192.0.2.0/24`.
     ///
     /// # Errors
     ///
-    /// When one of them is neither.
+    /// If one of them is neither.
     pub fn allow<T: AsRef<str>>(networks: impl IntoIterator<Item = T>) -> Result<Self, UnknownNetwork> {
         Self::new(true, networks)
     }
 
-    /// All but these may connect: addresses, and networks as `192.0.2.0/24`.
+    /// Allows all peers except these: addresses, and networks as `192.0.2.0/24`.
     ///
     /// # Errors
     ///
-    /// When one of them is neither.
+    /// If one of them is neither.
     pub fn deny<T: AsRef<str>>(networks: impl IntoIterator<Item = T>) -> Result<Self, UnknownNetwork> {
         Self::new(false, networks)
     }
@@ -68,7 +67,7 @@ impl IpList {
         Ok(list)
     }
 
-    /// Whether who has this address may connect.
+    /// Returns whether a peer with this address may connect.
     pub fn admits(&self, address: IpAddr) -> bool {
         let bits = bits(address);
         let listed =
@@ -94,7 +93,7 @@ impl Hook for IpList {
     }
 }
 
-/// Addresses that begin alike.
+/// A network: addresses with a common prefix.
 #[derive(Debug, Clone, Copy)]
 struct Network {
     prefix: u128,
@@ -102,7 +101,7 @@ struct Network {
 }
 
 impl Network {
-    /// Bits behind the prefix mean nothing, as in Go's `net.ParseCIDR`.
+    /// Bits after the prefix are ignored, as in Go's `net.ParseCIDR`.
     fn parse(text: &str) -> Option<Self> {
         let (address, length) = match text.split_once('/') {
             Some((address, length)) => (address, Some(length)),
@@ -132,7 +131,7 @@ fn bits(address: IpAddr) -> u128 {
     }
 }
 
-/// A text that names neither an address nor a network.
+/// Error of parsing an address or a network.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnknownNetwork(String);
 

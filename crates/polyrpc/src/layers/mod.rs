@@ -1,5 +1,5 @@
-//! Ready-made parts to stand around calls. Most of them are for both sides: what watches calls, mirrors them or says how
-//! they are compressed is the same for a client and a server, whatever protocol the calls go by.
+//! Ready-made layers, hooks and authenticators. Most of the layers work on both sides: observing, mirroring and
+//! compressing calls is the same for a client and a server, whatever the protocol.
 //!
 //! | | what it is | client | server |
 //! |---|---|---|---|
@@ -8,15 +8,15 @@
 #![cfg_attr(feature = "otel", doc = "| [`OpenTelemetry`] | spans, metrics by OpenTelemetry's API | ✓ | ✓ |")]
 //! | [`AccessLog`] | a line for each call | ✓ | ✓ |
 //! | [`Mirror`] | sends copies of requests elsewhere | ✓ | ✓ |
-//! | [`Compress`] | compresses what is worth it | ✓ | ✓ |
+//! | [`Compress`] | compresses messages above a size | ✓ | ✓ |
 //! | [`Alias`] | calls methods by other names | ✓ | [`Server::alias`](crate::Server::alias) |
-//! | [`Bearer`] | calls with tokens that a function fetches | ✓ | |
-//! | [`auth`] | judges of tokens, of users and passwords | | [`Listen::authenticate`](crate::server::Listen::authenticate) |
-//! | [`IpList`] | who may connect, by address | | [`Server::hook`](crate::Server::hook) |
-//! | [`RateLimit`] | how often calls are made or taken, or connections | ✓ | ✓, or as a hook |
+//! | [`Bearer`] | adds tokens that a function fetches | ✓ | |
+//! | [`auth`] | authenticators for tokens, passwords | | [`Listen::authenticate`](crate::server::Listen::authenticate) |
+//! | [`IpList`] | allows or denies peer addresses | | [`Server::hook`](crate::Server::hook) |
+//! | [`RateLimit`] | limits the rate of calls or connections | ✓ | ✓, or as a hook |
 //!
-//! They are put in place by [`client::Builder::layer`](crate::client::Builder::layer) and
-//! [`Server::layer`](crate::Server::layer). What a program wants to watch itself, it [observes](Observe) on both sides with one piece of code.
+//! Add them by [`client::Builder::layer`](crate::client::Builder::layer) and [`Server::layer`](crate::Server::layer).
+//! To observe calls yourself, implement [`Observe`], once for both sides.
 
 mod observe;
 

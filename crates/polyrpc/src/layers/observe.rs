@@ -8,7 +8,7 @@ use crate::call::{Outcome, Peer};
 use crate::layer::{Call, Layer, Next, Side};
 use crate::propagation::{self, Trace};
 
-/// What watches calls and leaves them as they are. It is a layer of clients and of servers alike.
+/// Observer of calls, which does not change them. It is a layer of clients and of servers alike.
 ///
 /// ```
 /// use polyrpc::layers::{CallStart, CallEnd, Observe};
@@ -35,27 +35,27 @@ use crate::propagation::{self, Trace};
 /// let client = polyrpc::Client::builder("rpcx://127.0.0.1:8972").layer(Slow);
 /// ```
 ///
-/// Clones watch for the same.
+/// Clones share the observer's state.
 pub trait Observe: Clone + Send + Sync + 'static {
-    /// What is kept of a call while it is under way.
+    /// State that is kept while a call is in flight.
     type Call: Send + 'static;
 
-    /// A call begins. It runs in the caller's or the connection's task and must not wait.
+    /// Called when a call starts. It runs on the caller's or the connection's task and must not block.
     fn on_start(&self, call: &CallStart<'_>) -> Self::Call;
 
-    /// A call has ended. Every call that began ends once.
+    /// Called when a call has ended, exactly once for every started call.
     fn on_end(&self, call: Self::Call, end: &CallEnd<'_>);
 
-    /// The trace that is current within the call; `None`: the one that is current without it.
+    /// Returns the trace that is current within the call; `None`: the one that is current outside of it.
     fn trace(&self, _call: &Self::Call) -> Option<Trace> {
         None
     }
 }
 
-/// A call that begins.
+/// A call that starts.
 #[derive(Debug, Clone, Copy)]
 pub struct CallStart<'a> {
-    /// On which side it is seen.
+    /// The side on which it is observed.
     pub side: Side,
     /// The protocol that carries it.
     pub protocol: Protocol,
@@ -63,9 +63,9 @@ pub struct CallStart<'a> {
     pub service: &'a str,
     /// The method, or the function's name.
     pub method: &'a str,
-    /// Who called; not known to who calls.
+    /// The caller; `None` on a client.
     pub peer: Option<&'a Peer>,
-    /// How many bytes the request has, as far as it is here: not compressed, without what is beside it.
+    /// Size of the request, as far as it was received: not compressed, without its attachment.
     pub request: usize,
 }
 
@@ -82,14 +82,14 @@ impl<'a> CallStart<'a> {
     }
 }
 
-/// How a call ended.
+/// Outcome of a call.
 #[derive(Debug, Clone, Copy)]
 pub struct CallEnd<'a> {
-    /// From its beginning.
+    /// Time since it started.
     pub took: Duration,
-    /// Why it failed, if it did. One that was given up has failed as [`Cancelled`](crate::Code::Cancelled).
+    /// Why it failed, if it did. A cancelled call has failed as [`Cancelled`](crate::Code::Cancelled).
     pub failure: Option<&'a Status>,
-    /// How many bytes the reply has, where it is one message: not compressed, without what is beside it.
+    /// Size of the reply, if it is a single message: not compressed, without its attachment.
     pub reply: usize,
 }
 
@@ -98,7 +98,7 @@ impl<O: Observe> Layer for O {
         let watch = ObservedCall::start(self, &CallStart::of(&call));
         let ending = match watch.trace() {
             None => next.call(call).await,
-            // Whatever is inside begins within the trace too.
+            // The inner call starts within the trace too.
             Some(trace) => {
                 let within = propagation::current().with_trace(trace);
                 propagation::scope(within, async { next.call(call).await }).await
@@ -109,7 +109,7 @@ impl<O: Observe> Layer for O {
     }
 }
 
-/// A call that is watched until it ends, or is given up.
+/// A call that is observed until it ends or is dropped.
 struct ObservedCall<O: Observe> {
     observer: Arc<O>,
     call: Option<O::Call>,
@@ -149,7 +149,7 @@ impl<O: Observe> Drop for ObservedCall<O> {
     }
 }
 
-/// How a call ended that has no end of its own.
+/// Status of a call that was dropped before it ended.
 #[cold]
 fn abandoned() -> Status {
     match thread::panicking() {

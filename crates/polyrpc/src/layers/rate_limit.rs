@@ -13,11 +13,11 @@ use crate::call::{Connection, Outcome, Peer};
 use crate::layer::hook::Hook;
 use crate::layer::{Call, Layer, Next};
 
-/// How often calls are taken: so many a second, and some more at once after a while without (a token bucket).
+/// Rate limit of calls: a number per second, with bursts after idle time (a token bucket).
 ///
-/// A call that comes too soon is refused with the text that rpcx's clients know, `request reached rate limit`
-/// ([`ResourceExhausted`](polyrpc_core::Code::ResourceExhausted); it may be tried elsewhere), or
-/// [waits](Self::wait) for its turn.
+/// A call above the rate is rejected with the text that rpcx's clients know, `request reached rate limit`
+/// ([`ResourceExhausted`](polyrpc_core::Code::ResourceExhausted); it may be retried elsewhere), or [waits](Self::wait)
+/// for its turn.
 ///
 /// ```
 /// use std::time::Duration;
@@ -39,35 +39,35 @@ pub struct RateLimit {
     per: RateLimitKey,
     wait: Duration,
     began: Instant,
-    /// The one bucket where all share it.
+    /// The bucket, if all calls share one.
     shared: AtomicU64,
-    /// The others, in parts, so that calls seldom meet at a lock.
+    /// The other buckets, sharded to reduce lock contention.
     parts: [Mutex<Buckets>; PARTS],
 }
 
-/// Whose calls share a rate.
+/// Which calls share a rate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum RateLimitKey {
     /// All calls that pass the layer.
     #[default]
     Server,
-    /// Those of one connection.
+    /// Calls of one connection.
     Connection,
-    /// Those of one method.
+    /// Calls of one method.
     Method,
-    /// Those from one address, whatever the port; of IPv6 from one network of 64 bits, since one caller has as much. Who
-    /// has no address shares a bucket with his like. Where more than 65,536 use up their rate at a time, further ones
-    /// share.
+    /// Calls from one address, whatever the port; for IPv6 from one /64 network, since one caller owns as much. Peers
+    /// without an address share one bucket. If more than 65,536 peers use up their rate at a time, further
+    /// ones share a bucket.
     Peer,
 }
 
 impl RateLimit {
-    /// So many calls a second, of which `burst` may come at once, at least one.
+    /// Limits calls to this rate per second, with bursts of up to `burst` calls, at least one.
     ///
     /// # Panics
     ///
-    /// When the rate is not a positive number.
+    /// If the rate is not a positive number.
     pub fn new(per_second: f64, burst: u32) -> Self {
         Self {
             pace: Gcra::new(per_second, burst),
@@ -79,28 +79,28 @@ impl RateLimit {
         }
     }
 
-    /// Gives each of these a rate of its own.
+    /// Applies the rate separately for each key.
     #[must_use]
     pub fn per(mut self, per: RateLimitKey) -> Self {
         self.per = per;
         self
     }
 
-    /// Lets a call wait up to so long for its turn, and no longer than its caller does. Those that wait are calls in
-    /// flight, and bounded as these are.
+    /// Lets a call wait up to this long for its turn, but no longer than its caller's deadline. Waiting calls are calls
+    /// in flight, and bounded as these are.
     #[must_use]
     pub fn wait(mut self, longest: Duration) -> Self {
         self.wait = longest;
         self
     }
 
-    /// The same for connections instead of calls: one that comes too soon is closed (rpcx's `RateLimitingPlugin`). Of all
-    /// callers together, or [per peer](RateLimitKey::Peer).
+    /// Limits connections instead of calls: a connection above the rate is closed (rpcx's `RateLimitingPlugin`).
+    /// Applies to all callers together, or [per peer](RateLimitKey::Peer).
     pub fn of_connections(self) -> ConnectionRate {
         ConnectionRate(self)
     }
 
-    /// Takes a token at `now`, or one that will be there within `longest`: gives how long that is.
+    /// Takes a token at `now`, or one that will be available within `longest`; returns how long that is.
     fn take(&self, key: Option<u128>, longest: Duration, now: Instant) -> Option<Duration> {
         let now = nanoseconds(now.saturating_duration_since(self.began));
         let longest = nanoseconds(longest);
@@ -136,7 +136,7 @@ impl RateLimit {
     }
 
     fn part(&self, key: u128) -> &Mutex<Buckets> {
-        // Neighbours in a network differ in its lowest bits, networks in those above.
+        // Neighbours in a network differ in the lowest bits, networks in the bits above.
         let mixed = (key ^ key >> 64) as u64;
         &self.parts[(mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 60) as usize % PARTS]
     }
@@ -155,7 +155,7 @@ impl RateLimit {
     }
 }
 
-/// A client's calls share one rate, or have one for each method; what [`RateLimitKey`] says of callers means nothing there.
+/// A client's calls share one rate, or have one for each method; [`RateLimitKey`]s of callers have no meaning there.
 impl Layer for RateLimit {
     async fn call(self: Arc<Self>, mut call: Call, next: Next) -> Outcome {
         let longest = call.remaining().map_or(self.wait, |remaining| remaining.min(self.wait));
@@ -173,7 +173,7 @@ impl Layer for RateLimit {
     }
 }
 
-/// Whichever methods fall together share a rate.
+/// Methods with the same hash share a rate.
 fn hash(service: &str, method: &str) -> u64 {
     static HASHER: LazyLock<RandomState> = LazyLock::new(RandomState::new);
     HASHER.hash_one((service, method))
@@ -195,7 +195,7 @@ impl fmt::Debug for RateLimit {
     }
 }
 
-/// How often connections are taken; see [`RateLimit::of_connections`].
+/// Rate limit of connections; see [`RateLimit::of_connections`].
 #[derive(Debug)]
 pub struct ConnectionRate(RateLimit);
 
@@ -209,12 +209,12 @@ impl Hook for ConnectionRate {
     }
 }
 
-/// The generic cell rate algorithm: a bucket is one number, the time at which all its tokens are back.
+/// The generic cell rate algorithm: a bucket is one number, the time at which all its tokens are restored.
 #[derive(Debug, Clone, Copy)]
 struct Gcra {
     /// Nanoseconds from one token to the next.
     interval: u64,
-    /// How many nanoseconds' worth of tokens may be missing.
+    /// Nanoseconds' worth of tokens that may be missing.
     tolerance: u64,
 }
 
@@ -226,8 +226,8 @@ impl Gcra {
         Self { interval, tolerance: interval.saturating_mul(u64::from(burst.max(1) - 1)) }
     }
 
-    /// Takes a token out of the bucket that is whole at `whole`. Gives when it will be whole now, and how long it takes
-    /// until the token is there.
+    /// Takes a token out of the bucket that is full at `whole`. Returns when it will be full then, and how long it
+    /// takes until the token is available.
     fn take(self, whole: u64, now: u64, longest: u64) -> Option<(u64, u64)> {
         let begin = whole.max(now);
         let wait = begin.saturating_sub(now.saturating_add(self.tolerance));
@@ -235,7 +235,7 @@ impl Gcra {
     }
 }
 
-/// Buckets that are not whole; one that is need not be kept.
+/// Buckets that are not full; a full one need not be stored.
 #[derive(Debug, Default)]
 struct Buckets {
     whole_at: HashMap<u128, u64>,
@@ -257,7 +257,7 @@ impl Buckets {
     }
 }
 
-/// By what callers from one place are known.
+/// Returns the key of callers from one address.
 fn peer_key(peer: &Peer) -> u128 {
     match peer.address().map(|address| address.ip().to_canonical()) {
         Some(IpAddr::V4(address)) => address.to_ipv6_mapped().to_bits(),
@@ -271,11 +271,11 @@ fn nanoseconds(duration: Duration) -> u64 {
 }
 
 const PARTS: usize = 16;
-/// Buckets in a part.
+/// Maximum number of buckets per shard.
 const MOST: usize = 4096;
-/// Nanoseconds from one search for whole buckets to the next.
+/// Nanoseconds between two sweeps of full buckets.
 const SWEEP: u64 = 100_000_000;
-/// Nobody's key: no address has it, and no number that counts up.
+/// A key that no peer has: no address maps to it, and no ascending number reaches it.
 const OTHERS: u128 = u128::MAX;
 
 #[cfg(test)]
@@ -302,7 +302,7 @@ mod tests {
         Duration::from_millis(milliseconds)
     }
 
-    /// How many of so many calls at a time are taken.
+    /// Returns how many of this many simultaneous calls are accepted.
     fn taken(limit: &RateLimit, key: Option<u128>, calls: usize, now: Instant) -> usize {
         (0..calls).filter(|_| limit.take(key, Duration::ZERO, now).is_some()).count()
     }
@@ -315,7 +315,7 @@ mod tests {
             assert_eq!(taken(&limit, key, 9, now + ms(9)), 0);
             assert_eq!(taken(&limit, key, 9, now + ms(10)), 1);
             assert_eq!(taken(&limit, key, 9, now + ms(35)), 2);
-            // However long nobody calls, no more than the burst is saved.
+            // However long there are no calls, no more than the burst is saved.
             assert_eq!(taken(&limit, key, 9, now + ms(60_000)), 5);
         }
     }
@@ -345,7 +345,7 @@ mod tests {
         assert!(kept <= PARTS * (MOST + 1), "{kept}");
         assert!(admitted <= kept + 2 * PARTS, "{admitted}");
         assert_eq!(taken(&limit, Some(1), 9, now), 1);
-        // When the flood is over, its buckets are forgotten.
+        // When the flood is over, its buckets are removed.
         assert_eq!(taken(&limit, Some(strangers), 9, now + ms(2_000)), 2);
     }
 

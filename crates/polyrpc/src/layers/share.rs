@@ -1,21 +1,21 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Takes a share of all calls, evenly spread: of a tenth, every tenth.
+/// Sampler of a share of all calls, evenly spread: for a tenth, every tenth.
 #[derive(Debug)]
 pub(super) struct Share {
-    /// In 2⁻³² of a call.
+    /// In units of 2⁻³² calls.
     share: u64,
     taken: AtomicU64,
 }
 
 impl Share {
-    /// A share between nothing, 0, and everything, 1; what is no number is nothing.
+    /// Creates a share between 0 (none) and 1 (all); NaN is none.
     pub(super) fn new(share: f64) -> Self {
-        // A conversion to an integer keeps to its bounds.
+        // A float's conversion to an integer saturates.
         Self { share: (share.clamp(0.0, 1.0) * WHOLE as f64) as u64, taken: AtomicU64::new(0) }
     }
 
-    /// Whether this call is one of them.
+    /// Returns whether this call is sampled.
     pub(super) fn takes(&self) -> bool {
         if self.share == WHOLE {
             return true;

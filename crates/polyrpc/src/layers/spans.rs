@@ -9,12 +9,12 @@ use super::{CallEnd, CallStart, Observe, Side};
 use crate::call::Peer;
 use crate::propagation::{self, Trace, TraceParent};
 
-/// Makes a span of each call and hands it, when the call has ended, to a function of the program: to be logged, or sent
-/// wherever spans are gathered.
+/// Creates a span for each call and passes it, when the call has ended, to a function of the program, to log it or to
+/// send it to a collector.
 ///
-/// The span is a child of the one that is current ([`task`]): on a server that is the caller's, in
-/// whatever protocol's metadata its `traceparent` came. Within the call the new span is current, so that further calls are
-/// its children. Where nothing is current, a trace begins.
+/// The span is a child of the current one ([`propagation`](crate::propagation)): on a server that is the caller's, from
+/// the `traceparent` in the protocol's metadata. Within the call the new span is current, so that further calls are its
+/// children. If no span is current, a trace starts.
 ///
 /// ```
 /// use polyrpc::layers::{Span, Spans};
@@ -31,8 +31,7 @@ use crate::propagation::{self, Trace, TraceParent};
 /// let client = polyrpc::Client::builder("rpcx://127.0.0.1:8972").layer(spans);
 /// ```
 ///
-/// Spans of traces that nobody wants to be sampled are passed on and not handed out; they cost no allocation but that of
-/// the trace.
+/// Spans of traces that are not sampled are propagated but not reported; they allocate nothing but the trace.
 #[derive(Clone)]
 pub struct Spans(Arc<Tracer>);
 
@@ -40,21 +39,21 @@ pub struct Spans(Arc<Tracer>);
 struct Tracer {
     sink: Arc<dyn Fn(&Span<'_>) + Send + Sync>,
     name: Arc<dyn Fn(&CallStart<'_>) -> String + Send + Sync>,
-    /// Of the traces that begin here.
+    /// Sampling of the traces that start here.
     sampled: Arc<Share>,
 }
 
-/// A call as a part of a trace.
+/// A call as a span of a trace.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct Span<'a> {
-    /// `package.Service/Method`, unless it is [named](Spans::named) otherwise.
+    /// `package.Service/Method`, unless a [name function](Spans::named) is set.
     pub name: &'a str,
     /// The trace's id and the span's own.
     pub me: TraceParent,
-    /// The span that it is a child of; `None` where the trace begins.
+    /// The parent span; `None` if the trace starts here.
     pub parent: Option<u64>,
-    /// On which side the call was seen.
+    /// The side on which the call was observed.
     pub side: Side,
     /// The protocol that carried it.
     pub protocol: Protocol,
@@ -62,19 +61,19 @@ pub struct Span<'a> {
     pub service: &'a str,
     /// The method, or the function's name.
     pub method: &'a str,
-    /// Who called; not known to who calls.
+    /// The caller; `None` on a client.
     pub peer: Option<&'a Peer>,
-    /// When it began.
+    /// When it started.
     pub began: SystemTime,
-    /// How long it took.
+    /// Its duration.
     pub took: Duration,
     /// Why it failed, if it did.
     pub failure: Option<&'a Status>,
 }
 
 impl Spans {
-    /// Hands every span out, of traces that begin here and of those that are sampled elsewhere. `sink` runs in the
-    /// caller's or the connection's task and must not wait.
+    /// Reports every span of traces that start here and of those that are sampled elsewhere. `sink` runs on the
+    /// caller's or the connection's task and must not block.
     pub fn new(sink: impl Fn(&Span<'_>) + Send + Sync + 'static) -> Self {
         Self(Arc::new(Tracer {
             sink: Arc::new(sink),
@@ -83,20 +82,20 @@ impl Spans {
         }))
     }
 
-    /// Samples this share of the traces that begin here: 0.01 for every hundredth.
+    /// Samples this share of the traces that start here: 0.01 for every hundredth.
     #[must_use]
     pub fn sampled(self, share: f64) -> Self {
         Self(Arc::new(Tracer { sampled: Arc::new(Share::new(share)), ..(*self.0).clone() }))
     }
 
-    /// Names spans otherwise.
+    /// Sets a function for the names of spans.
     #[must_use]
     pub fn named(self, name: impl Fn(&CallStart<'_>) -> String + Send + Sync + 'static) -> Self {
         Self(Arc::new(Tracer { name: Arc::new(name), ..(*self.0).clone() }))
     }
 }
 
-/// As OpenTelemetry's semantic conventions for RPC name spans.
+/// Returns the name by OpenTelemetry's semantic conventions for RPC.
 pub(super) fn usual_name(call: &CallStart<'_>) -> String {
     match call.service {
         "" => call.method.to_owned(),
@@ -152,12 +151,12 @@ impl Observe for Spans {
     }
 }
 
-/// A call that [`Spans`] watches.
+/// A call that [`Spans`] observes.
 #[derive(Debug)]
 pub struct TracedCall {
     trace: Trace,
     me: TraceParent,
-    /// What there will be to hand out.
+    /// The data to report.
     noted: Option<Box<Noted>>,
 }
 

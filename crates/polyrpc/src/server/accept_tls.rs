@@ -13,14 +13,14 @@ use crate::transport::{Inbox, Stream, TlsStream, tls};
 pub(super) struct AcceptedConnection {
     pub(super) stream: Stream,
     pub(super) peer: Peer,
-    /// The protocol that the client has asked for in TLS's handshake; it must keep to it.
+    /// The protocol that was negotiated in the TLS handshake; the client must keep to it.
     pub(super) speaks: Option<Protocol>,
 }
 
-/// Tells TLS from clear text by the first bytes and does the handshake, if there is one to be done. `None`: the
-/// connection ended first, or is not what is wanted here.
+/// Distinguishes TLS from clear text by the first bytes and does the handshake, if there is one. `None`: the connection
+/// has ended, or is not allowed here.
 ///
-/// The handshake counts as a message that must come in time.
+/// The timeout of the handshake is that of a message.
 pub(super) async fn accept_tls(
     mut stream: Stream,
     inbox: &mut Inbox,
@@ -39,12 +39,12 @@ pub(super) async fn accept_tls(
     let stream = accept(stream, inbox, acceptor, registration).await?;
     let speaks = stream.alpn().and_then(|name| acceptor.protocol(name));
     let peer = stream.peer(peer);
-    // What has come of the first message, if anything has, is looked at next.
+    // If a part of the first message has arrived, it is handled next.
     registration.connection.waits(ConnectionPhase::Silent, registration.tick());
     Some(AcceptedConnection { stream: Stream::Tls(stream), peer, speaks })
 }
 
-/// Reads until it is known whether the peer speaks TLS.
+/// Reads until it is known whether the peer uses TLS.
 fn poll_recognise(
     stream: &mut Stream,
     inbox: &mut Inbox,
@@ -74,8 +74,8 @@ fn poll_recognise(
     }
 }
 
-/// Tells a peer that spoke in clear text that there is only TLS here. What it still sends is thrown away, since closing
-/// with unread bytes would destroy the words on their way.
+/// Notifies a peer that sent clear text that only TLS is accepted here. Its further input is discarded, since closing
+/// with unread bytes would destroy the notification on its way.
 #[cold]
 async fn refuse(mut stream: Stream, inbox: &mut Inbox, registration: &ConnectionGuard) {
     let mut out = Outbox::new();
@@ -104,8 +104,8 @@ async fn refuse(mut stream: Stream, inbox: &mut Inbox, registration: &Connection
     .await;
 }
 
-/// What a peer understands that begins so: HTTP in whatever version gets an answer of HTTP/1, as nginx gives it; others
-/// get TLS's own words, by which a client of ours knows.
+/// Returns a rejection that the peer understands, by its first bytes: HTTP of any version receives an HTTP/1 response,
+/// as nginx sends it; others receive a TLS alert, which our clients recognize.
 fn refusal(start: &[u8]) -> &'static [u8] {
     match sniff(start, &[Protocol::Http, Protocol::Grpc]) {
         Detected::Unknown => &UNEXPECTED_MESSAGE,
@@ -113,7 +113,7 @@ fn refusal(start: &[u8]) -> &'static [u8] {
     }
 }
 
-/// An alert of TLS: fatal, `unexpected_message` (RFC 8446, section 6).
+/// A TLS alert: fatal, `unexpected_message` (RFC 8446, section 6).
 const UNEXPECTED_MESSAGE: [u8; 7] = [21, 3, 1, 0, 2, 2, 10];
 
 const TLS_EXPECTED: &[u8] = b"HTTP/1.1 400 Bad Request\r\n\
@@ -122,7 +122,7 @@ const TLS_EXPECTED: &[u8] = b"HTTP/1.1 400 Bad Request\r\n\
     Connection: close\r\n\r\n\
     This port expects TLS: call it by https:// or grpcs:// .\n";
 
-/// Does the handshake. What has come behind it is in the inbox then.
+/// Does the handshake. Bytes that follow it are then in the inbox.
 async fn accept(
     stream: Stream,
     inbox: &mut Inbox,

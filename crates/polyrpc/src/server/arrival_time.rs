@@ -1,10 +1,10 @@
 use std::time::Instant;
 
-/// When the bytes at hand came, as far as somebody wants to know.
+/// Arrival time of the bytes in the inbox, if it is needed.
 #[derive(Debug)]
 pub(super) struct ArrivalTime {
     at: Option<Instant>,
-    /// Somebody wanted to know: from now on each read is timed.
+    /// It was needed once: from now on each read is timed.
     wanted: bool,
 }
 
@@ -13,18 +13,18 @@ impl ArrivalTime {
         Self { at: None, wanted }
     }
 
-    /// Bytes have come.
+    /// Records that bytes have arrived.
     pub(super) fn mark(&mut self) {
         self.at = self.wanted.then(Instant::now);
     }
 
-    /// When the bytes at hand came; now, if it was not noted.
+    /// Returns when the bytes in the inbox arrived; now, if that was not recorded.
     pub(super) fn time(&mut self) -> Instant {
         self.wanted = true;
         *self.at.get_or_insert_with(Instant::now)
     }
 
-    /// When the bytes at hand came, if that is known already.
+    /// Returns when the bytes in the inbox arrived, if that was recorded.
     pub(super) fn known(&self) -> Option<Instant> {
         self.at
     }

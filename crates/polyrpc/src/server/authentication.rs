@@ -1,4 +1,4 @@
-//! Who calls: judging credentials, at once or after a while, and slowing down those who guess.
+//! Authentication: checks credentials, immediately or asynchronously, and slows down peers that guess them.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
@@ -15,51 +15,51 @@ use super::connections::{ConnectionGuard, ConnectionHandle};
 use super::incidents::{Closing, Refusal};
 use crate::call::Peer;
 
-/// Judges who calls by the credential that came with the call, if one did.
+/// Checks the credential of a call; `None` if it has none.
 #[derive(Clone)]
 pub(super) enum Authenticator {
-    /// Within the connection's task.
+    /// Runs on the connection's task.
     Sync(Arc<SyncAuthenticate>),
-    /// By a future, which may ask others.
+    /// Returns a future, which may query other systems.
     Async(Arc<AsyncAuthenticate>),
 }
 
 pub(super) type SyncAuthenticate = dyn Fn(Option<&[u8]>, &Peer) -> Result<(), Status> + Send + Sync;
 pub(super) type AsyncAuthenticate = dyn Fn(Option<Bytes>, Peer) -> AuthenticateFuture + Send + Sync;
 
-/// What a credential leads to, after a while.
+/// Future of the check of a credential.
 pub(super) type AuthenticateFuture = Pin<Box<dyn Future<Output = Result<(), Status>> + Send>>;
 
-/// What a credential leads to.
+/// Result of the check of a credential.
 pub(super) enum AuthenticationResult {
     Accepted,
-    /// It is refused at once.
+    /// It is rejected at once.
     Refused(Status),
-    /// It is judged, or its refusal is held back.
+    /// The check is pending, or its rejection is delayed.
     Later(AuthenticateFuture),
-    /// Its peer has so many wrong ones that its connection is closed.
+    /// Its peer has sent so many invalid ones that its connection is closed.
     TooMany,
 }
 
-/// What one connection has proved.
+/// Authentication state of one connection.
 pub(super) struct Authentication<'a> {
-    /// `None`: nobody is judged.
+    /// `None` if no credentials are checked.
     authenticator: Option<&'a Authenticator>,
     registration: &'a ConnectionGuard,
-    /// Made with the first credential that is judged.
+    /// Created with the first credential that is checked.
     trust: Option<Arc<TrustedCredential>>,
 }
 
-/// What became of the credential that holds for a connection.
+/// State of the credential that holds for a connection.
 #[derive(Debug, Default)]
 struct TrustedCredential {
     /// One was accepted.
     proved: AtomicBool,
-    /// One is being judged; calls behind it wait.
+    /// One is being checked; calls behind it wait.
     judging: AtomicBool,
 }
 
-/// How many refusals of one connection may be held back; with one more it is closed.
+/// Maximum number of delayed rejections of one connection; with a further one it is closed.
 const HELD_BACK: usize = 16;
 
 impl<'a> Authentication<'a> {
@@ -67,13 +67,13 @@ impl<'a> Authentication<'a> {
         Self { authenticator, registration, trust: None }
     }
 
-    /// Whether a credential is being judged by which the next calls of the connection are trusted.
+    /// Returns whether a credential is being checked on which the next calls of the connection depend.
     pub(super) fn is_pending(&self) -> bool {
         self.trust.as_ref().is_some_and(|trust| trust.judging.load(Ordering::Relaxed))
     }
 
-    /// Judges every credential that comes. Only where a protocol proves it once for a connection, a call without one is as
-    /// good as the one before.
+    /// Checks every credential. Only if the protocol sends it once per connection, a call without one inherits the
+    /// result of the earlier one.
     pub(super) fn authenticate(&mut self, credential: &Credential, peer: &Peer) -> AuthenticationResult {
         let Some(authenticator) = self.authenticator else { return AuthenticationResult::Accepted };
         let trust = self.trust.get_or_insert_default();
@@ -117,7 +117,7 @@ impl<'a> Authentication<'a> {
         }
     }
 
-    /// Whoever guesses is answered ever later.
+    /// Rejects a credential. Each further failure is answered later.
     #[cold]
     fn refuse(&self, status: Status) -> AuthenticationResult {
         let entry = &self.registration.connection;
@@ -151,7 +151,7 @@ impl<'a> Authentication<'a> {
         }
         let ends = trust.map(PendingAuthentication);
         AuthenticationResult::Later(Box::pin(async move {
-            // Who asks others may panic as well.
+            // An asynchronous authenticator may panic as well.
             let judged = match timeout(limit, AssertUnwindSafe(judging).catch_unwind()).await {
                 Ok(Ok(judged)) => judged,
                 Ok(Err(_)) => Err(panicked()),
@@ -178,13 +178,13 @@ impl<'a> Authentication<'a> {
     }
 }
 
-/// Counts a failure; returns how long its answer is held back.
+/// Counts a failure; returns the delay of its response.
 fn failed(entry: &ConnectionHandle, registration: &ConnectionGuard) -> Duration {
     entry.refused(Refusal::Credential);
     entry.record.failures.count(registration.tick(), registration.limits().credential_failures)
 }
 
-/// The judging of a credential for a connection, which ends when this is dropped.
+/// A pending check of a connection's credential, which ends when this is dropped.
 struct PendingAuthentication(Arc<TrustedCredential>);
 
 impl Drop for PendingAuthentication {
@@ -193,7 +193,7 @@ impl Drop for PendingAuthentication {
     }
 }
 
-/// A place among the refusals of a connection that are held back.
+/// A slot among the delayed rejections of a connection.
 struct DelayedRejection(Arc<ConnectionHandle>);
 
 impl DelayedRejection {

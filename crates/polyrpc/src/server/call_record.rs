@@ -9,8 +9,8 @@ use crate::call::{ConnectionFacts, MethodName, Outcome};
 use crate::layer::hook::AnsweredCall;
 use crate::service::Route;
 
-/// What is known of a call whose end the hooks want to hear of. They hear of it when this is dropped, which is the one
-/// thing that happens to every call.
+/// Record of a call, for hooks that observe its end. They are called when this is dropped, since that happens to every
+/// call.
 pub(super) struct CallRecord {
     hooks: HookChain,
     caller: Arc<ConnectionFacts>,
@@ -27,7 +27,7 @@ enum Names {
 }
 
 enum End {
-    /// Its answer was not awaited.
+    /// Its response was not awaited.
     Cancelled,
     Succeeded {
         sent: usize,
@@ -54,12 +54,12 @@ impl CallRecord {
         })
     }
 
-    /// The method that was called is this.
+    /// Sets the called method.
     pub(super) fn set_method(&mut self, entry: &Arc<Route>) {
         self.names = Names::Known(entry.name().clone());
     }
 
-    /// It is not known what was called, only by which names.
+    /// Sets the requested names of an unknown method.
     pub(super) fn asked(&mut self, call: &Call<'_>) {
         self.names = Names::Asked(call.service.into(), call.method.into());
     }
@@ -81,7 +81,7 @@ impl CallRecord {
     }
 }
 
-/// Bytes of an answer.
+/// Returns the size of a reply in bytes.
 fn sent(reply: &Reply) -> usize {
     reply.result.as_ref().map_or(0, |message| message.len()) + reply.attachment.len()
 }

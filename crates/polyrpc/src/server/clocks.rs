@@ -1,7 +1,7 @@
-//! The clocks of one connection: they run whatever its handlers do.
+//! The timeouts of one connection: they run independently of its handlers.
 //!
-//! A connection looks at them when it is polled and says when it wants to be woken for them, so that no clock needs a timer
-//! of its own. Times are ticks ([`TICK`](super::tick::TICK)).
+//! A connection checks them when it is polled and reports when it must be woken for them, so that no clock needs a
+//! timer of its own. Times are ticks ([`TICK`](super::tick::TICK)).
 
 use std::time::Duration;
 
@@ -9,17 +9,17 @@ use super::incidents::Closing;
 use super::limits::Limits;
 use super::tick::ticks;
 
-/// How long each clock may run, in ticks.
+/// The limit of each clock, in ticks.
 #[derive(Debug)]
 struct ClockLimits {
     header: u32,
     message: u32,
-    /// Bytes that a message must bring in each interval of `header`.
+    /// Minimum number of bytes of a message in each interval of `header`.
     pace: u64,
     write: u32,
-    /// Bytes that a peer must take in each interval of `write`, if there are as many.
+    /// Minimum number of bytes that a peer must read in each interval of `write`, if that many are pending.
     drain: u64,
-    /// As `write`, for what waits in the session.
+    /// As `write`, for data that waits in the session.
     stall: u32,
     half_close: u32,
     idle: u32,
@@ -32,7 +32,7 @@ struct ClockLimits {
 impl ClockLimits {
     fn new(limits: &Limits) -> Self {
         let forever = u32::MAX;
-        // A tick more, since the first one is cut: no clock runs out early.
+        // A tick more, since the first one is cut short: no clock runs out early.
         let at_least = |duration| ticks(duration).saturating_add(1);
         let rate = |window: Duration| {
             u64::try_from((limits.message_rate as u128 * window.as_millis()) / 1000).unwrap_or(u64::MAX)
@@ -44,7 +44,7 @@ impl ClockLimits {
             pace: rate(limits.header_timeout),
             write,
             drain: rate(limits.write_timeout),
-            // A second more: first the session gives up the calls whose answers are not taken, if it can.
+            // A second more: the session first aborts the calls whose responses are not read, if it can.
             stall: write.saturating_add(4),
             half_close: at_least(limits.half_close_timeout),
             idle: limits.idle_timeout.map_or(forever, at_least),
@@ -56,48 +56,48 @@ impl ClockLimits {
     }
 }
 
-/// What a connection has come to when it goes to sleep.
+/// State of a connection when it goes to sleep.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Activity {
     /// Bytes received so far.
     pub(super) received: u64,
     /// Bytes written so far.
     pub(super) written: u64,
-    /// What the peer owes of a message.
+    /// The incomplete part of a message, if any.
     pub(super) incomplete: Option<IncompletePart>,
-    /// A message was taken whole since the last time.
+    /// A complete message was taken since the last time.
     pub(super) took: bool,
-    /// Something waits to be written.
+    /// Data waits to be written.
     pub(super) writing: bool,
-    /// Bytes of answers that wait for the peer's windows, where the connection owes nothing else.
+    /// Bytes of responses that wait for the peer's flow-control windows, if the connection has nothing else to write.
     pub(super) unsent: usize,
-    /// The peer has closed its half, and calls are under way.
+    /// The peer has closed its half, and calls are in flight.
     pub(super) half_closed: bool,
-    /// Nothing is under way.
+    /// Nothing is in flight.
     pub(super) idle: bool,
-    /// Calls or streams are under way, or their answers wait for the peer's windows.
+    /// Calls or streams are in flight, or their responses wait for the peer's windows.
     pub(super) busy: bool,
 }
 
-/// What the peer owes of a message.
+/// The incomplete part of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum IncompletePart {
-    /// The rest of a head, which has no length.
+    /// The rest of a head, whose length is unknown.
     Head,
     /// The rest of a message.
     Message,
-    /// The rest of a message that is not read now, since the connection holds more than its share.
+    /// The rest of a message that is not read now, since the connection holds more than its share of memory.
     Paused,
 }
 
-/// What is due.
+/// Action that is due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ClockAction {
-    /// The connection is to be closed.
+    /// Close the connection.
     Close(Closing),
-    /// The connection is to take nothing new on.
+    /// Drain the connection: accept nothing new.
     Drain,
-    /// The peer is to be asked whether it is there.
+    /// Send a keepalive to the peer.
     Ping,
 }
 
@@ -106,33 +106,33 @@ pub(super) struct Clocks {
     allowed: ClockLimits,
     message: Option<Transfer>,
     is_head: bool,
-    /// Since when the rest of a message is not read.
+    /// Since when reading the rest of a message is paused.
     paused: Option<u32>,
     write: Option<Transfer>,
-    /// What the peer has taken since answers wait for its windows, and the fewest bytes that have waited since.
+    /// What the peer has read since responses wait for its windows, and the fewest bytes that have waited since.
     stalled: Option<(Transfer, usize)>,
     half_closed: Option<u32>,
-    /// Since when nothing is under way.
+    /// Since when nothing is in flight.
     idle: Option<u32>,
-    /// When the connection reaches its age.
+    /// When the connection reaches its maximum age.
     aged: u32,
     is_drained: bool,
-    /// When something was last received while calls were under way.
+    /// When something was last received while calls were in flight.
     heard: Option<u32>,
     received: u64,
     written: u64,
     /// When something was last received or written, as far as is known.
     moved: Option<u32>,
-    /// When the peer was asked whether it is there.
+    /// When a keepalive was sent to the peer.
     pinged: Option<u32>,
 }
 
-/// Bytes that are on their way.
+/// A transfer in progress.
 #[derive(Debug, Clone, Copy)]
 struct Transfer {
-    /// When it began.
+    /// When it started.
     since: u32,
-    /// When the current interval began, and how many bytes had been transferred then.
+    /// When the current interval started, and how many bytes had been transferred then.
     interval: u32,
     bytes: u64,
 }
@@ -142,7 +142,7 @@ impl Transfer {
         Self { since: now, interval: now, bytes }
     }
 
-    /// Whether less than `least` bytes came in the interval that has ended, if one has.
+    /// Returns whether fewer than `least` bytes were transferred in the last interval, if one has ended.
     fn is_slow(&mut self, now: u32, length: u32, bytes: u64, least: u64) -> bool {
         if now.saturating_sub(self.interval) < length {
             return false;
@@ -154,11 +154,11 @@ impl Transfer {
 }
 
 impl Clocks {
-    /// The clocks of a connection that was opened at this tick; `salt` varies its age.
+    /// Creates the clocks of a connection that was opened at this tick; `salt` varies its maximum age.
     pub(super) fn new(limits: &Limits, opened: u32, salt: u64) -> Self {
         let allowed = ClockLimits::new(limits);
         let spread = u64::from(allowed.age / 10).max(1);
-        // Fibonacci hashing: connections that were opened together end one by one.
+        // Fibonacci hashing: connections that were opened together reach their age at different times.
         let shorter = (salt.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) % spread;
         let aged = match allowed.age {
             u32::MAX => u32::MAX,
@@ -183,7 +183,7 @@ impl Clocks {
         }
     }
 
-    /// Notes what the connection has come to. Returns when it is to be woken for a clock.
+    /// Updates the clocks with the connection's state. Returns when it must be woken for a clock.
     pub(super) fn observe(&mut self, now: u32, observed: Activity) -> u32 {
         let Activity { received, written, incomplete, took, writing, unsent, half_closed, idle, busy } =
             observed;
@@ -217,7 +217,7 @@ impl Clocks {
         };
         self.half_closed = half_closed.then(|| self.half_closed.unwrap_or(now));
         let heard = received != self.received;
-        // Also while it writes only: a client may do nothing but listen to pushes.
+        // Also while it only writes: a client may only receive pushes.
         self.idle = match (idle, self.idle) {
             (true, Some(since)) if !moved => Some(since),
             (true, _) => Some(now),
@@ -235,7 +235,7 @@ impl Clocks {
         self.next()
     }
 
-    /// The same for a connection that has answered all that came: what mostly is the case.
+    /// The same for a connection that has answered all requests, which is the common case.
     #[inline]
     fn observe_answered(&mut self, now: u32, received: u64, written: u64) -> u32 {
         (self.message, self.write, self.stalled) = (None, None, None);
@@ -245,7 +245,7 @@ impl Clocks {
         now.saturating_add(self.allowed.idle).min(self.aged)
     }
 
-    /// The earliest tick at which something may be due.
+    /// Returns the earliest tick at which something may be due.
     fn next(&self) -> u32 {
         let ClockLimits { header, message, write, stall, half_close, idle, ping, pong, .. } = self.allowed;
         let after =
@@ -263,7 +263,7 @@ impl Clocks {
             .min(self.aged)
     }
 
-    /// What is due now, if anything is.
+    /// Returns the action that is due now, if any.
     pub(super) fn due(&mut self, now: u32, received: u64, written: u64) -> Option<ClockAction> {
         let allowed = &self.allowed;
         if let Some(message) = &mut self.message {
@@ -276,7 +276,7 @@ impl Clocks {
                 return Some(ClockAction::Close(Closing::Message));
             }
         }
-        // There was no room for it, and it holds what it has brought.
+        // There was no room for the rest, and the connection holds what it has received.
         if self.paused.is_some_and(|since| now.saturating_sub(since) >= allowed.header) {
             return Some(ClockAction::Close(Closing::Memory));
         }
@@ -299,7 +299,7 @@ impl Clocks {
             return Some(ClockAction::Close(Closing::Idle));
         }
         if now >= self.aged {
-            // With the grace behind it the clock rings a second time.
+            // The clock fires a second time at the end of the grace period.
             self.aged = match self.is_drained {
                 true => u32::MAX,
                 false => now.saturating_add(allowed.grace),
@@ -317,17 +317,17 @@ impl Clocks {
         None
     }
 
-    /// Since when nothing is under way.
+    /// Returns since when nothing is in flight.
     pub(super) fn idle_since(&self) -> Option<u32> {
         self.idle
     }
 
-    /// When something last came or left, if it is known.
+    /// Returns when something was last received or sent, if known.
     pub(super) fn moved(&self) -> Option<u32> {
         self.moved
     }
 
-    /// The peer was asked whether it is there, or cannot be asked.
+    /// Records that a keepalive was sent, or that the protocol has none.
     pub(super) fn record_ping(&mut self, now: u32, asked: bool) {
         match asked {
             true => self.pinged = Some(now),
@@ -431,7 +431,7 @@ mod tests {
         for (left, ends) in cases {
             let mut clocks = clocks();
             let closed = (0..100).find(|&now| {
-                // It asks again and again whether it is heard.
+                // It sends keepalives repeatedly.
                 let written = u64::from(now) * 17;
                 clocks.observe(now, Activity { written, unsent: left(now as usize), busy: true, ..QUIET });
                 clocks.due(now, 0, written) == Some(ClockAction::Close(Closing::Write))

@@ -1,5 +1,5 @@
-//! The connections a server has open: what is known of each from outside its task, and the watch that ends
-//! those that are too slow.
+//! The server's open connections: what is visible of each from outside its task, and the watch that closes those that
+//! are too slow.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, VecDeque};
@@ -59,56 +59,56 @@ pub(super) struct ConnectionRegistry {
     entries: Mutex<RegistryState>,
     limits: Arc<Limits>,
     quotas: Arc<Quotas>,
-    /// What all connections use together.
+    /// Usage counters that all connections share.
     pool: Arc<SharedUsage>,
     pub(super) incidents: Arc<IncidentCounters>,
-    /// The time in ticks since the server began. Connections stamp themselves with it, so that no
-    /// connection reads a clock for its time-outs.
+    /// The time in ticks since the server started. Connections take their timestamps from it, so that no connection
+    /// reads a clock for its timeouts.
     tick: AtomicU32,
-    /// The calls of connections that have closed.
+    /// The calls of closed connections.
     past: CallCounters,
-    /// The bytes of connections that have closed.
+    /// The bytes of closed connections.
     past_bytes: ByteCounters,
-    /// Calls whose deadline had passed when they were taken up.
+    /// Calls whose deadline had passed before they were started.
     expired: AtomicU64,
-    /// How many connections there were.
+    /// The number of connections accepted so far.
     entered: AtomicU64,
     hooks: HookChain,
-    /// Told when the last connection closes.
+    /// Notified when the last connection closes.
     emptied: Notify,
-    /// Where connections wait that others have to be looked at before.
+    /// Connections that yielded and wait until others have been polled.
     turns: Arc<TurnQueue<ConnectionHandle>>,
 }
 
 #[derive(Debug, Default)]
 struct RegistryState {
     open: Slab<Arc<ConnectionHandle>>,
-    /// What the connections of each peer address use, and how often it failed to prove who it is.
+    /// Usage of the connections of each peer address, and its failed authentications.
     peers: HashMap<PeerKey, Arc<PeerRecord>>,
-    /// The server will go away soon.
+    /// The server is about to shut down.
     retires: bool,
     eviction: Eviction,
     /// For how many ticks the memory budget has been nearly used up.
     pressed: u32,
 }
 
-/// Connections that were closed so that others find room.
+/// State of the eviction of connections.
 #[derive(Debug, Default)]
 struct Eviction {
-    /// How many of them are still open. The atomics are written under the lock of the registry.
+    /// Number of evicted connections that are still open. The atomics are written under the lock of the registry.
     closing: AtomicUsize,
-    /// The tick, and one more, in which fewer could be closed than were to be: it is not tried again in this tick.
+    /// The tick, plus one, in which fewer connections could be evicted than needed: eviction is not tried again in it.
     failed_at: AtomicU32,
 }
 
 impl Eviction {
-    /// Whether connections have to be closed, since `open` of at most `limit` are open.
+    /// Returns whether connections must be evicted, since `open` of at most `limit` are open.
     fn is_due(&self, open: usize, limit: usize, now: u32) -> bool {
         let staying = open.saturating_sub(self.closing.load(Ordering::Relaxed));
         staying >= limit - limit / 16 && self.failed_at.load(Ordering::Relaxed) != now + 1
     }
 
-    /// `evicted` of the connections that were to be closed are closing.
+    /// Records that `evicted` of the `wanted` connections are closing.
     fn record(&self, evicted: usize, wanted: usize, now: u32) {
         self.closing.fetch_add(evicted, Ordering::Relaxed);
         if evicted < wanted {
@@ -116,14 +116,15 @@ impl Eviction {
         }
     }
 
-    /// A connection has closed that was told to. If it was for another reason, one more is evicted later than could be.
+    /// Records that a connection has closed on command. If it was closed for another reason, one more is evicted later
+    /// than possible.
     fn record_closed(&self) {
         let closing = self.closing.load(Ordering::Relaxed);
         self.closing.store(closing.saturating_sub(1), Ordering::Relaxed);
     }
 }
 
-/// What is known of a peer address.
+/// The state of a peer address.
 #[derive(Debug, Default)]
 pub(super) struct PeerRecord {
     pool: Arc<SharedUsage>,
@@ -133,13 +134,13 @@ pub(super) struct PeerRecord {
     pressed: AtomicU32,
 }
 
-/// By what connections are told to be of the same peer.
+/// Key by which connections are attributed to the same peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum PeerKey {
     V4(Ipv4Addr),
-    /// The network of a host, which has all addresses in it.
+    /// The /64 network of a host, which owns all addresses in it.
     V6([u8; 8]),
-    /// A process on this machine, by a Unix socket or from within.
+    /// A process on this machine, over a Unix socket or in-process.
     Local,
 }
 
@@ -160,36 +161,36 @@ impl PeerKey {
 pub(super) struct ConnectionHandle {
     id: u64,
     peer: Peer,
-    /// What it uses of the server.
+    /// Its usage of the server's resources.
     pub(super) account: Arc<Account>,
     pub(super) incidents: Arc<IncidentCounters>,
     pub(super) record: Arc<PeerRecord>,
-    /// How many refusals are held back, since its peer guesses credentials.
+    /// The number of delayed rejections, since its peer guesses credentials.
     pub(super) delayed_rejections: AtomicUsize,
-    /// The tick at which it is woken to look at its clocks.
+    /// The tick at which it is woken to check its clocks.
     alarm: AtomicU32,
-    /// Since when nothing is under way, in ticks; `u32::MAX` while something is.
+    /// The tick since which nothing is in flight; `u32::MAX` while something is.
     idle_since: AtomicU32,
-    /// Since when nothing came or left, in ticks.
+    /// The tick since which nothing was received or sent.
     still_since: AtomicU32,
-    /// When it was opened, in ticks.
+    /// The tick at which it was opened.
     opened: u32,
-    /// What it speaks, once it is known.
+    /// Its protocol, once detected.
     protocol: AtomicU8,
     calls: CallCounters,
     bytes: ByteCounters,
-    /// What it waits for.
+    /// Its current phase.
     phase: AtomicU8,
-    /// Since when, in ticks.
+    /// The tick since which it is in this phase.
     since: AtomicU32,
-    /// What it is told to do.
+    /// The command that it was given.
     command: AtomicU8,
     waker: AtomicWaker,
-    /// Others have had their turn.
+    /// Others have been polled since it yielded.
     has_turn: AtomicBool,
     turns: Arc<TurnQueue<Self>>,
     turn: AtomicU8,
-    /// It is woken at each tick, since a time-out runs in its session.
+    /// It is woken at each tick, since its session runs a timeout.
     wants_ticks: AtomicBool,
     has_pushes: AtomicBool,
     pushes: Mutex<PushQueue>,
@@ -202,16 +203,16 @@ struct PushQueue {
     bytes: usize,
 }
 
-/// A message that no call asked for.
+/// A message that no call requested.
 #[derive(Debug)]
 pub(super) enum ServerPush {
     Push(Push),
-    /// Under the name of a topic.
+    /// A message of a topic.
     Published(Bytes, Bytes),
 }
 
 impl ServerPush {
-    /// Bytes that it holds.
+    /// Returns the number of bytes that it holds.
     fn len(&self) -> usize {
         match self {
             Self::Push(push) => push.body.len() + push.service.len() + push.method.len(),
@@ -219,7 +220,7 @@ impl ServerPush {
         }
     }
 
-    /// What hooks get to see.
+    /// Returns the view of it that hooks receive.
     pub(super) fn as_push(&self) -> Cow<'_, Push> {
         match self {
             Self::Push(push) => Cow::Borrowed(push),
@@ -233,31 +234,31 @@ impl ServerPush {
     }
 }
 
-/// What a connection waits for.
+/// The phase of a connection: what it waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum ConnectionPhase {
-    /// For the peer's first byte.
+    /// Waits for the peer's first byte.
     Silent,
-    /// For the peer's next message, or for the peer to read.
+    /// Waits for the peer's next message, or for the peer to read.
     Idle,
-    /// For the rest of a message.
+    /// Waits for the rest of a message.
     MidMessage,
-    /// For handlers.
+    /// Waits for handlers.
     Busy,
-    /// For the peer to close.
+    /// Waits for the peer to close.
     Closing,
 }
 
-/// What a connection is told to do.
+/// A command to a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd)]
 #[repr(u8)]
 pub(super) enum ConnectionCommand {
-    /// Go on.
+    /// Keep serving.
     Serve,
-    /// Go on, and tell the peer to leave where an answer can say so.
+    /// Keep serving, and send GOAWAY or its equivalent where a response can carry it.
     GoAway,
-    /// Finish what was begun, take on nothing new, close.
+    /// Finish calls in flight, accept no new ones, close.
     Drain,
     /// Close now.
     Close,
@@ -282,13 +283,13 @@ impl ConnectionRegistry {
         }
     }
 
-    /// What all connections use together.
+    /// Returns the usage counters that all connections share.
     #[cfg(test)]
     pub(super) fn pool(&self) -> &Arc<SharedUsage> {
         &self.pool
     }
 
-    /// Enters a connection, unless there are too many already or a hook objects.
+    /// Registers a connection, unless there are too many already or a hook rejects it.
     pub(super) fn try_register(self: &Arc<Self>, peer: Peer) -> Option<ConnectionGuard> {
         let mut registration = self.register(peer)?;
         if !self.hooks.is_empty() {
@@ -354,7 +355,7 @@ impl ConnectionRegistry {
         Some(ConnectionGuard { connection: entry, open: self.clone(), key, accepted: 0 })
     }
 
-    /// Accepting a connection failed: the process has no descriptor, or no memory, for it.
+    /// Reports that accepting a connection failed since the process has no descriptor or no memory for it.
     #[cold]
     pub(super) fn refuses_connections(&self, error: &io::Error) {
         if let Some(suppressed) = ACCEPTING.allow() {
@@ -366,24 +367,24 @@ impl ConnectionRegistry {
         }
     }
 
-    /// Tells every connection what to do.
+    /// Sends every connection a command.
     pub(super) fn order(&self, order: ConnectionCommand) {
         self.lock().open.iter().for_each(|(_, entry)| entry.send_command(order));
     }
 
-    /// Tells every connection, and those to come, that the server will go away soon.
+    /// Notifies every connection, including future ones, that the server is about to shut down.
     pub(super) fn retire(&self) {
         let mut entries = self.lock();
         entries.retires = true;
         entries.open.iter().for_each(|(_, entry)| entry.send_command(ConnectionCommand::GoAway));
     }
 
-    /// How many connections are open.
+    /// Returns the number of open connections.
     pub(super) fn len(&self) -> usize {
         self.lock().open.len()
     }
 
-    /// What is known of all connections.
+    /// Returns the counters of all connections.
     pub(super) fn facts(&self) -> ServerInfo {
         let (now, entries) = (self.tick(), self.lock());
         let connections: Vec<_> = entries.open.iter().map(|(_, entry)| entry.facts(now)).collect();
@@ -400,7 +401,7 @@ impl ConnectionRegistry {
         ResourceUsage { memory: self.pool.bytes(), calls: self.pool.calls(), streams: self.pool.streams() }
     }
 
-    /// How many calls have begun, and how many connections were opened, since the server began.
+    /// Returns the number of calls started and of connections opened since the server started.
     pub(super) fn totals(&self) -> (u64, u64) {
         let entries = self.lock();
         let open: u64 = entries.open.iter().map(|(_, entry)| entry.calls.read().started).sum();
@@ -418,8 +419,8 @@ impl ConnectionRegistry {
         }
     }
 
-    /// Ends connections that are too slow, wakes those whose clocks are due, and keeps the memory budget, for as long as
-    /// it is polled.
+    /// Closes connections that are too slow, wakes those whose clocks are due, and enforces the memory budget. Runs for
+    /// as long as it is polled.
     pub(super) async fn watch(&self) {
         let mut interval = tokio::time::interval(TICK);
         interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -442,8 +443,8 @@ impl ConnectionRegistry {
         }
     }
 
-    /// Closes the largest holder of each address that has nearly used up its budget for a while: else its connections might
-    /// wait for each other.
+    /// Closes the largest connection of each address whose budget has been nearly used up for a while: otherwise its
+    /// connections might wait for each other.
     fn shed_largest_per_peer(&self, entries: &RegistryState) {
         let high = self.limits.memory_per_peer - self.limits.memory_per_peer / 8;
         for (key, record) in &entries.peers {
@@ -460,10 +461,10 @@ impl ConnectionRegistry {
         }
     }
 
-    /// Closes the largest holders where the memory budget is used up, or has nearly been for a while.
+    /// Closes the largest connections if the memory budget is used up, or has been nearly used up for a while.
     fn shed_largest(&self, entries: &mut RegistryState) {
         self.shed_largest_per_peer(entries);
-        // What is about to be closed is as good as given back.
+        // The memory of connections that are about to close counts as released.
         let closing = entries.open.iter().filter(|(_, entry)| entry.ordered() == ConnectionCommand::Close);
         let closing: usize = match self.pool.bytes() > self.limits.memory / 2 {
             true => closing.map(|(_, entry)| entry.account.bytes()).sum(),
@@ -474,7 +475,7 @@ impl ConnectionRegistry {
         entries.pressed = if used > high { entries.pressed + 1 } else { 0 };
         let mut excess = match () {
             () if used > self.limits.memory => used - high,
-            // One at a time: the others may get on when it has gone.
+            // One at a time: the others may make progress once it is closed.
             () if entries.pressed >= PRESSED => {
                 entries.pressed = 0;
                 1
@@ -487,7 +488,7 @@ impl ConnectionRegistry {
             .map(|(_, entry)| entry)
             .filter(|entry| entry.account.bytes() > 0 && entry.ordered() != ConnectionCommand::Close)
             .collect();
-        // Of the address that holds most, whoever holds most.
+        // The largest connections first, grouped by the address that holds most.
         holders.sort_by_key(|entry| std::cmp::Reverse((entry.account.peer().bytes(), entry.account.bytes())));
         for entry in holders {
             if excess == 0 {
@@ -498,7 +499,7 @@ impl ConnectionRegistry {
         }
     }
 
-    /// Closes idle connections of a peer address if it has nearly as many as it may have. Whether it may have one more.
+    /// Evicts connections of a peer address that is close to its limit. Returns whether it may open one more.
     fn has_room_for_peer(&self, entries: &RegistryState, record: &Arc<PeerRecord>) -> bool {
         let (limit, now) = (self.limits.connections_per_peer, self.tick());
         if record.eviction.is_due(record.pool.connections(), limit, now) {
@@ -510,15 +511,15 @@ impl ConnectionRegistry {
         record.pool.connections() < limit
     }
 
-    /// Closes connections of any address, so that others find room.
+    /// Evicts connections of any address, to make room for others.
     fn evict_idle(&self, entries: &mut RegistryState) {
         let wanted = (self.limits.connections / 16).max(1);
         let evicted = self.evict(entries, wanted, |_| true);
         entries.eviction.record(evicted, wanted, self.tick());
     }
 
-    /// Closes connections that have sent nothing, or else that do nothing, or else on which nothing moves: `room` of those
-    /// that are `meant`, if there are so many. Returns how many.
+    /// Evicts up to `room` of the connections that are `meant`: those that have sent nothing, else those that are idle,
+    /// else those without any progress. Returns their number.
     fn evict(
         &self,
         entries: &RegistryState,
@@ -543,7 +544,8 @@ impl ConnectionRegistry {
         if !idle.is_empty() {
             return close(largest_peer_first(idle, ConnectionHandle::idle_since));
         }
-        // Honest peers may wait in silence too, so it is the last resort; calls that are under way come at its end.
+        // Well-behaved peers may wait in silence too, so these are the last resort; connections with calls in flight
+        // come last.
         let still = |entry: &&Arc<ConnectionHandle>, ticks| {
             entry.phase() == ConnectionPhase::Busy && now.saturating_sub(entry.still_since()) >= ticks
         };
@@ -563,7 +565,7 @@ impl ConnectionRegistry {
     }
 }
 
-/// Those of the address that has most connections first, and of these whoever has waited for longest.
+/// Sorts connections of the address with most connections first, and within an address those that have waited longest.
 fn largest_peer_first(
     mut entries: Vec<&Arc<ConnectionHandle>>,
     since: fn(&ConnectionHandle) -> u32,
@@ -574,21 +576,21 @@ fn largest_peer_first(
 
 static ACCEPTING: EventLimiter = EventLimiter::new(10, Duration::from_secs(10));
 
-/// About as many bytes as a connection takes that holds nothing.
+/// Approximate memory of a connection that holds nothing, in bytes.
 const CONNECTION: usize = 16 << 10;
-/// How long a connection that said goodbye waits for the peer to do so, in ticks: 2 s.
+/// How long a closing connection waits for the peer to close, in ticks: 2 s.
 const CLOSING: u32 = 8;
 
-/// For how many ticks a connection must have done nothing to be closed so that others find room: 5 s.
+/// For how many ticks a connection must be idle before it may be evicted: 5 s.
 const IDLE: u32 = 20;
-/// The same for one with calls under way, on which nothing comes or leaves: 30 s.
+/// The same for a connection with calls in flight on which nothing is received or sent: 30 s.
 const STUCK: u32 = 120;
 /// For how many ticks the budget may be nearly used up: 2 s.
 const PRESSED: u32 = 8;
-/// After how many ticks peers are forgotten that have no connections: 4 s.
+/// After how many ticks peers without connections are forgotten: 4 s.
 const FORGET: u32 = 16;
 
-/// How long each phase may take, in ticks.
+/// The timeout of each phase, in ticks.
 struct PhaseTimeouts {
     silent: u32,
     header: u32,
@@ -621,7 +623,7 @@ fn quotas(limits: &Limits) -> Quotas {
     }
 }
 
-/// [`Calls`] that one task writes and any may read.
+/// [`Calls`] with one writing task and any number of readers.
 #[derive(Debug, Default)]
 struct CallCounters {
     started: AtomicU64,
@@ -645,7 +647,7 @@ impl CallCounters {
     }
 }
 
-/// Bytes that came and were sent, which one task writes and any may read.
+/// Bytes received and sent, with one writing task and any number of readers.
 #[derive(Debug, Default)]
 struct ByteCounters {
     received: AtomicU64,
@@ -664,27 +666,27 @@ impl ByteCounters {
     }
 }
 
-/// No protocol's number.
+/// Marker for an unknown protocol.
 const UNTOLD: u8 = u8::MAX;
 
 impl ConnectionHandle {
-    /// Notes what the connection speaks.
+    /// Records the connection's protocol.
     pub(super) fn speaks(&self, protocol: Protocol) {
         self.protocol.store(protocol as u8, Ordering::Relaxed);
     }
 
-    /// Notes what has become of its calls.
+    /// Records the counters of its calls.
     pub(super) fn record_calls(&self, calls: Calls) {
         self.calls.write(calls);
     }
 
-    /// Notes how many bytes came and were sent in all.
+    /// Records how many bytes were received and sent in total.
     #[inline]
     pub(super) fn record_bytes(&self, received: u64, sent: u64) {
         self.bytes.write((received, sent));
     }
 
-    /// The bytes of the sessions before, and those that told the protocol.
+    /// Returns the bytes of previous sessions, including those read to detect the protocol.
     pub(super) fn bytes(&self) -> (u64, u64) {
         self.bytes.read()
     }
@@ -696,17 +698,17 @@ impl ConnectionHandle {
         }
     }
 
-    /// The calls of the sessions before.
+    /// Returns the calls of previous sessions.
     pub(super) fn calls(&self) -> Calls {
         self.calls.read()
     }
 
-    /// Its number.
+    /// Returns its id.
     pub(super) fn id(&self) -> u64 {
         self.id
     }
 
-    /// When it was opened, in ticks.
+    /// Returns the tick at which it was opened.
     pub(super) fn opened(&self) -> u32 {
         self.opened
     }
@@ -722,31 +724,31 @@ impl ConnectionHandle {
         }
     }
 
-    /// Whom to wake when an order or a message to push comes.
+    /// Sets the waker to wake when a command or a message to push arrives.
     pub(super) fn set_waker(&self, waker: &Waker) {
         self.waker.register(waker);
     }
 
-    /// Whether one more call of it may wait for its handler.
+    /// Admits one more pending call, if the limits allow it.
     ///
     /// # Errors
     ///
-    /// Why not.
+    /// The rejection to send.
     #[inline]
     pub(super) fn admit_call(&self) -> Result<(), Status> {
         self.account.admits_call().map_err(|full| self.refuse_call(full))
     }
 
-    /// Whether one more stream of it may be open.
+    /// Admits one more open stream, if the limits allow it.
     ///
     /// # Errors
     ///
-    /// Why not.
+    /// The rejection to send.
     pub(super) fn admit_stream(&self) -> Result<(), Status> {
         self.account.admits_stream().map_err(|full| self.refuse_stream(full))
     }
 
-    /// brpc's words (`src/brpc/policy/baidu_rpc_protocol.cpp`), which its clients know.
+    /// Uses brpc's wording (`src/brpc/policy/baidu_rpc_protocol.cpp`), which its clients know.
     #[cold]
     fn refuse_call(&self, QuotaExceeded { level, quota }: QuotaExceeded) -> Status {
         let (cause, whose) = match level {
@@ -769,37 +771,37 @@ impl ConnectionHandle {
         Status::resource_exhausted(format!("reached the limit of {quota} open streams for {whose}"))
     }
 
-    /// Counts a refusal.
+    /// Counts a rejection.
     #[cold]
     pub(super) fn refused(&self, cause: Refusal) {
         self.incidents.refused(cause, &self.peer);
     }
 
-    /// Counts what its session has refused.
+    /// Counts the rejections of its session.
     #[cold]
     pub(super) fn refused_by_session(&self, refusals: Refusals) {
         self.incidents.refused_by_session(refusals, &self.peer);
     }
 
-    /// Counts a TLS handshake that has failed.
+    /// Counts a failed TLS handshake.
     #[cold]
     pub(super) fn refused_handshake(&self, error: &io::Error) {
         self.incidents.refused_handshake(error, &self.peer);
     }
 
-    /// Counts that it begins as no protocol does which is allowed here.
+    /// Counts a connection whose first bytes match no protocol allowed here.
     #[cold]
     pub(super) fn closed_unknown(&self, start: &[u8]) {
         self.incidents.closed_unknown(start, &self.peer);
     }
 
-    /// Counts a call to what there is not.
+    /// Counts a call to an unknown service or method.
     #[cold]
     pub(super) fn refused_unknown(&self, service: &str, method: &str) {
         self.incidents.unknown(service, method, &self.peer);
     }
 
-    /// Tells it to close at once, and counts why.
+    /// Commands it to close at once, and counts the reason.
     #[cold]
     pub(super) fn close(&self, cause: Closing) {
         if self.ordered() != ConnectionCommand::Close {
@@ -808,18 +810,18 @@ impl ConnectionHandle {
         }
     }
 
-    /// Counts why it is closed.
+    /// Counts the reason for which it is closed.
     #[cold]
     pub(super) fn closed(&self, cause: Closing) {
         self.incidents.closed(cause, &self.peer);
     }
 
-    /// Notes since when nothing is under way; `None` while something is.
+    /// Records since when nothing is in flight; `None` while something is.
     pub(super) fn idles(&self, since: Option<u32>) {
         self.idle_since.store(since.unwrap_or(u32::MAX), Ordering::Relaxed);
     }
 
-    /// Notes when something last came or left.
+    /// Records when something was last received or sent.
     pub(super) fn moved(&self, at: u32) {
         self.still_since.store(at, Ordering::Relaxed);
     }
@@ -828,7 +830,7 @@ impl ConnectionHandle {
         self.still_since.load(Ordering::Relaxed)
     }
 
-    /// Whether handlers are at work for it, or wait for what it sends.
+    /// Returns whether its handlers are running or wait for its messages.
     fn has_calls(&self) -> bool {
         self.account.calls() + self.account.streams() > 0
     }
@@ -837,7 +839,7 @@ impl ConnectionHandle {
         self.idle_since.load(Ordering::Relaxed)
     }
 
-    /// Has it woken at this tick, and not before, to look at its clocks.
+    /// Schedules its wake-up at this tick, and not before, to check its clocks.
     pub(super) fn wake_at(&self, tick: u32) {
         self.alarm.store(tick, Ordering::Relaxed);
     }
@@ -849,13 +851,13 @@ impl ConnectionHandle {
             ConnectionPhase::MidMessage => Some((patience.header, Closing::Head)),
             ConnectionPhase::Closing => Some((CLOSING, Closing::Write)),
             ConnectionPhase::Idle => Some((patience.idle, Closing::Idle)),
-            // Its own clocks judge it.
+            // Its own clocks cover this phase.
             ConnectionPhase::Busy => None,
         };
         let since = self.since.load(Ordering::Relaxed);
         if let Some((_, cause)) = allowed.filter(|(allowed, _)| now.saturating_sub(since) > *allowed) {
             match self.phase() {
-                // Its peer was told already.
+                // Its peer has already been notified.
                 ConnectionPhase::Closing => self.send_command(ConnectionCommand::Close),
                 _ => self.close(cause),
             }
@@ -872,7 +874,7 @@ impl ConnectionHandle {
         }
     }
 
-    /// What the connection is told to do.
+    /// Returns the command that the connection was given.
     pub(super) fn ordered(&self) -> ConnectionCommand {
         match self.command.load(Ordering::Acquire) {
             order if order == ConnectionCommand::Close as u8 => ConnectionCommand::Close,
@@ -882,22 +884,22 @@ impl ConnectionHandle {
         }
     }
 
-    /// Whether the connection was woken for its turn.
+    /// Returns whether the connection was woken for its turn.
     pub(super) fn take_turn(&self) -> bool {
         self.has_turn.swap(false, Ordering::AcqRel)
     }
 
-    /// Where the server's connections wait for their turns.
+    /// Returns the queue in which the server's connections wait for their turns.
     pub(super) fn turns(&self) -> &TurnQueue<Self> {
         &self.turns
     }
 
-    /// Notes whether the connection is to be woken at each tick.
+    /// Sets whether the connection is woken at each tick.
     pub(super) fn wants_ticks(&self, wants: bool) {
         self.wants_ticks.store(wants, Ordering::Relaxed);
     }
 
-    /// Notes that from `tick` on the connection waits for this.
+    /// Records that the connection is in this phase since `tick`.
     pub(super) fn waits(&self, phase: ConnectionPhase, tick: u32) {
         self.phase.store(phase as u8, Ordering::Relaxed);
         self.since.store(tick, Ordering::Relaxed);
@@ -913,7 +915,7 @@ impl ConnectionHandle {
         }
     }
 
-    /// Queues a message that no call asked for.
+    /// Queues a message that no call requested.
     pub(super) fn push(&self, push: ServerPush) -> Result<(), Status> {
         let mut pushes = self.pushes.lock().unwrap_or_else(PoisonError::into_inner);
         let length = push.len();
@@ -932,12 +934,12 @@ impl ConnectionHandle {
         Ok(())
     }
 
-    /// Whether something is to be pushed.
+    /// Returns whether messages wait to be pushed.
     pub(super) fn has_pushes(&self) -> bool {
         self.has_pushes.load(Ordering::Acquire)
     }
 
-    /// Takes what is to be pushed.
+    /// Takes the messages to push.
     pub(super) fn take_pushes(&self) -> VecDeque<ServerPush> {
         match self.has_pushes() {
             false => VecDeque::new(),
@@ -965,15 +967,15 @@ impl TakeTurns for ConnectionHandle {
         self.turn.store(turn as u8, Ordering::Relaxed);
     }
 
-    /// It is woken when the runtime has asked the system for what the others wait for. It may be polled before, since its
-    /// handlers wake it as well.
+    /// Wakes it once the runtime has polled the system for the events of the others. It may be polled earlier, since
+    /// its handlers wake it too.
     fn wake_for_turn(self: &Arc<Self>) {
         let waker = Waker::from(self.clone());
         let _ = pin!(tokio::task::yield_now()).poll(&mut Context::from_waker(&waker));
     }
 }
 
-/// Woken for its turn.
+/// Wakes it for its turn.
 impl Wake for ConnectionHandle {
     fn wake(self: Arc<Self>) {
         self.has_turn.store(true, Ordering::Release);
@@ -981,19 +983,19 @@ impl Wake for ConnectionHandle {
     }
 }
 
-/// How many messages may wait to be pushed to one client.
+/// Maximum number of messages that may wait to be pushed to one client.
 const PUSHES: usize = 1024;
 
-/// How many bytes of messages may wait to be pushed to one client, if it is more than one message.
+/// Maximum number of bytes that may wait to be pushed to one client, unless it is a single message.
 const PUSHED: usize = 4 << 20;
 
-/// A connection's place among the open ones; given up when dropped.
+/// A connection's registration in the registry; removed on drop.
 #[derive(Debug)]
 pub(super) struct ConnectionGuard {
     pub(super) connection: Arc<ConnectionHandle>,
     open: Arc<ConnectionRegistry>,
     key: usize,
-    /// How many hooks have accepted it.
+    /// The number of hooks that have accepted it.
     accepted: usize,
 }
 
@@ -1002,12 +1004,12 @@ impl ConnectionGuard {
         self.open.tick()
     }
 
-    /// What tells the time for longer than the connection is open.
+    /// Returns a clock that may outlive the connection.
     pub(super) fn clock(&self) -> TickClock {
         TickClock(self.open.clone())
     }
 
-    /// What the server may be made to hold and to wait for.
+    /// Returns the server's limits.
     pub(super) fn limits(&self) -> &Limits {
         &self.open.limits
     }
@@ -1029,13 +1031,13 @@ impl ConnectionGuard {
         );
     }
 
-    /// Counts a call that was taken up too late.
+    /// Counts a call whose deadline had passed before it was started.
     pub(super) fn expired(&self) {
         self.open.expired.fetch_add(1, Ordering::Relaxed);
     }
 }
 
-/// Tells the time in ticks.
+/// Reads the time in ticks.
 pub(super) struct TickClock(Arc<ConnectionRegistry>);
 
 impl TickClock {

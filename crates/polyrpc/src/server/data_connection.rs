@@ -1,4 +1,4 @@
-//! Connections that bring no calls but bytes, behind the token that a call gave out ([`crate::transfer`]).
+//! Connections that carry raw bytes instead of calls, opened with the token that a call issued ([`crate::transfer`]).
 
 use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -9,16 +9,16 @@ use super::connections::{ConnectionCommand, ConnectionGuard, ConnectionPhase};
 use crate::transfer::{self, ByteStream, Start, TransferredBytes, Work, poll_drain};
 use crate::transport::{Inbox, Socket, Transport};
 
-/// Lets what waited for the connection have it, until that has ended or the server is told to close.
+/// Passes the connection to the transfer that waits for it, until that has ended or the server commands it to close.
 ///
-/// A server that drains lets it go on; one that does nothing is ended as any idle connection.
+/// A draining server lets it continue; an inactive one is closed as any idle connection.
 pub(super) async fn serve(
     start: Start,
     transport: Transport,
     mut inbox: Inbox,
     registration: ConnectionGuard,
 ) {
-    // Within a WebSocket or TLS there are only calls: rpcx's clients go to a port, in clear text.
+    // Only calls run within a WebSocket or TLS: rpcx's clients connect to a port, in clear text.
     let Transport::Socket(stream) = transport else { return };
     let Some(socket) = stream.into_socket() else { return };
     let moved = Arc::new(TransferredBytes::starting_at(inbox.bytes.len()));
@@ -44,7 +44,7 @@ pub(super) async fn serve(
     }
 }
 
-/// `None`: the connection was ended, or its handler panicked.
+/// `None`: the connection was closed, or its handler panicked.
 fn poll_work(
     work: &mut Work,
     registration: &ConnectionGuard,
@@ -63,8 +63,8 @@ fn poll_work(
     }
 }
 
-/// Says that all was sent. What the peer still sends is thrown away, since closing with unread bytes would destroy the
-/// last that is on its way to it.
+/// Shuts down the write side. Further input of the peer is discarded, since closing with unread bytes would destroy the
+/// last bytes on their way to it.
 async fn finish(socket: &Socket, registration: &ConnectionGuard) {
     if socket.shutdown_write().is_err() {
         return;

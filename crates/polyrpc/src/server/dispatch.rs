@@ -28,11 +28,11 @@ use crate::propagation::CallScope;
 use crate::service::Route;
 use crate::streaming::{Incoming, Outgoing};
 
-/// How far a call came when it was first looked at.
+/// Result of the first poll of a call.
 pub(super) enum Dispatched {
-    /// It has ended.
+    /// It has finished.
     Finished(Outcome),
-    /// Its handler waits for something.
+    /// Its handler is pending.
     Pending {
         handling: ResponseFuture,
         site: CallSite,
@@ -41,7 +41,7 @@ pub(super) enum Dispatched {
         way: in_flight::Delivery,
         bytes: usize,
     },
-    /// Its message has not come.
+    /// Its message has not arrived yet.
     AwaitingMessage {
         gathering: AwaitMessage,
         site: CallSite,
@@ -49,23 +49,23 @@ pub(super) enum Dispatched {
         inherited: CallScope,
         bytes: usize,
     },
-    /// It was not begun.
+    /// It was not started.
     Rejected(Rejection),
 }
 
-/// Why a call was not begun.
+/// Reason why a call was not started.
 pub(super) enum Rejection {
-    /// It cannot be, or not now.
+    /// It cannot be started, or not now.
     Failed(Status),
-    /// Its deadline had passed: whoever called waits no longer.
+    /// Its deadline had passed: its caller no longer waits.
     Expired,
-    /// The caller did not prove who he is, or is not wanted.
+    /// The caller is not authenticated, or not allowed.
     Unauthenticated(Status),
-    /// The caller has brought too many wrong credentials: its connection ends.
+    /// The caller has sent too many invalid credentials: its connection is closed.
     TooManyFailures,
 }
 
-/// Brings the calls of one connection to their methods.
+/// Dispatches the calls of one connection to their methods.
 pub(super) struct Dispatcher<'a> {
     listener: &'a ListenerContext,
     registration: &'a ConnectionGuard,
@@ -73,15 +73,15 @@ pub(super) struct Dispatcher<'a> {
     authentication: Authentication<'a>,
 }
 
-/// What becomes of a request whose head was judged.
+/// Decision on a request by its head.
 pub(super) enum HeadDecision {
     Now(Verdict),
     Later(Pin<Box<dyn Future<Output = Verdict> + Send>>),
-    /// Its connection ends.
+    /// Its connection is closed.
     TooMany,
 }
 
-/// What a call finds on its connection.
+/// State of the connection that its calls depend on.
 pub(super) struct CallEnvironment<'a> {
     /// The connection holds more than its share of the memory budget.
     pub(super) over_share: bool,
@@ -89,26 +89,26 @@ pub(super) struct CallEnvironment<'a> {
     pub(super) arrival: &'a mut ArrivalTime,
 }
 
-/// The result of the checks that a call passes before its method is called.
+/// Result of the checks before a call's method is called.
 enum Admission<'a> {
     Now(AdmittedCall<'a>),
-    /// Its credential is being judged.
+    /// Its credential is being checked.
     Later(Box<UnauthenticatedCall<'a>>),
 }
 
-/// A call that may go on.
+/// A call that was admitted.
 #[derive(Clone, Copy)]
 struct AdmittedCall<'a> {
     entry: &'a Arc<Route>,
     deadline: Option<Instant>,
 }
 
-/// A call that may go on if its credential is accepted.
+/// A call that is admitted if its credential is accepted.
 struct UnauthenticatedCall<'a> {
-    /// Its method. Why there is none is told once the credential was accepted.
+    /// Its method. The error for a missing one is sent only after the credential was accepted.
     entry: Result<&'a Arc<Route>, Status>,
     deadline: Option<Instant>,
-    /// `None`: it was accepted.
+    /// `None` if the credential was accepted.
     authenticating: Option<AuthenticateFuture>,
 }
 
@@ -128,7 +128,7 @@ impl<'a> Dispatcher<'a> {
         Self { listener: port, registration, connection, authentication }
     }
 
-    /// Who is at the other end.
+    /// Returns the facts of the connection and its peer.
     pub(super) fn caller(&self) -> &ConnectionFacts {
         &self.connection
     }
@@ -137,15 +137,15 @@ impl<'a> Dispatcher<'a> {
         &self.connection
     }
 
-    /// The answer will not be read.
+    /// Marks that the response will not be read.
     pub(super) fn close(&self) {
         self.connection.close();
     }
 
-    /// Brings a call to its method and polls the handler once, in place: what is ready at once needs no queue, no
-    /// task and no wake-up. The method may stream where the protocol has a name for the call as a stream.
+    /// Dispatches a call to its method and polls the handler once, in place: a handler that is ready at once needs no
+    /// queue, no task and no wake-up. The method may stream if the protocol has an id for the call as a stream.
     ///
-    /// With it comes a note if hooks want to hear how the call ends.
+    /// Returns a call record with it if hooks want to observe how the call ends.
     pub(super) fn start<'c, S: Session>(
         &mut self,
         mut call: Call<'c>,
@@ -165,8 +165,8 @@ impl<'a> Dispatcher<'a> {
         (started, call_record)
     }
 
-    /// Brings a call to its method before its messages are here. Where the method wants one message, they are
-    /// gathered first.
+    /// Dispatches a call to its method before its messages have arrived. If the method takes one message, the call
+    /// waits for it first.
     pub(super) fn open<'c, S: Session>(
         &mut self,
         mut call: Call<'c>,
@@ -188,7 +188,7 @@ impl<'a> Dispatcher<'a> {
         (started, call_record)
     }
 
-    /// What is noted of a call for hooks, if there are any and they are to hear of it.
+    /// Returns the record of a call for hooks, if there are any and they observe this call.
     fn call_record(&self, call: &Call<'_>, arrival: &mut ArrivalTime) -> Option<Box<CallRecord>> {
         let hooks = &self.listener.server.hooks;
         if hooks.is_empty() {
@@ -198,13 +198,13 @@ impl<'a> Dispatcher<'a> {
         is_the_users.then(|| CallRecord::new(hooks, &self.connection, arrival.time(), call))
     }
 
-    /// Whether what is called tells of the server itself: neither hooks nor limits of calls concern it.
+    /// Returns whether the method is introspection of the server itself: neither hooks nor call limits apply to it.
     #[cold]
     fn is_introspection(&self, service: &str, method: &str) -> bool {
         self.listener.server.router.entry(service, method).is_ok_and(|entry| entry.is_introspection())
     }
 
-    /// Checks a call and finds its method, and notes what is called.
+    /// Checks a call, finds its method, and records what is called.
     fn admit<'c, S: Session>(
         &mut self,
         call: &mut Call<'c>,
@@ -267,7 +267,7 @@ impl<'a> Dispatcher<'a> {
         match (entry, judging) {
             (Ok(entry), None) => Ok(Admission::Now(AdmittedCall { entry, deadline })),
             (Err(status), None) => Err(Rejection::Failed(status)),
-            // Whether a method exists is told only to those who may call.
+            // Whether a method exists is disclosed only to authenticated callers.
             (entry, judging) => Ok(Admission::Later(Box::new(UnauthenticatedCall {
                 entry,
                 deadline,
@@ -329,7 +329,7 @@ impl<'a> Dispatcher<'a> {
         decompress_in_place(compression, body, limit, &self.registration.connection.account)
     }
 
-    /// The streams that a caller offers beside its call, unless as many are open as may be.
+    /// Returns the streams that a caller offers with its call, unless the maximum number of streams is open.
     fn offer(&self, offered: OfferedStreams, streams: &Streams) -> StreamOffer {
         let own = self.registration.connection.account.streams() + offered.streams;
         let most = self.listener.server.limits.streams_per_connection;
@@ -338,7 +338,7 @@ impl<'a> Dispatcher<'a> {
         streams.offer(OfferedStreams { streams: if full { 0 } else { offered.streams }, ..offered })
     }
 
-    /// Brings a call to its method whose one message is here, and whose answer may have many.
+    /// Dispatches a call whose one message has arrived and whose response may have many.
     #[inline(never)]
     fn begin_stream<S: Session>(
         &self,
@@ -356,7 +356,7 @@ impl<'a> Dispatcher<'a> {
         let unreadable = S::decode_failure_of(ticket);
         let limit = self.listener.server.limits.decompressed;
         let goes_on = offered.is_some() && entry.method().shape() == StreamType::BIDI;
-        // Of a call with a stream beside it, the deadline is that of the answer which accepts the stream.
+        // For a call with a stream attached, the deadline is that of the response that accepts the stream.
         let deadline = deadline.filter(|_| offered.is_none());
         let mut inherited = CallScope::from_call(deadline, &call.head.metadata);
         let held = message.len() + call.head.metadata.footprint();
@@ -437,7 +437,7 @@ impl<'a> Dispatcher<'a> {
         }
     }
 
-    /// Brings a call to its method once its credential was judged and its message is decompressed.
+    /// Dispatches a call to its method once its credential was checked and its message is decompressed.
     #[cold]
     #[inline(never)]
     fn start_after_authentication<S: Session>(
@@ -479,7 +479,7 @@ impl<'a> Dispatcher<'a> {
         let started = later(judging, self.site(&entry), inherited, deadline, async move {
             let bytes = decompress_aside(compression, body, limit, account.clone()).await;
             let bytes = bytes.map_err(Outcome::Corrupt)?;
-            // What it was compressed to is counted with the call.
+            // The compressed size is counted with the call.
             let kept =
                 ReservedBytes::new(account, if compression == Compression::None { 0 } else { bytes.len() });
             let handling = match ways {
@@ -508,7 +508,7 @@ impl<'a> Dispatcher<'a> {
         }
     }
 
-    /// Where a call of this connection is handled.
+    /// Returns where a call of this connection is handled, for logs.
     fn site(&self, entry: &Arc<Route>) -> CallSite {
         CallSite::new(self.connection.clone(), Some(entry.name().clone()))
     }
@@ -527,7 +527,7 @@ impl<'a> Dispatcher<'a> {
             .with_route(entry.name().clone(), arrived)
     }
 
-    /// The same with what the caller has asked for, which no method tells.
+    /// The same with the requested name, which a fallback method does not imply.
     #[cold]
     #[inline(never)]
     fn fallback_context<S: Session>(
@@ -544,17 +544,17 @@ impl<'a> Dispatcher<'a> {
             .with_requested(asked)
     }
 
-    /// Whether calls wait until a credential was judged by which they are trusted.
+    /// Returns whether calls wait for the check of the credential that they depend on.
     pub(super) fn is_judging(&self) -> bool {
         self.authentication.is_pending()
     }
 
-    /// Judges a credential.
+    /// Checks a credential.
     pub(super) fn authenticate(&mut self, credential: &Credential) -> AuthenticationResult {
         self.authentication.authenticate(credential, &self.connection.peer)
     }
 
-    /// Decides by its head about a request whose body has not come.
+    /// Decides on a request by its head, before its body has arrived.
     pub(super) fn check_head(&mut self, head: &RequestHead<'_>, over_share: bool) -> HeadDecision {
         let verdict = match self.lookup(head, over_share) {
             Ok(()) => Verdict::Accepted,
@@ -573,7 +573,7 @@ impl<'a> Dispatcher<'a> {
         }
     }
 
-    /// Whether the budget of memory and the limits of calls have room for one more.
+    /// Checks whether the memory budget and the call limits have room for one more call.
     #[inline]
     fn check_capacity(&self, target: Option<(&str, &str)>, over_share: bool) -> Result<(), Status> {
         match over_share || !self.registration.connection.account.has_room_for_call() {
@@ -582,8 +582,8 @@ impl<'a> Dispatcher<'a> {
         }
     }
 
-    /// The same where one of them is reached. Limits of calls are for the user's calls: a server that has enough to do still
-    /// answers health checks and the like.
+    /// The same once one of them is reached. Call limits are for the user's calls: a busy server still answers health
+    /// checks and the like.
     #[cold]
     fn admit_when_full(&self, target: Option<(&str, &str)>, over_share: bool) -> Result<(), Status> {
         let entry = &self.registration.connection;
@@ -610,11 +610,11 @@ impl<'a> Dispatcher<'a> {
         }
     }
 
-    /// What takes a call that finds no method.
+    /// Returns the fallback for a call whose method does not exist.
     ///
     /// # Errors
     ///
-    /// In the protocol's own words, that nothing does.
+    /// If there is none: in the protocol's own words.
     #[cold]
     #[inline(never)]
     fn fall_back<S: Session>(
@@ -631,8 +631,8 @@ impl<'a> Dispatcher<'a> {
         })
     }
 
-    /// Checks a call in the order in which the peers do (brpc `policy/baidu_rpc_protocol.cpp`,
-    /// `ProcessRpcRequest`) and finds its method.
+    /// Checks a call in the same order as the peers (brpc `policy/baidu_rpc_protocol.cpp`, `ProcessRpcRequest`) and
+    /// finds its method.
     fn find<S: Session>(
         &self,
         call: &Call<'_>,
@@ -651,12 +651,12 @@ impl<'a> Dispatcher<'a> {
     }
 }
 
-/// Whether a call with streams beside it is taken as one call: a fallback may accept them, as any handler may.
+/// Returns whether a call with attached streams is handled as one call: a fallback may accept them, as any handler may.
 fn takes_as_call(entry: &Route, offered: Option<OfferedStreams>) -> bool {
     offered.is_some() && entry.is_fallback()
 }
 
-/// Whether a fallback is called with one message each way.
+/// Returns whether a fallback is called with one message each way.
 #[cold]
 fn is_unary_here<S: Session>(entry: &Route, ticket: &S::Ticket) -> bool {
     entry.is_fallback() && (S::stream(ticket).is_none() || S::offered_streams(ticket).is_some())
@@ -667,7 +667,7 @@ fn failed(status: Status) -> Dispatched {
     Dispatched::Rejected(Rejection::Failed(status))
 }
 
-/// What becomes of a call to which a hook objects.
+/// Returns the rejection for a call that a hook has rejected.
 #[cold]
 fn rejected_by_hook(status: Status) -> Rejection {
     match status.scope() {
@@ -676,7 +676,7 @@ fn rejected_by_hook(status: Status) -> Rejection {
     }
 }
 
-/// A call that goes on with `start` once its credential was accepted.
+/// A call that continues with `start` once its credential was accepted.
 fn later(
     judging: Option<AuthenticateFuture>,
     site: CallSite,
@@ -703,7 +703,7 @@ async fn fails(status: Status) -> Result<ResponseFuture, Outcome> {
     Err(Outcome::failed(status))
 }
 
-/// The same for a call whose messages come or leave one by one.
+/// The same for a call that streams messages in a direction.
 fn streamed(started: Dispatched) -> Dispatched {
     match started {
         Dispatched::Pending { handling, site, deadline, inherited, bytes, .. } => Dispatched::Pending {
@@ -722,14 +722,14 @@ fn deadline(call: &Call<'_>, arrival: &mut ArrivalTime) -> Option<Instant> {
     call.timeout.and_then(|timeout| arrival.time().checked_add(timeout))
 }
 
-/// The caller's deadline, unless what the server allows is over earlier.
+/// Returns the caller's deadline, or the server's own limit if that is earlier.
 #[cold]
 fn bounded(deadline: Option<Instant>, arrival: &mut ArrivalTime, most: Duration) -> Option<Instant> {
     let latest = arrival.time().checked_add(most);
     deadline.map_or(latest, |deadline| Some(latest.map_or(deadline, |latest| latest.min(deadline))))
 }
 
-/// Takes a call to its method whose handler is polled later.
+/// Passes a call to its method; the handler is polled later.
 fn opened(
     entry: &Arc<Route>,
     cx: Context,
@@ -737,15 +737,15 @@ fn opened(
     way: CallKind,
     unreadable: fn(Status) -> Status,
 ) -> ResponseFuture {
-    // brpc's gRPC takes an empty message whatever its format (`policy/http_rpc_protocol.cpp`), and a stream offered
-    // beside a call may bring them all.
+    // brpc's gRPC accepts an empty message regardless of its format (`policy/http_rpc_protocol.cpp`), and a stream
+    // attached to a call may carry all messages.
     let body = Body { positional: cx.positional(), ..Body::new(cx.format(), message) };
     entry
         .take(cx, body, way, unreadable)
         .unwrap_or_else(|status| Box::pin(std::future::ready(Outcome::failed(status))))
 }
 
-/// Waits for the one message of a call.
+/// Waits for the single message of a call.
 async fn gathered(
     entry: Arc<Route>,
     mut cx: Context,
@@ -768,7 +768,8 @@ async fn gathered(
     Ok(AwaitedMessage { bytes, counted, exempt, start })
 }
 
-/// The one message of a call. Another number of them is answered as gRPC's `doc/statuscodes.md` has it.
+/// Returns the single message of a call. Any other number of messages is answered as gRPC's `doc/statuscodes.md`
+/// specifies.
 async fn single_message(incoming: &Incoming) -> Result<Message, Status> {
     let Some(message) = incoming.next_raw().await.transpose()? else {
         return Err(Status::unimplemented("the method wants one message, and none came"));

@@ -1,4 +1,4 @@
-//! What a server has around its methods: layers, hooks, concurrency limits.
+//! What surrounds a server's methods: layers, hooks, concurrency limits.
 
 use std::sync::Arc;
 use std::{fmt, io};
@@ -14,26 +14,26 @@ use crate::layer::{Layer, Layers, Side};
 use crate::service::{Route, Router};
 
 impl Server {
-    /// Puts a layer before every method and function, behind the layers that were added before it.
+    /// Adds a layer around every method and function, inside the layers that were added before it.
     ///
-    /// Health, reflection and pages are not among them: a limit must not fail the probes, and the listener's
-    /// [authenticator](super::Listen::authenticate) decides who may ask. Calls of [file transfer](crate::transfer) pass
-    /// layers, since the files are the user's.
+    /// Health, reflection and pages are exempt: a limit must not fail the probes, and the listener's
+    /// [authenticator](super::Listen::authenticate) controls access to them. Calls of [file transfer](crate::transfer)
+    /// pass layers, since the files are the user's.
     ///
-    /// Calls pass [hooks](Self::hook), the listener's authenticator, [concurrency limits](Self::concurrency), the layers of
-    /// the whole server and those of a service or method, in this order.
+    /// Calls pass [hooks](Self::hook), the listener's authenticator, [concurrency limits](Self::concurrency), the
+    /// layers of the whole server and those of a service or method, in this order.
     #[must_use]
     pub fn layer(mut self, layer: impl Layer) -> Self {
         self.extensions.add_layer(None, layer);
         self
     }
 
-    /// Puts a layer before what bears this name, behind the layers of the whole server: the methods of a service, one
-    /// method as `Service/Method`, or a function. One that is known by several names has the layer by all of them.
+    /// Adds a layer around everything of this name, inside the layers of the whole server: the methods of a service,
+    /// one method as `Service/Method`, or a function. A method with several names has the layer under all of them.
     ///
     /// # Panics
     ///
-    /// When nothing bears the name: add it first.
+    /// If nothing has this name: add it first.
     #[must_use]
     pub fn layer_on(mut self, name: &str, layer: impl Layer) -> Self {
         self.expect(name);
@@ -41,18 +41,18 @@ impl Server {
         self
     }
 
-    /// Adds a hook, to be told behind those that were added before it. Health, reflection and pages are not among the calls
-    /// that it hears of.
+    /// Adds a hook, called after those that were added before it. It does not observe calls to health, reflection and
+    /// pages.
     #[must_use]
     pub fn hook(mut self, hook: impl Hook) -> Self {
         self.extensions.hooks.push(Box::new(hook));
         self
     }
 
-    /// Limits how many calls are answered at a time, by all methods together. What a call is refused with says that it
-    /// may be tried elsewhere. Standard services (health, reflection, transfer) are neither counted nor refused.
+    /// Limits how many calls are handled at a time, over all methods together. The rejection marks that the call may be
+    /// retried elsewhere. Standard services (health, reflection, transfer) are neither counted nor rejected.
     ///
-    /// Beside it [`Limits::in_flight`](super::Limits::in_flight) bounds the calls whose handlers wait.
+    /// In addition [`Limits::in_flight`](super::Limits::in_flight) bounds the calls with a pending handler.
     ///
     /// ```
     /// use polyrpc::Server;
@@ -73,20 +73,20 @@ impl Server {
         self
     }
 
-    /// Limits how many calls are answered at a time by each method, where [`concurrency_on`](Self::concurrency_on) says
-    /// nothing else (brpc's `method_max_concurrency`).
+    /// Limits how many calls each method handles at a time, unless [`concurrency_on`](Self::concurrency_on) sets
+    /// another limit for it (brpc's `method_max_concurrency`).
     #[must_use]
     pub fn concurrency_each(mut self, limit: ConcurrencyLimit) -> Self {
         self.extensions.each = limit;
         self
     }
 
-    /// Limits how many calls are answered at a time by what bears this name: each of the methods of a service, one method
-    /// as `Service/Method`, or a function. What was said last of a method holds.
+    /// Limits how many calls are handled at a time under this name: by each of the methods of a service, one method as
+    /// `Service/Method`, or a function. For each method the last setting wins.
     ///
     /// # Panics
     ///
-    /// When nothing bears the name: add it first.
+    /// If nothing has this name: add it first.
     #[must_use]
     pub fn concurrency_on(mut self, name: &str, limit: ConcurrencyLimit) -> Self {
         self.expect(name);
@@ -99,12 +99,12 @@ impl Server {
     }
 }
 
-/// What is to stand around a server's methods.
+/// The layers, hooks and limits around a server's methods.
 #[derive(Default)]
 pub(super) struct Extensions {
-    /// Each with the name of what it stands before, if that is not everything.
+    /// Each with the name that it applies to, `None` if to everything.
     layers: Vec<(Option<String>, Layers)>,
-    /// Why a layer cannot stand here.
+    /// Error of a layer that cannot be added here.
     misplaced: Option<Status>,
     hooks: Vec<Box<dyn Hook>>,
     together: ConcurrencyLimit,
@@ -119,13 +119,13 @@ impl Extensions {
         self.layers.push((name, layer));
     }
 
-    /// Whether something wants to know of every call when it came.
+    /// Returns whether the arrival time of every call is needed.
     pub(super) fn time_calls(&self) -> bool {
         let limits = self.limits.iter().map(|(_, limit)| limit);
         !self.hooks.is_empty() || limits.chain([&self.together, &self.each]).any(ConcurrencyLimit::measures)
     }
 
-    /// Puts layers and limits before the methods; gives the hooks, which have been told of what is offered.
+    /// Installs layers and limits around the methods; returns the hooks, which have been notified of the methods.
     pub(super) fn install(self, router: &Router, incidents: &Arc<IncidentCounters>) -> io::Result<HookChain> {
         if let Some(status) = self.misplaced {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, status));
@@ -146,7 +146,7 @@ impl Extensions {
         Ok(hooks)
     }
 
-    /// The layers around subscriptions: those of the whole server.
+    /// Returns the layers around subscriptions: those of the whole server.
     pub(super) fn layers_of_subscriptions(&self) -> Layers {
         self.layers_of_all().collect()
     }

@@ -1,22 +1,22 @@
-//! Peers that fail to prove who they are.
+//! Failed authentications per peer.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use super::tick::TICK;
 
-/// The failed credentials of a peer address, of which one is forgiven each second.
+/// The failed credentials of a peer address, of which one is forgiven per second.
 #[derive(Debug, Default)]
 pub(super) struct FailedCredentials(AtomicU64);
 
 /// How long one failure is remembered.
 const FORGIVEN: Duration = Duration::from_secs(1);
 
-/// The longest that an answer is held back.
+/// The longest delay of a response.
 const MAX_DELAY: Duration = Duration::from_secs(30);
 
 impl FailedCredentials {
-    /// Counts a failure. Returns how long its answer is to be held back, since there were more than `free` before it.
+    /// Counts a failure. Returns how long its response is to be delayed, since there were more than `free` before it.
     pub(super) fn count(&self, now: u32, free: u32) -> Duration {
         let mut failures = 0;
         let _ = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |packed| {
@@ -27,13 +27,13 @@ impl FailedCredentials {
         FORGIVEN.saturating_mul(failures.saturating_sub(free)).min(MAX_DELAY)
     }
 
-    /// Whether there are failures that were not forgiven.
+    /// Returns whether there are failures that are not forgiven yet.
     pub(super) fn are_recent(&self, now: u32) -> bool {
         remaining(self.0.load(Ordering::Relaxed), now).0 > 0
     }
 }
 
-/// How many failures are not forgiven at this tick, and the tick from which on the next one is.
+/// Returns how many failures are not forgiven at this tick, and the tick at which the next one is.
 fn remaining(packed: u64, now: u32) -> (u32, u32) {
     let (failures, at) = ((packed >> 32) as u32, packed as u32);
     let forgiven = now.saturating_sub(at) / TICKS_A_FAILURE;

@@ -1,4 +1,4 @@
-//! How much one connection may do before others of its thread are looked at.
+//! How much one connection may do before others of its thread are polled.
 
 use std::sync::Arc;
 use std::task::Poll;
@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 
 use super::connections::ConnectionHandle;
 
-/// What a connection has used of its turn.
+/// Budget of a connection's turn.
 ///
-/// A peer that floods always has more to be read. The runtime's own budget would let its connection go on through
-/// 8 MiB of small frames, tens of milliseconds in which no other connection of the thread is looked at.
+/// A peer that floods always has more to read. The runtime's own budget would let its connection continue through 8 MiB
+/// of small frames, tens of milliseconds in which no other connection of the thread is polled.
 #[derive(Debug, Default)]
 pub(super) struct FairnessBudget {
     reads: usize,
@@ -18,11 +18,11 @@ pub(super) struct FairnessBudget {
     metadata: usize,
     /// Bytes of large replies.
     replied: usize,
-    /// When the first calls had been taken.
+    /// When the first calls had been handled.
     started: Option<Instant>,
     /// The budget is that of a [short](SHORT) turn.
     is_short: bool,
-    /// It was so much that the rest of what was read is left for the next turn.
+    /// The budget is used up: the rest of the bytes read is left for the next turn.
     is_exhausted: bool,
     /// The connection waits for its next turn.
     yielded: bool,
@@ -31,7 +31,7 @@ pub(super) struct FairnessBudget {
 }
 
 impl FairnessBudget {
-    /// Begins a turn, unless the connection waits for it and was woken for something else.
+    /// Starts a turn, unless the connection waits for one and was woken for another reason.
     pub(super) fn start_turn(&mut self, connection: &ConnectionHandle) {
         if !self.yielded {
             *self = Self { is_short: connection.turns().is_crowded(), ..Self::default() };
@@ -40,7 +40,7 @@ impl FairnessBudget {
         }
     }
 
-    /// Ends a turn of a connection that has nothing more to do for now.
+    /// Ends the turn of a connection that has nothing more to do for now.
     pub(super) fn end_turn(&mut self, connection: &ConnectionHandle) {
         if self.has_place && !self.yielded {
             self.has_place = false;
@@ -52,7 +52,7 @@ impl FairnessBudget {
         self.is_exhausted
     }
 
-    /// Whether the connection waits for its next turn.
+    /// Returns whether the connection waits for its next turn.
     pub(super) fn has_yielded(&self) -> bool {
         self.yielded
     }
@@ -62,7 +62,7 @@ impl FairnessBudget {
         self.bytes += bytes;
     }
 
-    /// What a call brought beside its message may be much in a few bytes, of which others have nothing.
+    /// Metadata of a call may be much work in a few bytes, when other calls have none.
     pub(super) fn record_call(&mut self, metadata: usize) {
         self.calls += 1;
         self.metadata += metadata;
@@ -72,31 +72,31 @@ impl FairnessBudget {
         self.is_exhausted |= self.calls >= self.allowed(CALLS) || self.metadata >= METADATA;
     }
 
-    /// To open a call is more work than to answer a short one.
+    /// Opening a streaming call is more work than answering a short one.
     pub(super) fn record_stream_open(&mut self, metadata: usize) {
         self.calls += OPENED - 1;
         self.record_call(metadata);
     }
 
-    /// To make a large reply is work that the request does not show.
+    /// Making a large reply is work that the size of the request does not show.
     pub(super) fn record_reply(&mut self, length: usize) {
         self.replied += length;
         self.is_exhausted |= self.replied >= REPLIED;
     }
 
-    /// How long handlers take is known to none but the clock.
+    /// How long handlers take is known only from the clock.
     fn read_clock(&mut self) {
         let now = Instant::now();
         let started = *self.started.get_or_insert(now);
         self.is_exhausted |= now.saturating_duration_since(started) > LONGEST;
     }
 
-    /// The session says that it was much.
+    /// Uses the budget up, since the session reports that it did much work.
     pub(super) fn exhaust(&mut self) {
         self.is_exhausted = true;
     }
 
-    /// Pending when the turn is over.
+    /// Returns `Pending` when the turn is over.
     pub(super) fn poll_budget(&mut self, connection: &Arc<ConnectionHandle>) -> Poll<()> {
         if self.reads < self.allowed(READS) && self.bytes < self.allowed(BYTES) && !self.is_exhausted {
             return Poll::Ready(());
@@ -116,30 +116,30 @@ impl FairnessBudget {
     }
 }
 
-/// More than a peer that waits for its answers needs; to go round by the runtime costs less than half a microsecond.
+/// More than a peer that waits for its responses needs; yielding to the runtime costs less than half a microsecond.
 const READS: usize = 8;
 
-/// Some hundred small messages.
+/// A few hundred small messages.
 const BYTES: usize = 32 << 10;
 
-/// As many as an honest peer has under way, mostly.
+/// As many as a well-behaved peer usually has in flight.
 const CALLS: usize = 256;
 
-/// As how many calls one counts that is opened before its messages are here.
+/// Weight, in calls, of a call that is opened before its messages have arrived.
 const OPENED: usize = 8;
 
-/// After how many calls the clock is read. It costs more than a hundredth of the shortest call.
+/// The number of calls after which the clock is read. That costs more than a hundredth of the shortest call.
 const TIMED: usize = 8;
 
-/// How long calls are taken before others have their turn.
+/// How long calls are handled before others have their turn.
 const LONGEST: Duration = Duration::from_micros(100);
 
-/// About as much work as so many bytes.
+/// About as much work as this many bytes.
 const METADATA: usize = 2048;
 
-/// As much as is copied in a quarter of a millisecond, into memory that is new.
+/// As much as is copied in a quarter of a millisecond, into fresh memory.
 const REPLIED: usize = 512 << 10;
 
-/// By what the turn of a connection is shorter that begins while others wait for theirs. If it is one of many that begin
-/// to flood, it soon waits behind them.
+/// Divisor of the budget of a turn that starts while others wait for theirs. If many connections start flooding, each
+/// soon waits behind the others.
 const SHORT: usize = 8;

@@ -1,28 +1,29 @@
-//! When free memory is given back to the system.
+//! Decides when free memory is returned to the system.
 
 use std::time::Duration;
 
 use super::tick::ticks;
 
-/// Watches how much peers make a server hold, so that the memory goes back once they hold much less.
+/// Watches how much memory peers make a server hold, so that it is returned once they hold much less.
 #[derive(Debug, Default)]
 pub(super) struct Heap {
-    /// The most bytes that were held since memory was last given back.
+    /// The most bytes that were held since memory was last returned.
     peak: usize,
-    /// How many bytes had been decompressed aside by then.
+    /// Bytes that had been decompressed off the connections' tasks by then.
     made: usize,
     /// When that was, in ticks.
     trimmed: u32,
 }
 
-/// How many bytes must have been freed for it to be worth while.
+/// How many bytes must have been freed to make it worthwhile.
 const WORTH: usize = 8 << 20;
 
-/// How often memory is given back at most. The system must zero what is needed again.
+/// The minimum interval between two returns. The system must zero memory that is needed again.
 const SELDOM: Duration = Duration::from_secs(5);
 
 impl Heap {
-    /// Whether to give memory back now that so much is held, and so much was decompressed aside since the process began.
+    /// Returns whether to return memory, given how many bytes are held now and how many were decompressed off the
+    /// connections' tasks since the process started.
     pub(super) fn should_trim(&mut self, held: usize, made: usize, now: u32) -> bool {
         self.peak = self.peak.max(held);
         let freed = self.peak - held;

@@ -22,7 +22,7 @@ impl HookChain {
         self.0.is_empty()
     }
 
-    /// Tells of everything that is offered.
+    /// Notifies the hooks of all services.
     pub(super) fn registered(&self, router: &Router) -> Result<(), Status> {
         if self.is_empty() {
             return Ok(());
@@ -33,7 +33,7 @@ impl HookChain {
             .try_for_each(|(service, methods)| self.ask(|hook| hook.on_register(service, methods)).1)
     }
 
-    /// Tells that nothing is offered any more.
+    /// Notifies the hooks that the services are offered no longer.
     pub(super) fn unregistered(&self, router: &Router) {
         if self.is_empty() {
             return;
@@ -41,17 +41,17 @@ impl HookChain {
         router.list().iter().for_each(|(service, _)| self.notify(|hook| hook.on_unregister(service)));
     }
 
-    /// Tells of a connection. Returns how many have accepted it, and whether all have.
+    /// Notifies the hooks of a connection. Returns how many have accepted it, and whether all have.
     pub(super) fn accepted(&self, connection: &Connection) -> (usize, Result<(), Status>) {
         self.ask(|hook| hook.on_accept(connection))
     }
 
-    /// Tells the first so many of the end of a connection.
+    /// Notifies the first `accepted` hooks of the end of a connection.
     pub(super) fn closed(&self, accepted: usize, connection: &Connection) {
         self.0.iter().take(accepted).for_each(|hook| catch_panic(|| hook.on_close(connection)));
     }
 
-    /// Tells of a call, and makes of it what they want.
+    /// Passes a call to the hooks and applies their changes.
     pub(super) fn received<'c>(
         &self,
         call: &mut Call<'c>,
@@ -95,7 +95,7 @@ impl HookChain {
         self.0.iter().for_each(|hook| catch_panic(|| event(&**hook)));
     }
 
-    /// Asks one after the other, up to the first who objects. Returns how many did not.
+    /// Asks the hooks in order, up to the first that rejects. Returns how many did not.
     fn ask(&self, mut question: impl FnMut(&dyn Hook) -> Result<(), Status>) -> (usize, Result<(), Status>) {
         for (agreed, hook) in self.0.iter().enumerate() {
             let answer = catch_unwind(AssertUnwindSafe(|| question(&**hook)));
@@ -107,7 +107,7 @@ impl HookChain {
     }
 }
 
-/// What a hook makes of being told is its own affair.
+/// A hook's panic in a notification is ignored.
 fn catch_panic(event: impl FnOnce()) {
     let _ = catch_unwind(AssertUnwindSafe(event));
 }
@@ -118,6 +118,6 @@ impl fmt::Debug for HookChain {
     }
 }
 
-/// The names of service and method that hooks have given to a call.
+/// Service and method names to which hooks have redirected a call.
 #[derive(Debug, Default)]
 pub(super) struct RedirectedNames(Option<Box<(String, String)>>);

@@ -15,18 +15,18 @@ use crate::call::{CallSite, Outcome, ResponseFuture};
 use crate::memory_budget::Account;
 use crate::propagation::CallScope;
 
-/// The calls of one connection that were not answered at once.
+/// The pending calls of one connection.
 #[derive(Debug)]
 pub(super) struct InFlight<T> {
-    /// Made when the first call waits: most connections never need it.
+    /// Created with the first pending call: most connections never need it.
     running: Option<Box<FuturesUnordered<RunningCall<T>>>>,
-    /// Those that were cancelled since they were last polled.
+    /// Calls that were cancelled since they were last polled.
     cancelled: Vec<StreamId>,
-    /// Where they are counted.
+    /// The account that counts them.
     account: Arc<Account>,
 }
 
-/// About what a waiting call takes beside its message: the future of its handler, its context, its timer.
+/// Approximate memory of a pending call besides its message: the future of its handler, its context, its timer.
 const OVERHEAD: usize = 3 << 9;
 
 impl<T: Send + 'static> InFlight<T> {
@@ -34,12 +34,12 @@ impl<T: Send + 'static> InFlight<T> {
         Self { running: None, cancelled: Vec::new(), account }
     }
 
-    /// Whether nothing goes on any more.
+    /// Returns whether no call is in flight.
     pub(super) fn is_empty(&self) -> bool {
         self.running.as_ref().is_none_or(|running| running.is_empty())
     }
 
-    /// Takes on a call that did not answer when it was first polled.
+    /// Adds a call that was pending after its first poll.
     pub(super) fn push(&mut self, mut call: RunningCall<T>) {
         call.held += OVERHEAD;
         self.account.keep(call.held);
@@ -47,7 +47,7 @@ impl<T: Send + 'static> InFlight<T> {
         self.running.get_or_insert_default().push(call);
     }
 
-    /// The next call that has ended, if one has.
+    /// Returns the next finished call, if any.
     pub(super) fn poll_ended(&mut self, cx: &mut Context<'_>) -> Option<FinishedCall<T>> {
         if !self.cancelled.is_empty() {
             self.drop_cancelled();
@@ -69,7 +69,7 @@ impl<T: Send + 'static> InFlight<T> {
         }
     }
 
-    /// All at once: a peer may cancel each of a thousand calls in one write.
+    /// Drops all of them together: a peer may cancel each of a thousand calls in one write.
     #[cold]
     fn drop_cancelled(&mut self) {
         let mut cancelled = std::mem::take(&mut self.cancelled);
@@ -81,7 +81,7 @@ impl<T: Send + 'static> InFlight<T> {
         running.filter(is_cancelled).for_each(RunningCall::cancel);
     }
 
-    /// Fails a call that has a stream; its handler is dropped at once.
+    /// Fails a call of a stream; its handler is dropped at once.
     pub(super) fn fail(&mut self, stream: StreamId, status: Status) {
         let running = self.running.iter_mut().flat_map(|running| running.iter_mut());
         if let Some(call) = running.into_iter().find(|call| call.stream == Some(stream)) {
@@ -89,34 +89,34 @@ impl<T: Send + 'static> InFlight<T> {
         }
     }
 
-    /// Fails every call whose message has not come.
+    /// Fails every call whose message has not arrived.
     pub(super) fn fail_gathering(&mut self, status: &Status) {
         let running = self.running.iter_mut().flat_map(|running| running.iter_mut());
         running.filter(|call| call.gathering.is_some()).for_each(|call| call.fail(status.clone()));
     }
 
-    /// Ends every call, since their answers are no longer awaited; returns how many there were.
+    /// Aborts every call, since their responses are no longer awaited; returns how many there were.
     pub(super) fn abort_all(&mut self) -> usize {
         let Some(mut running) = self.running.take() else { return 0 };
         running.iter_mut().for_each(|call| release(call.counted, call.held, &self.account));
         running.len()
     }
 
-    /// Ends every call whose messages come or leave one by one.
+    /// Cancels every streaming call.
     pub(super) fn cancel_streams(&mut self) {
         let running = self.running.iter_mut().flat_map(|running| running.iter_mut());
         running.filter(|call| call.way != Delivery::Whole).for_each(RunningCall::cancel);
     }
 }
 
-/// A call that has ended.
+/// A finished call.
 #[derive(Debug)]
 pub(super) struct FinishedCall<T> {
-    /// What its answer needs.
+    /// What its response needs.
     pub(super) owed: T,
-    /// How; `None` if it was cancelled, so that no answer is awaited.
+    /// Its outcome; `None` if it was cancelled, so that no response is expected.
     pub(super) ending: Option<Outcome>,
-    /// Its stream, if its messages came or left one by one.
+    /// Its stream, if it was a streaming call.
     pub(super) streamed: Option<StreamId>,
     counted: Option<CountedAs>,
     held: usize,
@@ -129,7 +129,7 @@ impl<T> Drop for InFlight<T> {
     }
 }
 
-/// As what a call counts that waits.
+/// The quota in which a pending call counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum CountedAs {
     Call,
@@ -144,7 +144,7 @@ fn count(counted: Option<CountedAs>, account: &Account) {
     }
 }
 
-/// A call that was counted so, and held so many bytes, has ended.
+/// Releases the count and the bytes of a call that has ended.
 fn release(counted: Option<CountedAs>, held: usize, account: &Account) {
     account.release(held);
     match counted {
@@ -154,7 +154,7 @@ fn release(counted: Option<CountedAs>, held: usize, account: &Account) {
     }
 }
 
-/// Waits for the one message of a call, which counts only once that is here.
+/// Waits for the single message of a call, which counts only once that has arrived.
 pub(super) struct AwaitMessage {
     pub(super) gathered: AwaitedMessageFuture,
     pub(super) entry: Arc<ConnectionHandle>,
@@ -163,10 +163,10 @@ pub(super) struct AwaitMessage {
 pub(super) type AwaitedMessageFuture =
     Pin<Box<dyn Future<Output = Result<AwaitedMessage, MessageRejection>> + Send>>;
 
-/// Why a call is not brought to its method.
+/// Reason why a call is not dispatched to its method.
 pub(super) enum MessageRejection {
     Failed(Status),
-    /// Its credential was refused.
+    /// Its credential was rejected.
     Unproven(Status),
 }
 
@@ -176,49 +176,49 @@ impl From<Status> for MessageRejection {
     }
 }
 
-/// A call whose message is here.
+/// A call whose message has arrived.
 pub(super) struct AwaitedMessage {
-    /// Bytes of the message.
+    /// Size of the message in bytes.
     pub(super) bytes: usize,
     pub(super) counted: CountedAs,
-    /// The limit of calls is not for it: it asks the server about itself.
+    /// The call limit does not apply to it: it is introspection of the server itself.
     pub(super) exempt: bool,
-    /// Brings it to its method.
+    /// Dispatches it to its method.
     pub(super) start: Box<dyn FnOnce() -> ResponseFuture + Send>,
 }
 
-/// A call being answered, with what its answer needs.
+/// A call in progress, with what its response needs.
 pub(super) struct RunningCall<T> {
-    /// `None` while it waits for its message, and once it was cancelled.
+    /// `None` while it waits for its message, and after it was cancelled.
     handling: Option<ResponseFuture>,
-    /// Where a panic is told.
+    /// Where a panic is reported.
     site: CallSite,
-    /// Its message has not come.
+    /// Set while its message has not arrived.
     gathering: Option<Box<AwaitMessage>>,
-    /// Why it was given up, if it is to be answered.
+    /// Why it was aborted, if that is to be answered.
     failure: Option<Status>,
     owed: Option<T>,
     deadline: Option<Pin<Box<Sleep>>>,
-    /// What the calls that its handler makes have from it.
+    /// Scope that the calls of its handler inherit.
     inherited: CallScope,
-    /// The name by which the peer may cancel it.
+    /// The id by which the peer may cancel it.
     stream: Option<StreamId>,
     way: Delivery,
     counted: Option<CountedAs>,
     /// Bytes that it holds.
     held: usize,
-    /// Wakes it when it was cancelled; kept only if it can be.
+    /// Wakes it after it was cancelled; kept only if it can be.
     waker: Option<Waker>,
 }
 
-/// How the messages of a call come and leave.
+/// How the messages of a call are delivered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Delivery {
     /// One each way, as a whole.
     Whole,
-    /// One by one in a direction at least.
+    /// One by one in at least one direction.
     Streamed,
-    /// One by one on a stream that goes on beside the connection's calls, since its own was answered.
+    /// One by one on an attached stream, which stays open after the response of its own call.
     Answered,
 }
 
@@ -250,7 +250,7 @@ impl<T> RunningCall<T> {
         }
     }
 
-    /// A call whose message has not come.
+    /// Creates a call whose message has not arrived.
     pub(super) fn gathering(
         gathering: AwaitMessage,
         site: CallSite,
@@ -264,7 +264,7 @@ impl<T> RunningCall<T> {
         Self { handling: None, gathering: Some(Box::new(gathering)), counted: None, ..running }
     }
 
-    /// The same call, which holds so many bytes.
+    /// Returns the same call, holding this many bytes.
     pub(super) fn holding(self, bytes: usize) -> Self {
         Self { held: bytes, ..self }
     }
@@ -315,7 +315,7 @@ impl<T> RunningCall<T> {
         Poll::Pending
     }
 
-    /// Brings the call to its method once its message is here, if it may still wait for that.
+    /// Dispatches the call to its method once its message has arrived, unless its time is up.
     fn poll_gathered(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), MessageRejection>> {
         let Some(gathering) = &mut self.gathering else { return Poll::Ready(Ok(())) };
         let AwaitedMessage { bytes, counted, exempt, start } = ready!(gathering.gathered.as_mut().poll(cx))?;
@@ -342,7 +342,7 @@ impl<T> Future for RunningCall<T> {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let ending = ready!(self.poll_ending(cx));
-        // Before its end is told: what it had taken or made is told with it.
+        // Before its end is reported: what the handler holds is released first.
         self.handling = None;
         self.gathering = None;
         let owed = self.owed.take().expect("a call ends once");
@@ -357,7 +357,7 @@ impl<T> fmt::Debug for RunningCall<T> {
     }
 }
 
-/// Polls a handler; its panic is the end of its call and of nothing else. It is told where it happened.
+/// Polls a handler. Its panic ends only its own call, and is reported with the call's site.
 pub(super) fn poll_guarded(
     handling: &mut ResponseFuture,
     site: impl FnOnce() -> CallSite,

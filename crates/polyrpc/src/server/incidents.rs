@@ -1,4 +1,5 @@
-//! What a server had to refuse, and why it closed connections: counted by cause, and traced where an operator would act.
+//! Rejections of a server, and reasons for which it closed connections: counted by cause, and logged if an operator
+//! would act.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,7 +8,7 @@ use polyrpc_core::session::Refusals;
 
 use crate::call::Peer;
 
-/// Defines the causes of a kind with the names by which they are counted.
+/// Defines the causes of a kind with their metric labels.
 macro_rules! causes {
     ($(#[$doc:meta])* $kind:ident { $($(#[$what:meta])* $cause:ident => $name:literal,)* }) => {
         $(#[$doc])*
@@ -18,7 +19,7 @@ macro_rules! causes {
         impl $kind {
             const NAMES: &[&str] = &[$($name,)*];
 
-            /// The name by which it is counted.
+            /// Returns its metric label.
             pub(crate) fn name(self) -> &'static str {
                 Self::NAMES.get(self as usize).copied().unwrap_or_default()
             }
@@ -27,23 +28,23 @@ macro_rules! causes {
 }
 
 causes! {
-    /// Why a call, or a connection before its first call, was refused.
+    /// Why a call, or a connection before its first call, was rejected.
     Refusal {
-        /// As many connections are open as may be.
+        /// The limit of open connections.
         Connections => "connections",
-        /// As many connections of the peer address are open as may be.
+        /// The limit of open connections of the peer address.
         PeerConnections => "peer_connections",
-        /// As many calls wait for their handlers as may.
+        /// The limit of pending calls.
         Calls => "calls",
-        /// As many calls of the peer address wait as may.
+        /// The limit of pending calls of the peer address.
         PeerCalls => "peer_calls",
-        /// As many calls of the connection wait as may.
+        /// The limit of pending calls of the connection.
         ConnectionCalls => "connection_calls",
-        /// As many streams are open as may be.
+        /// The limit of open streams.
         Streams => "streams",
-        /// As many streams of the peer address are open as may be.
+        /// The limit of open streams of the peer address.
         PeerStreams => "peer_streams",
-        /// As many streams of the connection are open as may be.
+        /// The limit of open streams of the connection.
         ConnectionStreams => "connection_streams",
         /// The server's memory budget is used up.
         Memory => "memory",
@@ -57,17 +58,17 @@ causes! {
         AuthenticationTimeout => "authentication_timeout",
         /// A stream was idle for too long.
         StreamIdle => "stream_idle",
-        /// What is pushed is not read.
+        /// Pushed messages are not read.
         Pushes => "pushes",
-        /// A message, a body or a head is larger than may be.
+        /// A message, a body or a head exceeds its limit.
         TooLarge => "too_large",
-        /// It names a service, a method or a path that there is not.
+        /// The service, method or path does not exist.
         UnknownMethod => "unknown_method",
-        /// It comes in a content type, in a coding or by a verb of HTTP that is not understood.
+        /// Its content type, its coding or its HTTP verb is not supported.
         Unsupported => "unsupported",
         /// Its TLS handshake failed.
         TlsHandshake => "tls_handshake",
-        /// It came in clear text, and there is only TLS here.
+        /// It came in clear text, but only TLS is accepted here.
         ClearText => "clear_text",
     }
 }
@@ -77,45 +78,45 @@ causes! {
     Closing {
         /// It sent nothing.
         FirstByte => "first_byte_timeout",
-        /// It did not show its protocol, finish its handshake, or end its head.
+        /// It did not show its protocol, finish its handshake, or complete its head in time.
         Head => "header_timeout",
-        /// It did not bring the rest of a message.
+        /// It did not send the rest of a message.
         Message => "message_timeout",
         /// It did not read.
         Write => "write_timeout",
-        /// It had closed its half while calls were under way, and these did not end in time.
+        /// It had closed its half while calls were in flight, and these did not end in time.
         HalfClosed => "half_close_timeout",
-        /// It did nothing.
+        /// It was idle.
         Idle => "idle_timeout",
         /// It did not answer a keepalive.
         Keepalive => "keepalive_timeout",
-        /// It reached its age.
+        /// It reached its maximum age.
         Age => "connection_age",
-        /// It held more than it may.
+        /// It held more memory than allowed.
         Memory => "memory_per_connection",
-        /// It held more than all others when the budget was used up.
+        /// It held more than all others when the memory budget was used up.
         LargestHolder => "largest_holder",
-        /// It had to make room for another connection.
+        /// It was evicted to make room for another connection.
         MadeRoom => "made_room",
-        /// It sent what its protocol does not allow.
+        /// It violated its protocol.
         Malformed => "malformed",
         /// It sent a message, or a head, above its limit.
         TooLarge => "too_large",
-        /// It caused more work than an honest peer.
+        /// It caused more work than a well-behaved peer.
         Flood => "flood",
-        /// It brought too many wrong credentials.
+        /// It sent too many invalid credentials.
         Credentials => "credentials",
-        /// It spoke no protocol that is allowed here.
+        /// Its protocol is unknown, or not allowed here.
         UnknownProtocol => "unknown_protocol",
     }
 }
 
-/// How often each happened.
+/// Counters of incidents.
 #[derive(Debug)]
 pub(crate) struct IncidentCounters {
     refusals: [AtomicU64; Refusal::NAMES.len()],
     closings: [AtomicU64; Closing::NAMES.len()],
-    /// Values of requests that were passed over, since their messages have no field for them.
+    /// Values of requests that were ignored, since their messages have no field for them.
     pub(crate) unknown_fields: Arc<AtomicU64>,
 }
 
@@ -130,21 +131,21 @@ impl Default for IncidentCounters {
 }
 
 impl IncidentCounters {
-    /// Counts a refusal.
+    /// Counts a rejection.
     #[cold]
     pub(crate) fn refused(&self, cause: Refusal, peer: &Peer) {
         self.refusals[cause as usize].fetch_add(1, Ordering::Relaxed);
         trace::refused(cause, peer);
     }
 
-    /// Counts a call to what there is not, and names it.
+    /// Counts a call to an unknown service or method, and logs its name.
     #[cold]
     pub(crate) fn unknown(&self, service: &str, method: &str, peer: &Peer) {
         self.count(Refusal::UnknownMethod);
         trace::unknown(service, method, peer);
     }
 
-    /// Counts what a session has refused by itself.
+    /// Counts the rejections of a session.
     #[cold]
     pub(crate) fn refused_by_session(&self, refusals: Refusals, peer: &Peer) {
         let Refusals { too_large, unknown, unsupported } = refusals;
@@ -157,14 +158,14 @@ impl IncidentCounters {
         }
     }
 
-    /// Counts a TLS handshake that has failed.
+    /// Counts a failed TLS handshake.
     #[cold]
     pub(crate) fn refused_handshake(&self, error: &std::io::Error, peer: &Peer) {
         self.count(Refusal::TlsHandshake);
         trace::handshake(error, peer);
     }
 
-    /// Counts a handshake of QUIC that has failed, or was not finished in time, as one of TLS over TCP.
+    /// Counts a failed or unfinished QUIC handshake, like one of TLS over TCP.
     #[cfg(feature = "quic")]
     #[cold]
     pub(crate) fn failed_quic_handshake(&self, error: &std::io::Error, peer: &Peer) {
@@ -174,14 +175,14 @@ impl IncidentCounters {
         }
     }
 
-    /// Counts a connection that begins as no protocol does which is allowed here.
+    /// Counts a connection whose first bytes match no protocol allowed here.
     #[cold]
     pub(crate) fn closed_unknown(&self, start: &[u8], peer: &Peer) {
         self.closings[Closing::UnknownProtocol as usize].fetch_add(1, Ordering::Relaxed);
         trace::unknown_protocol(start, peer);
     }
 
-    /// Counts a refusal of what is refused day by day, and so told of nowhere else.
+    /// Counts a rejection that is routine, and so not logged.
     #[cold]
     pub(crate) fn count(&self, cause: Refusal) {
         self.refusals[cause as usize].fetch_add(1, Ordering::Relaxed);
@@ -194,17 +195,17 @@ impl IncidentCounters {
         trace::closed(cause, peer);
     }
 
-    /// How many calls and connections were refused, by cause.
+    /// Returns the number of rejected calls and connections, by cause.
     pub(crate) fn refusals(&self) -> Vec<(&'static str, u64)> {
         read(Refusal::NAMES, &self.refusals)
     }
 
-    /// How many values of requests were passed over, since their messages have no field for them.
+    /// Returns the number of values of requests that were ignored, since their messages have no field for them.
     pub(crate) fn unknown_fields(&self) -> u64 {
         self.unknown_fields.load(Ordering::Relaxed)
     }
 
-    /// How many connections the server closed, by cause.
+    /// Returns the number of connections that the server closed, by cause.
     pub(crate) fn closings(&self) -> Vec<(&'static str, u64)> {
         read(Closing::NAMES, &self.closings)
     }
@@ -224,13 +225,13 @@ mod trace {
     static REFUSALS: EventLimiter = EventLimiter::new(10, Duration::from_secs(10));
     static CLOSINGS: EventLimiter = EventLimiter::new(10, Duration::from_secs(10));
     static HANDSHAKES: EventLimiter = EventLimiter::new(10, Duration::from_secs(10));
-    /// Of what a wrong client asks for. Limits of its own, so that it hides nothing else.
+    /// For mistaken requests of clients. A separate limit, so that they do not suppress other events.
     static MISTAKES: EventLimiter = EventLimiter::new(10, Duration::from_secs(10));
 
     pub(super) fn unknown(service: &str, method: &str, peer: &Peer) {
         if let Some(suppressed) = MISTAKES.allow() {
             let cause = Refusal::UnknownMethod.name();
-            // By Debug, since a peer may name anything.
+            // By Debug, since the peer chooses the names.
             let (service, method) = (truncate_name(service), truncate_name(method));
             tracing::warn!(cause, ?service, ?method, %peer, suppressed, "refused");
         }
@@ -238,7 +239,7 @@ mod trace {
 
     pub(super) fn handshake(error: &std::io::Error, peer: &Peer) {
         let cause = Refusal::TlsHandshake.name();
-        // What scanners and clients that go away cause is no warning.
+        // Handshakes that scanners and disconnecting clients abort are no warning.
         if error.kind() != std::io::ErrorKind::InvalidData {
             tracing::debug!(cause, %peer, %error, "TLS handshake failed");
         } else if let Some(suppressed) = HANDSHAKES.allow() {
@@ -258,7 +259,7 @@ mod trace {
         }
     }
 
-    /// Whether it is a record of TLS with a message of a handshake (RFC 8446, section 5.1).
+    /// Returns whether it is a TLS handshake record (RFC 8446, section 5.1).
     pub(super) fn is_client_hello(start: &[u8]) -> bool {
         matches!(start, [22, 3, ..])
     }
@@ -268,7 +269,7 @@ mod trace {
         name.get(..name.floor_char_boundary(MOST)).unwrap_or_default()
     }
 
-    /// Bytes of a name that are logged.
+    /// Maximum size of a logged name, in bytes.
     const MOST: usize = 200;
 
     pub(super) fn refused(cause: Refusal, peer: &Peer) {
@@ -282,7 +283,7 @@ mod trace {
     }
 
     pub(super) fn closed(cause: Closing, peer: &Peer) {
-        // What every server sees every day is no warning.
+        // Routine incidents are no warning.
         match cause {
             Closing::Idle | Closing::FirstByte | Closing::Age => {
                 tracing::debug!(cause = cause.name(), %peer, "connection closed");

@@ -5,16 +5,17 @@ use polyrpc_core::session::SlowPeerGuard;
 
 use super::memory;
 
-/// What one peer, one connection and all of them together may use of a server.
+/// Limits on what one peer, one connection and all of them together may use of a server.
 ///
-/// Every length a peer announces, every byte it makes the server hold, every wait and every queue is bounded by one of
-/// these. `docs/security.md` lists them with what a peer sees when it reaches one.
+/// Every length that a peer announces, every byte that it makes the server hold, every wait and every queue is bounded
+/// by one of these limits. `docs/security.md` lists them with what a peer sees when it reaches one.
 ///
-/// [`Server::bind`](super::Server::bind) refuses a limit of zero that no call or no connection could keep to. Zero is taken
-/// where it has a meaning: no streams ([`streams`](Self::streams), [`streams_per_peer`](Self::streams_per_peer)), no lowest
-/// rate ([`message_rate`](Self::message_rate)), no patience ([`half_close_timeout`](Self::half_close_timeout),
-/// [`connection_age_grace`](Self::connection_age_grace), [`credential_failures`](Self::credential_failures)), and nothing
-/// forgiven ([`Http2::resets`], [`Http2::resets_per_second`]).
+/// [`Server::bind`](super::Server::bind) rejects a limit of zero that no call or no connection could satisfy. Zero is
+/// accepted where it has a meaning: no streams ([`streams`](Self::streams),
+/// [`streams_per_peer`](Self::streams_per_peer)), no minimum rate ([`message_rate`](Self::message_rate)), no waiting
+/// ([`half_close_timeout`](Self::half_close_timeout), [`connection_age_grace`](Self::connection_age_grace),
+/// [`credential_failures`](Self::credential_failures)), and no tolerated resets ([`Http2::resets`],
+/// [`Http2::resets_per_second`]).
 ///
 /// ```
 /// use std::time::Duration;
@@ -30,134 +31,142 @@ use super::memory;
 /// ```
 #[derive(Debug, Clone)]
 pub struct Limits {
-    /// Bytes of one message on the wire. 64 MiB.
+    /// Maximum size of one message on the wire, in bytes. Default: 64 MiB.
     ///
-    /// A longer one is refused: with `resource_exhausted` where the call can still be answered, by the end of the
-    /// connection elsewhere.
+    /// A larger message is rejected: with `resource_exhausted` where the call can still be answered, otherwise by
+    /// closing the connection.
     pub message: usize,
-    /// Bytes of one message after decompression. 64 MiB.
+    /// Maximum size of one message after decompression, in bytes. Default: 64 MiB.
     pub decompressed: usize,
-    /// Bytes of an HTTP head or of an HTTP/2 header list. 64 KiB.
+    /// Maximum size of an HTTP head or an HTTP/2 header list, in bytes. Default: 64 KiB.
     ///
-    /// A longer one is answered with 431, in gRPC with `resource_exhausted`; other calls of the connection go on.
+    /// A larger one is answered with 431, in gRPC with `resource_exhausted`; other calls of the connection continue.
     pub header: usize,
 
     /// Bytes that all peers together may make the server hold: requests that are incomplete or wait for a handler,
-    /// decompressed messages, replies and pushes that were not read, queued messages of streams, subscriptions. A quarter of the
-    /// memory that the process may use, at most 1 GiB.
+    /// decompressed messages, unread replies and pushes, queued messages of streams, subscriptions. Default: a quarter
+    /// of the memory that the process may use, at most 1 GiB.
     ///
-    /// Near this bound connections that hold much are not read any more and their new calls are refused with
-    /// `resource_exhausted`; beyond it the largest holder's connection is closed.
+    /// Near this bound the server stops reading from connections that hold much and rejects their new calls with
+    /// `resource_exhausted`; beyond it, it closes the connection that holds most.
     pub memory: usize,
-    /// Of [`memory`](Self::memory), the bytes that one peer address may hold. Half of it, but enough for one
+    /// Bytes of [`memory`](Self::memory) that one peer address may hold. Default: half of it, but enough for one
     /// connection.
     pub memory_per_peer: usize,
-    /// Of [`memory`](Self::memory), the bytes that one connection may hold. 160 MiB: a message of 64 MiB, decompressed
-    /// to 64 MiB more, and room for its answer to begin.
+    /// Bytes of [`memory`](Self::memory) that one connection may hold. Default: 160 MiB: a message of 64 MiB,
+    /// decompressed to 64 MiB more, and room for the start of its response.
     pub memory_per_connection: usize,
-    /// Bytes of answers that one client may leave unread; then its calls are not read any more. 4 MiB.
+    /// Bytes of responses that one client may leave unread; beyond it the server stops reading its calls. Default: 4
+    /// MiB.
     pub unsent: usize,
 
-    /// Open connections. 100,000, and no more than the process may have file descriptors for.
+    /// Maximum number of open connections. Default: 100,000, and no more than the process may have file descriptors
+    /// for.
     ///
-    /// One more is closed at once. Shortly before, connections that have sent nothing yet make room, or else those that
-    /// have done nothing for longest, or else those on which nothing moves, of the address that has most of them.
+    /// A further connection is closed at once. Shortly before the limit, connections are evicted: those that have sent
+    /// nothing yet, else those that have been idle for longest, else those without any progress, starting with the
+    /// address that has most of them.
     pub connections: usize,
-    /// Open connections from one peer address. 50,000, and at most half of what file descriptors allow. Shortly before,
-    /// idle connections of this address make room, in the same order.
+    /// Maximum number of open connections from one peer address. Default: 50,000, and at most half of what file
+    /// descriptors allow. Shortly before the limit, connections of this address are evicted, in the same order.
     pub connections_per_peer: usize,
 
-    /// Calls whose handlers wait, over all connections. 65,536.
+    /// Maximum number of calls with a pending handler, over all connections. Default: 65,536.
     ///
-    /// A call counts from when its message is whole, and not if its handler answers without waiting. One more is refused
-    /// with `resource_exhausted`, unless it asks the server about itself (health, reflection, pages). The last quarter is
-    /// shared: a connection takes from it only up to an equal share.
+    /// A call counts once its message is complete, but not if its handler answers without waiting. A further call is
+    /// rejected with `resource_exhausted`, unless it asks the server about itself (health, reflection, pages). The last
+    /// quarter is shared: a connection takes from it only up to an equal share.
     pub in_flight: usize,
-    /// Calls whose handlers wait for one peer address. 49,152.
+    /// Maximum number of calls with a pending handler for one peer address. Default: 49,152.
     pub in_flight_per_peer: usize,
-    /// Calls whose handlers wait for one connection; then it is not read any more. 4,096.
+    /// Maximum number of calls with a pending handler for one connection; beyond it the connection is not read.
+    /// Default: 4,096.
     pub in_flight_per_connection: usize,
 
-    /// Open streams, over all connections: calls with several messages in a direction. 65,536, the last quarter shared
-    /// as for [`in_flight`](Self::in_flight).
+    /// Maximum number of open streams, over all connections: calls with several messages in a direction. Default:
+    /// 65,536, the last quarter shared as for [`in_flight`](Self::in_flight).
     pub streams: usize,
-    /// Open streams of one peer address. 49,152.
+    /// Maximum number of open streams of one peer address. Default: 49,152.
     pub streams_per_peer: usize,
-    /// Open streams of one connection. 1,024. HTTP/2 announces it as `MAX_CONCURRENT_STREAMS`, where unary calls
-    /// count too.
+    /// Maximum number of open streams of one connection. Default: 1,024. HTTP/2 announces it as
+    /// `MAX_CONCURRENT_STREAMS`, where unary calls count too.
     pub streams_per_connection: usize,
 
-    /// How long a new connection may be silent. 2 minutes.
+    /// How long a new connection may be silent. Default: 2 minutes.
     pub first_byte_timeout: Duration,
     /// How long a connection may take to show its protocol, to do a TLS handshake, and to send an HTTP head. It is also
-    /// the interval after which [`message_rate`](Self::message_rate) is judged, and how long an incomplete message waits
-    /// for room in the memory budget. 10 s.
+    /// the interval over which [`message_rate`](Self::message_rate) is measured, and how long an incomplete message
+    /// waits for room in the memory budget. Default: 10 s.
     pub header_timeout: Duration,
-    /// How long one message may take from its first byte to its last. 2 minutes.
+    /// How long one message may take from its first byte to its last. Default: 2 minutes.
     ///
-    /// A stream of HTTP/2 that exceeds it fails with `deadline_exceeded`; in the other protocols, where nothing can
-    /// follow an incomplete message, the connection ends.
+    /// An HTTP/2 stream that exceeds it fails with `deadline_exceeded`; in the other protocols, where nothing can
+    /// follow an incomplete message, the connection is closed.
     pub message_timeout: Duration,
-    /// Bytes a second that an incomplete message must bring, as the mean over each
-    /// [`header_timeout`](Self::header_timeout). 1 KiB.
+    /// Minimum rate of an incomplete message in bytes per second, as the mean over each
+    /// [`header_timeout`](Self::header_timeout). Default: 1 KiB.
     pub message_rate: usize,
-    /// How long a peer may take nothing of what is to be sent to it, whether the socket is full or its windows are closed.
-    /// 30 s.
+    /// How long a peer may read nothing of what is to be sent to it, whether the socket is full or its windows are
+    /// closed. Default: 30 s.
     pub write_timeout: Duration,
-    /// How long calls may go on whose peer has closed its half of the connection: it may still read, or be gone. 5 s.
+    /// How long calls may continue after the peer has closed its half of the connection: it may still read, or be gone.
+    /// Default: 5 s.
     pub half_close_timeout: Duration,
-    /// How long a connection may do nothing. `None`: forever. 10 minutes. Clients that would not hear of an end (over KCP)
-    /// or make no other connection (Go's of `net/rpc`, once they have called), or cannot say that they are there
-    /// (subscribers of rest_rpc from v0.21 on) may for as long as they are there.
+    /// How long a connection may be idle. `None`: forever. Default: 10 minutes. Some clients
+    /// may be idle for as long as they are connected: those that would not notice the close (over KCP), that open no
+    /// other connection (Go's of `net/rpc`, once they have called), or that cannot send a keepalive (subscribers of
+    /// rest_rpc from v0.21 on).
     pub idle_timeout: Option<Duration>,
-    /// How long an open stream may go without a message in either direction. `None`: forever. 1 hour.
+    /// How long an open stream may go without a message in either direction. `None`: forever. Default: 1 hour.
     pub stream_idle_timeout: Option<Duration>,
-    /// How long a call with one message each way may take, also where its caller says no deadline, or its protocol has no
-    /// place for one (net/rpc, rest_rpc, fb_rpc); an earlier deadline holds. `None`, the default: as long as its caller
+    /// How long a unary call may take, also if its caller sets no deadline or its protocol has no field for one
+    /// (net/rpc, rest_rpc, fb_rpc); an earlier deadline takes precedence. `None`, the default: as long as its caller
     /// waits.
     pub call_timeout: Option<Duration>,
     /// How long a connection may exist; then it is drained as on shutdown. Varied by up to a tenth, so that clients do
-    /// not come back all at once. `None`, the default: for as long as its peer wants.
+    /// not reconnect all at once. `None`, the default: for as long as its peer wants.
     pub connection_age: Option<Duration>,
-    /// How long a connection that reached its [age](Self::connection_age) may still finish its calls. 30 s.
+    /// How long a connection that reached its [age](Self::connection_age) may still finish its calls. Default: 30 s.
     pub connection_age_grace: Duration,
 
-    /// How long an [authenticator](super::Listen::authenticate_async) may take. 10 s.
+    /// How long an [authenticator](super::Listen::authenticate_async) may take. Default: 10 s.
     pub authentication_timeout: Duration,
-    /// Failed credentials from one peer address before each further one is answered late, by a second. One is forgiven
-    /// each second. 10.
+    /// Failed credentials from one peer address before the response to each further one is delayed, by a second. One
+    /// failure is forgiven per second. Default: 10.
     pub credential_failures: u32,
 
-    /// What is particular to HTTP/2.
+    /// Limits that are specific to HTTP/2.
     pub http2: Http2,
 
-    /// Streams and files that were granted and not begun (`transfer`); one more ends the oldest. 1,024.
+    /// Maximum number of streams and files that were granted but not started (`transfer`); a further one drops the
+    /// oldest. Default: 1,024.
     pub tokens: usize,
-    /// How long a stream or a file that was granted may be begun. 30 s.
+    /// How long after it was granted a stream or a file may be started. Default: 30 s.
     pub token_timeout: Duration,
 }
 
-/// What is particular to HTTP/2, and so to gRPC.
+/// Limits that are specific to HTTP/2, and so to gRPC.
 #[derive(Debug, Clone)]
 pub struct Http2 {
-    /// Bytes that a stream may send before they are taken, at first (`INITIAL_WINDOW_SIZE`). 64 KiB.
+    /// Initial flow-control window of a stream, in bytes (`INITIAL_WINDOW_SIZE`). Default: 64 KiB.
     pub stream_window: u32,
-    /// What a stream's window may grow to while its messages are taken as fast as they come. 4 MiB.
+    /// Maximum to which a stream's window may grow while its messages are read as fast as they arrive. Default: 4 MiB.
     pub max_stream_window: u32,
-    /// Bytes that all streams of a connection may send before they are taken. 16 MiB.
+    /// Flow-control window of a connection, shared by all its streams, in bytes. Default: 16 MiB.
     pub connection_window: u32,
-    /// Bytes of one frame (`MAX_FRAME_SIZE`). 16 KiB, the least that the protocol allows.
+    /// Maximum size of one frame, in bytes (`MAX_FRAME_SIZE`). Default: 16 KiB, the minimum that the protocol allows.
     pub frame: u32,
-    /// Streams that a peer may reset, or make the server reset, in one burst. 1,000. Streams that end well make up for
-    /// those that do not.
+    /// Number of streams that a peer may reset, or make the server reset, in one burst. Default: 1,000. Streams that
+    /// end well offset those that do not.
     ///
-    /// A peer that goes beyond is sent GOAWAY `ENHANCE_YOUR_CALM`.
+    /// A peer that exceeds it is sent GOAWAY `ENHANCE_YOUR_CALM`.
     pub resets: u32,
-    /// How many resets are forgiven each second. 100.
+    /// How many resets are forgiven per second. Default: 100.
     pub resets_per_second: u32,
-    /// How long a connection with open streams, or answers that wait for windows, may be silent before the server sends a PING. `None`: never. 5 minutes.
+    /// How long a connection with open streams, or with responses that wait for windows, may be silent before the
+    /// server sends a PING. `None`: never. Default: 5 minutes.
     pub keepalive_interval: Option<Duration>,
-    /// How long the peer may take to answer that PING; then the connection is closed. 20 s.
+    /// How long the peer may take to answer that PING; then the connection is closed. Default: 20 s.
     pub keepalive_timeout: Duration,
 }
 
@@ -243,7 +252,7 @@ impl Http2 {
     }
 }
 
-/// A limit that must not be zero, and what to set instead.
+/// A limit that must not be zero, and the value to set instead.
 struct Zero {
     name: &'static str,
     instead: &'static str,
@@ -275,13 +284,13 @@ fn first_zero(
 }
 
 impl Limits {
-    /// Refuses limits of zero that would refuse everything or mean nothing.
+    /// Rejects limits of zero that would reject everything or mean nothing.
     ///
     /// # Errors
     ///
     /// `InvalidInput` with the name of the first such limit.
     pub(super) fn check(&self) -> io::Result<()> {
-        // Every field by name: of a new one it must be decided here what zero means.
+        // Every field by name: for a new field, decide here what zero means.
         let Self {
             message,
             decompressed,
@@ -350,7 +359,8 @@ impl Limits {
         http2.check()
     }
 
-    /// No more connections than the process may have file descriptors for, less some for everything else.
+    /// Returns the limits with no more connections than the process may have file descriptors for, less some for
+    /// everything else.
     pub(super) fn within_system(self) -> Self {
         const OTHER_DESCRIPTORS: u64 = 64;
         let open_files = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
@@ -360,7 +370,7 @@ impl Limits {
         if connections >= self.connections {
             return self;
         }
-        // Else one address could take all that are left.
+        // Otherwise one address could take all that are left.
         let connections_per_peer = self.connections_per_peer.min((connections / 2).max(1));
         Self { connections, connections_per_peer, ..self }
     }

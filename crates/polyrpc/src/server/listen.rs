@@ -17,7 +17,7 @@ use crate::call::Peer;
 use crate::cores::Cores;
 use crate::transport::{Address, Listener, Stream, TransportConfig, tls};
 
-/// Where a server listens, and what it wants of those who come.
+/// Address of a listener, its protocols, and its requirements for clients.
 ///
 /// ```
 /// # use polyrpc::{Protocol, Status, server::Listen};
@@ -40,8 +40,8 @@ pub struct Listen {
 }
 
 impl Listen {
-    /// Listens here, speaking every protocol that the first bytes of a connection tell: `127.0.0.1:8000`,
-    /// `[::]:8000`, `unix:/run/echo.sock`. Port 0 takes a free one.
+    /// Listens on this address for every protocol that can be detected from the first bytes of a connection:
+    /// `127.0.0.1:8000`, `[::]:8000`, `unix:/run/echo.sock`. Port 0 picks a free one.
     pub fn on(address: impl Into<String>) -> Self {
         let spoken = ListenerProtocols::Sniffed(Protocol::ALL.to_vec());
         Self {
@@ -55,56 +55,57 @@ impl Listen {
         }
     }
 
-    /// Opens no socket: only who is in this process can connect, by [`ServerHandle::client`](super::ServerHandle::client) and
-    /// [`ServerHandle::connector`](super::ServerHandle::connector). All else that is set here counts.
+    /// Opens no socket: only code in this process can connect, by [`ServerHandle::client`](super::ServerHandle::client)
+    /// and [`ServerHandle::connector`](super::ServerHandle::connector). All other settings of this listener apply.
     pub fn in_process() -> Self {
         Self { in_process: true, ..Self::on("unix:in-process") }
     }
 
-    /// Speaks only these protocols.
+    /// Accepts only these protocols.
     #[must_use]
     pub fn only(mut self, protocols: impl IntoIterator<Item = Protocol>) -> Self {
         self.spoken = ListenerProtocols::Sniffed(protocols.into_iter().collect());
         self
     }
 
-    /// Speaks only Go's `net/rpc`, in this codec: the way to those that no first bytes tell, such as
-    /// [`Codec::Protobuf`] and [`Codec::Gencode`].
+    /// Accepts only Go's `net/rpc`, in this codec. Needed for codecs that cannot be detected from the first bytes, such
+    /// as [`Codec::Protobuf`] and [`Codec::Gencode`].
     ///
-    /// Whatever Go's gob cannot carry (`serde(flatten)`, integers of 128 bits) fails here already: the server does not
-    /// begin to listen by a listener for gob alone, or [for `net/rpc`](Self::only) by name. Where all protocols are spoken
-    /// it is a warning in the log.
+    /// A type that Go's gob cannot carry (`serde(flatten)`, integers of 128 bits) is already an error when a listener
+    /// for gob alone, or [for `net/rpc`](Self::only) by name, is bound. Where all protocols are accepted, it is a
+    /// warning in the log.
     #[must_use]
     pub fn net_rpc(mut self, codec: Codec) -> Self {
         self.spoken = ListenerProtocols::NetRpc(codec);
         self
     }
 
-    /// Speaks only rest_rpc, and of it only this generation.
+    /// Accepts only rest_rpc, and only this generation of it.
     ///
-    /// Without it v0.12 to v0.20 and v0.21 with its usual byte order are told by the first bytes of a connection;
-    /// the others have nothing that tells them.
+    /// By default v0.12 to v0.20, and v0.21 with its usual byte order, are detected from the first bytes of a
+    /// connection; the others cannot be detected.
     #[must_use]
     pub fn rest_rpc(mut self, generation: Generation) -> Self {
         self.spoken = ListenerProtocols::RestRpc(generation);
         self
     }
 
-    /// Speaks only fb_rpc, and of that only frames with this magic. Other listeners take both, and answer each frame with
-    /// its own. How a client numbers services needs no choice: a service has its numbers by both hashes.
+    /// Accepts only fb_rpc, and only frames with this magic. Other listeners accept both magics, and answer each frame
+    /// with its own. How a client numbers services needs no setting: a service has its numbers by both hashes.
     #[must_use]
     pub fn fb_rpc(mut self, magic: Magic) -> Self {
         self.spoken = ListenerProtocols::FbRpc(magic);
         self
     }
 
-    /// Takes calls only from those whose credential `judge` accepts.
+    /// Accepts only calls whose credential is accepted by `judge`.
     ///
-    /// Every credential that comes is judged. Where a protocol sends it with every call (HTTP, rpcx, gRPC), a call without
-    /// one is too; where it is sent once (baidu_std), it is trusted behind one that was accepted on its connection. brpc's
-    /// clients send it once over HTTP, too: see [`trust_http_connections`](Self::trust_http_connections) and
-    /// [`trust_grpc_connections`](Self::trust_grpc_connections). `judge` runs on the connection's task and must not wait.
-    /// [`layers::auth`](crate::layers::auth) has some that are ready-made.
+    /// Every credential is checked. Where a protocol sends it with every call (HTTP, rpcx, gRPC), a call without one is
+    /// checked too; where it is sent once (baidu_std), later calls are trusted after one was accepted on their
+    /// connection. brpc's clients send it once over HTTP, too: see
+    /// [`trust_http_connections`](Self::trust_http_connections) and
+    /// [`trust_grpc_connections`](Self::trust_grpc_connections). `judge` runs on the connection's task and must not
+    /// block. [`layers::auth`](crate::layers::auth) has some ready-made authenticators.
     #[must_use]
     pub fn authenticate(
         mut self,
@@ -114,11 +115,12 @@ impl Listen {
         self
     }
 
-    /// Takes calls only from those whose credential `judge` accepts, which may ask others for it: a database, say. As
-    /// [`authenticate`](Self::authenticate) otherwise.
+    /// Accepts only calls whose credential is accepted by `judge`, which may query other systems: a database, say.
+    /// Otherwise the same as [`authenticate`](Self::authenticate).
     ///
-    /// Each judgement may take [`Limits::authentication_timeout`](super::Limits::authentication_timeout); then the call
-    /// fails with `unavailable`. Other calls go on meanwhile, but for those that are trusted by the credential being judged.
+    /// Each check may take [`Limits::authentication_timeout`](super::Limits::authentication_timeout); then the call
+    /// fails with `unavailable`. Other calls continue meanwhile, except those that depend on the credential being
+    /// checked.
     ///
     /// ```
     /// # use polyrpc::{Status, server::Listen};
@@ -143,42 +145,42 @@ impl Listen {
         self
     }
 
-    /// Lets an accepted credential hold for the other requests of its HTTP/1.1 connection which bring none, as brpc's
+    /// Applies an accepted credential to the other requests of its HTTP/1.1 connection that carry none, as brpc's
     /// server does. Off by default.
     ///
-    /// It is for brpc's own clients, which send their credential with the first request of a connection only. Behind a
-    /// proxy that sends the requests of several callers on one connection, callers without a credential would be taken
-    /// for those that have one. HTTP/2 is not affected: there each request brings its credential.
+    /// It is for brpc's own clients, which send their credential only with the first request of a connection. Behind a
+    /// proxy that sends the requests of several callers on one connection, callers without a credential would pass as
+    /// those that have one. HTTP/2 is not affected: there each request carries its credential.
     #[must_use]
     pub fn trust_http_connections(mut self) -> Self {
         self.options.trust_http = true;
         self
     }
 
-    /// Lets an accepted credential hold for the other calls of its gRPC connection which bring none. Off by default.
+    /// Applies an accepted credential to the other calls of its gRPC connection that carry none. Off by default.
     ///
-    /// It is for brpc's C++ client with the protocol `h2:grpc` and an `Authenticator`, which sends its credential once a
-    /// connection. The warning of [`trust_http_connections`](Self::trust_http_connections) holds here too.
+    /// It is for brpc's C++ client with the protocol `h2:grpc` and an `Authenticator`, which sends its credential once
+    /// per connection. The warning of [`trust_http_connections`](Self::trust_http_connections) applies here too.
     #[must_use]
     pub fn trust_grpc_connections(mut self) -> Self {
         self.options.trust_grpc = true;
         self
     }
 
-    /// Takes HTTP requests as brpc's server does: methods run by any verb and with any content type, for pages of any
-    /// origin, and `GET /version` tells the names of the services. Off by default.
+    /// Accepts HTTP requests as brpc's server does: methods run by any verb and with any content type, for pages of any
+    /// origin, and `GET /version` lists the names of the services. Off by default.
     ///
-    /// By default a method of the mapping (`/Service/Method`) runs by POST with a content type that is known, by GET only
-    /// where a `google.api.http` rule or `idempotency_level = NO_SIDE_EFFECTS` says so, and for a page of another origin
-    /// only where [`Server::cors`](crate::Server::cors) allows it. With this switch any web page can run any method of a
-    /// server that its visitor's browser reaches.
+    /// By default a method of the mapping (`/Service/Method`) runs by POST with a known content type, by GET only if a
+    /// `google.api.http` rule or `idempotency_level = NO_SIDE_EFFECTS` allows it, and for a page of another origin only
+    /// if [`Server::cors`](crate::Server::cors) allows it. With this switch any web page can run any method of a server
+    /// that its visitor's browser reaches.
     #[must_use]
     pub fn lenient_http(mut self) -> Self {
         self.options.lenient_http = true;
         self
     }
 
-    /// In which dialect of JSON HTTP's `POST /Service/Method` is read and answered where the request does not say.
+    /// Sets the JSON dialect in which HTTP's `POST /Service/Method` is read and answered if the request names none.
     /// Default: [`Json::Brpc`].
     ///
     /// | dialect | a message of a `.proto` is answered | and read |
@@ -188,21 +190,21 @@ impl Listen {
     /// | [`Json::Go`] | as Go's `encoding/json` writes the struct | as Go reads it: numbers are no strings |
     /// | [`Json::BrpcLenient`] | as brpc writes it | as brpc reads it: **what is of the wrong type is dropped**, names are those of the `.proto` |
     ///
-    /// By all but the last, a value that does not fit is refused: 400, `A: expected int64, found string`. Fields that the
-    /// message does not have are passed over, as grpc-gateway and Connect do, and [counted](crate::introspection::Facts).
-    /// Canonical JSON treats an enum value of an unknown name like an unknown field, as protobuf's parsers do; all others
-    /// refuse it, but for optional fields in [`Json::BrpcLenient`].
+    /// In all but the last, a value of the wrong type is rejected: 400, `A: expected int64, found string`. Fields that
+    /// the message does not have are ignored, as grpc-gateway and Connect do, and
+    /// [counted](crate::introspection::Facts). Canonical JSON treats an enum value of an unknown name like an unknown
+    /// field, as protobuf's parsers do; all others reject it, except for optional fields in [`Json::BrpcLenient`].
     ///
-    /// The default is brpc's since the mapping of these paths is brpc's: its clients read the names of the `.proto` only,
-    /// and whoever sends these names gets them back. Requests by a rule of `google.api.http` and gRPC with JSON are
-    /// canonical, JSON-RPC and rpcx Go's, whatever is said here.
+    /// The default is brpc's since the mapping of these paths is brpc's: its clients read the names of the `.proto`
+    /// only, and a client that sends these names receives them back. Requests by a rule of `google.api.http` and gRPC
+    /// with JSON are canonical, JSON-RPC and rpcx use Go's, regardless of this setting.
     ///
-    /// A request may ask for another dialect by its `Accept`: `application/proto-json` (brpc's name for canonical JSON)
-    /// or `application/json;dialect=proto3`, and likewise `brpc` and `go`. Its own `Content-Type` says it too, if it is
-    /// `application/proto-json`.
+    /// A request may select another dialect by its `Accept`: `application/proto-json` (brpc's name for canonical JSON)
+    /// or `application/json;dialect=proto3`, and likewise `brpc` and `go`. Its own `Content-Type` selects it too, if it
+    /// is `application/proto-json`.
     ///
-    /// Failures are JSON, `{"code":3,"message":"…","details":[]}`; with [`Json::BrpcLenient`] they are brpc's text. JSON
-    /// by baidu_std is read leniently too then.
+    /// Failures are JSON, `{"code":3,"message":"…","details":[]}`; with [`Json::BrpcLenient`] they are brpc's text.
+    /// JSON over baidu_std is then read leniently too.
     ///
     /// ```
     /// # use polyrpc::{payload::Json, server::Listen};
@@ -215,8 +217,9 @@ impl Listen {
         self
     }
 
-    /// The names under which HTTP requests may call this server, as in `Host`, with or without a port. IP addresses and
-    /// `localhost` may always be used. Other names are answered with 421. Default: any name, with one exception.
+    /// Sets the names under which HTTP requests may call this server, as in `Host`, with or without a port. IP
+    /// addresses and `localhost` are always allowed. Other names are answered with 421. Default: any name, with one
+    /// exception.
     ///
     /// On a listener whose address is a loopback one, a request that a browser may have sent (one with `Origin` or
     /// `Sec-Fetch-Site`, or a GET) must name an IP address, `localhost` or one of these: a web page whose own name was
@@ -231,15 +234,15 @@ impl Listen {
     /// Lets a connection change between baidu_std, HTTP/1.1, gRPC and fb_rpc from one message to the next, as brpc's
     /// server does. Off by default.
     ///
-    /// A proxy that knows one protocol could otherwise be made to pass on messages of another. What is asked for goes on
-    /// in either case: `CONNECT`, WebSocket, HTTP/2 by upgrade.
+    /// A proxy that knows one protocol could otherwise be tricked into passing on messages of another. Explicit
+    /// switches work in either case: `CONNECT`, WebSocket, HTTP/2 by upgrade.
     #[must_use]
     pub fn switch_protocols(mut self) -> Self {
         self.options.switch_protocols = true;
         self
     }
 
-    /// Speaks TLS too, or nothing else if it is [`required`](crate::tls::Builder::required).
+    /// Accepts TLS too, or nothing else if it is [`required`](crate::tls::Builder::required).
     #[cfg(feature = "tls")]
     #[must_use]
     pub fn tls(mut self, tls: tls::Server) -> Self {
@@ -251,9 +254,9 @@ impl Listen {
         self
     }
 
-    /// Listens by KCP, over UDP, set up like this; the other side must have the same cipher and shards.
+    /// Listens by KCP, over UDP, with this configuration; the other side must have the same cipher and shards.
     ///
-    /// `Listen::on("kcp://0.0.0.0:8973")` does so as [`kcp::Config`](crate::kcp::Config) is by default: in clear text.
+    /// `Listen::on("kcp://0.0.0.0:8973")` uses the default [`kcp::Config`](crate::kcp::Config): clear text.
     #[cfg(feature = "kcp")]
     #[must_use]
     pub fn kcp(mut self, config: crate::kcp::Config) -> Self {
@@ -263,7 +266,7 @@ impl Listen {
 
     /// Listens by QUIC, over UDP, which needs [`tls`](Self::tls).
     ///
-    /// `Listen::on("quic://0.0.0.0:8974")` does so as [`quic::Config`](crate::quic::Config) is by default.
+    /// `Listen::on("quic://0.0.0.0:8974")` uses the default [`quic::Config`](crate::quic::Config).
     #[cfg(feature = "quic")]
     #[must_use]
     pub fn quic(mut self, config: crate::quic::Config) -> Self {
@@ -271,7 +274,7 @@ impl Listen {
         self
     }
 
-    /// Begins to listen.
+    /// Binds the listener.
     #[cfg_attr(not(feature = "quic"), allow(unused_mut, reason = "only QUIC's handshakes are counted here"))]
     pub(super) async fn bind(
         mut self,
@@ -331,7 +334,7 @@ pub(super) async fn accept_loop(listener: Listener, port: Arc<ListenerContext>) 
         match listener.accept().await {
             Ok((stream, peer)) => accept(&port, stream, peer),
             Err(error) if is_of_one_connection(&error) => {}
-            // Out of descriptors or memory: the next try would fail at once too.
+            // Out of descriptors or memory: the next attempt would fail at once too.
             Err(error) => {
                 port.server.open.refuses_connections(&error);
                 tokio::time::sleep(BREATH).await;
@@ -340,7 +343,7 @@ pub(super) async fn accept_loop(listener: Listener, port: Arc<ListenerContext>) 
     }
 }
 
-/// Serves a connection in a task of its own, if there is room for one more.
+/// Serves a connection in its own task, if there is room for one more.
 pub(super) fn accept(port: &Arc<ListenerContext>, stream: Stream, peer: Peer) {
     let Some(registration) = port.server.open.try_register(peer.clone()) else { return };
     if tracing::enabled!(target: TARGET, Level::DEBUG) {
@@ -352,7 +355,7 @@ pub(super) fn accept(port: &Arc<ListenerContext>, stream: Stream, peer: Peer) {
     }
 }
 
-/// The same within a span, which a subscriber wants.
+/// The same within a span, if a subscriber wants one.
 #[cold]
 fn accept_traced(port: &Arc<ListenerContext>, stream: Stream, peer: Peer, registration: ConnectionGuard) {
     let connection = registration.connection.id();
@@ -366,7 +369,7 @@ fn accept_traced(port: &Arc<ListenerContext>, stream: Stream, peer: Peer, regist
 
 const TARGET: &str = "polyrpc::server";
 
-/// Hands the socket over to another runtime, which must watch it with its own reactor.
+/// Moves the socket to another runtime, which must watch it with its own reactor.
 fn accept_on(
     cores: &Cores,
     port: Arc<ListenerContext>,
@@ -375,7 +378,7 @@ fn accept_on(
     registration: ConnectionGuard,
     span: Span,
 ) {
-    // A socket that cannot change hands is closed, as one that was never accepted.
+    // A socket that cannot be moved is closed, as if it was never accepted.
     let Ok(stream) = stream.detach() else { return };
     let serve = async move {
         if let Ok(stream) = stream.attach() {
@@ -385,7 +388,7 @@ fn accept_on(
     cores.spawn(serve.instrument(span));
 }
 
-/// Whether an error of `accept` concerns only the connection that was about to be accepted.
+/// Returns whether an error of `accept` concerns only the connection that was about to be accepted.
 fn is_of_one_connection(error: &io::Error) -> bool {
     matches!(
         error.kind(),

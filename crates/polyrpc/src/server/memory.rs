@@ -1,15 +1,15 @@
-//! How much memory peers may make a server hold.
+//! Default memory budget for all peers.
 
 use std::fs;
 
-/// The usual budget for all peers: a quarter of the memory that the process may use, at most 1 GiB.
+/// Returns the default budget for all peers: a quarter of the memory that the process may use, at most 1 GiB.
 pub(super) fn default_budget() -> usize {
     (usable() / 4).min(MAX_BUDGET)
 }
 
 const MAX_BUDGET: usize = 1 << 30;
 
-/// The memory that the process may use: the machine's, or what its cgroup allows if that is less.
+/// Returns the memory that the process may use: the machine's, or the limit of its cgroup if that is less.
 fn usable() -> usize {
     [total(), cgroup()].into_iter().flatten().min().unwrap_or(MAX_BUDGET * 4)
 }
@@ -21,13 +21,13 @@ fn total() -> Option<usize> {
     kib.checked_mul(1024)
 }
 
-/// The least limit of the process's cgroup and those above it.
+/// Returns the lowest limit of the process's cgroup and its ancestors.
 fn cgroup() -> Option<usize> {
     let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
     groups.lines().filter_map(cgroup_limit).min()
 }
 
-/// The limit that a line of `/proc/self/cgroup` leads to: `0::/path` of version 2, `5:memory:/path` of version 1.
+/// Returns the limit of a line of `/proc/self/cgroup`: `0::/path` of version 2, `5:memory:/path` of version 1.
 fn cgroup_limit(line: &str) -> Option<usize> {
     let mut parts = line.splitn(3, ':');
     let (_, controllers, path) = (parts.next()?, parts.next()?, parts.next()?);

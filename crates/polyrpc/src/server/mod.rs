@@ -1,10 +1,10 @@
-//! The server, in the order in which a connection meets it: [`listen`](Listen) accepts it, `secure` does the handshake
-//! of TLS where there is one, `detect` tells its protocol, `connection` drives it, `dispatch` brings each call to its
-//! method, `in_flight` keeps those that wait, `streams` carries the messages of those that have several. `data` is for
-//! connections that bring no calls. `registration` makes it known where the server is.
+//! The server, in the order in which a connection passes through it: [`listen`](Listen) accepts it, `accept_tls` does
+//! the TLS handshake if there is one, `detect` detects its protocol, `connection` drives it, `dispatch` routes each call
+//! to its method, `in_flight` keeps the pending calls, `streams` carries the messages of streaming calls.
+//! `data_connection` is for connections that carry no calls. `registration` publishes the server's address.
 //!
-//! What stands around that: [`ConcurrencyLimit`] limits, [`Hook`]s, and the [layers](crate::service::Layer) before methods,
-//! which `extensions` puts in their places.
+//! Around that: [`ConcurrencyLimit`] limits, [`Hook`]s, and the [layers](crate::service::Layer) around methods, which
+//! `extensions` puts in their places.
 
 mod listen;
 
@@ -129,12 +129,12 @@ pub struct Server {
 }
 
 impl Server {
-    /// A server without services.
+    /// Creates a server without services.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds a service; one of the same name is replaced.
+    /// Adds a service and replaces one of the same name.
     #[must_use]
     pub fn service(mut self, service: impl Service) -> Self {
         self.router.service(service);
@@ -143,7 +143,8 @@ impl Server {
 
     /// Adds a function under a name; `a.fake.service/mul` puts it into a service.
     ///
-    /// A `Result` whose error serde can write too may be a value, or fail the call, and the compiler wants to know which:
+    /// If serde can serialize the error of a `Result` too, the `Result` may be a value or may fail the call. The
+    /// compiler then needs to know which:
     ///
     /// ```
     /// # use polyrpc::Server;
@@ -163,17 +164,17 @@ impl Server {
         self
     }
 
-    /// What it offers, to be added to.
+    /// Returns the router, to add methods to it.
     pub(crate) fn router_mut(&mut self) -> &mut Router {
         &mut self.router
     }
 
-    /// Publishes to clients that have subscribed, now or when the server runs (rest_rpc).
+    /// Returns a publisher for clients that are subscribed now or subscribe later (rest_rpc).
     pub fn publisher(&self) -> Publisher {
         self.publisher.clone()
     }
 
-    /// Lets clients publish, by the functions that rest_rpc's clients up to v0.20 call for it: `publish` and
+    /// Lets clients publish. Adds the functions that rest_rpc's clients up to v0.20 call for it: `publish` and
     /// `publish_by_token`, with a key, a token and a value.
     #[must_use]
     pub fn publishing(self) -> Self {
@@ -187,22 +188,22 @@ impl Server {
         self.function("publish", publish(publisher)).function("publish_by_token", publish(by_token))
     }
 
-    /// Makes a service answer to another name too.
+    /// Makes a service available under another name too.
     ///
     /// # Panics
     ///
-    /// When there is no service `target`: add it first.
+    /// If there is no service `target`: add it first.
     #[must_use]
     pub fn alias(mut self, alias: &str, target: &str) -> Self {
         assert!(self.router.alias(alias, target), "there is no service `{target}` to be called `{alias}`");
         self
     }
 
-    /// Makes a method answer to another name too: `math/times` for `Arith/Mul`, or a name without a service.
+    /// Makes a method available under another name too: `math/times` for `Arith/Mul`, or a name without a service.
     ///
     /// # Panics
     ///
-    /// When there is no method `target`: add it first.
+    /// If there is no method `target`: add it first.
     #[must_use]
     pub fn alias_method(mut self, alias: &str, target: &str) -> Self {
         assert!(
@@ -212,55 +213,57 @@ impl Server {
         self
     }
 
-    /// Tells callers the text of every error that a handler fails with by `?`, and of all that caused it, as servers of Go
-    /// do (`net/rpc`, rpcx), with [`Code::Unknown`](crate::Code::Unknown), and what a handler's panic says, with
+    /// Sends callers the text of every error that a handler returns by `?`, and of all its sources, as Go servers do
+    /// (`net/rpc`, rpcx), with [`Code::Unknown`](crate::Code::Unknown), and the message of a handler's panic, with
     /// [`Code::Internal`](crate::Code::Internal).
     ///
-    /// Such texts may name hosts, paths and credentials. By default callers learn no more than that there was an
-    /// [internal](crate::Code::Internal) error, unless it is a [`Status`](crate::Status) or a text that the handler
-    /// wrote for them: see [`Failure`](crate::Failure).
+    /// Such texts may contain hosts, paths and credentials. By default callers only see an
+    /// [internal](crate::Code::Internal) error, unless the error is a [`Status`](crate::Status) or a text that the
+    /// handler wrote for callers: see [`Failure`](crate::Failure).
     #[must_use]
     pub fn expose_errors(mut self) -> Self {
         self.exposes_errors = true;
         self
     }
 
-    /// Sets what the server takes on.
+    /// Sets the server's limits.
     #[must_use]
     pub fn limits(mut self, limits: Limits) -> Self {
         self.limits = limits;
         self
     }
 
-    /// The version that `GET /version` tells. `polyrpc/` and the version of this crate by default.
+    /// Sets the version that `GET /version` returns. Default: `polyrpc/` and the version of this crate.
     #[must_use]
     pub fn version(mut self, version: impl Into<String>) -> Self {
         self.version = version.into();
         self
     }
 
-    /// Lets pages of other origins call from a browser, by gRPC-Web or plain HTTP; by default none may.
+    /// Lets pages of other origins call from a browser, by gRPC-Web or plain HTTP. By default no other origin is
+    /// allowed.
     #[must_use]
     pub fn cors(mut self, cors: Cors) -> Self {
         self.cors = cors;
         self
     }
 
-    /// Answers gRPC's health checks (`grpc.health.v1.Health`) by what `health` says. Every service of the server is
-    /// serving unless it was said that it is not; once the server [shuts down](ServerHandle::shutdown), none is.
+    /// Answers gRPC's health checks (`grpc.health.v1.Health`) from `health`. Every service of the server is serving
+    /// unless `health` has set it otherwise; once the server [shuts down](ServerHandle::shutdown), none is.
     #[must_use]
     pub fn health(mut self, health: &Health) -> Self {
         self.health = Some(health.clone());
         self
     }
 
-    /// How long the server still takes calls once it [shuts down](ServerHandle::shutdown), and says that it is not ready: its
-    /// `Health`, `GET /readyz` and `GET /health` do, the registries have it no more, and answers of HTTP/1.1 bear
-    /// `Connection: close`. So load balancers and clients go elsewhere before a call is refused. Zero by default: it is for
-    /// servers that something watches, and takes as long as that needs to look and to tell.
+    /// Sets how long the server still accepts calls after [shutdown](ServerHandle::shutdown) starts, while it reports
+    /// that it is not ready: its `Health`, `GET /readyz` and `GET /health` report it, the registries no longer list the
+    /// server, and HTTP/1.1 responses carry `Connection: close`. Load balancers and clients can thus go elsewhere
+    /// before a call is rejected. Default: zero. Set it for servers that are watched, to the time that the watcher
+    /// needs to notice and to react.
     ///
-    /// In Kubernetes the endpoints change while SIGTERM is on its way: 5 to 10 seconds are usual, and with the grace they
-    /// must be less than `terminationGracePeriodSeconds`.
+    /// In Kubernetes the endpoints change while SIGTERM is on its way: 5 to 10 seconds are usual. The sum with the
+    /// grace period must be less than `terminationGracePeriodSeconds`.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -272,36 +275,36 @@ impl Server {
         self
     }
 
-    /// Tells callers what the server offers, by gRPC's reflection (`grpc.reflection.v1` and `v1alpha`): the services
-    /// that have descriptors, whether they are added before or after this, and their `.proto` files. So `grpcurl`,
-    /// Postman and `polyrpc call` need none of those files. Also by rpcx's reflection (the service `Reflection`, unless
-    /// there is one of that name): every service, as the text of a Go program.
+    /// Adds gRPC's reflection (`grpc.reflection.v1` and `v1alpha`): it lists the services that have descriptors,
+    /// whether they are added before or after this call, and their `.proto` files. `grpcurl`, Postman and
+    /// `polyrpc call` then need none of those files. Also adds rpcx's reflection (the service `Reflection`, unless there
+    /// is one of that name): it returns every service as the text of a Go program.
     #[must_use]
     pub fn reflection(mut self) -> Self {
         self.reflection = true;
         self
     }
 
-    /// Counts calls, as a [layer](Self::layer) does, and shows what was counted: `GET /metrics`, and by brpc's names
-    /// `GET /brpc_metrics`, on every listener that speaks HTTP. By other protocols they are functions, `metrics` and
-    /// `brpc_metrics`; functions of these names that the server has already stay as they are. A listener's authenticator
-    /// judges who asks. A scraper that accepts Prometheus' protobuf format, as one does that wants native histograms, is
-    /// given that.
+    /// Counts calls, as a [layer](Self::layer) does, and exports the metrics: `GET /metrics`, and under brpc's names
+    /// `GET /brpc_metrics`, on every listener that speaks HTTP. In other protocols they are functions, `metrics` and
+    /// `brpc_metrics`; functions that the server already has under these names are kept. A listener's authenticator
+    /// also checks these requests. A scraper that accepts Prometheus' protobuf format, as one that wants native
+    /// histograms does, receives that format.
     #[must_use]
     pub fn metrics(mut self, metrics: &Metrics) -> Self {
         self.metrics = Some(metrics.clone());
         self.layer(metrics.clone())
     }
 
-    /// Lets clients open streams of bytes beside their calls, as rpcx's stream service does.
+    /// Lets clients open byte streams besides their calls, as rpcx's stream service does.
     #[must_use]
     pub fn streams(mut self, streams: Streams) -> Self {
         self.streams = Some(streams);
         self
     }
 
-    /// What the numbers of rpcx's compressors stand for, as its callers have registered them. Default: none and gzip; a
-    /// message of another ends its connection, as in rpcx.
+    /// Sets the compressor for each of rpcx's compressor numbers, as its callers have registered them. Default: none
+    /// and gzip. A message with another number closes its connection, as in rpcx.
     ///
     /// ```
     /// # fn main() -> polyrpc::Result<()> {
@@ -320,16 +323,16 @@ impl Server {
         self
     }
 
-    /// Lets clients send and fetch files, as rpcx's file transfer does.
+    /// Lets clients upload and download files, as rpcx's file transfer does.
     #[must_use]
     pub fn files(mut self, files: Files) -> Self {
         self.files = Some(files);
         self
     }
 
-    /// Makes its services known in a registry, further ones in further calls: once the server runs, again and again, and
-    /// no more once it [shuts down](ServerHandle::shutdown). What goes wrong with it is
-    /// [told](Registration::on_event) and tried again, and never keeps the server from serving.
+    /// Publishes its services in a registry; call it again for further registries. The running server refreshes the
+    /// entries until it [shuts down](ServerHandle::shutdown). Failures are [reported](Registration::on_event) and
+    /// retried, and never keep the server from serving.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
@@ -358,20 +361,20 @@ impl Server {
         self
     }
 
-    /// Serves connections on these threads, each with a runtime of its own, instead of in the caller's runtime:
-    /// connections are dealt out and stay where they are.
+    /// Serves connections on these threads, each with its own runtime, instead of in the caller's runtime. Connections
+    /// are distributed over the threads and stay on theirs.
     #[must_use]
     pub fn executor(mut self, cores: Cores) -> Self {
         self.cores = Some(cores);
         self
     }
 
-    /// Begins to listen; connections are accepted once the server runs.
+    /// Starts to listen; connections are accepted once the server runs.
     ///
     /// # Errors
     ///
-    /// If the address is invalid or taken, if a [limit](Self::limits) is zero that must not be, if a
-    /// [hook](Hook::on_register) objects, or if there is nothing to be [registered](Self::register_in).
+    /// If the address is invalid or in use, if a [limit](Self::limits) is zero that must not be, if a
+    /// [hook](Hook::on_register) rejects it, or if there is nothing to [register](Self::register_in).
     pub async fn bind(mut self, listen: impl Into<Listen>) -> io::Result<BoundServer> {
         self.limits.check()?;
         let data = transfer::add(
@@ -433,7 +436,7 @@ impl fmt::Debug for Server {
     }
 }
 
-/// What all connections of a server share.
+/// State that all connections of a server share.
 pub(crate) struct Shared {
     router: Router,
     limits: Arc<Limits>,
@@ -441,58 +444,58 @@ pub(crate) struct Shared {
     version: String,
     cors: Cors,
     lame_duck: Duration,
-    /// What the server itself says of how it is.
+    /// The server's own health.
     own_health: Health,
-    /// What it tells of that by HTTP.
+    /// The health that the HTTP endpoints report.
     health: Arc<dyn http::Health>,
     data: Option<Arc<DataConnections>>,
     open: Arc<ConnectionRegistry>,
     publisher: Publisher,
     compressors: Compressors,
     hooks: HookChain,
-    /// What stands around subscriptions.
+    /// Layers around subscriptions.
     subscription_layers: Layers,
-    /// Whether it is noted of every call when it came, and not only of those with a deadline.
+    /// Whether the arrival time is recorded for every call, not only for those with a deadline.
     times_calls: bool,
-    /// Callers are told errors that were not meant for them.
+    /// Whether callers receive the text of internal errors.
     exposes_errors: bool,
 }
 
 /// A server that listens.
 pub struct BoundServer {
     shared: Arc<Shared>,
-    /// The first listener's address is what is made known.
+    /// The address of the first listener is the advertised one.
     planned: Vec<CheckedRegistration>,
     listeners: Vec<(Option<Listener>, Arc<ListenerContext>)>,
 }
 
 impl BoundServer {
-    /// Listens at a further address.
+    /// Listens on a further address.
     ///
     /// # Errors
     ///
-    /// When the address is none or is taken.
+    /// If the address is invalid or in use.
     pub async fn and(mut self, listen: impl Into<Listen>) -> io::Result<Self> {
         self.listeners.push(listen.into().bind(self.shared.clone()).await?);
         Ok(self)
     }
 
-    /// The address of the first listener, with the port that was really given.
+    /// Returns the address of the first listener, with the port that was actually assigned.
     pub fn address(&self) -> &Address {
         &self.listeners[0].1.address
     }
 
-    /// The addresses of all listeners, in the order in which they were bound.
+    /// Returns the addresses of all listeners, in the order in which they were bound.
     pub fn addresses(&self) -> Vec<&Address> {
         self.listeners.iter().map(|(_, port)| &port.address).collect()
     }
 
-    /// Serves for ever.
+    /// Serves forever.
     pub async fn run(self) {
         self.start().closed().await;
     }
 
-    /// Serves until `signal` is ready, then shuts down as [`ServerHandle::shutdown`] does.
+    /// Serves until `signal` resolves, then shuts down as [`ServerHandle::shutdown`] does.
     pub async fn run_until(self, signal: impl Future<Output = ()>, grace: Duration) {
         let running = self.start();
         signal.await;
@@ -503,7 +506,7 @@ impl BoundServer {
     ///
     /// # Panics
     ///
-    /// Outside of a tokio runtime.
+    /// If called outside of a tokio runtime.
     pub fn start(self) -> ServerHandle {
         let inside = self.listeners[0].1.clone();
         let addresses: Vec<_> = self.listeners.iter().map(|(_, port)| port.address.clone()).collect();
@@ -544,36 +547,36 @@ impl fmt::Debug for BoundServer {
     }
 }
 
-/// A server that serves. Dropping it closes its listeners and its connections at once.
+/// Handle of a running server. Dropping it closes its listeners and its connections at once.
 pub struct ServerHandle {
     shared: Arc<Shared>,
     inside: Arc<ListenerContext>,
     addresses: Vec<Address>,
     accepting: JoinSet<()>,
-    /// Gone once no connections are accepted any more.
+    /// `None` once no connections are accepted any more.
     open: Option<Arc<()>>,
     registrations: Registrations,
-    /// Ends slow connections, and reads certificates anew; it goes on while the server shuts down, so that none holds
-    /// up the end.
+    /// Closes slow connections and reloads certificates. It keeps running during the shutdown, so that no slow
+    /// connection delays the end.
     _watch: JoinSet<()>,
 }
 
 impl ServerHandle {
-    /// The address of the first listener.
+    /// Returns the address of the first listener.
     pub fn address(&self) -> &Address {
         &self.addresses[0]
     }
 
-    /// The addresses of all listeners, in the order in which they were bound.
+    /// Returns the addresses of all listeners, in the order in which they were bound.
     pub fn addresses(&self) -> &[Address] {
         &self.addresses
     }
 
-    /// A client that calls this server without a network, by the given protocol.
+    /// Returns a client that calls this server without a network, by the given protocol.
     ///
     /// # Errors
     ///
-    /// When the system has no sockets left.
+    /// If the system has no sockets left.
     pub fn client(&self, protocol: Protocol) -> io::Result<Client> {
         let (ours, theirs) = tokio::net::UnixStream::pair()?;
         listen::accept(&self.inside, Stream::Unix(theirs), Peer::InProcess);
@@ -581,33 +584,34 @@ impl ServerHandle {
         Ok(Client::over_stream(Stream::Unix(ours), protocol, codec))
     }
 
-    /// A way to connect to the first listener without a network, and without keeping the server running: for who speaks
-    /// one of its protocols himself.
+    /// Returns a connector to the first listener that needs no network and does not keep the server running, for
+    /// programs that speak one of its protocols themselves.
     pub fn connector(&self) -> Connector {
         let open = self.open.as_ref().map_or_else(Weak::new, Arc::downgrade);
         Connector { port: Arc::downgrade(&self.inside), open }
     }
 
-    /// How many connections are open.
+    /// Returns the number of open connections.
     pub fn connections(&self) -> usize {
         self.shared.open.len()
     }
 
-    /// What it has done and is doing.
+    /// Returns the server's counters and its current load.
     pub fn info(&self) -> ServerInfo {
         self.shared.open.facts()
     }
 
-    /// What it says of itself in the registries, to be changed.
+    /// Returns a handle to change the server's attributes in the registries.
     pub fn registration(&self) -> RegistrationHandle {
         self.registrations.registered.clone()
     }
 
-    /// Stops: says that it is not ready and takes itself out of the registries, still taking calls for as long as
-    /// [`Server::lame_duck`] sets; then accepts no more connections, refuses new calls in each protocol's own words,
-    /// finishes every call that was accepted, and closes; whatever is not done within `grace` after that is cut off.
+    /// Shuts down. The server reports that it is not ready and removes itself from the registries, still accepting
+    /// calls for the time of [`Server::lame_duck`]. Then it accepts no more connections, rejects new calls in each
+    /// protocol's own way, finishes every accepted call, and closes. Calls that are not done within `grace` after that
+    /// are aborted.
     ///
-    /// An event of `tracing` at INFO says that it is over: how many calls were finished meanwhile, and how many were cut off.
+    /// Ends with an event of `tracing` at INFO: how many calls were finished meanwhile, and how many were aborted.
     pub async fn shutdown(mut self, grace: Duration) {
         let (began, before) = (Instant::now(), self.info().calls);
         self.retire().await;
@@ -628,7 +632,7 @@ impl ServerHandle {
         );
     }
 
-    /// Lets those know that call it, and takes calls until they had time to go elsewhere.
+    /// Notifies callers, and accepts calls until they had time to go elsewhere.
     async fn retire(&mut self) {
         let end = tokio::time::Instant::now() + self.shared.lame_duck;
         self.shared.own_health.stop();
@@ -643,13 +647,13 @@ impl ServerHandle {
         }
     }
 
-    /// Waits until the server was shut down from elsewhere, that is for ever.
+    /// Waits until the accept loops end: forever, unless the server is shut down from elsewhere.
     async fn closed(mut self) {
         while self.accepting.join_next().await.is_some() {}
     }
 }
 
-/// Connects to a running server within its process. Clones connect to the same.
+/// Connector to a running server within its process. Clones connect to the same server.
 #[derive(Clone)]
 pub struct Connector {
     port: Weak<ListenerContext>,
@@ -657,16 +661,16 @@ pub struct Connector {
 }
 
 impl Connector {
-    /// A connection on which any protocol of the listener can be spoken, as by a socket; who calls is
-    /// [in this process](Peer::InProcess) for the server. It counts against its limits as others do.
+    /// Opens a connection that may speak any protocol of the listener, as over a socket; the server sees the peer as
+    /// [in this process](Peer::InProcess). It counts against the server's limits like any other.
     ///
     /// # Errors
     ///
-    /// When the server has shut down ([`NotConnected`](io::ErrorKind::NotConnected)), or the system has no sockets left.
+    /// If the server has shut down ([`NotConnected`](io::ErrorKind::NotConnected)), or the system has no sockets left.
     ///
     /// # Panics
     ///
-    /// Outside of a tokio runtime.
+    /// If called outside of a tokio runtime.
     pub fn connect(&self) -> io::Result<impl AsyncRead + AsyncWrite + Send + Unpin + use<>> {
         let gone = || io::Error::new(io::ErrorKind::NotConnected, "the server has shut down");
         let _open = self.open.upgrade().ok_or_else(gone)?;
@@ -683,7 +687,7 @@ impl fmt::Debug for Connector {
     }
 }
 
-/// How long connections that were told to close at once may take to do so.
+/// Time that connections have to close after the command to close at once.
 const CUT_OFF: Duration = Duration::from_secs(1);
 
 impl Drop for ServerHandle {

@@ -12,35 +12,36 @@ use crate::call::{AcceptedStream, Outcome, ResponseFuture, StreamOffer};
 use crate::memory_budget::Account;
 use crate::streaming::{Incoming, IncomingSender, Outgoing, OutgoingReceiver, StreamNotify};
 
-/// The calls of one connection whose messages come, or leave, one by one.
+/// The streaming calls of one connection.
 ///
-/// Their handlers are in flight like those of other calls; here is what lies between them and the session.
+/// Their handlers are in flight like those of other calls; this is the link between them and the session.
 #[derive(Debug)]
 pub(super) struct Streams {
-    /// Names are chosen by the peer, but no more of them are here than calls may be in flight.
+    /// The peer chooses the ids, but there are no more of them than calls may be in flight.
     open: HashMap<StreamId, OpenStream>,
     bell: Arc<StreamNotify>,
-    /// The time, in ticks.
+    /// The current time, in ticks.
     now: u32,
-    /// Streams to look at.
+    /// Streams with a notification.
     rung: Vec<u64>,
-    /// Streams that were not emptied, since the peer leaves too much unread.
+    /// Streams with pending messages, held back since the peer leaves too much unread.
     held: Vec<u64>,
 }
 
 #[derive(Debug)]
 struct OpenStream {
-    /// When a message last came or left, in ticks.
+    /// When a message was last received or sent, in ticks.
     active: u32,
-    /// For how many ticks it may be idle, if it has a limit of its own.
+    /// Its own idle limit in ticks, if it has one.
     idle: Option<u32>,
     feed: IncomingSender,
     drain: OutgoingReceiver,
-    /// The answer has begun: its end must be that of a stream.
+    /// The response has started: its end must be that of a stream.
     begun: bool,
-    /// Its head could not be sent as it was: the call fails, whatever its handler says.
+    /// Its head could not be encoded: the call fails, whatever its handler returns.
     unsendable: Option<Status>,
-    /// Tells the sender that nothing more is received; for a stream beside a call, whose two directions end together.
+    /// Notifies the sender that nothing more is received; for a stream attached to a call, whose two directions end
+    /// together.
     over: Option<oneshot::Sender<()>>,
 }
 
@@ -50,17 +51,17 @@ impl Streams {
         Self { open: HashMap::default(), bell, now, rung: Vec::new(), held: Vec::new() }
     }
 
-    /// Tells the time, in ticks.
+    /// Sets the current time, in ticks.
     pub(super) fn tick(&mut self, now: u32) {
         self.now = now;
     }
 
-    /// For how many ticks the least patient of the streams may be idle, where each may be so for `allowed`.
+    /// Returns the shortest idle limit of the streams in ticks, where the default is `allowed`.
     pub(super) fn shortest_idle(&self, allowed: u32) -> u32 {
         self.open.values().filter_map(|open| open.idle).fold(allowed, u32::min)
     }
 
-    /// The streams on which no message came or left for more than so many ticks, or than they themselves allow.
+    /// Returns the streams that were idle for longer than this many ticks, or than their own limit.
     pub(super) fn idle(&self, ticks: u32) -> Vec<StreamId> {
         let allowed = |open: &OpenStream| open.idle.map_or(ticks, |idle| idle.min(ticks));
         let is_idle = |open: &OpenStream| self.now.saturating_sub(open.active) > allowed(open);
@@ -71,7 +72,7 @@ impl Streams {
         self.open.is_empty()
     }
 
-    /// Opens both ways of a call, whose messages may have `limit` bytes once their compression is undone.
+    /// Opens both directions of a call, whose messages may have `limit` bytes after decompression.
     pub(super) fn open(&mut self, stream: StreamId, limit: usize) -> (Incoming, Outgoing) {
         let (feed, incoming) = Incoming::new(stream.0, self.bell.clone(), limit);
         let (outgoing, drain) = Outgoing::new(stream.0, self.bell.clone());
@@ -88,7 +89,8 @@ impl Streams {
         (incoming, outgoing)
     }
 
-    /// Opens both ways of a call, whose first message came with it if it is not empty: an empty one only opens.
+    /// Opens both directions of a call, whose first message was received with it unless it is empty: an empty one only
+    /// opens.
     pub(super) fn open_with(&mut self, stream: StreamId, first: Bytes, limit: usize) -> (Incoming, Outgoing) {
         let ways = self.open(stream, limit);
         if let Some(open) = self.open.get(&stream).filter(|_| !first.is_empty()) {
@@ -97,12 +99,12 @@ impl Streams {
         ways
     }
 
-    /// What a handler needs to accept the streams that its caller offers.
+    /// Returns the offer with which a handler accepts the streams of its caller.
     pub(super) fn offer(&self, offered: OfferedStreams) -> StreamOffer {
         StreamOffer::new(offered, self.bell.clone())
     }
 
-    /// Takes over a stream that was accepted, and may be idle for so many ticks; returns what sends on it.
+    /// Registers an accepted stream with an idle limit in ticks; returns the future that sends on it.
     pub(super) fn adopt(
         &mut self,
         accepted: AcceptedStream,
@@ -115,8 +117,9 @@ impl Streams {
         (stream, sending)
     }
 
-    /// Hands a message to its call. One that nobody will take counts as taken, so that the peer's other streams
-    /// do not wait for its room. `false`: too many wait already, and the stream is given up.
+    /// Passes a message to its call. A message that will not be received counts as consumed, so that it does not take
+    /// window from the peer's other streams. Returns `false` if too many are queued already, so that the stream is
+    /// aborted.
     pub(super) fn give(
         &mut self,
         stream: StreamId,
@@ -142,38 +145,38 @@ impl Streams {
         true
     }
 
-    /// The caller has sent all.
+    /// Ends the input of a stream: the caller has sent all.
     pub(super) fn end_of_stream(&mut self, stream: StreamId) {
         let Some(open) = self.open.get_mut(&stream) else { return };
         open.feed.close(Ok(()), Metadata::new());
         if let Some(over) = open.over.take() {
-            // Who sends may have ended by himself.
+            // The sender may have ended by itself.
             let _ = over.send(());
         }
     }
 
-    /// The caller is gone: a part of the handler that lives on elsewhere learns it by its requests.
+    /// Cancels a stream: the caller is gone. A part of the handler that lives on elsewhere sees it in its requests.
     pub(super) fn cancel(&self, stream: StreamId) {
         if let Some(open) = self.open.get(&stream) {
             open.feed.abort(Status::cancelled("the caller went away"));
         }
     }
 
-    /// The connection ends: nothing more comes.
+    /// Ends the input of all streams, since the connection ends.
     pub(super) fn cancel_all(&self) {
         let cancelled = || Err(Status::cancelled("the caller went away"));
         self.open.values().for_each(|open| open.feed.close(cancelled(), Metadata::new()));
     }
 
-    /// The peer takes more of an answer.
+    /// Resumes a response, since the peer accepts more of it.
     pub(super) fn resume_sending(&mut self, stream: StreamId) {
         if self.open.contains_key(&stream) {
             self.rung.push(stream.0);
         }
     }
 
-    /// Carries between handlers and session what there is to carry, until `unsent` bytes wait to be written. Returns
-    /// whether handlers have taken messages.
+    /// Moves messages between handlers and session, until `unsent` bytes wait to be written. Returns whether handlers
+    /// have consumed messages.
     pub(super) fn pump(&mut self, session: &mut impl Session, out: &mut Outbox, unsent: usize) -> bool {
         if self.open.is_empty() {
             self.held.clear();
@@ -197,13 +200,13 @@ impl Streams {
         taken
     }
 
-    /// Whether messages could go on as soon as the peer has read what is unread.
+    /// Returns whether messages could be sent as soon as the peer has read the unread ones.
     pub(super) fn has_held_back_messages(&self) -> bool {
         !self.held.is_empty()
     }
 
-    /// Ends a call. What it had ready to send goes before the end, whether there is room or not: it is not much,
-    /// and nobody is left to wait.
+    /// Ends a call. Its queued messages are sent before the end, whether there is room or not: they are few, and no
+    /// sender is left to wait.
     pub(super) fn close<S: Session>(
         &mut self,
         stream: StreamId,
@@ -229,26 +232,26 @@ impl Streams {
             }
             Outcome::Reply(reply) => session.reply(ticket, reply, out),
             Outcome::Accept(reply, _) => session.reply(ticket, *reply, out),
-            // The connection has told it.
+            // The connection has already handled it.
             Outcome::CloseConnection | Outcome::Unauthenticated(_) | Outcome::Corrupt(_) => {}
         }
     }
 
-    /// Forgets a call that the peer no longer waits for.
+    /// Removes a call that the peer no longer waits for.
     pub(super) fn forget(&mut self, stream: StreamId, session: &mut impl Session, out: &mut Outbox) {
         if let Some(open) = self.open.remove(&stream) {
             open.credit(stream, session, out);
         }
     }
 
-    /// The connection is awake, and need not be woken.
+    /// Marks the connection as awake: it need not be woken.
     pub(super) fn wake(&self) {
         if !self.open.is_empty() {
             self.bell.mark_awake();
         }
     }
 
-    /// The connection goes to sleep: it is woken when a stream wants to be looked at.
+    /// Marks the connection as asleep: it is woken on a stream's notification.
     pub(super) fn sleep(&self, waker: &Waker) {
         if !self.open.is_empty() {
             self.bell.sleep(waker);
@@ -257,7 +260,7 @@ impl Streams {
 }
 
 impl OpenStream {
-    /// Tells the peer what was taken of its messages, if anything was.
+    /// Credits the peer with the consumed messages, if any.
     fn credit(&self, stream: StreamId, session: &mut impl Session, out: &mut Outbox) -> bool {
         match self.feed.consumed() {
             0 => false,
@@ -268,7 +271,7 @@ impl OpenStream {
         }
     }
 
-    /// Sends what there is room for. `false`: it stopped because the peer leaves too much unread.
+    /// Sends what there is room for. Returns `false` if it stopped because the peer leaves too much unread.
     fn send(
         &mut self,
         stream: StreamId,
@@ -289,7 +292,7 @@ impl OpenStream {
         true
     }
 
-    /// Sends all there is.
+    /// Sends all queued messages.
     fn flush(&mut self, stream: StreamId, session: &mut impl Session, out: &mut Outbox) {
         self.begin(stream, session, out);
         while let Some(message) = self.drain.next() {
@@ -306,7 +309,7 @@ impl OpenStream {
         }
     }
 
-    /// Whether the head of the answer was sent as it was.
+    /// Checks that the head of the response was encoded.
     fn sendable(&mut self) -> Result<(), Status> {
         self.unsendable.take().map_or(Ok(()), Err)
     }

@@ -1,4 +1,4 @@
-//! A subscription as a call that passes layers.
+//! A subscription as a call that passes through layers.
 
 use std::borrow::Cow;
 use std::future::{pending, ready};
@@ -15,15 +15,15 @@ use crate::codec::Body;
 use crate::layer::Layers;
 use crate::service::{Method, MethodRole, Route};
 
-/// A subscription on its way through layers.
+/// A subscription that passes through layers.
 pub(super) struct SubscriptionAdmission {
-    /// The layers: it ends when one of them ends the subscription.
+    /// The layers: resolves when one of them ends the subscription.
     pub(super) handling: ResponseFuture,
-    /// Whether they let it pass. It comes from within `handling`, which must be polled.
+    /// Resolves when they admit it. It is sent from within `handling`, which must be polled.
     pub(super) admitted: oneshot::Receiver<()>,
 }
 
-/// Takes a subscription through layers.
+/// Passes a subscription through layers.
 pub(super) fn pass_layers(
     topic: &Topic,
     layers: &Layers,
@@ -43,7 +43,7 @@ pub(super) fn pass_layers(
     SubscriptionAdmission { handling, admitted }
 }
 
-/// What layers see as the method: the name, or the number that stands for it since rest_rpc v0.21.
+/// Returns the method name that layers see: the topic, or the number that identifies it since rest_rpc v0.21.
 fn name(topic: &Topic) -> Cow<'_, str> {
     match topic {
         Topic::Name(name) => String::from_utf8_lossy(name),
@@ -51,7 +51,7 @@ fn name(topic: &Topic) -> Cow<'_, str> {
     }
 }
 
-/// What stands behind the layers: the subscription goes on until its connection ends.
+/// The innermost step: the subscription stays open until its connection ends.
 struct SubscriptionMethod(Mutex<Option<oneshot::Sender<()>>>);
 
 impl Method for SubscriptionMethod {

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-/// How often slow connections are looked for.
+/// Interval at which slow connections are searched.
 pub(super) const TICK: Duration = Duration::from_millis(250);
 
 /// A duration in ticks, rounded up.

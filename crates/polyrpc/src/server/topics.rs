@@ -12,10 +12,10 @@ use super::incidents::Refusal;
 use crate::client::Result;
 use crate::{codec, memory_budget};
 
-/// Publishes to those who have subscribed (rest_rpc).
+/// Publishes messages to subscribed clients (rest_rpc).
 ///
-/// Clones publish to the same subscribers. A subscription is for a key and, up to v0.20, a token that narrows it
-/// down; nobody is told of a message under another key or another token.
+/// Clones publish to the same subscribers. A subscription is for a key and, up to v0.20, a token that narrows it down;
+/// messages under another key or another token are not delivered.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -41,17 +41,18 @@ use crate::{codec, memory_budget};
 #[derive(Clone, Default)]
 pub struct Publisher(Arc<Topics>);
 
-/// Who has subscribed to what.
+/// The subscribers of all topics.
 #[derive(Default)]
 pub(super) struct Topics {
-    /// The peers choose the names, so the standard hash it is, which withstands those that are chosen to collide.
+    /// The peers choose the names, so this uses the standard hash, which resists collision attacks.
     subscribers: Mutex<HashMap<Topic, BTreeMap<usize, Subscriber>>>,
 }
 
-/// A connection that has subscribed to a topic, found by where its entry is: one that leaves costs the others nothing.
+/// A connection that has subscribed to a topic, keyed by the address of its handle: removing one costs the others
+/// nothing.
 struct Subscriber {
     entry: Arc<ConnectionHandle>,
-    /// How often it has subscribed; so often it is pushed everything.
+    /// How often it has subscribed; it receives every message as often.
     times: usize,
 }
 
@@ -60,12 +61,12 @@ impl Publisher {
         &self.0
     }
 
-    /// Publishes a value under a key and a token, which is empty where there is none; neither need be UTF-8. Returns for
-    /// how many subscriptions it is on its way; a client that does not read what it was sent before is left out.
+    /// Publishes a value under a key and a token, which is empty if there is none; neither need be UTF-8. Returns to
+    /// how many subscriptions it is sent; a client that does not read its earlier messages is skipped.
     ///
     /// # Errors
     ///
-    /// When the value cannot be written.
+    /// If the value cannot be encoded.
     pub fn publish<T>(&self, key: impl AsRef<[u8]>, token: impl AsRef<[u8]>, value: &T) -> Result<usize>
     where
         T: Serialize + ?Sized,
@@ -82,9 +83,9 @@ impl Publisher {
         Ok(reached)
     }
 
-    /// Publishes what a client has packed: the last argument of the functions `publish` and `publish_by_token`, by
-    /// which rest_rpc's clients up to v0.20 publish through a server. [`Server::publishing`](super::Server::publishing)
-    /// offers both. Returns as [`publish`](Self::publish).
+    /// Publishes a value that a client has encoded: the last argument of the functions `publish` and
+    /// `publish_by_token`, by which rest_rpc's clients up to v0.20 publish through a server.
+    /// [`Server::publishing`](super::Server::publishing) adds both. Returns the same as [`publish`](Self::publish).
     pub fn publish_packed(
         &self,
         key: impl AsRef<[u8]>,
@@ -98,24 +99,24 @@ impl Publisher {
     }
 }
 
-/// A topic's name: key and token in one.
+/// Returns a topic's name: key and token in one.
 fn name(key: impl AsRef<[u8]>, token: impl AsRef<[u8]>) -> Bytes {
     [key.as_ref(), token.as_ref()].concat().into()
 }
 
-/// By what a connection is found among subscribers.
+/// Returns the key of a connection among subscribers.
 fn connection_key(entry: &Arc<ConnectionHandle>) -> usize {
     Arc::as_ptr(entry).addr()
 }
 
-/// For how many subscriptions it is taken.
+/// Queues a message; returns the number of subscriptions that accepted it.
 fn push(subscribers: &[Arc<ConnectionHandle>], topic: &Bytes, data: &Bytes) -> usize {
     let published = || ServerPush::Published(topic.clone(), data.clone());
     subscribers.iter().filter(|entry| entry.push(published()).is_ok()).count()
 }
 
 impl Topics {
-    /// Who subscribed to a topic by its name, and who by its number.
+    /// Returns the subscribers of a topic by its name, and those by its number.
     fn subscribed(&self, name: &Bytes) -> (Vec<Arc<ConnectionHandle>>, Vec<Arc<ConnectionHandle>>) {
         let subscribers = self.lock();
         let of = |topic| {
@@ -136,16 +137,16 @@ impl fmt::Debug for Publisher {
     }
 }
 
-/// What one connection has subscribed to; given up when dropped.
+/// The subscriptions of one connection; removed on drop.
 pub(super) struct Subscriptions {
     topics: Arc<Topics>,
     entry: Arc<ConnectionHandle>,
-    /// Each of them once.
+    /// Each topic once.
     own: Vec<Topic>,
-    /// How often it has subscribed by name, and bytes of these names.
+    /// How many subscriptions it has by name, and bytes of these names.
     named: usize,
     bytes: usize,
-    /// Bytes for which the account is charged.
+    /// Bytes that are charged to the account.
     held: usize,
 }
 
@@ -154,15 +155,15 @@ impl Subscriptions {
         Self { topics, entry, own: Vec::new(), named: 0, bytes: 0, held: 0 }
     }
 
-    /// Subscribes to one more topic; one with a number takes the place of the last. Who subscribes to a name twice is
-    /// pushed everything twice (rest_rpc `rpc_server.h`, whose `sub_map_` is a multimap).
+    /// Subscribes to one more topic; one with a number replaces the previous one. A duplicate subscription by name
+    /// receives every message twice (rest_rpc `rpc_server.h`, whose `sub_map_` is a multimap).
     ///
     /// # Errors
     ///
-    /// When the connection has too many, or the memory budget has no room for one more.
+    /// If the connection has too many, or the memory budget has no room for one more.
     pub(super) fn add(&mut self, topic: Topic) -> Result<(), Status> {
         match &topic {
-            // It is there already: a peer that says so again and again makes no work for others.
+            // It is already subscribed: repeated subscriptions cause no work for others.
             Topic::Id(_) if self.own.first() == Some(&topic) => return Ok(()),
             Topic::Id(_) => self.clear(),
             Topic::Name(name) => {
@@ -186,7 +187,7 @@ impl Subscriptions {
         Ok(())
     }
 
-    /// Has the connection pay for one more.
+    /// Charges the connection for one more.
     fn reserve(&mut self, topic: &Topic) -> Result<(), Status> {
         let name = match topic {
             Topic::Id(_) => 0,
@@ -202,13 +203,12 @@ impl Subscriptions {
         Ok(())
     }
 
-    /// Whether the client has no way to say that it is still there: where topics have numbers, there are no
-    /// heartbeats.
+    /// Returns whether the client has no way to send a keepalive: where topics have numbers, there are no heartbeats.
     pub(super) fn expect_silence(&self) -> bool {
         matches!(self.own[..], [Topic::Id(_)])
     }
 
-    /// Bytes that they hold for as long as the connection is open.
+    /// Returns the bytes that they hold for as long as the connection is open.
     pub(super) fn held_bytes(&self) -> usize {
         self.held
     }
@@ -241,14 +241,14 @@ impl Drop for Subscriptions {
     }
 }
 
-/// How often a connection may subscribe.
+/// Maximum number of subscriptions of a connection.
 const SUBSCRIPTIONS: usize = 1024;
 
-/// How many bytes their names may have.
+/// Maximum number of bytes of their names.
 const NAMES: usize = 64 << 10;
 
-/// About as many bytes as a subscription takes beside its name.
+/// Approximate memory of a subscription besides its name.
 const SUBSCRIPTION: usize = 512;
 
-/// For so many topics room is kept, whether they are there or not.
+/// Capacity that is kept for this many topics, whether they exist or not.
 const ROOM: usize = 64;

@@ -1,6 +1,6 @@
-//! Turns of the connections that do so much that others have to be looked at in between.
+//! Turns of connections that do so much work that others must be polled in between.
 //!
-//! Few of them have a turn at a time: a thousand connections that flood delay a quiet one no longer than a few do.
+//! Few of them have a turn at a time: a thousand flooding connections delay a quiet one no longer than a few do.
 
 use std::collections::VecDeque;
 use std::num::NonZero;
@@ -8,50 +8,50 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::available_parallelism;
 
-/// What takes turns: a connection.
+/// A connection that takes turns.
 pub(super) trait TakeTurns {
-    /// Where it stands in the queue. Called, as [`set_turn`](Self::set_turn), under the queue's lock only.
+    /// Returns its state in the queue. Called, as [`set_turn`](Self::set_turn), only under the queue's lock.
     fn turn(&self) -> Turn;
 
     fn set_turn(&self, turn: Turn);
 
-    /// Wakes it for its turn, once the others of its thread were looked at.
+    /// Wakes it for its turn, once the others of its thread were polled.
     fn wake_for_turn(self: &Arc<Self>);
 }
 
-/// The connections of a server whose budget is used up. Few of them have a turn at a time, the others wait in the order in
-/// which they came.
+/// The connections of a server whose budget is used up. Few of them have a turn at a time, the others wait in order of
+/// arrival.
 #[derive(Debug)]
 pub(super) struct TurnQueue<C> {
-    /// How many may have a turn at a time.
+    /// Maximum number of simultaneous turns.
     places: usize,
     state: Mutex<Turns<C>>,
-    /// Some wait.
+    /// Whether any connection waits.
     is_crowded: AtomicBool,
 }
 
 #[derive(Debug)]
 struct Turns<C> {
-    /// How many have a place.
+    /// Number of places in use.
     taken: usize,
     waiting: VecDeque<Arc<C>>,
 }
 
-/// Where a connection stands in the queue.
+/// State of a connection in the queue.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Turn {
-    /// Nowhere: its budget lasts.
+    /// Not queued: its budget is not used up.
     #[default]
     None,
-    /// It waits.
+    /// Waiting.
     Waiting,
-    /// It has a place: it has a turn, or will be woken for one as soon as the others of its thread were looked at.
+    /// It has a place: it has a turn, or will be woken for one as soon as the others of its thread were polled.
     Placed,
 }
 
 impl<C> Default for TurnQueue<C> {
     fn default() -> Self {
-        // Twice as many as can work at the same time: one has its turn while the next is woken.
+        // Twice as many as can run at the same time: one has its turn while the next is woken.
         let places = 2 * available_parallelism().map_or(1, NonZero::get);
         let turns = Turns { taken: 0, waiting: VecDeque::new() };
         Self { places, state: Mutex::new(turns), is_crowded: AtomicBool::new(false) }
@@ -59,12 +59,12 @@ impl<C> Default for TurnQueue<C> {
 }
 
 impl<C: TakeTurns> TurnQueue<C> {
-    /// Whether any connection waits for its turn.
+    /// Returns whether any connection waits for its turn.
     pub(super) fn is_crowded(&self) -> bool {
         self.is_crowded.load(Ordering::Relaxed)
     }
 
-    /// Waits for the next turn: the connection is woken for it.
+    /// Queues a connection for its next turn, for which it is woken.
     pub(super) fn wait(&self, connection: &Arc<C>) {
         let mut turns = self.lock();
         let has_place = connection.turn() == Turn::Placed;
@@ -82,7 +82,7 @@ impl<C: TakeTurns> TurnQueue<C> {
         }
     }
 
-    /// Gives a place up. A connection that waits is forgotten.
+    /// Releases a place. A waiting connection is removed.
     pub(super) fn leave(&self, connection: &C) {
         let turns = self.lock();
         let turn = connection.turn();
@@ -92,9 +92,9 @@ impl<C: TakeTurns> TurnQueue<C> {
         }
     }
 
-    /// Gives a place that is free to the first that waits.
+    /// Gives a free place to the first waiting connection.
     fn give_place(&self, mut turns: MutexGuard<'_, Turns<C>>) {
-        // Those that have left meanwhile are passed over.
+        // Skips those that have left meanwhile.
         let next = std::iter::from_fn(|| turns.waiting.pop_front()).find(|next| next.turn() == Turn::Waiting);
         match &next {
             Some(next) => next.set_turn(Turn::Placed),

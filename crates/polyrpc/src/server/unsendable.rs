@@ -1,4 +1,5 @@
-//! Answers with metadata or trailers that their protocol cannot carry: such a call fails, with the key in the failure.
+//! Responses with metadata or trailers that their protocol cannot carry: such a call fails, with the key in the
+//! message.
 
 use std::time::Duration;
 
@@ -9,8 +10,7 @@ use polyrpc_core::{Metadata, Status};
 use crate::rate_limited::EventLimiter;
 use crate::service::Outcome;
 
-/// Makes a failure of an answer that cannot be sent as it is. Of one that is a failure already nothing is lost but the
-/// entry.
+/// Turns a response that cannot be encoded into a failure. A response that is already a failure only loses the entry.
 #[inline]
 pub(super) fn refuse<S: Session>(ticket: &S::Ticket, ending: &mut Outcome) {
     let has_none = match ending {
@@ -41,14 +41,14 @@ fn refuse_entries(carrier: Carrier, ending: &mut Outcome) {
     }
 }
 
-/// The failure of a call whose answer begins with this head, if that cannot be sent as it is.
+/// Returns the failure of a call whose response has this head, if the protocol cannot carry it.
 pub(super) fn of_head(carrier: Carrier, metadata: &Metadata) -> Option<Status> {
     if metadata.is_empty() { None } else { misfit(carrier, [metadata, &Metadata::new()]) }
 }
 
 fn misfit(carrier: Carrier, beside: [&Metadata; 2]) -> Option<Status> {
     let misfits = beside.into_iter().flat_map(|metadata| carrier.misfits(metadata));
-    // What HTTP calls the message: its own mapping heeds it, and where it does not, the protocol has a name of its own.
+    // HTTP's content type is exempt: HTTP's own mapping uses it, and other protocols have a field of their own.
     let misfit = { misfits }.find(|misfit| !misfit.key().eq_ignore_ascii_case(CONTENT_TYPE))?;
     tell(misfit);
     Some(misfit.into_failure())

@@ -1,4 +1,4 @@
-//! Plain functions as methods: any number of serde arguments, a value or a `Result` back.
+//! Plain functions as methods: any number of serde arguments, a value or a `Result` as return value.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -18,9 +18,9 @@ use crate::codec::{
 
 /// An async function or closure that can be registered by name.
 ///
-/// Implemented for functions of up to eight arguments that serde can read, which return what serde can
-/// write and read, or a [`Result`](crate::Result) of it. That a result can be read too is what tells its type to
-/// formats in which a value does not say it by itself (struct_pack).
+/// Implemented for functions of up to eight arguments that implement serde's `Deserialize`. The return type, or the
+/// value of a returned [`Result`](crate::Result), must implement serde's `Serialize` and `Deserialize`: the latter
+/// gives its type to formats whose values do not describe themselves (struct_pack).
 ///
 /// ```
 /// # use polyrpc::{Result, Server, Status};
@@ -39,31 +39,32 @@ use crate::codec::{
             `Context` may stand before them"
 )]
 pub trait Function<Args>: Send + Sync + 'static {
-    /// What it returns: an [`IntoOutcome`].
+    /// Return type: an [`IntoOutcome`].
     type Output;
 
-    /// Reads the arguments and begins to run.
+    /// Decodes the arguments and starts the function.
     ///
     /// # Errors
     ///
-    /// When the arguments cannot be read.
+    /// If the arguments cannot be decoded.
     fn start<Kind: 'static>(&self, cx: Context, body: &Body) -> Result<ResponseFuture, Status>
     where
         Self::Output: IntoOutcome<Kind>;
 
-    /// Whether its arguments can be carried in a format.
+    /// Checks that its arguments can be carried in a format.
     ///
     /// # Errors
     ///
-    /// Why not.
+    /// If they cannot be carried in it.
     fn check(_format: Format) -> Result<(), Status> {
         Ok(())
     }
 }
 
-/// What serde can read, and what owns all that it holds: `String`, and not `&str`.
+/// An argument that serde can deserialize and that owns its data: `String`, not `&str`.
 ///
-/// It is serde's `DeserializeOwned` under a name that the compiler's error for a borrowed type tells.
+/// It is serde's `DeserializeOwned` under a name of its own, so that the compiler's error for a borrowed type is
+/// explained.
 #[diagnostic::on_unimplemented(
     message = "serde cannot read `{Self}`",
     note = "derive `serde::Serialize` and `serde::Deserialize` for it"
@@ -72,51 +73,51 @@ pub trait Owned<'any>: Deserialize<'any> {}
 
 impl<'any, T: Deserialize<'any>> Owned<'any> for T {}
 
-/// What a function may return: `Kind` tells a plain value from a `Result`.
+/// Return type of a function: `Kind` tells a plain value from a `Result`.
 ///
-/// A `Result` whose error serde can read and write too (`Result<T, String>`) may be either: a value to a peer that wants
-/// to see it, or what fails the call. The compiler asks which ("type annotations needed … `PlainOrFallible`"):
-/// `function::<_, Fallible>("name", function)` fails the call.
+/// A `Result` whose error serde can serialize and deserialize too (`Result<T, String>`) may be either: a value that the
+/// peer receives, or a failure of the call. The compiler then asks for a choice ("type annotations needed …
+/// `PlainOrFallible`"): `function::<_, Fallible>("name", function)` fails the call.
 #[diagnostic::on_unimplemented(
     message = "a registered function cannot return `{Self}`",
     note = "it returns what serde can write and read, which owns what it holds: `String`, not `&'static str`; or a \
             `Result` of that whose error is a `Status`, any `std::error::Error`, a boxed one, or a text"
 )]
 pub trait IntoReply<Kind>: Send {
-    /// Writes the value, or gives the failure.
+    /// Encodes the value, or returns the failure.
     ///
     /// # Errors
     ///
-    /// The function's own failure, or that its value cannot be written.
+    /// If the function has failed, or if its value cannot be encoded.
     fn encode(self, format: Format) -> Result<Bytes, Status>;
 
-    /// Whether values can be carried in a format.
+    /// Checks that values can be carried in a format.
     ///
     /// # Errors
     ///
-    /// Why not.
+    /// If they cannot be carried in it.
     fn check(_format: Format) -> Result<(), Status> {
         Ok(())
     }
 }
 
-/// Marks a function that returns a plain value.
+/// Marker of a function that returns a plain value.
 #[derive(Debug)]
 pub struct Plain;
 
-/// Marks a function that returns a `Result`.
+/// Marker of a function that returns a `Result`.
 #[derive(Debug)]
 pub struct Fallible;
 
-/// Marks the arguments of a function that takes the [`Context`] before them.
+/// Marker of the arguments of a function that takes the [`Context`] before them.
 #[derive(Debug)]
 pub struct WithContext<Args>(PhantomData<Args>);
 
-/// Marks a function that gives the [`Context`] back with what it returns.
+/// Marker of a function that returns the [`Context`] with its value.
 #[derive(Debug)]
 pub struct WithReturnedContext<Kind>(PhantomData<Kind>);
 
-/// What a function may return that was given the [`Context`]: an [`Outcome`], alone or behind the context.
+/// Return type of a function that takes the [`Context`]: an [`IntoReply`], alone or after the context.
 #[diagnostic::on_unimplemented(
     message = "a registered function cannot return `{Self}`",
     label = "this is what it returns",
@@ -125,25 +126,25 @@ pub struct WithReturnedContext<Kind>(PhantomData<Kind>);
     note = "a function that takes the `Context` may return a pair `(Context, _)` of it and one of these"
 )]
 pub trait IntoOutcome<Kind>: Send {
-    /// Ends the call, whose context the function was given.
+    /// Ends the call of a function that took the context.
     #[doc(hidden)]
     fn end(self, kept: ReplyContext) -> Outcome;
 
-    /// Ends the call, whose context the function was not given.
+    /// Ends the call of a function that did not take the context.
     #[doc(hidden)]
     fn end_in(self, cx: Context) -> Outcome;
 
-    /// Whether values can be carried in a format.
+    /// Checks that values can be carried in a format.
     ///
     /// # Errors
     ///
-    /// Why not.
+    /// If they cannot be carried in it.
     fn check(_format: Format) -> Result<(), Status> {
         Ok(())
     }
 }
 
-/// What is kept of the context that a function was given.
+/// Part of the context that is kept while a function owns it.
 #[doc(hidden)]
 #[derive(Debug)]
 pub struct ReplyContext {
@@ -205,7 +206,7 @@ impl ReplyContext {
         Self { site: cx.site(), format: cx.reply_format(<Serde as Codec<()>>::carries) }
     }
 
-    /// Ends a call whose context was not given back.
+    /// Ends a call whose context was not returned.
     fn end<Kind>(self, outcome: impl IntoReply<Kind>) -> Outcome {
         let result = outcome.encode(self.format).map_err(|status| self.site.status_for_caller(status));
         Outcome::Reply(Reply::new(result, Head { format: self.format, ..Head::default() }))
@@ -237,7 +238,7 @@ where
     }
 }
 
-/// Reads a list of arguments.
+/// Decodes a list of arguments.
 trait Arguments: Sized {
     fn read(body: &Body) -> Result<Self, Status>;
 }

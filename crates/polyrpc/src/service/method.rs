@@ -10,59 +10,59 @@ use crate::call::{Context, Outcome, ResponseFuture, StreamType};
 use crate::codec::{Body, Codec, TypeSchema};
 use crate::streaming::{Incoming, Outgoing};
 
-/// A method with its types erased: what the router holds.
+/// A method with its types erased, as the router stores it.
 ///
-/// This is the one erased place on the way of a call; everything before and after it is generic.
+/// This is the only place on a call's path with erased types; everything before and after it is generic.
 pub trait Method: Send + Sync {
-    /// Reads the request and begins to answer it.
+    /// Decodes the request and starts to handle it.
     ///
-    /// The request is read before this returns, so that a body that lies in the receive buffer need not
-    /// outlive it.
+    /// The request is decoded before this returns, so that a body in the receive buffer need not outlive it.
     ///
     /// # Errors
     ///
-    /// When the request cannot be read: the handler did not run.
+    /// If the request cannot be decoded: the handler did not run.
     fn start(&self, cx: Context, body: Body) -> Result<ResponseFuture, Status>;
 
-    /// Whether the method may hold its thread: it then runs off the connection's task. One that streams may not.
+    /// Returns whether the method may block: it then runs on the blocking pool, off the connection's task. A streaming
+    /// method may not.
     fn blocking(&self) -> bool {
         false
     }
 
-    /// In which directions it has several messages.
+    /// Returns the directions in which it streams messages.
     fn shape(&self) -> StreamType {
         StreamType::UNARY
     }
 
-    /// Whether its messages can be carried in a format, as far as that is known before there is one. A server asks it when
-    /// it begins to listen.
+    /// Checks that its messages can be carried in a format, as far as that is known before there are any. A server
+    /// checks it when it is bound.
     ///
     /// # Errors
     ///
-    /// Why not.
+    /// If they cannot be carried in it.
     fn check(&self, _format: Format) -> Result<(), Status> {
         Ok(())
     }
 
-    /// What its requests and replies look like, as far as that is known.
+    /// Returns the schemas of its requests and replies, as far as they are known.
     fn outlines(&self) -> (TypeSchema, TypeSchema) {
         <_>::default()
     }
 
-    /// Begins to answer a call of a method that streams.
+    /// Starts a call of a streaming method.
     ///
-    /// A method that takes one request finds it, and nothing else, in `incoming`. Messages of the answer go into
-    /// `outgoing`, and [`Outcome::Finish`] follows them.
+    /// For a method with a single request, `incoming` contains exactly that. Messages of the response are put into
+    /// `outgoing`, followed by [`Outcome::Finish`].
     ///
     /// # Errors
     ///
-    /// When the call cannot be begun: the handler did not run.
+    /// If the call cannot be started: the handler did not run.
     fn open(&self, _cx: Context, _incoming: Incoming, _outgoing: Outgoing) -> Result<ResponseFuture, Status> {
         Err(Status::unimplemented("the method does not stream"))
     }
 }
 
-/// A method whose request and reply are `Req` and `Resp`, carried by the codec `C`.
+/// A method with the request `Req` and the reply `Resp`, carried by the codec `C`.
 pub(super) struct TypedMethod<C, Req, Resp, F> {
     handler: F,
     blocking: bool,
@@ -118,7 +118,7 @@ impl<C, Req, Resp, F> fmt::Debug for TypedMethod<C, Req, Resp, F> {
     }
 }
 
-/// Writes what the handler returned, as it or the protocol wants it written.
+/// Encodes the handler's result in the format that it or the protocol asks for.
 pub(super) fn finish<C: Codec<Resp>, Resp>(
     cx: Context,
     result: Result<Resp, Failure>,
@@ -133,7 +133,7 @@ pub(super) fn finish<C: Codec<Resp>, Resp>(
 }
 
 impl Context {
-    /// Ends the call with a message written in `format`, or with a failure.
+    /// Ends the call with a message encoded in `format`, or with a failure.
     pub(crate) fn end(mut self, format: Format, result: Result<bytes::Bytes, Status>) -> Outcome {
         let result = result.map_err(|status| self.site().status_for_caller(status));
         let accepted = self.accepted();

@@ -1,4 +1,4 @@
-//! What answers a call: services of methods, plain functions, and the [`Router`] that finds them.
+//! The callee's side of a call: services of methods, plain functions, and the [`Router`] that finds them.
 
 mod function;
 mod method;

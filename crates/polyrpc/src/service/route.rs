@@ -14,22 +14,22 @@ use crate::propagation;
 use crate::runtime::{AbortOnDrop, wait};
 use crate::streaming::Incoming;
 
-/// What a method is for.
+/// Role of a method.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum MethodRole {
-    /// It is the user's.
+    /// A method of the user.
     User,
-    /// It tells of the server itself: health, reflection, pages. No layer or limit of the user's own methods stands before
-    /// it.
+    /// Introspection of the server itself: health, reflection, pages. No layers or limits of the user's own methods
+    /// apply to it.
     Introspection,
-    /// It gives out tokens for data connections. Limits leave it alone, since it is over at once; layers do not, since the
-    /// data are the user's.
+    /// Issues tokens for data connections. Limits do not apply, since it finishes at once; layers do, since the data
+    /// are the user's.
     Transfer,
-    /// It takes what nothing else is there for: see [`Asked`].
+    /// Handles calls that no other method handles: see [`RequestedMethod`](crate::call::RequestedMethod).
     Fallback,
 }
 
-/// A method in its place: the names it is known by, and the layers before it.
+/// A method in the router: its names, and the layers around it.
 pub(crate) struct Route {
     name: Arc<MethodName>,
     method: Arc<dyn Method>,
@@ -44,7 +44,7 @@ impl Route {
         Arc::new(Self { name, method, role, layers: OnceLock::new() })
     }
 
-    /// The names of service and method.
+    /// Returns the names of service and method.
     pub(crate) fn name(&self) -> &Arc<MethodName> {
         &self.name
     }
@@ -53,23 +53,22 @@ impl Route {
         &self.method
     }
 
-    /// Whether it is one of the framework's own.
+    /// Returns whether it is one of the framework's own methods.
     pub(crate) fn is_standard(&self) -> bool {
         matches!(self.role, MethodRole::Introspection | MethodRole::Transfer)
     }
 
-    /// Whether it takes what nothing else is there for.
+    /// Returns whether it handles calls that no other method handles.
     pub(crate) fn is_fallback(&self) -> bool {
         self.role == MethodRole::Fallback
     }
 
-    /// Whether it tells of the server itself.
+    /// Returns whether it is introspection of the server itself.
     pub(crate) fn is_introspection(&self) -> bool {
         self.role == MethodRole::Introspection
     }
 
-    /// Puts layers before the method. What was put there first remains: an entry has one place, however many names lead
-    /// to it.
+    /// Sets the layers around the method. The first setting wins: a route has one place, however many names lead to it.
     pub(crate) fn layer(&self, layers: Layers) {
         let _ = self.layers.set(layers);
     }
@@ -78,11 +77,11 @@ impl Route {
         self.layers.get().unwrap_or(&Layers::NONE)
     }
 
-    /// Takes a call through the layers to the method. A panic on the way is one of what is returned when it is polled.
+    /// Passes a call through the layers to the method. A panic on the way surfaces when the returned future is polled.
     ///
     /// # Errors
     ///
-    /// What it was refused for, or why the method cannot read its request.
+    /// If a layer rejects the call, or if the method cannot decode its request.
     #[inline]
     pub(crate) fn take(
         self: &Arc<Self>,
@@ -124,7 +123,7 @@ impl Route {
             .unwrap_or_else(|panic| Ok(Box::pin(async { resume_unwind(panic) })))
     }
 
-    /// Takes a call through the layers.
+    /// Passes a call through the layers.
     #[cold]
     fn run_layers(
         self: &Arc<Self>,
@@ -137,11 +136,11 @@ impl Route {
         Next::new(Routed { entry: self.clone(), way, unreadable }).call(call)
     }
 
-    /// Behind all layers: hands the call to the method.
+    /// Behind all layers: passes the call to the method.
     ///
     /// # Errors
     ///
-    /// Why the method cannot read its request.
+    /// If the method cannot decode its request.
     // Inlined into `take`, where most calls have no layers: 50 instructions a call.
     #[inline]
     fn start(
@@ -168,7 +167,7 @@ impl Route {
 struct Routed {
     entry: Arc<Route>,
     way: CallKind,
-    /// Puts into the protocol's words that the method cannot read its request.
+    /// Converts a decoding error of the method's request into the protocol's own status.
     unreadable: fn(Status) -> Status,
 }
 
@@ -188,7 +187,7 @@ impl Innermost for Routed {
     }
 }
 
-/// How many calls of blocking methods wait for a thread, in the whole process.
+/// Returns how many calls of blocking methods wait for a thread, in the whole process.
 pub(crate) fn queued() -> usize {
     QUEUED.load(Ordering::Relaxed)
 }
@@ -211,7 +210,7 @@ impl Drop for BlockingQueueGuard {
     }
 }
 
-/// Runs a method that may block on the pool for blocking work.
+/// Runs a method that may block on the blocking pool.
 fn run_blocking(
     method: Arc<dyn Method>,
     mut cx: Context,
@@ -224,7 +223,7 @@ fn run_blocking(
     let queued = BlockingQueueGuard::new();
     let answer = move || {
         drop(queued);
-        // It may have waited for a thread.
+        // It may have waited for a thread in the meantime.
         if cx.is_cancelled() {
             return Outcome::expired();
         }

@@ -16,7 +16,7 @@ use crate::call::Context;
 use crate::codec::Codec;
 use crate::streaming::Streaming;
 
-/// Something that answers calls of several methods: what `#[polyrpc::service]` makes of a trait.
+/// A service with several methods: what `#[polyrpc::service]` implements for a trait.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a service",
     label = "this is no service, but perhaps the implementation of one",
@@ -24,7 +24,7 @@ use crate::streaming::Streaming;
             `.service(GreeterServer::new({Self}))`"
 )]
 pub trait Service {
-    /// Names the service and its methods.
+    /// Converts it to a builder with its name and methods.
     fn into_builder(self) -> ServiceBuilder;
 }
 
@@ -42,32 +42,32 @@ pub trait Service {
 /// ```
 pub struct ServiceBuilder {
     name: String,
-    /// The last describes the methods to come.
+    /// The last one describes the methods that are added next.
     schemas: Vec<Pool>,
     methods: Vec<(String, Arc<dyn Method>)>,
-    /// Ids that methods were given, by the methods' places.
+    /// Ids of methods, by the methods' index.
     ids: Vec<(usize, u32)>,
 }
 
 impl ServiceBuilder {
-    /// A service without methods.
+    /// Creates a service without methods.
     pub fn new(name: impl Into<String>) -> Self {
         Self { name: name.into(), schemas: Vec::new(), methods: Vec::new(), ids: Vec::new() }
     }
 
-    /// Gives the serialized `FileDescriptorSet` that describes the messages of the methods added after it. It is also
-    /// what [reflection](crate::Server::reflection) gives out.
+    /// Sets the serialized `FileDescriptorSet` that describes the messages of the methods added after it.
+    /// [Reflection](crate::Server::reflection) serves it too.
     ///
     /// # Panics
     ///
-    /// When it is broken: it is part of the program, not input.
+    /// If it is malformed: it is part of the program, not input.
     #[must_use]
     pub fn schema(mut self, descriptors: &[u8]) -> Self {
         self.schemas.push(Pool::decode(descriptors).expect("the generated descriptors are whole"));
         self
     }
 
-    /// Adds a method that is answered on the connection's task: it must not hold its thread.
+    /// Adds a method that runs on the connection's task: it must not block.
     #[must_use]
     pub fn method<C, Req, Resp, F, Fut>(self, name: &str, handler: F) -> Self
     where
@@ -80,7 +80,7 @@ impl ServiceBuilder {
         self.typed::<C, Req, Resp, F, Fut>(name, false, handler)
     }
 
-    /// Adds a method that may hold its thread: it is answered on a thread of its own.
+    /// Adds a method that may block: it runs on the blocking pool.
     #[must_use]
     pub fn blocking_method<C, Req, Resp, F, Fut>(self, name: &str, handler: F) -> Self
     where
@@ -93,7 +93,7 @@ impl ServiceBuilder {
         self.typed::<C, Req, Resp, F, Fut>(name, true, handler)
     }
 
-    /// Adds a method that answers one request with any number of messages.
+    /// Adds a method with one request and a stream of responses.
     #[must_use]
     pub fn server_streaming<C, Req, Resp, F, Fut>(mut self, name: &str, handler: F) -> Self
     where
@@ -108,7 +108,7 @@ impl ServiceBuilder {
         self
     }
 
-    /// Adds a method that answers any number of messages with one.
+    /// Adds a method with a stream of requests and one response.
     #[must_use]
     pub fn client_streaming<C, Req, Resp, F, Fut>(mut self, name: &str, handler: F) -> Self
     where
@@ -123,7 +123,7 @@ impl ServiceBuilder {
         self
     }
 
-    /// Adds a method that answers any number of messages with any number of messages.
+    /// Adds a method with a stream of requests and a stream of responses.
     #[must_use]
     pub fn bidi_streaming<C, Req, Resp, F, Fut>(mut self, name: &str, handler: F) -> Self
     where
@@ -151,12 +151,12 @@ impl ServiceBuilder {
         self
     }
 
-    /// Gives the method that was added last its number, by which fb_rpc calls it. Without one it is the method's place
+    /// Sets the number of the method that was added last, by which fb_rpc calls it. By default it is the method's index
     /// in the service.
     ///
     /// # Panics
     ///
-    /// When there is no method yet.
+    /// If there is no method yet.
     #[must_use]
     pub fn id(mut self, id: u32) -> Self {
         let last = self.methods.len().checked_sub(1).expect("an id is given to the method before it");
@@ -164,7 +164,7 @@ impl ServiceBuilder {
         self
     }
 
-    /// Adds a method whose types are forgotten already.
+    /// Adds a method whose types are already erased.
     #[must_use]
     pub fn erased(mut self, name: &str, method: Arc<dyn Method>) -> Self {
         self.methods.push((name.to_owned(), method));
@@ -185,15 +185,14 @@ impl fmt::Debug for ServiceBuilder {
     }
 }
 
-/// Finds the method that a call names.
+/// Finds the method of a call.
 ///
-/// Its tables are keyed by the server's own names, so that their hash need not withstand an attacker who
-/// chooses keys; it is looked up twice a call, and a tenth of the standard hash's cost.
+/// Its tables are keyed by the server's own names, so that their hash need not withstand an attacker who chooses keys;
+/// it is looked up twice per call, at a tenth of the standard hash's cost.
 #[derive(Clone, Default)]
 pub struct Router {
     services: HashMap<Box<str>, Arc<Methods>>,
-    /// Services by the last part of their name, for peers that leave the package out; `None` where two
-    /// services share it.
+    /// Services by the last part of their name, for peers that omit the package; `None` if two services share it.
     short: HashMap<Box<str>, Option<Arc<Methods>>>,
     /// Functions that belong to no service.
     functions: HashMap<Box<str>, Arc<Route>>,
@@ -204,31 +203,31 @@ pub struct Router {
     fallbacks: Fallbacks,
 }
 
-/// What takes calls and requests that nothing else is there for.
+/// Methods for calls and requests that no other method handles.
 #[derive(Clone, Default)]
 struct Fallbacks {
-    /// Takes calls.
+    /// Handles calls.
     calls: Option<Arc<Route>>,
-    /// Takes requests of HTTP that are no calls.
+    /// Handles HTTP requests that are no calls.
     http: Option<Arc<Route>>,
 }
 
-/// The methods of one service, and the descriptors that came with them.
+/// The methods of one service, and the descriptors that were added with them.
 #[derive(Clone, Default)]
 struct Methods {
     by_name: HashMap<Box<str>, Arc<Route>>,
     schemas: Vec<Pool>,
-    /// Their names in order, with the ids they were given.
+    /// Their names in order, with their ids if set.
     numbers: Vec<(Box<str>, Option<u32>)>,
 }
 
 impl Router {
-    /// Adds a service; one of the same name is replaced.
+    /// Adds a service and replaces one of the same name.
     ///
     /// # Panics
     ///
-    /// When an option `google.api.http` of its `.proto` cannot be, or when two of its methods, or it and another
-    /// service, bear the same number in fb_rpc: that is part of the program, not input.
+    /// If an option `google.api.http` of its `.proto` is invalid, or if two of its methods, or it and another service,
+    /// have the same number in fb_rpc: that is part of the program, not input.
     pub fn service(&mut self, service: impl Service) {
         let (name, methods) = Methods::of(service, MethodRole::User);
         self.add_routes(&name, &methods);
@@ -236,14 +235,13 @@ impl Router {
         self.insert(&name, methods);
     }
 
-    /// Adds a service of the framework's own that is called by its full name only: its short name stays free for the
-    /// user's.
+    /// Adds a service of the framework that is called by its full name only: its short name stays free for the user's.
     pub(crate) fn standard(&mut self, role: MethodRole, service: impl Service) {
         let (name, methods) = Methods::of(service, role);
         self.services.insert(name.into(), methods);
     }
 
-    /// Adds a function of the framework's own, unless there is another of that name.
+    /// Adds a function of the framework, unless there is another of that name.
     pub(crate) fn standard_function(&mut self, name: &str, method: Arc<dyn Method>) {
         if !self.functions.contains_key(name) {
             self.insert_entry(name, |service, name| {
@@ -271,17 +269,17 @@ impl Router {
         }
     }
 
-    /// What numbers mean in protocols that know services and methods by them.
+    /// Returns the directory for protocols that identify services and methods by number.
     pub(crate) fn directory(&self) -> &ServiceDirectory {
         &self.directory
     }
 
-    /// The methods that are called by verbs and paths of their own.
+    /// Returns the methods that have HTTP verbs and paths of their own.
     pub(crate) fn routes(&self) -> &Routes {
         &self.routes
     }
 
-    /// Makes everything under `target` answer to `alias` too. Returns whether there is such a service.
+    /// Makes everything under `target` available as `alias` too. Returns whether there is such a service.
     pub fn alias(&mut self, alias: &str, target: &str) -> bool {
         let Some(methods) = self.services.get(target).cloned() else { return false };
         self.add_numbers(alias, &methods);
@@ -289,8 +287,8 @@ impl Router {
         true
     }
 
-    /// Makes the method `target` answer to another name too: `math/times` for `Arith/Mul`, or a name without a service.
-    /// Returns whether there is such a method.
+    /// Makes the method `target` available under another name too: `math/times` for `Arith/Mul`, or a name without a
+    /// service. Returns whether there is such a method.
     pub fn alias_method(&mut self, alias: &str, target: &str) -> bool {
         let (service, method) = target.rsplit_once('/').unwrap_or(("", target));
         let Ok(entry) = self.entry(service, method).cloned() else { return false };
@@ -300,7 +298,7 @@ impl Router {
 
     /// Adds a function. A name with a `/` puts it into a service: `a.fake.service/mul`.
     ///
-    /// See [`Outcome`](super::Outcome) where the compiler wants to know `PlainOrFallible`.
+    /// See [`IntoReply`](super::IntoReply) if the compiler asks for `PlainOrFallible`.
     pub fn function<Args: 'static, PlainOrFallible: 'static>(
         &mut self,
         name: &str,
@@ -326,13 +324,12 @@ impl Router {
 
     /// Finds a method.
     ///
-    /// A service is known by its full name and, where that is unambiguous, by the last part of it. A
-    /// function is known by its name alone, however the protocol says that: without a service, without a
-    /// method, or with both alike.
+    /// A service is found by its full name and, if that is unambiguous, by the last part of it. A function is found by
+    /// its name alone, however the protocol encodes that: without a service, without a method, or with both equal.
     ///
     /// # Errors
     ///
-    /// What is missing.
+    /// If there is no such service or method.
     pub fn find(&self, service: &str, method: &str) -> Result<&Arc<dyn Method>, NotFound> {
         self.entry(service, method).map(|entry| entry.method())
     }
@@ -346,34 +343,34 @@ impl Router {
         self.find_function(service, method).ok_or(NotFound::Service)
     }
 
-    /// Every method; one with several names may come several times. Fallbacks are among them.
+    /// Returns every method, including fallbacks; one with several names may appear several times.
     pub(crate) fn entries(&self) -> impl Iterator<Item = &Arc<Route>> {
         let methods = self.services.values().flat_map(|methods| methods.by_name.values());
         let fallbacks = self.fallbacks.calls.iter().chain(&self.fallbacks.http);
         methods.chain(self.functions.values()).chain(fallbacks)
     }
 
-    /// Takes calls that find no method.
+    /// Sets the method for calls that find no method.
     pub(crate) fn set_fallback(&mut self, method: Arc<dyn Method>) {
         self.fallbacks.calls = Some(Route::new("", "", method, MethodRole::Fallback));
     }
 
-    /// Takes requests of HTTP that are no calls.
+    /// Sets the method for HTTP requests that are no calls.
     pub(crate) fn set_http_fallback(&mut self, method: Arc<dyn Method>) {
         self.fallbacks.http = Some(Route::new("", "", method, MethodRole::Fallback));
     }
 
-    /// What takes calls that find no method, if anything does.
+    /// Returns the method for calls that find no method, if any.
     pub(crate) fn fallback(&self) -> Option<&Arc<Route>> {
         self.fallbacks.calls.as_ref()
     }
 
-    /// What takes requests of HTTP that are no calls, if anything does.
+    /// Returns the method for HTTP requests that are no calls, if any.
     pub(crate) fn http_fallback(&self) -> Option<&Arc<Route>> {
         self.fallbacks.http.as_ref()
     }
 
-    /// What bears a name: the methods of a service, one of them as `Service/Method`, or a function.
+    /// Returns everything of a name: the methods of a service, one of them as `Service/Method`, or a function.
     pub(crate) fn named(&self, name: &str) -> Vec<&Arc<Route>> {
         if let Some(methods) = self.services.get(name).or_else(|| self.short.get(name)?.as_ref()) {
             return methods.by_name.values().collect();
@@ -382,7 +379,7 @@ impl Router {
         self.entry(service, method).into_iter().collect()
     }
 
-    /// Every service with its methods, sorted; functions stand under the empty name.
+    /// Returns every service with its methods, sorted; functions are under the empty name.
     pub fn list(&self) -> Vec<(String, Vec<String>)> {
         let sorted = |names: &HashMap<Box<str>, Arc<Route>>| {
             let mut names: Vec<String> = names.keys().map(|name| name.to_string()).collect();
@@ -401,14 +398,14 @@ impl Router {
         all
     }
 
-    /// The methods of every service that are one message each way, sorted.
+    /// Returns the unary methods of every service, sorted.
     pub(crate) fn methods(&self) -> Vec<(&str, Vec<(&str, &Arc<dyn Method>)>)> {
         let mut services: Vec<_> = self.services.iter().map(|(name, methods)| (&**name, methods)).collect();
         services.sort_unstable_by_key(|(name, _)| *name);
         services.into_iter().map(|(name, methods)| (name, methods.unary())).collect()
     }
 
-    /// The services that came with descriptors, and these, sorted by name.
+    /// Returns the services that have descriptors, and these, sorted by name.
     pub(crate) fn described(&self) -> Vec<(&str, &[Pool])> {
         let mut described: Vec<_> =
             self.services.iter().map(|(name, methods)| (&**name, &methods.schemas[..])).collect();

@@ -1,4 +1,4 @@
-//! Methods with several messages in a direction.
+//! Streaming methods: several messages in at least one direction.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -16,7 +16,7 @@ use crate::codec::{Body, Codec};
 use crate::streaming::{Incoming, Outgoing, Streaming, send};
 use crate::{Failure, Result};
 
-/// A method that streams as `StreamType` says, with messages of types `Req` and `Resp`, carried by the codec `C`.
+/// A method that streams as its `StreamType` says, with messages of types `Req` and `Resp`, carried by the codec `C`.
 pub(super) struct StreamingMethod<C, Req, Resp, F, Kind> {
     handler: F,
     input: Arc<Option<schema::Message>>,
@@ -24,13 +24,13 @@ pub(super) struct StreamingMethod<C, Req, Resp, F, Kind> {
     types: PhantomData<fn(C, Req, Kind) -> Resp>,
 }
 
-/// One request, any number of answers.
+/// One request, any number of responses.
 pub(super) struct ServerStreaming;
 
-/// Any number of requests, one answer.
+/// Any number of requests, one response.
 pub(super) struct ClientStreaming;
 
-/// Any number of requests, any number of answers.
+/// Any number of requests, any number of responses.
 pub(super) struct BidiStreaming;
 
 impl<C: Codec<Req> + Codec<Resp>, Req, Resp, F, Kind> StreamingMethod<C, Req, Resp, F, Kind> {
@@ -73,7 +73,7 @@ where
     F: Fn(Context, Streaming<Req>) -> Fut + Send + Sync,
     Fut: Future<Output = (Context, Result<Resp>)> + Send + 'static,
 {
-    /// Where a protocol has no streams, its one request is a stream of one.
+    /// In a protocol without streams, the one request is a stream of one message.
     fn start(&self, cx: Context, body: Body) -> Result<ResponseFuture, Status> {
         let request = cx.facts().read::<C, Req>(body, (*self.input).as_ref())?;
         Ok(self.handle(cx, Streaming::once(request)))
@@ -135,7 +135,7 @@ impl<C, Req, Resp, F, Kind> fmt::Debug for StreamingMethod<C, Req, Resp, F, Kind
     }
 }
 
-/// The one request of a method that takes no more.
+/// Returns the request of a method that takes exactly one.
 fn single_request(incoming: &Incoming) -> Result<bytes::Bytes, Status> {
     match incoming.poll_next(&mut TaskContext::from_waker(Waker::noop())) {
         Poll::Ready(Some(message)) => message,
@@ -155,7 +155,7 @@ fn requests<C: Codec<Req>, Req: Send + 'static>(
     })
 }
 
-/// A message that cannot be read is INTERNAL in gRPC (`doc/statuscodes.md`).
+/// A message that cannot be decoded is INTERNAL in gRPC (`doc/statuscodes.md`).
 #[cold]
 fn unreadable(protocol: Protocol, status: Status) -> Status {
     match protocol {
@@ -164,7 +164,7 @@ fn unreadable(protocol: Protocol, status: Status) -> Status {
     }
 }
 
-/// Waits for what the handler returns and sends every message of it.
+/// Waits for the handler's result and sends every message of it.
 async fn answer<C: Codec<Resp>, Resp: Send + 'static>(
     handling: impl Future<Output = (Context, Result<Streaming<Resp>, Failure>)>,
     outgoing: Outgoing,
@@ -195,7 +195,7 @@ async fn answer<C: Codec<Resp>, Resp: Send + 'static>(
     Outcome::Finish { result, trailers }
 }
 
-/// The answer to a call of a method that streams, by a protocol that does not.
+/// Returns the response to a call of a streaming method by a protocol without streams.
 #[cold]
 fn streaming_unsupported(cx: &Context) -> Status {
     Status::unimplemented(format!(

@@ -1,4 +1,4 @@
-//! The `tracing` span of a call on the server. Nothing here is reached unless a subscriber wants it.
+//! The `tracing` span of a call on the server. None of this runs unless a subscriber wants it.
 
 use std::time::Instant;
 
@@ -9,13 +9,13 @@ use crate::call::{Context, Outcome, ResponseFuture};
 
 const TARGET: &str = "polyrpc::server";
 
-/// Whether a subscriber wants spans of calls. Without one it costs a load and a comparison.
+/// Returns whether a subscriber wants spans of calls. Without one this costs a load and a comparison.
 #[inline]
 pub(super) fn is_wanted() -> bool {
     tracing::enabled!(target: TARGET, Level::DEBUG)
 }
 
-/// Begins a call within a span of its own, and tells how it ended.
+/// Starts a call within a span of its own, and records how it ended.
 #[cold]
 pub(super) fn start(
     cx: Context,
@@ -58,7 +58,7 @@ fn log_outcome(failure: Option<&Status>, began: Instant) {
     let took = began.elapsed();
     match failure {
         None => tracing::debug!(target: TARGET, ?took, "the call ended"),
-        // The caller's mistakes are nothing that an operator acts on.
+        // The caller's mistakes need no action by an operator.
         Some(status) => {
             let (code, error) = (status.code().as_str(), status.message());
             let ours = status.fault() == Fault::Us;

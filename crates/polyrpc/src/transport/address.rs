@@ -5,8 +5,8 @@ use std::str::FromStr;
 
 use polyrpc_core::Status;
 
-/// Where a server listens or is to be found: `127.0.0.1:8000`, `[::1]:8000`, `localhost:8000`, or the path of
-/// a Unix socket, `unix:/run/echo.sock`; over UDP `kcp://127.0.0.1:8000`, `quic://127.0.0.1:8000`.
+/// Address of a server: `127.0.0.1:8000`, `[::1]:8000`, `localhost:8000`, or the path of a Unix socket,
+/// `unix:/run/echo.sock`; over UDP `kcp://127.0.0.1:8000`, `quic://127.0.0.1:8000`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Address {
     /// Host and port; the host may be a name.
@@ -20,7 +20,7 @@ pub enum Address {
 }
 
 impl Address {
-    /// Host and port, if it has any.
+    /// Returns host and port, if it has them.
     pub(crate) fn host_and_port(&self) -> Option<&str> {
         match self {
             Self::Tcp(place) | Self::Kcp(place) | Self::Quic(place) => Some(place),
@@ -58,7 +58,7 @@ impl FromStr for Address {
     }
 }
 
-/// How addresses are written. Protocols are no part of them: a listener answers all that it is allowed on one port.
+/// The forms of an address. Protocols are no part of it: a listener accepts all allowed protocols on one port.
 const FORMS: &str =
     "want host:port, unix:/path, kcp://host:port or quic://host:port, whatever is spoken there";
 

@@ -6,18 +6,19 @@ use polyrpc_core::Outbox;
 
 use super::{Source, Stream};
 
-/// Has a server of rpcx go over from HTTP to its own protocol (rpcx `client/connection.go`, `newDirectHTTPConn`).
+/// Switches a connection to an rpcx server from HTTP to rpcx's own protocol (rpcx `client/connection.go`,
+/// `newDirectHTTPConn`).
 ///
 /// # Errors
 ///
-/// When the server does not answer as one of rpcx does, or the connection breaks.
+/// If the server does not answer as an rpcx server does, or the connection breaks.
 pub(crate) async fn connect_behind_http(mut stream: Stream, path: &str) -> io::Result<Stream> {
     let mut out = Outbox::new();
     out.extend_from_slice(format!("CONNECT {path} HTTP/1.0\n\n").as_bytes());
     poll_fn(|cx| stream.poll_flush(cx, &mut out)).await?;
     let mut head = BytesMut::with_capacity(MOST);
     while !is_whole(&head) {
-        // What is read is what there is room for.
+        // A read is limited to the free capacity.
         if head.len() == head.capacity() {
             return Err(io::Error::other("the answer to CONNECT does not end"));
         }
@@ -25,7 +26,7 @@ pub(crate) async fn connect_behind_http(mut stream: Stream, path: &str) -> io::R
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
     }
-    // The server says nothing more before it is called.
+    // The server sends nothing more before the first call.
     let line = (*head).split(|&byte| byte == b'\n').next().unwrap_or_default().trim_ascii_end();
     if is_granted(line) {
         return Ok(stream);
@@ -34,7 +35,7 @@ pub(crate) async fn connect_behind_http(mut stream: Stream, path: &str) -> io::R
     Err(io::Error::other(format!("unexpected answer to CONNECT: {line}")))
 }
 
-/// Any proxy says 200; behind the version rpcx has words of its own.
+/// Any proxy answers 200; rpcx has its own text after the version.
 fn is_granted(line: &[u8]) -> bool {
     matches!(line, [b'H', b'T', b'T', b'P', b'/', b'1', b'.', _, b' ', status @ ..] if status == CONNECTED)
 }
@@ -42,7 +43,7 @@ fn is_granted(line: &[u8]) -> bool {
 /// rpcx `client/connection.go`, `connected`
 const CONNECTED: &[u8] = b"200 Connected to rpcx";
 
-/// Bytes of an answer. Go's servers say `HTTP/1.0 200 Connected to rpcx` and nothing more.
+/// Maximum size of the response. Go's servers send `HTTP/1.0 200 Connected to rpcx` and nothing more.
 const MOST: usize = 1024;
 
 fn is_whole(head: &[u8]) -> bool {

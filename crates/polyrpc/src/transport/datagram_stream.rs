@@ -4,42 +4,42 @@ use std::task::{Context, Poll};
 
 use super::Source;
 
-/// A stream that is made of datagrams: KCP's, QUIC's.
+/// A stream over datagrams: KCP's or QUIC's.
 ///
-/// A trait object, so that the types of neither stand where streams are handled; a call through it costs nothing
-/// beside a datagram.
+/// A trait object, so that the code for streams does not depend on their types; the cost of a dynamic call is
+/// negligible next to a datagram.
 pub(crate) trait DatagramStream: Source + fmt::Debug + Send + Sync {
     /// Writes once.
     fn poll_write(&mut self, cx: &mut Context<'_>, slices: &[IoSlice<'_>]) -> Poll<io::Result<usize>>;
 
-    /// Says that nothing more will be sent.
+    /// Shuts down the write side.
     fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
 
-    /// Bytes that it keeps, received or written, where that is known.
+    /// Returns the bytes that it buffers, received or written, if known.
     fn buffered_bytes(&self) -> usize {
         0
     }
 
-    /// Whether the peer hears of the end.
+    /// Returns whether the peer is notified of the end.
     fn signals_close(&self) -> bool;
 
-    /// Parts it into a half to read from and a half that any task may write to.
+    /// Splits it into a read half and a write half that any task may use.
     fn split(self: Box<Self>) -> (Box<dyn DatagramSource>, Box<dyn DatagramSink>);
 }
 
-/// The half of a carried stream that its own task reads from.
+/// The read half of a stream over datagrams, used by its own task.
 pub(crate) trait DatagramSource: Source + fmt::Debug + Send {}
 
 impl<S: Source + fmt::Debug + Send> DatagramSource for S {}
 
-/// The half of a carried stream that any task may write to.
+/// The write half of a stream over datagrams, which any task may use.
 pub(crate) trait DatagramSink: fmt::Debug + Send + Sync {
-    /// Writes once, if that can be done without waiting.
+    /// Writes once without waiting.
     fn try_write(&self, slices: &[IoSlice<'_>]) -> io::Result<usize>;
 
-    /// Waits until it takes more.
+    /// Waits until it accepts more.
     fn poll_writable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
 
-    /// Ends the connection in both directions, whoever still holds this half.
+    /// Closes the connection in both directions, even if this half is still shared.
     fn close(&self);
 }

@@ -6,21 +6,20 @@ use bytes::BytesMut;
 
 use super::Source;
 
-/// Bytes that have arrived and were not taken yet.
+/// Bytes received but not consumed yet.
 ///
-/// A connection that waits for nothing holds no buffer: the room to read into is borrowed from the thread
-/// and given back when everything was taken. A body whose length is known is read straight into a buffer of
-/// its size.
+/// An idle connection holds no buffer: the room to read into is borrowed from the thread and returned when everything
+/// was consumed. A body of known length is read straight into a buffer of its size.
 #[derive(Debug, Default)]
 pub(crate) struct Inbox {
     pub(crate) bytes: BytesMut,
-    /// The last read filled all the room there was: more is waiting, a larger read pays.
+    /// The last read filled the whole room: more is waiting, so a larger read pays off.
     flooded: bool,
 }
 
 impl Inbox {
-    /// Reads what has arrived; 0 at the end of the stream. `wanted` is what the session wants to see before it
-    /// goes on, 0 if it does not know.
+    /// Reads what has arrived; 0 at the end of the stream. `wanted` is the number of bytes that the session needs
+    /// before it continues, 0 if unknown.
     pub(crate) fn poll_fill(
         &mut self,
         source: &mut impl Source,
@@ -36,12 +35,12 @@ impl Inbox {
         read
     }
 
-    /// Bytes that it keeps. Room in which nothing lies yet is not resident, or is lent by the thread.
+    /// Returns the bytes that it buffers. Free room is not resident, or lent by the thread.
     pub(crate) fn buffered_bytes(&self) -> usize {
         self.bytes.len()
     }
 
-    /// Gives the room back that nothing lies in.
+    /// Returns unused room to the thread.
     pub(crate) fn release_spare(&mut self) {
         if self.bytes.is_empty() {
             return_buffer(std::mem::take(&mut self.bytes));
@@ -58,28 +57,28 @@ impl Inbox {
                 self.bytes = borrow(size);
             }
         } else if size == LARGE && self.bytes.len() <= SMALL {
-            // Room for the rest of this message alone would have every read end within the next one.
+            // With room for just the rest of this message, every read would end within the next one.
             let mut larger = borrow(LARGE);
             larger.extend_from_slice(&self.bytes);
             return_buffer(std::mem::replace(&mut self.bytes, larger));
         } else {
-            // Memory is set aside in steps, as the bytes come, not on the word of the peer.
+            // Memory is reserved in steps, as bytes arrive, instead of trusting the length that the peer announces.
             let missing = wanted.saturating_sub(self.bytes.len()).clamp(SMALL / 4, STEP);
             self.bytes.reserve(missing);
         }
     }
 }
 
-/// A read's usual room: several small messages, and the beginning of a large one, whose rest is read into a
-/// buffer of its size. What is read of it before costs a copy, so this must not be large.
+/// A read's usual room: several small messages, or the start of a large one, whose rest is read into a buffer of its
+/// size. The part that is read here costs a copy, so this must not be large.
 const SMALL: usize = 16 << 10;
 /// The room for a read from a peer that sends many small messages at once.
 const LARGE: usize = 64 << 10;
-/// How much memory is set aside for a large message at a time.
+/// Step in which memory is reserved for a large message.
 const STEP: usize = 1 << 20;
 
 thread_local! {
-    /// Of each size two: TLS reads by one and into the other.
+    /// Two of each size: TLS reads from one and into the other.
     static SPARE: [[Cell<Option<BytesMut>>; 2]; 2] =
         const { [const { [const { Cell::new(None) }; 2] }; 2] };
 }
@@ -95,7 +94,7 @@ fn borrow(size: usize) -> BytesMut {
 
 fn return_buffer(mut buffer: BytesMut) {
     buffer.clear();
-    // With what lies before: that is free too, unless a body that someone still holds lies there.
+    // Including the consumed part in front: that is free too, unless a body that is still in use refers to it.
     let _ = buffer.try_reclaim(buffer.capacity() + 1);
     let size = match buffer.capacity() {
         // Room for a large message is not kept for smaller ones.
@@ -104,7 +103,7 @@ fn return_buffer(mut buffer: BytesMut) {
         capacity if capacity >= SMALL => SMALL,
         _ => return,
     };
-    // One too many is let go.
+    // A surplus buffer is dropped.
     slots(size, |[first, second]| second.set(first.replace(Some(buffer))));
 }
 
@@ -140,7 +139,7 @@ mod tests {
         assert_eq!((again.as_ptr(), again.capacity()), (place, SMALL));
         return_buffer(again);
 
-        // One that was large is not kept, however little of it is left.
+        // A buffer that was large is not kept, however little of it is left.
         let mut large = BytesMut::zeroed(8 * LARGE);
         bytes::Buf::advance(&mut large, 8 * LARGE - SMALL);
         let place = large.as_ptr();

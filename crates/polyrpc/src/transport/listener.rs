@@ -24,23 +24,23 @@ pub(crate) enum Listener {
     Quic(super::quic::Listener),
 }
 
-/// How a transport over UDP was set up, where that is not as usual.
+/// Configuration of a transport over UDP, if it is not the default.
 #[derive(Debug, Default)]
 pub(crate) struct TransportConfig {
     #[cfg(feature = "kcp")]
     pub(crate) kcp: Option<super::kcp::Config>,
     #[cfg(feature = "quic")]
     pub(crate) quic: Option<super::quic::Config>,
-    /// Of which QUIC is made.
+    /// Required by QUIC.
     #[cfg(feature = "quic")]
     pub(crate) tls: Option<super::tls::Server>,
-    /// Counts the handshakes of QUIC that fail.
+    /// Counts failed QUIC handshakes.
     #[cfg(feature = "quic")]
     pub(crate) on_failed_handshake: Option<super::quic::OnFailedHandshake>,
 }
 
 impl TransportConfig {
-    /// What was set up says by what to listen where the address does not.
+    /// If the address names no transport, the configured transport is used.
     #[cfg_attr(
         not(any(feature = "kcp", feature = "quic")),
         allow(clippy::match_single_binding, reason = "there is nothing to be set up")
@@ -57,7 +57,7 @@ impl TransportConfig {
 }
 
 impl Listener {
-    /// Begins to listen.
+    /// Binds the listener.
     #[cfg_attr(
         not(any(feature = "kcp", feature = "quic")),
         allow(unused_variables, reason = "there is nothing to be set up")
@@ -106,7 +106,7 @@ impl Listener {
         }
     }
 
-    /// Where it listens, with the port that was really given.
+    /// Returns its address, with the port that was actually assigned.
     pub(crate) fn address(&self) -> io::Result<Address> {
         match self {
             Self::Tcp(listener) => Ok(Address::Tcp(listener.local_addr()?.to_string())),
@@ -130,14 +130,14 @@ async fn bind_tcp(address: &str) -> io::Result<TcpListener> {
     Err(last)
 }
 
-/// A listening socket with a backlog that survives a reconnect storm; the kernel cuts it to `somaxconn`.
+/// Opens a listening socket with a backlog that survives a reconnect storm; the kernel caps it at `somaxconn`.
 fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = match address {
         SocketAddr::V4(_) => tokio::net::TcpSocket::new_v4()?,
         SocketAddr::V6(_) => tokio::net::TcpSocket::new_v6()?,
     };
     socket.set_reuseaddr(true)?;
-    // What is accepted has it from here, at no cost (Linux `net/ipv4/tcp_minisocks.c`).
+    // Accepted sockets inherit it from here, at no cost (Linux `net/ipv4/tcp_minisocks.c`).
     keep_alive(&socket, ACCEPTED)?;
     socket.bind(address)?;
     socket.listen(BACKLOG)

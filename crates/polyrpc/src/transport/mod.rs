@@ -1,6 +1,6 @@
-//! Where bytes come from: addresses, listening sockets, streams. From bottom to top: what is read from ([`Source`]) and into
-//! ([`Inbox`]), sockets, [`tls`] over any of them, [`Stream`], streams made of datagrams ([`kcp`], [`quic`]), WebSockets, and
-//! what listens and connects.
+//! Transports: addresses, listening sockets, streams. From bottom to top: the read trait ([`Source`]) and its buffer
+//! ([`Inbox`]), sockets, [`tls`] over any of them, [`Stream`], streams over datagrams ([`kcp`], [`quic`]), WebSockets,
+//! listener and connector.
 
 mod address;
 mod outgoing;

@@ -1,4 +1,4 @@
-//! What stands in for TLS in a build without it: types that have no value, so that nobody need ask.
+//! Replacements of the TLS types in a build without TLS: types without values, so that callers need no `cfg`.
 
 use std::convert::Infallible;
 use std::future::Ready;
@@ -36,7 +36,7 @@ pub(crate) struct WriteHalf<W>(Infallible, PhantomData<W>);
 #[derive(Debug)]
 pub(crate) enum Blocking {}
 
-/// Fails: there is nothing to connect with.
+/// Fails: this build has no TLS.
 pub(crate) fn connector(_: Option<&Client>, _: Protocol, _: &str) -> Result<Connector, Status> {
     Err(Status::unimplemented("this program was built without TLS (polyrpc's feature `tls`)"))
 }
@@ -135,7 +135,7 @@ impl<W> WriteHalf<W> {
     }
 }
 
-/// A socket that waits.
+/// A blocking socket.
 pub(crate) trait Socket {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize>;
     fn receive(&mut self, into: &mut Vec<u8>) -> io::Result<usize>;

@@ -1,4 +1,4 @@
-//! A buffer to write into that a thread's connections borrow in turn, so that an idle one holds none.
+//! A write buffer that a thread's connections share in turn, so that an idle connection holds none.
 
 use std::cell::Cell;
 
@@ -6,20 +6,20 @@ thread_local! {
     static SPARE: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
-/// Takes the thread's buffer, or a new one if another connection has it.
+/// Takes the thread's buffer, or creates one if another connection has it.
 pub(crate) fn borrow() -> Vec<u8> {
     let spare = SPARE.take();
     if spare.capacity() > 0 { spare } else { Vec::with_capacity(SIZE) }
 }
 
-/// Gives a buffer back to the thread.
+/// Returns a buffer to the thread.
 pub(crate) fn return_buffer(buffer: Vec<u8>) {
-    // One that grew beyond the usual is not kept: a burst must not be remembered for ever.
+    // One that grew beyond the usual size is dropped: a burst must not occupy memory forever.
     if buffer.capacity() <= KEPT {
         SPARE.set(buffer);
     }
 }
 
-/// Room for a round of small answers.
+/// Room for a batch of small responses.
 const SIZE: usize = 16 << 10;
 const KEPT: usize = 256 << 10;

@@ -9,7 +9,7 @@ use tokio::net::{TcpStream, UnixStream};
 
 use super::Address;
 
-/// A connected socket with nothing above it.
+/// A connected socket, without any layer above it.
 #[derive(Debug)]
 pub(crate) enum Socket {
     Tcp(TcpStream),
@@ -27,7 +27,7 @@ impl Socket {
                 Ok(Self::Tcp(stream))
             }
             Address::Unix(path) => UnixStream::connect(path).await.map(Self::Unix),
-            // Those are dialled with what they were set up with.
+            // Those need their own configuration to connect.
             Address::Kcp(_) | Address::Quic(_) => Err(io::ErrorKind::Unsupported.into()),
         }
     }
@@ -55,7 +55,7 @@ impl Socket {
         }
     }
 
-    /// Writes what the socket takes, for one task at a time.
+    /// Writes what the socket accepts, for one task at a time.
     pub(crate) fn poll_send(&self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         loop {
             let written = match self {
@@ -74,35 +74,35 @@ impl Socket {
         }
     }
 
-    /// Says that nothing more will be sent.
+    /// Shuts down the write side.
     pub(crate) fn shutdown_write(&self) -> io::Result<()> {
         let ended = match self {
             Self::Tcp(stream) => rustix::net::shutdown(stream, Shutdown::Write),
             Self::Unix(stream) => rustix::net::shutdown(stream, Shutdown::Write),
         };
         match ended {
-            // The peer has gone away altogether.
+            // The peer has already disconnected.
             Err(rustix::io::Errno::NOTCONN) => Ok(()),
             ended => Ok(ended?),
         }
     }
 
-    /// Lets the peer see that something went wrong, instead of the end of the stream, once it is closed.
+    /// Makes the peer see an error instead of the end of the stream, once it is closed.
     pub(crate) fn reset(&self) {
         if let Self::Tcp(stream) = self {
-            // Where it cannot be done, the peer sees an end.
+            // If that fails, the peer sees an end.
             let _ = stream.set_zero_linger();
         }
     }
 }
 
-/// The socket seemed to be ready and was not.
+/// Returns whether the socket was reported ready but was not.
 fn is_not_yet(result: &io::Result<usize>) -> bool {
     matches!(result, Err(error) if error.kind() == io::ErrorKind::WouldBlock)
 }
 
-/// Has the system look after so much silence whether the peer is still there: one that lost its power or its network says
-/// nothing, and a caller that only waits would never know.
+/// Enables TCP keepalive after this time of silence: a peer that lost its power or its network sends nothing, and a
+/// caller that only waits would never notice.
 pub(crate) fn keep_alive(socket: impl AsFd, silence: Duration) -> io::Result<()> {
     sockopt::set_socket_keepalive(&socket, true)?;
     Ok(sockopt::set_tcp_keepidle(&socket, silence)?)

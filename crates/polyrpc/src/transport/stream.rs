@@ -11,7 +11,7 @@ use tokio::net::{TcpStream, UnixStream, tcp, unix};
 
 use super::{DatagramSink, DatagramSource, DatagramStream, Socket, Source, tls};
 
-/// A connected socket, or what goes over one.
+/// A connected socket, or a stream over one.
 #[derive(Debug)]
 pub(crate) enum Stream {
     Tcp(TcpStream),
@@ -24,25 +24,25 @@ pub(crate) enum Stream {
 pub(crate) type TlsStream = tls::Stream<Stream>;
 
 impl Stream {
-    /// A TCP stream that sends what it is given at once: a round's answers leave in one write, so waiting for
-    /// more (Nagle) would only meet the peer's delayed acknowledgement, 40 ms a call.
+    /// Creates a TCP stream without Nagle's algorithm: a batch of responses leaves in one write, so waiting for more
+    /// would only meet the peer's delayed acknowledgement, 40 ms per call.
     pub(crate) fn tcp(stream: TcpStream) -> io::Result<Self> {
         stream.set_nodelay(true)?;
         Ok(Self::Tcp(stream))
     }
 
-    /// Takes the socket out of the current runtime.
+    /// Detaches the socket from the current runtime.
     pub(crate) fn detach(self) -> io::Result<DetachedStream> {
         match self {
             Self::Tcp(stream) => stream.into_std().map(DetachedStream::Tcp),
             Self::Unix(stream) => stream.into_std().map(DetachedStream::Unix),
-            // It changes hands as it was accepted, before it is known what it speaks.
+            // A socket is moved right after it was accepted, before its protocol is known.
             Self::Tls(_) => Err(io::ErrorKind::Unsupported.into()),
             Self::Carried(stream) => Ok(DetachedStream::Carried(stream)),
         }
     }
 
-    /// The socket, if it is nothing more.
+    /// Returns the socket if there is no layer above it.
     pub(crate) fn into_socket(self) -> Option<Socket> {
         match self {
             Self::Tcp(stream) => Some(Socket::Tcp(stream)),
@@ -51,7 +51,7 @@ impl Stream {
         }
     }
 
-    /// Parts the socket into a half to read from and a half that any task may write to.
+    /// Splits the socket into a read half and a write half that any task may use.
     pub(crate) fn split(self) -> (ReadHalf, WriteHalf) {
         match self {
             Self::Tcp(stream) => {
@@ -73,11 +73,11 @@ impl Stream {
         }
     }
 
-    /// Throws away what the system has not sent yet once it is closed, and lets the peer see an error, over TCP.
+    /// Discards unsent data when it is closed, and makes the peer see an error, over TCP.
     pub(crate) fn reset(&self) {
         match self {
             Self::Tcp(stream) => {
-                // Where it cannot be done, the peer sees an end.
+                // If that fails, the peer sees an end.
                 let _ = stream.set_zero_linger();
             }
             Self::Tls(stream) => stream.break_off(),
@@ -85,7 +85,7 @@ impl Stream {
         }
     }
 
-    /// Bytes that it keeps between the socket and who reads and writes.
+    /// Returns the bytes that it buffers between the socket and its user.
     #[inline]
     pub(crate) fn buffered_bytes(&self) -> usize {
         match self {
@@ -95,7 +95,7 @@ impl Stream {
         }
     }
 
-    /// Writes until `out` is empty or the socket takes no more.
+    /// Writes until `out` is empty or the socket accepts no more.
     pub(crate) fn poll_flush(&mut self, cx: &mut Context<'_>, out: &mut Outbox) -> Poll<io::Result<()>> {
         if let Self::Tls(stream) = self {
             return stream.poll_flush(cx, out);
@@ -117,7 +117,7 @@ impl Stream {
         Poll::Ready(Ok(()))
     }
 
-    /// Says that nothing more will be sent.
+    /// Shuts down the write side.
     pub(crate) fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
             Self::Tcp(stream) => Pin::new(stream).poll_shutdown(cx),
@@ -127,7 +127,7 @@ impl Stream {
         }
     }
 
-    /// This end's address, over TCP.
+    /// Returns this end's address, over TCP.
     pub(crate) fn local(&self) -> Option<SocketAddr> {
         match self {
             Self::Tcp(stream) => stream.local_addr().ok().map(plain),
@@ -170,8 +170,7 @@ impl Source for Stream {
     }
 }
 
-/// How many bytes are read at once. To copy more, into memory that is new, would keep the other connections of the
-/// thread waiting.
+/// Maximum size of one read. Copying more, into fresh memory, would keep the other connections of the thread waiting.
 pub(super) const LARGEST_READ: usize = 256 << 10;
 
 impl From<Socket> for Stream {
@@ -183,7 +182,7 @@ impl From<Socket> for Stream {
     }
 }
 
-/// An address of IPv4 as one, not in the clothes of IPv6 that a socket for both gives it.
+/// Returns an IPv4 address as such, not mapped to IPv6 as a dual-stack socket reports it.
 fn plain(address: SocketAddr) -> SocketAddr {
     match address {
         SocketAddr::V6(v6) => match v6.ip().to_ipv4_mapped() {
@@ -194,17 +193,17 @@ fn plain(address: SocketAddr) -> SocketAddr {
     }
 }
 
-/// A socket between two runtimes.
+/// A socket that is moved between two runtimes.
 #[derive(Debug)]
 pub(crate) enum DetachedStream {
     Tcp(std::net::TcpStream),
     Unix(std::os::unix::net::UnixStream),
-    /// Its socket stays where it is.
+    /// Its socket is not moved.
     Carried(Box<dyn DatagramStream>),
 }
 
 impl DetachedStream {
-    /// Puts the socket into the current runtime.
+    /// Attaches the socket to the current runtime.
     pub(crate) fn attach(self) -> io::Result<Stream> {
         match self {
             Self::Tcp(stream) => TcpStream::from_std(stream).map(Stream::Tcp),
@@ -214,7 +213,7 @@ impl DetachedStream {
     }
 }
 
-/// The half of a socket that its own task reads from.
+/// The read half of a socket, used by its own task.
 #[derive(Debug)]
 pub(crate) enum ReadHalf {
     Tcp(tcp::OwnedReadHalf),
@@ -234,7 +233,7 @@ impl Source for ReadHalf {
     }
 }
 
-/// The half of a socket that any task may write to. Dropping it says that nothing more will be sent.
+/// The write half of a socket, which any task may use. Dropping it shuts down the write side.
 #[derive(Debug)]
 pub(crate) enum WriteHalf {
     Tcp(tcp::OwnedWriteHalf),
@@ -244,7 +243,7 @@ pub(crate) enum WriteHalf {
 }
 
 impl WriteHalf {
-    /// Writes what the socket takes without waiting; what it does not take stays in `out`.
+    /// Writes what the socket accepts without waiting; the rest stays in `out`.
     pub(crate) fn try_flush(&self, out: &mut Outbox) -> io::Result<()> {
         if let Self::Tls(half) = self {
             return half.try_flush(out);
@@ -268,7 +267,7 @@ impl WriteHalf {
         Ok(())
     }
 
-    /// Writes once, if that can be done without waiting.
+    /// Writes once without waiting.
     pub(crate) fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
         match self {
             Self::Tcp(stream) => stream.try_write(bytes),
@@ -287,9 +286,9 @@ impl WriteHalf {
         }
     }
 
-    /// Ends the connection in both directions, whoever still holds this half.
+    /// Closes the connection in both directions, even if this half is still shared.
     pub(crate) fn close(&self) {
-        // That it has ended already is as good.
+        // An error means that it is already closed.
         let _ = match self {
             Self::Tcp(stream) => rustix::net::shutdown(stream.as_ref(), Shutdown::Both),
             Self::Unix(stream) => rustix::net::shutdown(stream.as_ref(), Shutdown::Both),
@@ -298,7 +297,7 @@ impl WriteHalf {
         };
     }
 
-    /// Waits until the socket takes more.
+    /// Waits until the socket accepts more.
     pub(crate) fn poll_writable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
             Self::Tcp(stream) => stream.as_ref().poll_write_ready(cx),
@@ -350,6 +349,6 @@ impl tls::CarrierSink for WriteHalf {
     }
 }
 
-/// How many pieces one vectored write takes: beyond this the kernel's own work per call is small against
-/// the bytes moved, since every piece but the last is at least [`Outbox::SHARE`] long or a run of small ones.
+/// Maximum number of pieces of one vectored write: beyond this the kernel's own work per call is small against the
+/// bytes moved, since every piece but the last is at least [`Outbox::SHARE`] long or a run of small ones.
 const VECTORED: usize = 16;

@@ -7,10 +7,10 @@ use polyrpc_kcp::Settings;
 
 use super::{Address, Socket, Stream};
 
-/// What a client's connections are made with.
+/// Connector of a client's transport.
 #[derive(Debug, Clone, Default)]
 pub(crate) enum TransportConnector {
-    /// A socket, which is all there is to it.
+    /// A plain socket.
     #[default]
     Socket,
     #[cfg(feature = "kcp")]

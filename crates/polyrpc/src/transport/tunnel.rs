@@ -7,49 +7,49 @@ use polyrpc_wire::http::websocket::{CloseCode, Endpoint, Role};
 
 use super::{Inbox, Source, Stream};
 
-/// The server's side of a WebSocket whose messages carry a stream of bytes: one write is one message.
+/// The server's side of a WebSocket whose messages carry a byte stream: one write is one message.
 #[derive(Debug)]
 pub(crate) struct Tunnel {
     socket: Stream,
     endpoint: Endpoint,
-    /// What came and was not unwrapped yet.
+    /// Bytes received but not unwrapped yet.
     raw: Inbox,
-    /// Whole frames on their way.
+    /// Whole frames that are being sent.
     sending: Outbox,
     /// Bytes received so far.
     received: u64,
-    /// The end of what came was told, or nothing more is wanted: what still comes is thrown away.
+    /// The end of the input was reported, or no more is wanted: further input is discarded.
     ended: bool,
 }
 
 impl Tunnel {
-    /// A WebSocket behind its handshake, of whose bytes the first are in `raw`.
+    /// Creates a tunnel over a WebSocket after its handshake, whose first bytes are in `raw`.
     pub(crate) fn new(socket: Stream, raw: Inbox) -> Self {
         let endpoint = Endpoint::new(Role::Server);
         Self { socket, endpoint, raw, sending: Outbox::new(), received: 0, ended: false }
     }
 
-    /// Bytes that it keeps: received and not unwrapped, on their way and not written.
+    /// Returns the bytes that it buffers: received but not unwrapped, and framed but not written.
     pub(crate) fn buffered_bytes(&self) -> usize {
         self.raw.buffered_bytes() + self.sending.len() + self.socket.buffered_bytes()
     }
 
-    /// As of its socket.
+    /// Resets its socket.
     pub(crate) fn reset(&self) {
         self.socket.reset();
     }
 
-    /// Bytes that were taken to be written, and were not.
+    /// Returns the bytes that were framed but not written.
     pub(crate) fn unwritten(&self) -> usize {
         self.sending.len()
     }
 
-    /// Bytes received so far, frames and pings among them.
+    /// Returns the bytes received so far, including frame headers and pings.
     pub(crate) fn received(&self) -> u64 {
         self.received
     }
 
-    /// Writes what is owed, then what is in `out`, of which it takes no more while a message is on its way.
+    /// Writes pending frames, then what is in `out`, of which it takes no more while a message is being sent.
     pub(crate) fn poll_flush(&mut self, cx: &mut Context<'_>, out: &mut Outbox) -> Poll<io::Result<()>> {
         loop {
             ready!(self.socket.poll_flush(cx, &mut self.sending))?;
@@ -64,7 +64,7 @@ impl Tunnel {
         }
     }
 
-    /// Says that it is over, to the peer of the WebSocket and to that of the socket.
+    /// Closes the WebSocket and shuts down the socket's write side.
     pub(crate) fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.ended = true;
         self.endpoint.close(CloseCode::NORMAL, self.sending.buffer());
@@ -72,7 +72,7 @@ impl Tunnel {
         self.socket.poll_shutdown(cx)
     }
 
-    /// Answers pings. What the socket does not take now leaves with the next flush.
+    /// Answers pings. What the socket does not accept now is sent with the next flush.
     fn answer(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
         if self.sending.is_empty() {
             self.endpoint.answer(self.sending.buffer());
@@ -85,8 +85,8 @@ impl Tunnel {
 }
 
 impl Source for Tunnel {
-    /// Appends what the messages carry. Their end, in whatever way, is the end of the stream; only then comes what is
-    /// not looked at any more.
+    /// Appends the payload of messages. The end of the messages, in whatever way, is the end of the stream; later input
+    /// is ignored.
     fn poll_read(&mut self, cx: &mut Context<'_>, inbox: &mut BytesMut) -> Poll<io::Result<usize>> {
         while !self.ended {
             let start = inbox.len();

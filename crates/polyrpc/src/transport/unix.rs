@@ -5,24 +5,23 @@ use std::path::{Path, PathBuf};
 
 use tokio::net::{UnixListener, UnixStream};
 
-/// A listening Unix socket with its file, which goes with it.
+/// A listening Unix socket, whose file is removed with it.
 ///
-/// The file's permissions are those that the process's umask leaves (0777 without it); to connect, a client needs to be
-/// allowed to write to it.
+/// The file's permissions depend on the process's umask (0777 without it); a client needs write permission to connect.
 #[derive(Debug)]
 pub(crate) struct UnixSocket {
     listener: UnixListener,
     path: PathBuf,
-    /// What was made here. Another process may have put its own socket in its place since.
+    /// The file that was created here. Another process may have replaced it with its own socket since.
     file: Option<SocketFile>,
 }
 
 impl UnixSocket {
-    /// Begins to listen. A socket that a dead process has left is replaced.
+    /// Binds the socket. A stale socket of a dead process is replaced.
     ///
     /// # Errors
     ///
-    /// When there is a socket on which a process listens, or a file of any other kind, neither of which is touched.
+    /// If a process listens on the socket, or if the file is of another kind; neither is touched.
     pub(crate) async fn bind(path: &Path) -> io::Result<Self> {
         let listener = match UnixListener::bind(path) {
             Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
@@ -45,9 +44,9 @@ impl UnixSocket {
 
 impl Drop for UnixSocket {
     fn drop(&mut self) {
-        // The listener keeps the file's number from being given to another one until it is dropped.
+        // While the listener is open, the file's inode number cannot be reused.
         if self.file.is_some() && self.file == SocketFile::at(&self.path) {
-            // Gone already is as good.
+            // An error means that it is already removed.
             let _ = fs::remove_file(&self.path);
         }
     }
@@ -63,7 +62,7 @@ async fn remove_stale(path: &Path) -> io::Result<()> {
     }
     match UnixStream::connect(path).await {
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {}
-        // A backlog that is full tells of a listener, too.
+        // A full backlog means that there is a listener, too.
         Ok(_) => return Err(occupied(format!("another process listens on {shown}"))),
         Err(error) => {
             return Err(occupied(format!(
@@ -77,7 +76,7 @@ async fn remove_stale(path: &Path) -> io::Result<()> {
     fs::remove_file(path)
 }
 
-/// Which socket a path leads to.
+/// Identity of the socket file at a path.
 #[derive(Debug, PartialEq, Eq)]
 struct SocketFile {
     device: u64,
@@ -104,7 +103,7 @@ mod tests {
 
     use super::*;
 
-    /// A directory that goes with the test.
+    /// A directory that is removed after the test.
     struct Directory(PathBuf);
 
     impl Directory {

@@ -7,7 +7,7 @@ use polyrpc_core::Outbox;
 use super::tunnel::Tunnel;
 use super::{Inbox, Source, Stream};
 
-/// What a server speaks over: a socket, or a WebSocket over one.
+/// The transport of a server's session: a socket, or a WebSocket over one.
 #[derive(Debug)]
 pub(crate) enum Transport {
     Socket(Stream),
@@ -15,7 +15,7 @@ pub(crate) enum Transport {
 }
 
 impl Transport {
-    /// Goes on within a WebSocket, of whose bytes the first are in the inbox. `None`: it was one already.
+    /// Continues within a WebSocket, whose first bytes are in the inbox. `None`: it is one already.
     pub(crate) fn into_websocket(self, inbox: &mut Inbox) -> Option<Self> {
         match self {
             Self::Socket(socket) => {
@@ -25,8 +25,7 @@ impl Transport {
         }
     }
 
-    /// Bytes that it keeps between the socket and the inbox, and between the outbox and the socket. What the system keeps
-    /// Throws away what was not sent yet, and lets the peer see that something went wrong, once it is closed.
+    /// Discards unsent data when it is closed, and makes the peer see an error.
     pub(crate) fn reset(&self) {
         match self {
             Self::Socket(stream) => stream.reset(),
@@ -34,7 +33,7 @@ impl Transport {
         }
     }
 
-    /// Bytes that a WebSocket has taken to be written, and were not.
+    /// Returns the bytes that a WebSocket has framed but not written.
     pub(crate) fn unwritten(&self) -> usize {
         match self {
             Self::Socket(_) => 0,
@@ -42,7 +41,7 @@ impl Transport {
         }
     }
 
-    /// Bytes that a WebSocket has received, its own frames among them.
+    /// Returns the bytes that a WebSocket has received, including its own frames.
     pub(crate) fn received_beside(&self) -> u64 {
         match self {
             Self::Socket(_) => 0,
@@ -50,7 +49,8 @@ impl Transport {
         }
     }
 
-    /// is not counted, nor what QUIC does, whose windows bound it.
+    /// Returns the bytes that it buffers between the socket and the inbox, and between the outbox and the socket.
+    /// Buffers of the system are not counted, nor those of QUIC, which its windows bound.
     #[inline]
     pub(crate) fn buffered_bytes(&self) -> usize {
         match self {
@@ -59,7 +59,7 @@ impl Transport {
         }
     }
 
-    /// Writes until `out` is empty or the socket takes no more.
+    /// Writes until `out` is empty or the socket accepts no more.
     pub(crate) fn poll_flush(&mut self, cx: &mut Context<'_>, out: &mut Outbox) -> Poll<io::Result<()>> {
         match self {
             Self::Socket(stream) => stream.poll_flush(cx, out),
@@ -67,7 +67,7 @@ impl Transport {
         }
     }
 
-    /// Says that nothing more will be sent.
+    /// Shuts down the write side.
     pub(crate) fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
             Self::Socket(stream) => stream.poll_shutdown(cx),
@@ -75,11 +75,11 @@ impl Transport {
         }
     }
 
-    /// Whether the peer hears of the end. If not, it may go on for ever with what has ended here.
+    /// Returns whether the peer is notified of the end. If not, it may keep using a connection that is closed here.
     pub(crate) fn signals_close(&self) -> bool {
         match self {
             Self::Socket(Stream::Carried(carried)) => carried.signals_close(),
-            // TLS and WebSocket have words for it, whatever carries them.
+            // TLS and WebSocket have a close message, whatever the transport below.
             Self::Socket(_) | Self::WebSocket(_) => true,
         }
     }

@@ -1,13 +1,12 @@
-//! What the calls that a handler makes have from the call that it serves: how long its caller still waits, and which
-//! trace it belongs to.
+//! Scope that the calls of a handler inherit from the call that it serves: the deadline of its caller, and the trace.
 //!
-//! While a handler is polled, both are [`current`]. A call that any client of the process makes then waits no longer
-//! than what is left, tells the server so in its protocol's own field, and carries the trace on. So a deadline shrinks
-//! from hop to hop, whatever protocols the hops speak, and a handler that is dropped since its caller gave up takes its
-//! calls with it.
+//! While a handler is polled, both are [`current`]. A call by any client of the process then waits no longer than the
+//! remaining time, sends that to the server in the protocol's own field, and propagates the trace. So a deadline
+//! shrinks from hop to hop, whatever protocols the hops use, and a handler that is dropped since its caller cancelled
+//! also cancels its own calls.
 //!
-//! Tasks that a handler spawns inherit nothing, as by [`tokio::task_local!`]: they may outlive the call. Where they
-//! shall inherit, it is said:
+//! Tasks that a handler spawns inherit nothing, as with [`tokio::task_local!`]: they may outlive the call. If they
+//! should inherit, request it explicitly:
 //!
 //! ```
 //! # async fn look_up() {}
@@ -18,11 +17,11 @@
 //! # }
 //! ```
 //!
-//! And where a handler's own calls shall not, `propagation::scope(CallScope::default(), …)` keeps it from them.
+//! If a handler's own calls should not inherit, `propagation::scope(CallScope::default(), …)` prevents it.
 //!
-//! baidu_std, rpcx, gRPC and HTTP tell the server what is left, and carry traces in their user fields, metadata and
-//! headers. fb_rpc, net/rpc and rest_rpc have room for neither: there the caller's own waiting is bounded, and nothing
-//! travels on.
+//! baidu_std, rpcx, gRPC and HTTP send the remaining time to the server, and carry traces in their user fields,
+//! metadata and headers. fb_rpc, net/rpc and rest_rpc have no field for either: there only the caller's own wait is
+//! bounded, and nothing is propagated.
 
 mod trace;
 
@@ -41,73 +40,73 @@ thread_local! {
     static CURRENT: RefCell<CallScope> = const { RefCell::new(CallScope::NOTHING) };
 }
 
-/// What is current now; nothing outside of handlers and [`scope`]s.
+/// Returns the current scope; empty outside of handlers and [`scope`]s.
 pub fn current() -> CallScope {
-    // On a thread that is ending, what was current there is gone.
+    // On a thread that is ending, the thread-local is already destroyed.
     CURRENT.try_with(|current| current.borrow().clone()).unwrap_or_default()
 }
 
-/// Lets this, and nothing else, be current while the future is polled.
+/// Makes this scope, and no other, current while the future is polled.
 ///
 /// # Cancel safety
 ///
-/// Dropping what is returned drops the future.
+/// Dropping the returned future drops `future`.
 pub async fn scope<F: Future>(mut inherited: CallScope, future: F) -> F::Output {
     let mut future = pin!(future);
     poll_fn(|cx| inherited.run(|| future.as_mut().poll(cx))).await
 }
 
-/// What a call inherits from the one within which it is made.
+/// Scope that a call inherits from the call within which it is made.
 #[derive(Debug, Clone, Default)]
 pub struct CallScope {
     deadline: Option<Instant>,
-    /// Shared, since it becomes current again and again.
+    /// Shared, since it becomes current repeatedly.
     trace: Option<Arc<Trace>>,
 }
 
 impl CallScope {
     const NOTHING: Self = Self { deadline: None, trace: None };
 
-    /// What the handler of a call is to pass on. It allocates only if the call belongs to a trace.
+    /// Returns the scope for the handler of a call. It allocates only if the call belongs to a trace.
     pub(crate) fn from_call(deadline: Option<Instant>, metadata: &Metadata) -> Self {
         Self { deadline, trace: Trace::read(metadata).map(Arc::new) }
     }
 
-    /// The deadline of what is done here, if there is one.
+    /// Returns the deadline of the current work, if there is one.
     pub fn deadline(&self) -> Option<Instant> {
         self.deadline
     }
 
-    /// How long somebody still waits for what is done here, if that is known.
+    /// Returns the time left until the deadline, if there is one.
     pub fn remaining(&self) -> Option<Duration> {
         self.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()))
     }
 
-    /// The trace it belongs to.
+    /// Returns the trace.
     pub fn trace(&self) -> Option<&Trace> {
         self.trace.as_deref()
     }
 
-    /// The same with this deadline, unless there is an earlier one.
+    /// Returns the scope with this deadline, unless it has an earlier one.
     #[must_use]
     pub fn with_deadline(self, deadline: Instant) -> Self {
         let earlier = self.deadline.map_or(deadline, |known| known.min(deadline));
         Self { deadline: Some(earlier), ..self }
     }
 
-    /// The same as part of this trace.
+    /// Returns the scope as part of this trace.
     #[must_use]
     pub fn with_trace(self, trace: Trace) -> Self {
         Self { trace: Some(Arc::new(trace)), ..self }
     }
 
-    /// Lets this, and nothing else, be current while `work` runs on this thread.
+    /// Makes this scope, and no other, current while `work` runs on this thread.
     pub fn run<T>(&mut self, work: impl FnOnce() -> T) -> T {
         let _entered = ScopeGuard::new(self);
         work()
     }
 
-    /// How long a call may wait that would wait so long by itself.
+    /// Returns the timeout of a call that has `timeout` by itself, bounded by the deadline.
     ///
     /// # Errors
     ///
@@ -120,7 +119,7 @@ impl CallScope {
         Ok(Some(timeout.map_or(left, |timeout| timeout.min(left))))
     }
 
-    /// Writes the trace beside a call, where its protocol has room for it.
+    /// Adds the trace to a call's metadata, if its protocol carries metadata.
     pub(crate) fn inject(&self, metadata: &mut Metadata, protocol: Protocol) {
         if let Some(trace) = &self.trace
             && carries_metadata(protocol)
@@ -130,7 +129,7 @@ impl CallScope {
     }
 }
 
-/// Whether calls of a protocol carry metadata.
+/// Returns whether calls of a protocol carry metadata.
 pub(crate) fn carries_metadata(protocol: Protocol) -> bool {
     match protocol {
         Protocol::BaiduStd | Protocol::Rpcx | Protocol::Grpc | Protocol::Http => true,
@@ -138,8 +137,8 @@ pub(crate) fn carries_metadata(protocol: Protocol) -> bool {
     }
 }
 
-/// Something that is current until this is dropped; then what was current before is again. It is moved there and back,
-/// so that nothing is counted or copied.
+/// Makes a scope current until this is dropped; then the previous scope is current again. The scope is moved there and
+/// back, without counting references or copying.
 struct ScopeGuard<'i>(&'i mut CallScope);
 
 impl<'i> ScopeGuard<'i> {
@@ -156,7 +155,7 @@ impl Drop for ScopeGuard<'_> {
 }
 
 fn exchange(inherited: &mut CallScope) {
-    // On a thread that is ending nothing is current, before and after.
+    // On a thread that is ending, the thread-local is already destroyed.
     let _ = CURRENT.try_with(|current| mem::swap(&mut *current.borrow_mut(), inherited));
 }
 

@@ -6,33 +6,34 @@ use std::str::FromStr;
 use bytes::Bytes;
 use polyrpc_core::Metadata;
 
-/// What travels from call to call beside deadlines: W3C's Trace Context (`traceparent`, `tracestate`) and Baggage
-/// (`baggage`). Zipkin's `b3`, as one entry, is understood in place of `traceparent`; a trace that came so goes on in both.
+/// Trace context that is propagated from call to call besides deadlines: W3C's Trace Context (`traceparent`,
+/// `tracestate`) and Baggage (`baggage`). Zipkin's single-header `b3` is accepted in place of `traceparent`; such a
+/// trace is propagated in both.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Trace {
-    /// Which trace it is, and of which span the calls made here are children; `None` where only baggage came.
+    /// The trace and the parent span of the calls made here; `None` if only baggage was received.
     pub parent: Option<TraceParent>,
-    /// What tracing systems say of it to themselves, as it came.
+    /// State of tracing systems (`tracestate`), as received.
     pub state: Bytes,
-    /// What programs say of it to each other, as it came.
+    /// Baggage of the programs, as received.
     pub baggage: Bytes,
-    /// It came as `b3`.
+    /// It was received as `b3`.
     zipkin: bool,
 }
 
 impl Trace {
-    /// A trace in which this is the parent of the calls to come.
+    /// Creates a trace with this parent for further calls.
     pub fn new(parent: TraceParent) -> Self {
         Self { parent: Some(parent), ..Self::default() }
     }
 
-    /// The same trace and what is said of it, with another parent of the calls to come.
+    /// Returns the same trace, state and baggage with another parent for further calls.
     #[must_use]
     pub fn with_parent(&self, parent: TraceParent) -> Self {
         Self { parent: Some(parent), ..self.clone() }
     }
 
-    /// What a call carries; `None` if that is nothing, or nothing that can be read.
+    /// Reads the trace of a call; `None` if it has none, or none that is valid.
     pub fn read(metadata: &Metadata) -> Option<Self> {
         let mut trace = Self::default();
         let (mut zipkin, mut states, mut baggages) = (None, List::default(), List::default());
@@ -45,7 +46,7 @@ impl Trace {
                 _ => {}
             }
         }
-        // A state without its trace says nothing (Trace Context, section 3.3).
+        // A state without its trace is meaningless (Trace Context, section 3.3).
         if trace.parent.is_some() {
             trace.state = states.joined(STATE);
         } else {
@@ -56,7 +57,7 @@ impl Trace {
         (trace.parent.is_some() || !trace.baggage.is_empty()).then_some(trace)
     }
 
-    /// Writes it beside a call; what the caller himself says there stays.
+    /// Adds it to a call's metadata; entries that the caller has set are kept.
     pub fn write(&self, metadata: &mut Metadata) {
         let mut say = |key: &'static str, value: Bytes| {
             if !value.is_empty() && metadata.bytes(key).is_none() {
@@ -74,13 +75,15 @@ impl Trace {
     }
 }
 
-/// How much state goes on; more is dropped as a whole. Trace Context, section 3.3.1.5, wants that much at least.
+/// Maximum size of the propagated state; more is dropped as a whole. Trace Context, section 3.3.1.5, requires at least
+/// that much.
 const STATE: usize = 512;
 
-/// How much baggage goes on; more is dropped as a whole. Baggage, section 3.3.2, wants that much at least.
+/// Maximum size of the propagated baggage; more is dropped as a whole. Baggage, section 3.3.2, requires at least that
+/// much.
 const BAGGAGE: usize = 8192;
 
-/// The values of a key that may come more than once, which means the same as all of them in one with commas.
+/// The values of a key that may be repeated, equivalent to one value with all of them joined by commas.
 #[derive(Default)]
 struct List<'a>(Vec<&'a Bytes>);
 
@@ -89,13 +92,13 @@ impl<'a> List<'a> {
         self.0.push(value);
     }
 
-    /// All as one, if that is no longer than `most` and every protocol can carry it.
+    /// Joins all values, if the result is no longer than `most` and every protocol can carry it.
     fn joined(self, most: usize) -> Bytes {
         let length: usize = self.0.iter().map(|value| value.len() + 1).sum();
         if length > most + 1 || self.0.iter().any(|value| text(value).is_none()) {
             return Bytes::new();
         }
-        // No field of HTTP keeps the blanks around it.
+        // HTTP strips the whitespace around a field's value.
         let trimmed = |value: &Bytes| value.slice_ref(value.trim_ascii());
         match &self.0[..] {
             [] => Bytes::new(),
@@ -105,13 +108,13 @@ impl<'a> List<'a> {
     }
 }
 
-/// The value, if it is what HTTP's headers may hold.
+/// Returns the value if it is valid in an HTTP header.
 fn text(value: &[u8]) -> Option<&str> {
     let printable = value.iter().all(|byte| matches!(byte, b' '..=b'~'));
     std::str::from_utf8(value).ok().filter(|_| printable)
 }
 
-/// A span of a trace, as `traceparent` writes it: `00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01`.
+/// A span of a trace, formatted as in `traceparent`: `00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct TraceParent {
     trace: u128,
@@ -120,44 +123,44 @@ pub struct TraceParent {
 }
 
 impl TraceParent {
-    /// A span of a trace; `None` if one of the ids is zero, which stands for none.
+    /// Creates a span of a trace; `None` if one of the ids is zero, which is invalid.
     pub fn new(trace: u128, span: u64, sampled: bool) -> Option<Self> {
         (trace != 0 && span != 0).then_some(Self { trace, span, flags: u8::from(sampled) })
     }
 
-    /// The first span of a new trace.
+    /// Creates the first span of a new trace.
     pub fn root(sampled: bool) -> Self {
         let trace = u128::from(random()) << 64 | u128::from(random());
         Self { trace, span: random(), flags: u8::from(sampled) | RANDOM }
     }
 
-    /// Another span of the same trace.
+    /// Creates another span of the same trace.
     #[must_use]
     pub fn child(self) -> Self {
         Self { span: random(), ..self }
     }
 
-    /// The trace's id; never zero.
+    /// Returns the trace's id; never zero.
     pub fn trace_id(&self) -> u128 {
         self.trace
     }
 
-    /// The span's id; never zero.
+    /// Returns the span's id; never zero.
     pub fn span_id(&self) -> u64 {
         self.span
     }
 
-    /// Whether who began the trace wants it recorded.
+    /// Returns whether the trace's originator wants it recorded.
     pub fn is_sampled(&self) -> bool {
         self.flags & SAMPLED != 0
     }
 
-    /// All flags: 1, sampled; 2, the trace's id was drawn by lot.
+    /// Returns all flags: 1, sampled; 2, the trace's id is random.
     pub fn flags(&self) -> u8 {
         self.flags
     }
 
-    /// Zipkin's single header: `trace-span[-sampled[-parent]]`; the trace's id may have half its length.
+    /// Parses Zipkin's single header: `trace-span[-sampled[-parent]]`; the trace's id may have half its length.
     fn from_b3(text: &str) -> Option<Self> {
         let mut parts = text.split('-');
         let (trace, span) = (parts.next()?, parts.next()?);
@@ -174,7 +177,7 @@ impl TraceParent {
     }
 }
 
-/// Its caller may have recorded it.
+/// The caller may have recorded it.
 const SAMPLED: u8 = 1;
 
 /// Trace Context, level 2.
@@ -189,7 +192,7 @@ impl fmt::Display for TraceParent {
 impl FromStr for TraceParent {
     type Err = NoTraceParent;
 
-    /// Reads what this version and versions to come write (Trace Context, section 3.2.2).
+    /// Parses this version and future ones (Trace Context, section 3.2.2).
     fn from_str(text: &str) -> Result<Self, NoTraceParent> {
         read(text).ok_or(NoTraceParent)
     }
@@ -204,22 +207,22 @@ fn read(text: &str) -> Option<TraceParent> {
     if version == 0xff || !(rest.is_empty() || may_go_on) {
         return None;
     }
-    // Of the flags only those that are known go on.
+    // Only known flags are propagated.
     let flags = u8::try_from(flags).ok()? & (SAMPLED | RANDOM);
     let parent = TraceParent::new(trace, u64::try_from(span).ok()?, false)?;
     Some(TraceParent { flags, ..parent })
 }
 
-/// Of the first version.
+/// Length in the first version.
 const LENGTH: usize = 55;
 
-/// Hexadecimal digits, of which the standards allow only the small ones.
+/// Parses hexadecimal digits, of which the standards allow only lower case.
 fn hex(text: &str) -> Option<u128> {
     let digits = text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
     u128::from_str_radix(text, 16).ok().filter(|_| digits)
 }
 
-/// The text is no `traceparent`.
+/// Error of parsing a `traceparent`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NoTraceParent;
 
@@ -231,7 +234,7 @@ impl fmt::Display for NoTraceParent {
 
 impl std::error::Error for NoTraceParent {}
 
-/// An id that is not zero. It need not withstand guessing: splitmix64, begun anew by each thread with a key of the
+/// Returns a random id that is not zero. It need not be unpredictable: splitmix64, seeded per thread with a key of the
 /// standard hasher.
 pub(crate) fn random() -> u64 {
     thread_local! {

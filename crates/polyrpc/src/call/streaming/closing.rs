@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use tokio::sync::{Notify, watch};
 
-/// Says that a stream shall end, though its messages are still read, and learns that it has.
+/// Requests that a stream ends while its messages are still read, and waits until it has.
 #[derive(Debug, Clone)]
 pub(crate) struct Closer {
     asked: Arc<Notify>,
@@ -16,7 +16,7 @@ pub(crate) struct Closing {
     ended: watch::Sender<()>,
 }
 
-/// The stream was given up before all was sent.
+/// The stream was aborted before all was sent.
 #[derive(Debug)]
 pub(crate) struct Abandoned;
 
@@ -27,19 +27,19 @@ impl Closing {
         (Closer { asked: asked.clone(), ended }, Self { asked, ended: said })
     }
 
-    /// Waits until somebody has said that the stream shall end.
+    /// Waits until the end of the stream is requested.
     pub(crate) async fn asked(&self) {
         self.asked.notified().await;
     }
 
-    /// All was sent, and the end follows.
+    /// Reports that all was sent and the end follows.
     pub(crate) fn complete(self) {
         self.ended.send_replace(());
     }
 }
 
 impl Closer {
-    /// Says that the stream shall end, and waits until it has.
+    /// Requests the end of the stream, and waits until it has ended.
     pub(crate) async fn close(mut self) -> Result<(), Abandoned> {
         self.asked.notify_one();
         self.ended.changed().await.map_err(|_| Abandoned)

@@ -12,10 +12,9 @@ use super::StreamNotify;
 use super::outgoing::footprint;
 use crate::codec::{decompress_message, decompress_message_aside};
 
-/// The messages that the peer sends on one call, encoded.
+/// The encoded messages that the peer sends on one call.
 ///
-/// How many wait here is bounded by what the protocol allows the peer to send ahead; it is allowed more only
-/// when messages are taken out.
+/// The queue is bounded by the flow-control window of the protocol, which is extended only when messages are taken out.
 #[derive(Debug, Clone)]
 pub struct Incoming(Arc<Shared>);
 
@@ -27,7 +26,7 @@ pub(crate) struct IncomingSender(Arc<Shared>);
 struct Shared {
     stream: u64,
     bell: Option<Arc<StreamNotify>>,
-    /// Bytes that a message may have once its compression is undone.
+    /// Maximum size of a message after decompression, in bytes.
     limit: usize,
     state: Mutex<State>,
 }
@@ -35,15 +34,15 @@ struct Shared {
 #[derive(Debug, Default)]
 struct State {
     messages: VecDeque<Message>,
-    /// Bytes of messages taken that the peer was not told of.
+    /// Bytes of consumed messages that were not yet credited to the peer.
     consumed: usize,
-    /// Bytes of messages that were not sent on the stream: their taking is nothing to tell.
+    /// Bytes of messages that were not sent on the stream: they are never credited.
     uncounted: usize,
-    /// No more messages come, or why.
+    /// Set once no more messages arrive, with the error if any.
     end: Option<Result<(), Status>>,
     trailers: Metadata,
     taker: Option<Waker>,
-    /// The message taken last, which is being decompressed.
+    /// The message taken last, while it is being decompressed.
     decompressing: Option<Decompressing>,
 }
 
@@ -56,20 +55,20 @@ impl fmt::Debug for Decompressing {
 }
 
 impl Incoming {
-    /// A way for messages of this stream, which rings when some were taken.
+    /// Creates a queue for messages of this stream, which notifies the connection when some were consumed.
     pub(crate) fn new(stream: u64, bell: Arc<StreamNotify>, limit: usize) -> (IncomingSender, Self) {
         let shared = Arc::new(Shared { stream, bell: Some(bell), limit, state: Mutex::default() });
         (IncomingSender(shared.clone()), Self(shared))
     }
 
-    /// A single message, which is there already and not compressed.
+    /// Creates a queue with a single message, already received and not compressed.
     pub(crate) fn once(body: Bytes) -> Self {
         let message = Message { body, compression: Compression::None };
         let state = State { messages: [message].into(), end: Some(Ok(())), ..State::default() };
         Self(Arc::new(Shared { stream: 0, bell: None, limit: usize::MAX, state: Mutex::new(state) }))
     }
 
-    /// Puts a message before those that come on the stream, unless it is empty.
+    /// Adds a message before those of the stream, unless it is empty.
     pub(crate) fn preface(&self, body: Bytes) {
         if !body.is_empty() {
             self.0.keep(footprint(&body));
@@ -79,7 +78,7 @@ impl Incoming {
         }
     }
 
-    /// The next message, its compression undone; `None` behind the last. An error is given once and ends it.
+    /// Polls for the next message, decompressed; `None` after the last. An error is returned once and ends the stream.
     pub fn poll_next(&self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, Status>>> {
         loop {
             let mut state = self.0.lock();
@@ -104,7 +103,7 @@ impl Incoming {
         }
     }
 
-    /// The next message as it came; `None` behind the last.
+    /// Returns the next message as received; `None` after the last.
     pub(crate) async fn next_raw(&self) -> Option<Result<Message, Status>> {
         poll_fn(|cx| self.poll_raw(cx)).await
     }
@@ -129,7 +128,7 @@ impl Incoming {
         Poll::Ready(Some(Ok(message)))
     }
 
-    /// What travelled behind the last message.
+    /// Returns the trailers, received after the last message.
     pub(crate) fn trailers(&self) -> Metadata {
         self.0.lock().trailers.clone()
     }
@@ -138,7 +137,7 @@ impl Incoming {
 impl Drop for Incoming {
     /// Messages that will not be received must not use up the connection's flow-control window.
     fn drop(&mut self) {
-        // This one and the connection's; clones never leave the stream they are part of.
+        // This one and the connection's; clones never leave the stream that they are part of.
         if Arc::strong_count(&self.0) > 2 {
             return;
         }
@@ -154,15 +153,15 @@ impl Drop for Incoming {
 }
 
 impl IncomingSender {
-    /// Whether the receiver is gone.
+    /// Returns whether the receiver was dropped.
     pub(crate) fn is_abandoned(&self) -> bool {
         Arc::strong_count(&self.0) == 1
     }
 
-    /// A message has come. `false`: too many wait already, or none was expected any more.
+    /// Adds a received message. Returns `false` if too many are queued already, or if the stream has ended.
     pub(crate) fn give(&self, mut message: Message) -> bool {
         if message.body.len() < SMALL {
-            // A slice of a read would keep all of it.
+            // A slice of a read buffer would keep all of it alive.
             message.body = Bytes::copy_from_slice(&message.body);
         }
         let mut taken = false;
@@ -176,7 +175,7 @@ impl IncomingSender {
         taken
     }
 
-    /// A message is there that did not come on the stream.
+    /// Adds a message that was not received on the stream.
     pub(crate) fn preface(&self, message: Message) {
         self.change(|state| {
             state.uncounted += message.body.len();
@@ -185,7 +184,7 @@ impl IncomingSender {
         });
     }
 
-    /// No more messages come, and those that wait are given up.
+    /// Aborts the stream: no more messages arrive, and queued ones are dropped.
     pub(crate) fn abort(&self, status: Status) {
         self.change(|state| {
             if state.end.is_none() {
@@ -195,7 +194,7 @@ impl IncomingSender {
         });
     }
 
-    /// No more messages come. Those that wait may still be taken.
+    /// Closes the stream: no more messages arrive. Queued ones can still be taken.
     pub(crate) fn close(&self, result: Result<(), Status>, trailers: Metadata) {
         self.change(|state| {
             if state.end.is_none() {
@@ -205,7 +204,7 @@ impl IncomingSender {
         });
     }
 
-    /// How many bytes of messages were taken since this was last asked.
+    /// Returns how many bytes of messages were consumed since the last call.
     pub(crate) fn consumed(&self) -> usize {
         mem::take(&mut self.0.lock().consumed)
     }
@@ -223,7 +222,7 @@ impl IncomingSender {
 }
 
 impl Drop for IncomingSender {
-    /// Parts of a handler may live on in other tasks when the connection is dropped: they must not wait for ever.
+    /// Parts of a handler may live on in other tasks when the connection is dropped: they must not wait forever.
     fn drop(&mut self) {
         self.change(|state| {
             state.end.get_or_insert_with(|| {
@@ -233,20 +232,20 @@ impl Drop for IncomingSender {
     }
 }
 
-/// Messages shorter than this have memory of their own while they wait.
+/// Messages shorter than this are copied into their own memory while they are queued.
 const SMALL: usize = 512;
 
-/// Messages that may wait to be taken, however small they are. Bytes meet the limits of the protocol much earlier.
+/// Maximum number of queued messages, however small. The protocol's limits on bytes apply much earlier.
 const MOST_WAITING: usize = 1 << 20;
 
 impl State {
-    /// Throws away what waits to be taken; returns how many bytes it was, and how many it took.
+    /// Drops queued messages; returns their bytes, and the bytes of memory that they held.
     fn clear(&mut self) -> (usize, usize) {
         let sizes = self.messages.drain(..).map(|message| (message.body.len(), footprint(&message.body)));
         sizes.fold((0, 0), |(bytes, taken), (more, took)| (bytes + more, taken + took))
     }
 
-    /// Counts what was taken. Returns whether it is the first that there is to tell of.
+    /// Counts consumed bytes. Returns whether they are the first that are not yet credited.
     fn take(&mut self, bytes: usize) -> bool {
         let uncounted = bytes.min(self.uncounted);
         self.uncounted -= uncounted;
@@ -264,14 +263,14 @@ impl Drop for Shared {
 }
 
 impl Shared {
-    /// So many bytes wait to be taken.
+    /// Charges queued bytes.
     fn keep(&self, bytes: usize) {
         if let Some(bell) = &self.bell {
             bell.account.keep(bytes);
         }
     }
 
-    /// So many bytes wait no longer.
+    /// Releases queued bytes.
     fn release(&self, bytes: usize) {
         if let Some(bell) = &self.bell {
             bell.account.release(bytes);

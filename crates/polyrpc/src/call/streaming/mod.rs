@@ -1,4 +1,4 @@
-//! Calls with several messages in a direction.
+//! Streaming calls: several messages in at least one direction.
 
 mod closing;
 mod incoming;
@@ -29,13 +29,13 @@ pub(crate) use notify::StreamNotify;
 pub(crate) use outgoing::OutgoingReceiver;
 pub(crate) use send::send;
 
-/// Messages of one direction of a call, one after the other.
+/// A stream of messages in one direction of a call.
 ///
-/// A handler takes one as its request, or returns one as its answer; a caller the other way round. It ends
-/// with the first error: nothing follows that.
+/// A handler takes one as its request, or returns one as its response; for a caller it is the other way round. The
+/// first error ends it.
 ///
-/// Whoever makes messages waits until there is room for them: a stream is polled only while the peer takes
-/// more, and the peer may send more only when [`message`](Self::message) has taken what came before.
+/// It has backpressure: a stream is polled only while the peer accepts more, and the peer may send more only when
+/// [`message`](Self::message) has taken the earlier messages.
 ///
 /// ```
 /// # use polyrpc::{Result, Streaming};
@@ -63,7 +63,7 @@ pub struct Streaming<T> {
     ended: bool,
 }
 
-/// Where what travelled behind the last message is found.
+/// Where the trailers, received after the last message, are found.
 enum Trailers {
     None,
     Of(Incoming),
@@ -71,12 +71,12 @@ enum Trailers {
 }
 
 impl<T: Send + 'static> Streaming<T> {
-    /// What `messages` gives; its first error ends the call with that.
+    /// Creates a stream from `messages`; their first error ends the call with that error.
     pub fn from_stream(messages: impl Stream<Item = Result<T>> + Send + 'static) -> Self {
         Self { messages: Box::pin(messages), trailers: Trailers::None, ended: false }
     }
 
-    /// Messages that are there already, or are made when they are wanted.
+    /// Creates a stream from messages that exist already, or are computed on demand.
     #[expect(
         clippy::should_implement_trait,
         reason = "what an iterator must be to be sent, `FromIterator` cannot say"
@@ -89,18 +89,18 @@ impl<T: Send + 'static> Streaming<T> {
         Self::from_stream(stream::iter(messages.into_iter().map(Ok)))
     }
 
-    /// A single message.
+    /// Creates a stream of a single message.
     pub fn once(message: T) -> Self {
         Self::from_iter([message])
     }
 
-    /// No message at all.
+    /// Creates a stream without messages.
     pub fn empty() -> Self {
         Self::from_stream(stream::empty())
     }
 
-    /// Messages sent by a future, which runs only while the stream is polled, and is dropped with it. Its error ends
-    /// the stream, behind the messages sent before.
+    /// Creates a stream whose messages are sent by a future, which runs only while the stream is polled, and is dropped
+    /// with it. Its error ends the stream, after the messages sent before.
     pub fn produce<Fut>(producer: impl FnOnce(Sender<T>) -> Fut) -> Self
     where
         Fut: Future<Output = Result<()>> + Send + 'static,
@@ -129,15 +129,15 @@ impl<T: Send + 'static> Streaming<T> {
         }))
     }
 
-    /// Messages sent by whoever holds the sender; at least one of them may wait to be taken, at most
-    /// `capacity`. It ends when the last sender is dropped.
+    /// Creates a stream and its sender, with a queue of `capacity` messages, at least one. The stream ends when the
+    /// last sender is dropped.
     pub fn channel(capacity: usize) -> (Sender<T>, Self) {
         let (sender, mut receiver) = mpsc::channel(capacity.max(1));
         let messages = stream::poll_fn(move |cx| receiver.poll_recv(cx));
         (Sender::new(sender), Self::from_stream(messages))
     }
 
-    /// The messages that the peer sends, as `decode` reads them.
+    /// Creates the stream of the peer's messages, decoded by `decode`.
     pub(crate) fn received(
         incoming: Incoming,
         mut decode: impl FnMut(Bytes) -> Result<T, Status> + Send + 'static,
@@ -149,7 +149,7 @@ impl<T: Send + 'static> Streaming<T> {
         Self { trailers: Trailers::Of(incoming), ..Self::from_stream(messages) }
     }
 
-    /// The messages of an answer. What travelled behind the last is put into `trailers` before the end.
+    /// Creates the stream of a response's messages. The trailers are put into `trailers` before the end.
     pub(crate) fn answer(
         messages: impl Stream<Item = Result<T>> + Send + 'static,
         trailers: Arc<OnceLock<Metadata>>,
@@ -159,11 +159,11 @@ impl<T: Send + 'static> Streaming<T> {
 }
 
 impl<T> Streaming<T> {
-    /// The next message; `None` behind the last.
+    /// Returns the next message; `None` after the last.
     ///
     /// # Errors
     ///
-    /// Why there will be no more messages. It is given once; `None` follows.
+    /// If the stream has failed. The error is returned once; `None` follows.
     ///
     /// # Cancel safety
     ///
@@ -172,7 +172,8 @@ impl<T> Streaming<T> {
         self.next().await.transpose().map_err(Error::from)
     }
 
-    /// What the peer sent behind its last message (gRPC); empty before the end, and in a stream made here.
+    /// Returns the trailers that the peer sent after its last message (gRPC); empty before the end, and in a stream
+    /// made here.
     pub fn trailers(&self) -> Metadata {
         match &self.trailers {
             Trailers::None => Metadata::new(),
@@ -201,10 +202,10 @@ impl<T> fmt::Debug for Streaming<T> {
     }
 }
 
-/// Sends the messages of a [`Streaming::channel`].
+/// Sender of the messages of a [`Streaming::channel`].
 pub struct Sender<T> {
     messages: mpsc::Sender<Result<T>>,
-    /// Ends a stream beside a call, whose other direction ends with this one.
+    /// Closes a stream attached to a call, whose other direction ends with this one.
     closer: Option<Closer>,
 }
 
@@ -213,12 +214,12 @@ impl<T> Sender<T> {
         Self { messages, closer: None }
     }
 
-    /// One that can end the stream though its messages are still taken.
+    /// Adds a closer, which can end the stream while its messages are still read.
     pub(crate) fn with_closer(self, closer: Closer) -> Self {
         Self { closer: Some(closer), ..self }
     }
 
-    /// Sends a message as soon as there is room for it.
+    /// Sends a message once there is room for it.
     ///
     /// # Errors
     ///
@@ -231,19 +232,19 @@ impl<T> Sender<T> {
         self.messages.send(Ok(message)).await.map_err(|_| stream_closed())
     }
 
-    /// Ends the stream with an error, behind the messages sent before.
+    /// Ends the stream with an error, after the messages sent before.
     pub async fn fail(self, error: impl Into<Failure>) {
-        // Nobody is left to learn of it.
+        // If the receiver was dropped, the error is lost.
         let _ = self.messages.send(Err(error.into())).await;
     }
 
-    /// Ends the stream behind the messages sent before, and waits until all of them were taken. Clones of the sender
+    /// Ends the stream after the messages sent before, and waits until all of them were received. Clones of the sender
     /// must be dropped for the stream to end.
     ///
-    /// A stream beside a call (brpc, [`Context::accept_stream`](crate::Context::accept_stream)) ends in both directions,
-    /// also while its messages are still read: whoever reads finds the end. It is ready when the connection has
-    /// taken the messages and the end behind them. The stream begins with the answer of its call: a handler that waits
-    /// here before it has answered waits until its deadline.
+    /// A stream attached to a call (brpc, [`Context::accept_stream`](crate::Context::accept_stream)) ends in both
+    /// directions, also while its messages are still read: the reader sees the end. The future resolves when the
+    /// connection has taken the messages and the end after them. The stream starts with the response of its call: a
+    /// handler that waits here before it has responded waits until its deadline.
     ///
     /// # Errors
     ///
@@ -251,7 +252,7 @@ impl<T> Sender<T> {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future drops the sender; a stream beside a call ends all the same.
+    /// Dropping the future drops the sender; a stream attached to a call ends all the same.
     pub async fn close(self) -> ClientResult<()> {
         let Self { messages, closer } = self;
         match closer {
@@ -259,19 +260,19 @@ impl<T> Sender<T> {
                 drop(messages);
                 closer.close().await.map_err(|_| stream_closed())
             }
-            // All places are free when nothing waits to be taken.
+            // All permits are available once no message is queued.
             None => {
                 messages.reserve_many(messages.max_capacity()).await.map(drop).map_err(|_| stream_closed())
             }
         }
     }
 
-    /// Whether the receiver is gone.
+    /// Returns whether the receiver was dropped.
     pub fn is_closed(&self) -> bool {
         self.messages.is_closed()
     }
 
-    /// Waits until the receiver is gone.
+    /// Waits until the receiver is dropped.
     pub async fn closed(&self) {
         self.messages.closed().await;
     }

@@ -3,30 +3,30 @@ use std::task::Waker;
 
 use crate::memory_budget::Account;
 
-/// Tells a connection which of its streams want something of it.
+/// Notifies a connection of its streams that need attention.
 ///
 /// Streams may be moved to other tasks, so they cannot reach the connection itself.
 #[derive(Debug)]
 pub(crate) struct StreamNotify {
     rung: Mutex<NotifiedStreams>,
-    /// What the connection holds and may hold: queued messages are part of it.
+    /// The connection's account: queued messages are charged to it.
     pub(super) account: Arc<Account>,
 }
 
 #[derive(Debug, Default)]
 struct NotifiedStreams {
-    /// Each once: a stream rings again only after it was looked at.
+    /// Each stream once: it notifies again only after it was handled.
     streams: Vec<u64>,
     sleeper: Option<Waker>,
 }
 
 impl StreamNotify {
-    /// The bell of the connection that has this account.
+    /// Creates the notifier of the connection with this account.
     pub(crate) fn new(account: Arc<Account>) -> Self {
         Self { rung: Mutex::default(), account }
     }
 
-    /// This stream wants to be looked at.
+    /// Notifies the connection of this stream.
     pub(crate) fn notify(&self, stream: u64) {
         let sleeper = {
             let mut rung = self.lock();
@@ -38,17 +38,17 @@ impl StreamNotify {
         }
     }
 
-    /// Moves the streams to look at behind those in `streams`.
+    /// Appends the notified streams to `streams`.
     pub(crate) fn answer(&self, streams: &mut Vec<u64>) {
         streams.append(&mut self.lock().streams);
     }
 
-    /// The connection is awake: it will answer without being woken.
+    /// Marks the connection as awake: it handles notifications without being woken.
     pub(crate) fn mark_awake(&self) {
         self.lock().sleeper = None;
     }
 
-    /// The connection goes to sleep: the next ring wakes it, and so does one that was not answered.
+    /// Marks the connection as asleep: the next notification wakes it, and so does one that was not handled.
     pub(crate) fn sleep(&self, waker: &Waker) {
         let mut rung = self.lock();
         if rung.streams.is_empty() {

@@ -7,7 +7,7 @@ use polyrpc_core::Head;
 
 use super::StreamNotify;
 
-/// Where the encoded messages of one call wait for the connection to send them.
+/// Queue of the encoded messages of one call that wait to be sent.
 #[derive(Debug)]
 pub struct Outgoing(Arc<Shared>);
 
@@ -32,23 +32,23 @@ struct State {
 }
 
 impl Outgoing {
-    /// Messages that may wait to be sent. A write should carry many small ones.
+    /// Maximum number of queued messages. A write should carry many small ones.
     const MESSAGES: usize = 32;
-    /// Bytes of messages that may wait to be sent; the message that goes beyond it is the last.
+    /// Maximum number of queued bytes; the message that exceeds it is the last.
     const BYTES: usize = 32 << 10;
 
-    /// A way for messages of this stream, which rings when there are some.
+    /// Creates a queue for messages of this stream, which notifies the connection when there are some.
     pub(crate) fn new(stream: u64, bell: Arc<StreamNotify>) -> (Self, OutgoingReceiver) {
         let shared = Arc::new(Shared { stream, bell, state: Mutex::default() });
         (Self(shared.clone()), OutgoingReceiver(shared))
     }
 
-    /// Sets what travels before the first message.
+    /// Sets the head, sent before the first message.
     pub fn set_head(&self, head: Head) {
         self.change(|state| state.head = Some(head));
     }
 
-    /// Whether there is room for a message; if not, the task is woken when there is.
+    /// Polls for room for a message; the task is woken when there is some.
     pub fn poll_room(&self, cx: &mut Context<'_>) -> Poll<()> {
         let mut state = self.0.lock();
         if state.messages.len() < Self::MESSAGES && state.bytes < Self::BYTES {
@@ -58,7 +58,7 @@ impl Outgoing {
         Poll::Pending
     }
 
-    /// Adds a message, encoded and not compressed yet. Ask for [room](Self::poll_room) before.
+    /// Adds an encoded message, not compressed yet. Check for [room](Self::poll_room) first.
     pub fn send(&self, message: Bytes) {
         self.0.bell.account.keep(footprint(&message));
         self.change(|state| {
@@ -77,16 +77,16 @@ impl Outgoing {
     }
 }
 
-/// What a queued message takes: its bytes, and its place.
+/// Returns the memory of a queued message: its bytes, and its slot.
 pub(super) fn footprint(message: &Bytes) -> usize {
     message.len() + PLACE
 }
 
-/// About what a message takes beside its bytes. Peers may send very many that are empty.
+/// Approximate memory of a queued message besides its bytes. Peers may send very many empty ones.
 const PLACE: usize = 64;
 
 impl OutgoingReceiver {
-    /// What travels before the first message, once it is known.
+    /// Returns the head, sent before the first message, once it is set.
     pub(crate) fn head(&self) -> Option<Head> {
         self.0.lock().head.take()
     }
@@ -105,11 +105,11 @@ impl OutgoingReceiver {
         message
     }
 
-    /// The connection has taken what it can for now: whoever waits for room may go on if there is some.
+    /// Wakes the sender if there is room, after the connection has taken what it can for now.
     pub(crate) fn resume_senders(&self) {
         let maker = {
             let mut state = self.0.lock();
-            // Half empty at least, so that it is filled in batches.
+            // At least half empty, so that it is filled in batches.
             let roomy = state.messages.len() <= Outgoing::MESSAGES / 2 && state.bytes <= Outgoing::BYTES / 2;
             roomy.then(|| state.maker.take()).flatten()
         };

@@ -6,7 +6,7 @@ use polyrpc_payload::schema;
 use super::{Outgoing, Streaming};
 use crate::codec::Codec;
 
-/// Makes a message only when there is room for it.
+/// Sends all messages of a stream, each polled only when there is room for it.
 pub(crate) async fn send<C: Codec<Resp>, Resp>(
     mut messages: Streaming<Resp>,
     outgoing: &Outgoing,

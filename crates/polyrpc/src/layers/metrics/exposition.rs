@@ -5,7 +5,7 @@ use std::fmt::{self, Display, Write};
 use super::family::{Family, Labels, Value};
 use super::histogram::PARTS;
 
-/// Writes families; every doubling of what a histogram measures has so many buckets.
+/// Formats families; a histogram has `buckets_a_doubling` buckets for every doubling of its values.
 pub(super) fn text(families: &[Family], buckets_a_doubling: i32) -> String {
     let mut page = Page(String::new());
     for family in families.iter().filter(|family| !family.samples.is_empty()) {
@@ -21,10 +21,10 @@ pub(super) fn text(families: &[Family], buckets_a_doubling: i32) -> String {
     page.0
 }
 
-/// Where the buckets of histograms begin and end, as logarithms of seconds to the base of 2: from 15 µs to 16 s.
+/// Lower and upper bound of a histogram's buckets, as logarithms of seconds to the base of 2: from 15 µs to 16 s.
 const BOUNDS: (i32, i32) = (-16, 4);
 
-/// The same for values of any size, each four times as large as the one before.
+/// The same for values of any size, each bound four times as large as the one before.
 const WIDE: (i32, i32) = (-20, 40);
 
 struct Line<'a> {
@@ -65,12 +65,12 @@ impl Line<'_> {
     }
 }
 
-/// A page in the making.
+/// A page under construction.
 struct Page(String);
 
 impl Page {
     fn text(&mut self, text: fmt::Arguments<'_>) {
-        // A string takes everything.
+        // Writing to a string cannot fail.
         let _ = self.0.write_fmt(text);
     }
 }
@@ -92,7 +92,7 @@ impl Display for Written<'_> {
     }
 }
 
-/// A label's value, or a help's text, where quotation marks stay as they are.
+/// A label's value, or a help text, in which quotation marks are not escaped.
 struct Escaped<'a>(&'a str, bool);
 
 impl Display for Escaped<'_> {

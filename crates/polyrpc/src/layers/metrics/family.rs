@@ -1,4 +1,4 @@
-//! What a page tells, before it is written down.
+//! Metrics of a page, before they are encoded.
 
 use std::borrow::Cow;
 
@@ -13,7 +13,7 @@ pub(super) struct Family {
     pub(super) samples: Vec<Sample>,
 }
 
-/// What a number means. The numbers are those of Prometheus' protobuf format.
+/// Type of a metric. The numbers are those of Prometheus' protobuf format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Kind {
     Counter = 0,
@@ -44,9 +44,9 @@ pub(super) type Labels = Vec<(Cow<'static, str>, Cow<'static, str>)>;
 #[derive(Debug)]
 pub(super) enum Value {
     Number(f64),
-    /// How often each bucket was hit, and the sum of what was measured, in seconds or whatever the name says.
+    /// Counts of the buckets, and the sum of the values, in seconds or the unit of the name.
     Histogram(Counts, f64),
-    /// Quantiles, the sum of all and how many there were.
+    /// Quantiles, the sum of all values and their number.
     Summary(Vec<(&'static str, f64)>, f64, u64),
 }
 

@@ -1,20 +1,20 @@
-//! How long calls took: buckets that grow with what falls into them, so that every latency is known to a tenth.
+//! Histograms of durations: buckets grow exponentially, so that every latency is accurate to a tenth.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Buckets that are written from many threads.
+/// Buckets that are updated by many threads.
 #[derive(Debug)]
 pub(super) struct Histogram([AtomicU64; BUCKETS]);
 
-/// Each power of two is divided into so many buckets, each 2^⅛ times as wide as the one before: schema 3 of Prometheus'
-/// native histograms.
+/// Number of buckets per power of two, each 2^⅛ times as wide as the one before: schema 3 of Prometheus' native
+/// histograms.
 pub(super) const PARTS: i32 = 8;
 
-/// What takes no longer falls into the first bucket: 2⁻³⁰ s, about a nanosecond.
+/// Values up to this fall into the first bucket: 2⁻³⁰ s, about a nanosecond.
 const SHORTEST_LOG: i32 = -30;
 
-/// What takes longer falls into the last bucket: 2¹² s, more than an hour.
+/// Values above this fall into the last bucket: 2¹² s, more than an hour.
 const LONGEST_LOG: i32 = 12;
 
 const BUCKETS: usize = ((LONGEST_LOG - SHORTEST_LOG) * PARTS + 1) as usize;
@@ -33,7 +33,7 @@ impl Histogram {
     }
 }
 
-/// The fractions of 2^⁰⁄₈ to 2^⁷⁄₈, as a floating-point number has them.
+/// The fractions of 2^⁰⁄₈ to 2^⁷⁄₈ in floating-point representation.
 const FRACTIONS: [u64; PARTS as usize] = [
     0,
     1.090_507_732_665_257_7_f64.to_bits() & FRACTION,
@@ -47,7 +47,7 @@ const FRACTIONS: [u64; PARTS as usize] = [
 
 const FRACTION: u64 = (1 << (f64::MANTISSA_DIGITS - 1)) - 1;
 
-/// The bucket that a value falls into: it is above the bound of the bucket before, and not above its own.
+/// Returns the bucket of a value: it is above the bound of the bucket before, and not above its own.
 fn bucket(seconds: f64) -> usize {
     let bits = seconds.max(0.0).to_bits();
     let log = (bits >> (f64::MANTISSA_DIGITS - 1)) as i32 - (f64::MAX_EXP - 1);
@@ -57,12 +57,12 @@ fn bucket(seconds: f64) -> usize {
     (place.max(0) as usize).min(BUCKETS - 1)
 }
 
-/// Where a bucket ends, in seconds.
+/// Returns the upper bound of a bucket, in seconds.
 fn bound(bucket: usize) -> f64 {
     f64::exp2(bucket as f64 / f64::from(PARTS) + f64::from(SHORTEST_LOG))
 }
 
-/// How often each bucket was hit at one time, or between two times.
+/// Counts of the buckets at one time, or between two times.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Counts(Vec<u64>);
 
@@ -83,7 +83,7 @@ impl Counts {
         self.0.iter_mut().zip(&other.0).for_each(|(sum, more)| *sum += more);
     }
 
-    /// What came since.
+    /// Returns the counts since `earlier`.
     pub(super) fn since(&self, earlier: &Self) -> Self {
         Self(self.0.iter().zip(&earlier.0).map(|(now, then)| now.saturating_sub(*then)).collect())
     }
@@ -92,20 +92,20 @@ impl Counts {
         self.0.iter().sum()
     }
 
-    /// The counts of values of any size, the large ones counted apart by [`WideHistogram`].
+    /// Joins the counts of values of any size; [`WideHistogram`] counts the large ones separately.
     #[cfg(feature = "metrics")]
     fn joined(small: &Histogram, large: &Histogram) -> Self {
         let large = large.0.iter().skip(1);
         Self(small.0.iter().chain(large).map(|bucket| bucket.load(Ordering::Relaxed)).collect())
     }
 
-    /// Whether they are of values of any size.
+    /// Returns whether they are counts of values of any size.
     pub(super) fn are_wide(&self) -> bool {
         self.0.len() > BUCKETS
     }
 
-    /// How many were no longer than each of the bounds from 2^`from` to 2^`to`, with so many of the histogram's own buckets
-    /// from one to the next.
+    /// Returns how many values were not above each of the bounds from 2^`from` to 2^`to`, with `step` of the
+    /// histogram's own buckets from one to the next.
     pub(super) fn cumulative(&self, (from, to): (i32, i32), step: usize) -> Vec<(f64, u64)> {
         let place = |log: i32| ((log - SHORTEST_LOG) * PARTS).max(0) as usize;
         let mut below = 0;
@@ -120,14 +120,14 @@ impl Counts {
             .collect()
     }
 
-    /// The buckets that were hit, by the powers of 2^⅛ s at which they end.
+    /// Returns the buckets that are not empty, with their upper bounds as powers of 2^⅛ s.
     pub(super) fn native(&self) -> impl Iterator<Item = (i32, u64)> {
         let powers = SHORTEST_LOG * PARTS..;
         powers.zip(self.0.iter().copied()).filter(|(_, count)| *count > 0)
     }
 
-    /// What this share of them took at most: the value at the ⌈share·n⌉th place, as if those of a bucket were spread
-    /// evenly. Zero if there are none.
+    /// Returns the percentile: the value at the ⌈share·n⌉th place, with the values of a bucket spread evenly. Zero if
+    /// there are none.
     pub(super) fn percentile(&self, share: f64) -> Duration {
         let rank = ((share * self.total() as f64).ceil() as u64).max(1);
         let mut before = 0;
@@ -142,7 +142,7 @@ impl Counts {
         Duration::ZERO
     }
 
-    /// What the longest took, up to the end of its bucket.
+    /// Returns the maximum, up to the bound of its bucket.
     pub(super) fn longest(&self) -> Duration {
         let last = self.0.iter().rposition(|&count| count > 0);
         last.map_or(Duration::ZERO, |bucket| Duration::from_secs_f64(bound(bucket)))
@@ -154,7 +154,7 @@ impl Counts {
 #[derive(Debug, Default)]
 pub(super) struct WideHistogram {
     small: Histogram,
-    /// Of what is above the bounds of the others, made so much smaller.
+    /// Values above the bounds of the other histogram, scaled down.
     large: Histogram,
 }
 

@@ -24,10 +24,10 @@ use self::series::{SeriesIndex, Table};
 use super::{CallEnd, CallStart, Observe, Side};
 use crate::call::{Countable, Totals};
 
-/// Counts calls, and how long they take, for each method, protocol, side and outcome.
+/// Counters and latencies of calls, for each method, protocol, side and outcome.
 ///
-/// One may count for any number of servers and clients of a process: clones share what they count. Nothing runs beside
-/// the calls, and a call takes no lock; threads count apart.
+/// One instance may count for any number of servers and clients of a process: clones share their counts. No background
+/// task runs, and a call takes no lock; threads count separately.
 ///
 /// ```no_run
 /// # #[tokio::main(flavor = "current_thread")]
@@ -47,17 +47,17 @@ use crate::call::{Countable, Totals};
 /// # }
 /// ```
 ///
-/// Latencies are those of calls that succeeded, as in brpc, and known to a tenth. What is told of lately is what
-/// happened since it was asked for before, but at least of the last ten seconds.
+/// Latencies are those of successful calls, as in brpc, and accurate to a tenth. "Recent" values cover the time since
+/// they were last read, but at least the last ten seconds.
 #[derive(Clone)]
 pub struct Metrics(Arc<Counted>);
 
 struct Counted {
     table: Table,
     since: Instant,
-    /// Servers whose own counts stand beside those of their calls.
+    /// Servers whose own counters are exported with those of their calls.
     servers: Mutex<Vec<Weak<dyn Countable>>>,
-    /// How many buckets every doubling of a latency has in the text.
+    /// Number of buckets per doubling of a latency in the text format.
     buckets: AtomicI32,
     #[cfg(feature = "metrics")]
     own: Recorder,
@@ -70,12 +70,12 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    /// Counts up to 1024 methods, by protocol and side; what comes beyond is counted together, as `other`.
+    /// Creates metrics for up to 1024 methods, by protocol and side; calls beyond are counted together, as `other`.
     pub fn new() -> Self {
         Self::with_room(1024)
     }
 
-    /// The same with room for so many, at most 2²⁰.
+    /// Creates metrics with room for this many methods, at most 2²⁰.
     pub fn with_room(methods: usize) -> Self {
         Self(Arc::new(Counted {
             table: Table::new(methods.min(1 << 20)),
@@ -87,51 +87,51 @@ impl Metrics {
         }))
     }
 
-    /// Everything in the text format of Prometheus, with labels `side`, `protocol`, `service` and `method`:
+    /// Formats everything in Prometheus' text format, with labels `side`, `protocol`, `service` and `method`:
     ///
     /// | name | what |
     /// |---|---|
-    /// | `polyrpc_calls_started_total` | calls that began |
-    /// | `polyrpc_calls_total` | calls that ended, by `code`: `ok`, or why they failed |
-    /// | `polyrpc_calls_in_flight` | calls under way |
-    /// | `polyrpc_call_duration_seconds` | how long those that succeeded took: a histogram |
-    /// | `polyrpc_call_duration_recent_seconds` | the same of lately: quantiles, each known to a tenth |
-    /// | `polyrpc_calls_recent_per_second` | how many succeeded, lately |
+    /// | `polyrpc_calls_started_total` | calls started |
+    /// | `polyrpc_calls_total` | calls finished, by `code`: `ok`, or why they failed |
+    /// | `polyrpc_calls_in_flight` | calls in flight |
+    /// | `polyrpc_call_duration_seconds` | duration of successful calls: a histogram |
+    /// | `polyrpc_call_duration_recent_seconds` | the same, recently: quantiles, each accurate to a tenth |
+    /// | `polyrpc_calls_recent_per_second` | recent rate of successful calls |
     ///
-    /// and, of the servers that [show](crate::Server::metrics) them, together and without labels but `cause`:
+    /// and of the servers that [export](crate::Server::metrics) them, summed and without labels but `cause`:
     ///
     /// | name | what |
     /// |---|---|
-    /// | `polyrpc_connections`, `polyrpc_connections_accepted_total` | open connections, and all there were |
-    /// | `polyrpc_received_bytes_total`, `polyrpc_sent_bytes_total` | bytes of all connections, without what TLS adds |
+    /// | `polyrpc_connections`, `polyrpc_connections_accepted_total` | open connections, and all accepted so far |
+    /// | `polyrpc_received_bytes_total`, `polyrpc_sent_bytes_total` | bytes of all connections, without TLS overhead |
     /// | `polyrpc_held_bytes` | bytes that peers make the servers hold |
-    /// | `polyrpc_waiting_calls`, `polyrpc_open_streams` | calls whose handlers wait, open streams |
-    /// | `polyrpc_queued_calls` | calls of blocking methods that wait for a thread, of the whole process |
+    /// | `polyrpc_waiting_calls`, `polyrpc_open_streams` | calls with a pending handler, open streams |
+    /// | `polyrpc_queued_calls` | calls of blocking methods that wait for a thread, process-wide |
     /// | `polyrpc_queued_pushes` | messages that wait to be pushed to clients |
-    /// | `polyrpc_refusals_total` | calls and connections that were refused, by `cause` |
+    /// | `polyrpc_refusals_total` | rejected calls and connections, by `cause` |
     /// | `polyrpc_connections_closed_total` | connections that a server closed, by `cause` |
-    /// | `polyrpc_unknown_fields_total` | values of requests in JSON or MessagePack that no field was there for |
+    /// | `polyrpc_unknown_fields_total` | values in JSON or MessagePack requests for which there is no field |
     ///
     /// and `polyrpc_build_info`, whose label `version` is that of this crate, and `process_…`: CPU time, memory, file
-    /// descriptors, threads and when the process began, as Prometheus' client libraries name them (Linux).
+    /// descriptors, threads and the start time of the process, named as in Prometheus' client libraries (Linux).
     pub fn text(&self) -> String {
         exposition::text(&self.families(), self.0.buckets.load(Ordering::Relaxed))
     }
 
-    /// The same in Prometheus' protobuf format, as a scraper gets it that [asks](crate::Server::metrics) for it: histograms
-    /// are native ones (schema 3) then, with eight buckets for every doubling.
+    /// Encodes the same in Prometheus' protobuf format, for scrapers that [request](crate::Server::metrics) it:
+    /// histograms are then native ones (schema 3), with eight buckets for every doubling.
     pub fn protobuf(&self) -> Vec<u8> {
         protobuf::page(&self.families())
     }
 
-    /// Gives the histograms of the text so many buckets for every doubling of a latency: 1, 2, 4 or 8. 1 by default: 21
-    /// buckets from 15 µs to 16 s, which are enough to see what changes. With 8 any quantile that is worked out of them is
-    /// known to a tenth, and the scraper keeps 161 series for each method, protocol and side; native histograms have the
-    /// same for less.
+    /// Sets the number of buckets for every doubling of a latency in the text's histograms: 1, 2, 4 or 8. Default: 1,
+    /// which gives 21 buckets from 15 µs to 16 s, enough to see changes. With 8 any quantile that is computed from them
+    /// is accurate to a tenth, and the scraper keeps 161 series for each method, protocol and side; native histograms
+    /// have the same accuracy at a lower cost.
     ///
     /// # Panics
     ///
-    /// With any other number.
+    /// If it is any other number.
     #[must_use]
     pub fn buckets_per_doubling(self, buckets: u32) -> Self {
         assert!(matches!(buckets, 1 | 2 | 4 | 8), "there may be 1, 2, 4 or 8 buckets, not {buckets}");
@@ -139,8 +139,8 @@ impl Metrics {
         self
     }
 
-    /// Takes what the program measures by the crate `metrics` (feature `metrics`), so that it stands on the same page.
-    /// What is counted by other clones of this stands there too.
+    /// Returns a recorder for the program's own metrics of the crate `metrics` (feature `metrics`), so that they appear
+    /// on the same page, together with the counts of all clones.
     ///
     /// ```
     /// let metrics = polyrpc::layers::Metrics::new();
@@ -161,14 +161,14 @@ impl Metrics {
         families
     }
 
-    /// Shows the counts of a server beside those of its calls, for as long as there is one.
+    /// Adds the counters of a server to those of its calls, for as long as the server exists.
     pub(crate) fn attach(&self, server: Weak<dyn Countable>) {
         let mut servers = self.0.servers.lock().unwrap_or_else(PoisonError::into_inner);
         servers.retain(|server| server.strong_count() > 0);
         servers.push(server);
     }
 
-    /// The sums over all servers; `None` if there is none.
+    /// Returns the sums over all servers; `None` if there is none.
     fn servers(&self) -> Option<Totals> {
         let servers = self.0.servers.lock().unwrap_or_else(PoisonError::into_inner);
         let all = servers.iter().filter_map(Weak::upgrade).map(|server| server.totals());
@@ -178,16 +178,16 @@ impl Metrics {
         })
     }
 
-    /// What servers have answered, in the text format of Prometheus by brpc's names: for each method, whatever
-    /// protocols called it, a summary `rpc_server_8000_example_echo_service_echo` with the gauges `…_qps`,
-    /// `…_concurrency`, `…_error`, `…_eps` and `…_avg` (brpc: the quantile `avg`) beside it, in microseconds; for the server as a whole
-    /// `rpc_server_8000_concurrency`, `…_error`, `…_eps` and `…_uptime`. `name` is what stands in place of the port,
+    /// Formats the calls of servers in Prometheus' text format with brpc's names: for each method, over all protocols,
+    /// a summary `rpc_server_8000_example_echo_service_echo` with the gauges `…_qps`, `…_concurrency`, `…_error`,
+    /// `…_eps` and `…_avg` (brpc: the quantile `avg`), in microseconds; for the server as a whole
+    /// `rpc_server_8000_concurrency`, `…_error`, `…_eps` and `…_uptime`. `name` replaces the port in these names,
     /// brpc's `server_info_name`.
     pub fn brpc_text(&self, name: &str) -> String {
         text::brpc(&self.0.table, name, self.0.since, Instant::now())
     }
 
-    /// What was counted of every method so far, by their names, clients' first.
+    /// Returns the counts of every method so far, sorted by name, clients' first.
     pub fn methods(&self) -> Vec<Method> {
         self.0.table.all().into_iter().map(Method::of).collect()
     }
@@ -211,24 +211,25 @@ impl Observe for Metrics {
 #[derive(Debug)]
 pub struct CountedCall(SeriesIndex);
 
-/// What [`Metrics`] has counted of a method, by one protocol and seen from one side.
+/// Counts of a method, by one protocol and on one side.
 #[derive(Debug, Clone)]
 pub struct Method {
-    /// Where the calls were seen.
+    /// The side on which the calls were observed.
     pub side: Side,
-    /// The protocol that carried them, as [`Protocol::as_str`](polyrpc_core::Protocol::as_str) names it; `any` of those that were counted together.
+    /// The protocol that carried them, as [`Protocol::as_str`](polyrpc_core::Protocol::as_str) names it; `any` for
+    /// those that were counted together.
     pub protocol: &'static str,
     /// The service; empty for plain functions.
     pub service: String,
     /// The method, or the function's name.
     pub method: String,
-    /// Calls that began.
+    /// Calls started.
     pub started: u64,
     /// Calls that succeeded.
     pub succeeded: u64,
     /// Calls that failed.
     pub failed: u64,
-    /// How long those that succeeded took, on the average.
+    /// Average duration of the successful calls.
     pub average: Duration,
     took: histogram::Counts,
 }
@@ -249,12 +250,12 @@ impl Method {
         }
     }
 
-    /// Calls under way.
+    /// Returns the number of calls in flight.
     pub fn in_flight(&self) -> u64 {
         self.started.saturating_sub(self.succeeded).saturating_sub(self.failed)
     }
 
-    /// What this share of the calls that succeeded took at most, to a tenth: 0.99 for the slowest of a hundred.
+    /// Returns the latency percentile of successful calls, accurate to a tenth: 0.99 for the slowest of a hundred.
     pub fn percentile(&self, share: f64) -> Duration {
         self.took.percentile(share)
     }

@@ -1,5 +1,5 @@
-//! The pages of [`Metrics`]: functions like any other, so that every listener has them, by every protocol that carries text,
-//! for whom its authenticator lets in.
+//! The pages of [`Metrics`]: plain functions, so that every listener serves them, by every protocol that carries text,
+//! subject to its authenticator.
 
 use std::future::ready;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::call::{Context, ResponseFuture};
 use crate::codec::{Body, Codec, Serde};
 use crate::service::Method;
 
-/// The pages with the names that lead to them: `GET /metrics`, and brpc's `GET /brpc_metrics`.
+/// Returns the pages with their names: `GET /metrics`, and brpc's `GET /brpc_metrics`.
 pub(crate) fn pages(metrics: &Metrics) -> [(&'static str, Arc<dyn Method>); 2] {
     let page = |write| -> Arc<dyn Method> { Arc::new(Page { metrics: metrics.clone(), write }) };
     [
@@ -36,7 +36,7 @@ fn name(cx: &Context) -> String {
 
 struct Page {
     metrics: Metrics,
-    /// The page with its type.
+    /// Formats the page; returns it with its content type.
     write: fn(&Metrics, &Context) -> (&'static str, Bytes),
 }
 
@@ -44,7 +44,7 @@ impl Method for Page {
     fn start(&self, mut cx: Context, _: Body) -> Result<ResponseFuture, Status> {
         let (kind, page) = (self.write)(&self.metrics, &cx);
         let (format, body) = match cx.protocol() {
-            // By gRPC it is a message of its own kind too.
+            // In gRPC the body is a message of its own type too.
             Protocol::Http | Protocol::Grpc => {
                 cx.reply().metadata.insert("content-type", kind);
                 (Format::Raw, Ok(page))

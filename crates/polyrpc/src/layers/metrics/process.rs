@@ -1,4 +1,4 @@
-//! What the system tells of this process, by the names that Prometheus' client libraries use.
+//! Metrics of this process, by the names that Prometheus' client libraries use.
 
 use super::family::Family;
 
@@ -7,7 +7,7 @@ pub(super) fn families() -> Vec<Family> {
     Vec::new()
 }
 
-/// Figures that the system does not tell are left out.
+/// Returns the metrics; unavailable ones are omitted.
 #[cfg(target_os = "linux")]
 pub(super) fn families() -> Vec<Family> {
     let mut families = Vec::new();
@@ -38,7 +38,7 @@ mod linux {
     use std::fs;
     use std::sync::OnceLock;
 
-    /// Bytes of address space, and those in RAM.
+    /// Returns the bytes of address space, and the resident ones.
     pub(super) fn memory() -> Option<(f64, f64)> {
         let text = fs::read_to_string("/proc/self/statm").ok()?;
         let mut pages = text.split(' ').map_while(|pages| pages.parse::<f64>().ok());
@@ -47,7 +47,7 @@ mod linux {
     }
 
     pub(super) fn open_files() -> Option<f64> {
-        // One is that by which they are counted.
+        // One is the descriptor that is used for counting.
         Some(fs::read_dir("/proc/self/fd").ok()?.count().saturating_sub(1) as f64)
     }
 
@@ -55,7 +55,7 @@ mod linux {
         stat(THREADS)
     }
 
-    /// It does not change, and takes two files to be known.
+    /// It does not change, and needs two files to be computed.
     pub(super) fn start_time() -> Option<f64> {
         static BEGAN: OnceLock<Option<f64>> = OnceLock::new();
         *BEGAN.get_or_init(|| {
@@ -65,14 +65,14 @@ mod linux {
         })
     }
 
-    /// A field of `/proc/self/stat`, of those behind the name.
+    /// Returns a field of `/proc/self/stat`, counted after the name.
     fn stat(field: usize) -> Option<f64> {
         let text = fs::read_to_string("/proc/self/stat").ok()?;
-        // The name is in parentheses, and may have some of its own.
+        // The name is in parentheses, and may contain some itself.
         text.rsplit_once(") ")?.1.split(' ').nth(field)?.parse().ok()
     }
 
-    /// Behind the name (proc_pid_stat(5)): the 20th and the 22nd field of all.
+    /// Counted after the name (proc_pid_stat(5)): the 20th and the 22nd field of all.
     const THREADS: usize = 17;
     const START_TIME: usize = 19;
 }

@@ -1,14 +1,14 @@
-//! The protobuf format of Prometheus, which carries native histograms: messages of `io.prometheus.client.MetricFamily`, each
-//! behind its length (<https://github.com/prometheus/client_model/blob/master/io/prometheus/client/metrics.proto>).
+//! Prometheus' protobuf format, which supports native histograms: messages of `io.prometheus.client.MetricFamily`, each
+//! with a length prefix (<https://github.com/prometheus/client_model/blob/master/io/prometheus/client/metrics.proto>).
 
 use super::family::{Family, Sample, Value};
 use super::histogram::{Counts, PARTS};
 
-/// By this a scraper that accepts the format is told.
+/// Content type of the format.
 pub(super) const TYPE: &str =
     "application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily; encoding=delimited";
 
-/// Whether who asks with this `Accept` header understands the format.
+/// Returns whether a client with this `Accept` header understands the format.
 pub(super) fn is_accepted(accept: &str) -> bool {
     accept.split(',').any(|range| {
         let mut parts = range.split(';').map(str::trim);
@@ -19,7 +19,7 @@ pub(super) fn is_accepted(accept: &str) -> bool {
     })
 }
 
-/// Writes families.
+/// Encodes families.
 pub(super) fn page(families: &[Family]) -> Vec<u8> {
     let mut page = Vec::new();
     for family in families.iter().filter(|family| !family.samples.is_empty()) {
@@ -71,13 +71,13 @@ fn metric(family: &Family, sample: &Sample) -> Message {
     metric
 }
 
-/// A native histogram: buckets that were hit, as spans of neighbours and the differences between them.
+/// Encodes a native histogram: buckets that are not empty, as spans of neighbours and the differences between them.
 fn histogram(value: &mut Message, counts: &Counts, sum: f64) {
     value.number(1, counts.total());
     value.double(2, sum);
     // The schema: each power of two has 2^schema buckets.
     value.number(5, zigzag(i64::from(PARTS.ilog2())));
-    // What is below this is zero; nothing is told to be.
+    // The threshold below which values count as zero; none do.
     value.double(6, 0.0);
     value.number(7, 0);
     let (mut next, mut before) = (0, 0);
@@ -92,7 +92,7 @@ fn histogram(value: &mut Message, counts: &Counts, sum: f64) {
         before = count as i64;
     }
     if spans.is_empty() {
-        // It tells an empty native histogram from one that is none.
+        // Distinguishes an empty native histogram from one that is not native.
         spans.push((0, 0));
     }
     for (offset, length) in spans {
@@ -106,7 +106,7 @@ fn histogram(value: &mut Message, counts: &Counts, sum: f64) {
     value.bytes(13, &packed);
 }
 
-/// A protobuf message in the making.
+/// A protobuf message under construction.
 #[derive(Default)]
 struct Message(Vec<u8>);
 

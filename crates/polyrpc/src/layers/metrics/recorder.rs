@@ -1,4 +1,4 @@
-//! What the program measures itself, by the facade `metrics`.
+//! The program's own metrics, by the facade `metrics`.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
@@ -11,20 +11,19 @@ use ::metrics::{Counter, Gauge, HistogramFn, Key, KeyName, Metadata, SharedStrin
 use super::family::{self, Family, Kind, Labels, Value};
 use super::histogram::WideHistogram;
 
-/// Takes what a program measures by the crate [`metrics`](https://docs.rs/metrics), see
-/// [`Metrics::recorder`](super::Metrics::recorder).
+/// Recorder of the crate [`metrics`](https://docs.rs/metrics), see [`Metrics::recorder`](super::Metrics::recorder).
 ///
-/// Names and labels are written as Prometheus has them: what it does not allow in them becomes `_`. There may be 10,000
-/// series; further ones are not counted, nor are those whose names begin with `polyrpc_` or `process_`, or that bear a name
-/// of another kind. A `tracing` event says so of the first. Histograms have a bucket for each power of four from 2⁻²⁰ to
-/// 2⁴⁰; native ones have eight for every doubling.
+/// Names and labels are converted to Prometheus' rules: characters that it does not allow become `_`. There may be
+/// 10,000 series; further ones are not counted, nor are those whose names begin with `polyrpc_` or `process_`, or equal
+/// a name of another kind. A `tracing` event reports the first of them. Histograms have a bucket for each power of four
+/// from 2⁻²⁰ to 2⁴⁰; native ones have eight for every doubling.
 #[derive(Clone, Default)]
 pub struct Recorder(Arc<Own>);
 
 #[derive(Default)]
 struct Own {
     families: RwLock<Families>,
-    /// How many were not taken.
+    /// Number of metrics that were rejected.
     refused: AtomicU64,
 }
 
@@ -32,7 +31,7 @@ struct Own {
 struct Families {
     by_name: BTreeMap<String, Series>,
     help: HashMap<String, String>,
-    /// Where what was registered before is found again, by its own name and labels.
+    /// Registered metrics, by their original names and labels.
     known: HashMap<(Kind, Key), Instrument>,
 }
 
@@ -70,7 +69,7 @@ impl Instrument {
     }
 }
 
-/// What a histogram of the program has measured.
+/// Values of a histogram of the program.
 #[derive(Debug, Default)]
 struct RecordedHistogram {
     buckets: WideHistogram,
@@ -109,7 +108,7 @@ impl Recorder {
         }
     }
 
-    /// What counts under this key; `None`: nothing does.
+    /// Returns the instrument of this key; `None` if it is rejected.
     fn register(&self, kind: Kind, key: &Key) -> Option<Instrument> {
         let known = (kind, key.clone());
         if let Some(instrument) =
@@ -153,7 +152,7 @@ impl Families {
     }
 }
 
-/// The labels of a series, each name once, in order.
+/// Returns the labels of a series, each name once, in order.
 fn labels(key: &Key) -> Labels {
     let labels = key.labels().map(|label| {
         let name = match allowed(label.key(), '_') {
@@ -169,7 +168,7 @@ fn labels(key: &Key) -> Labels {
     labels
 }
 
-/// A name with nothing in it but letters, digits, `_` and `also`, and no digit in front.
+/// Returns a name with only letters, digits, `_` and `also`, and no digit in front.
 fn allowed(name: &str, also: char) -> String {
     let mut text = String::with_capacity(name.len());
     for letter in name.chars() {

@@ -1,4 +1,4 @@
-//! What is counted of one method, without a lock on the way of a call.
+//! Counters of one method, without a lock on a call's path.
 
 use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -10,7 +10,7 @@ use polyrpc_core::{Code, Status};
 use super::histogram::{Counts, Histogram};
 use crate::layers::{CallStart, Side};
 
-/// Of what calls are counted together.
+/// Key of the calls that are counted together.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Key {
     pub(super) side: Side,
@@ -37,8 +37,8 @@ impl Key {
     }
 }
 
-/// All series there are: a table of a fixed size that is only added to, so that looking one up takes no lock, and whoever
-/// makes names up cannot make it grow.
+/// Table of all series. Its size is fixed and entries are only added, so that a lookup takes no lock, and a peer that
+/// invents names cannot make it grow.
 #[derive(Debug)]
 pub(super) struct Table {
     slots: Box<[OnceLock<Series>]>,
@@ -49,7 +49,7 @@ pub(super) struct Table {
     hasher: foldhash::fast::RandomState,
 }
 
-/// Where a series stands.
+/// Position of a series in the table.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum SeriesIndex {
     Slot(usize),
@@ -57,9 +57,9 @@ pub(super) enum SeriesIndex {
 }
 
 impl Table {
-    /// A table with room for `most` series.
+    /// Creates a table with room for `most` series.
     pub(super) fn new(most: usize) -> Self {
-        // A third of it stays empty, so that what is looked for is found soon.
+        // A third of it stays empty, so that lookups are short.
         let slots = (most + most / 2 + 1).next_power_of_two();
         let other = |side| {
             let (service, method) = ("".into(), "other".into());
@@ -74,11 +74,11 @@ impl Table {
         }
     }
 
-    /// Where the series of a call stands; it is made if need be.
+    /// Returns the position of a call's series; adds it if needed.
     pub(super) fn find(&self, call: &CallStart<'_>) -> SeriesIndex {
         let mask = self.slots.len() - 1;
         let mut place = self.hash(call) & mask;
-        // It ends, since there are always empty slots.
+        // It terminates, since there are always empty slots.
         while let Some(slot) = self.slots.get(place) {
             let known = match slot.get() {
                 Some(known) => known,
@@ -108,7 +108,7 @@ impl Table {
         })
     }
 
-    /// Every series on which there was a call, in the order of their names.
+    /// Returns every series with a call, sorted by name.
     pub(super) fn all(&self) -> Vec<&Series> {
         let known = self.slots.iter().filter_map(OnceLock::get);
         let mut all: Vec<_> = known.chain(&self.others).filter(|series| series.is_used()).collect();
@@ -121,22 +121,23 @@ impl Table {
     }
 }
 
-/// The calls of one method, by one protocol, seen from one side.
+/// Calls of one method, by one protocol, on one side.
 #[derive(Debug)]
 pub(super) struct Series {
     pub(super) key: Key,
-    /// Counted apart by threads, which would otherwise wait for each other's caches; made when a thread first needs its own.
+    /// Threads count in separate lanes, to avoid contention on cache lines; a lane is created when a thread first needs
+    /// it.
     lanes: Box<[OnceLock<Box<Lane>>]>,
     window: Mutex<Window>,
 }
 
-/// What some of the threads have counted.
+/// Counters of some of the threads.
 #[derive(Debug)]
 #[repr(align(128))]
 struct Lane {
     started: AtomicU64,
     failed: [AtomicU64; CODES],
-    /// Of those that succeeded.
+    /// Of the successful calls.
     nanos: AtomicU64,
     took: Histogram,
 }
@@ -180,10 +181,11 @@ impl Series {
         });
     }
 
-    /// What was counted so far.
+    /// Returns the counts so far.
     pub(super) fn totals(&self) -> Totals {
         let mut totals = Totals::default();
-        // First what has ended: calls that begin and end meanwhile cannot have ended more often than begun then.
+        // Finished calls first: calls that start and finish meanwhile must not be counted as finished but not as
+        // started.
         for lane in self.lanes.iter().filter_map(OnceLock::get) {
             totals.took.add(&lane.took);
             totals.nanos += lane.nanos.load(Ordering::Relaxed);
@@ -196,7 +198,7 @@ impl Series {
         totals
     }
 
-    /// What was counted lately, and in how long.
+    /// Returns the recent counts, and the time that they cover.
     pub(super) fn recent(&self, totals: &Totals, now: Instant) -> (Totals, Duration) {
         self.window.lock().unwrap_or_else(PoisonError::into_inner).recent(totals, now)
     }
@@ -221,7 +223,7 @@ thread_local! {
     };
 }
 
-/// As many as threads can run at a time, up to a bound: a power of two.
+/// Returns the number of threads that can run at a time, up to a bound: a power of two.
 fn lanes() -> usize {
     static LANES: OnceLock<usize> = OnceLock::new();
     *LANES.get_or_init(|| {
@@ -232,7 +234,7 @@ fn lanes() -> usize {
 
 const MOST_LANES: usize = 16;
 
-/// What was counted up to a time, or between two times.
+/// Counts up to a time, or between two times.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Totals {
     pub(super) started: u64,
@@ -255,7 +257,7 @@ impl Totals {
         self.started.saturating_sub(self.succeeded()).saturating_sub(self.failures())
     }
 
-    /// How long those that succeeded took, on the average.
+    /// Returns the average duration of the successful calls.
     pub(super) fn average(&self) -> Duration {
         Duration::from_nanos(self.nanos.checked_div(self.succeeded()).unwrap_or(0))
     }
@@ -279,15 +281,14 @@ impl Totals {
     }
 }
 
-/// How it stood at the last times somebody asked, so that he can be told what happened in between. Nothing runs beside
-/// the calls for it.
+/// The counts at the last times they were read, to compute what happened in between. No background task runs for it.
 #[derive(Debug, Default)]
 struct Window {
     older: Option<(Instant, Totals)>,
     newer: Option<(Instant, Totals)>,
 }
 
-/// What counts as lately, at least: brpc's `bvar_dump_interval`.
+/// The minimum time that "recent" covers: brpc's `bvar_dump_interval`.
 pub(super) const LATELY: Duration = Duration::from_secs(10);
 
 impl Window {

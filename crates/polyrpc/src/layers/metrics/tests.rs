@@ -13,7 +13,7 @@ fn end(metrics: &Metrics, call: CountedCall, took: Duration, failure: Option<&St
     metrics.on_end(call, &CallEnd { took, failure, reply: 0 });
 }
 
-/// Counts a call that takes so long.
+/// Counts a call with this duration.
 fn count(metrics: &Metrics, call: &CallStart<'_>, micros: u64, failure: Option<&Status>) {
     let counting = metrics.on_start(call);
     end(metrics, counting, Duration::from_micros(micros), failure);
@@ -128,7 +128,7 @@ fn servers_are_told_of_by_brpcs_names() {
     assert_well_formed(&text);
 }
 
-/// What Prometheus works out of buckets (`histogram_quantile`): linear within a bucket.
+/// Computes a quantile from buckets as Prometheus does (`histogram_quantile`): linear within a bucket.
 fn quantile(buckets: &[(f64, f64)], share: f64) -> f64 {
     let rank = share * buckets.last().unwrap().1;
     let last = buckets.iter().position(|(_, count)| *count >= rank).unwrap();
@@ -162,7 +162,7 @@ fn the_p99_of_the_buckets_is_known_to_a_tenth() {
     assert!((recent / p99 - 1.0).abs() < 0.1, "{recent} for {p99}");
 }
 
-/// What `io.prometheus.client` declares, as far as it is needed (`metrics.proto` of Prometheus' client_model).
+/// The needed part of `io.prometheus.client` (`metrics.proto` of Prometheus' client_model).
 const MODEL: &str = r#"
 syntax = "proto2";
 package io.prometheus.client;
@@ -260,7 +260,7 @@ fn what_the_program_measures_stands_on_the_same_page() {
         for bytes in [10.0, 1000.0, 1e9] {
             ::metrics::histogram!("upload_bytes").record(bytes);
         }
-        // Of another kind, and of ours.
+        // Of another kind, and with a reserved name.
         ::metrics::gauge!("orders_total").set(1.0);
         ::metrics::counter!("polyrpc_connections").increment(7);
     });

@@ -1,4 +1,4 @@
-//! What the pages tell of calls and servers, by names of our own and by brpc's.
+//! Metrics of calls and servers, by names of our own and by brpc's.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -12,7 +12,7 @@ use super::{exposition, process};
 use crate::layers::Side;
 use crate::{call, service};
 
-/// Everything, by names and labels of our own.
+/// Returns all metrics, with names and labels of our own.
 pub(super) fn families(table: &Table, servers: Option<call::Totals>, now: Instant) -> Vec<Family> {
     let all: Vec<_> = table.all().into_iter().map(|series| SeriesSnapshot::of(series, now)).collect();
     let family =
@@ -56,7 +56,7 @@ pub(super) fn families(table: &Table, servers: Option<call::Totals>, now: Instan
     families
 }
 
-/// A series as it is told.
+/// A snapshot of a series.
 struct SeriesSnapshot<'a> {
     key: &'a Key,
     totals: Totals,
@@ -64,7 +64,7 @@ struct SeriesSnapshot<'a> {
     lately: Duration,
 }
 
-/// brpc's, in its order (`bvar/latency_recorder.cpp`).
+/// brpc's quantiles, in its order (`bvar/latency_recorder.cpp`).
 const QUANTILES: [(&str, f64); 5] =
     [("0.8", 0.8), ("0.9", 0.9), ("0.99", 0.99), ("0.999", 0.999), ("0.9999", 0.9999)];
 
@@ -113,7 +113,7 @@ fn outcomes(all: &[SeriesSnapshot<'_>]) -> Family {
     family
 }
 
-/// What servers count of themselves.
+/// Returns the metrics of servers as a whole.
 fn of_servers(servers: &call::Totals) -> Vec<Family> {
     let call::Totals { used, .. } = servers;
     let mut families: Vec<_> = [
@@ -155,7 +155,7 @@ fn causes(name: &'static str, help: &'static str, counts: &[(&'static str, u64)]
     family
 }
 
-/// What servers have answered, by brpc's names.
+/// Returns the metrics of servers' calls, by brpc's names.
 pub(super) fn brpc(table: &Table, name: &str, since: Instant, now: Instant) -> String {
     let mut methods = BTreeMap::<String, SeriesSnapshot<'_>>::new();
     let mut server = Totals::default();
@@ -170,7 +170,7 @@ pub(super) fn brpc(table: &Table, name: &str, since: Instant, now: Instant) -> S
         let name = format!("rpc_server_{name}_{}", underscored(&full));
         match methods.get_mut(&name) {
             None => drop(methods.insert(name, told)),
-            // Another protocol brought calls of the same method.
+            // Another protocol carried calls of the same method.
             Some(known) => known.merge(told),
         }
     }
@@ -194,8 +194,8 @@ impl SeriesSnapshot<'_> {
         self.lately = self.lately.max(other.lately);
     }
 
-    /// brpc's `LatencyRecorder` and what stands beside it (`builtin/prometheus_metrics_service.cpp`). brpc has the average
-    /// as the quantile `avg`, which is no number and so ends the page for who reads it strictly.
+    /// Returns brpc's `LatencyRecorder` and the metrics beside it (`builtin/prometheus_metrics_service.cpp`). brpc has
+    /// the average as the quantile `avg`, which is not a number and so breaks strict parsers.
     fn summary(&self, name: &str) -> [Family; 6] {
         let gauge = |end: &str, value| Family::gauge(format!("{name}_{end}"), "", value);
         let micros = |took: Duration| took.as_micros() as f64;
@@ -215,7 +215,7 @@ impl SeriesSnapshot<'_> {
     }
 }
 
-/// A name as bvar writes it (`bvar/variable.cpp`, `to_underscored_name`).
+/// Converts a name as bvar does (`bvar/variable.cpp`, `to_underscored_name`).
 pub(super) fn underscored(name: &str) -> String {
     let mut text = String::with_capacity(name.len() + 8);
     let mut was_upper = true;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use super::AutoLimit;
 use super::window::{SampleGate, SampleOutcome, Window, WindowProgress, WindowSummary};
 
-/// The limiter that brpc calls `auto` (`policy/auto_concurrency_limiter.cpp`, and its numbers).
+/// The limiter that brpc calls `auto` (`policy/auto_concurrency_limiter.cpp`, with its constants).
 ///
 /// ```text
 ///              every 25 to 50 s                    two latencies later
@@ -18,7 +18,7 @@ pub(super) struct AutoLimiter {
     limits: AutoLimit,
     limit: AtomicUsize,
     gate: SampleGate,
-    /// Calls that succeeded in this window, samples or not.
+    /// Successful calls in this window, sampled or not.
     succeeded: AtomicU64,
     learned: Mutex<GradientState>,
 }
@@ -30,7 +30,7 @@ struct GradientState {
     latency: Option<f64>,
     /// The highest rate, in calls a second.
     rate: f64,
-    /// How far the limit goes beyond what is known to work.
+    /// By how much the limit exceeds the concurrency that is known to work.
     explore: f64,
     phase: Phase,
     random: u64,
@@ -38,9 +38,9 @@ struct GradientState {
 
 #[derive(Debug, Clone, Copy)]
 enum Phase {
-    /// The latency is to be measured anew from then on.
+    /// The latency is measured again from then on.
     Exploring { until: Instant },
-    /// Nothing is learned until then: calls that had waited for each other are still coming.
+    /// Samples are ignored until then: calls that had waited for each other are still finishing.
     Draining { until: Instant },
 }
 
@@ -66,7 +66,7 @@ impl AutoLimiter {
         }
     }
 
-    /// Whether there may be so many calls at a time.
+    /// Returns whether this many calls are admitted at a time.
     pub(super) fn admits(&self, concurrency: usize) -> bool {
         concurrency <= self.limit()
     }
@@ -75,7 +75,7 @@ impl AutoLimiter {
         self.limit.load(Ordering::Relaxed)
     }
 
-    /// A call has ended.
+    /// Records the end of a call.
     pub(super) fn record_end(&self, outcome: SampleOutcome, latency: Duration, now: Instant) {
         if outcome == SampleOutcome::Succeeded {
             self.succeeded.fetch_add(1, Ordering::Relaxed);
@@ -112,13 +112,13 @@ impl AutoLimiter {
     }
 }
 
-/// Calls a second.
+/// Returns the rate in calls per second.
 fn rate(succeeded: u64, measured: &WindowSummary) -> f64 {
     succeeded as f64 / measured.took.as_secs_f64().max(f64::EPSILON)
 }
 
 impl GradientState {
-    /// The limit, by what a window came to: the average latency in microseconds, and calls a second.
+    /// Computes the limit from a window: the average latency in microseconds, and calls per second.
     fn limit(&mut self, average: f64, rate: f64, now: Instant) -> usize {
         let latency = match self.latency {
             Some(lowest) if average >= lowest => lowest,
@@ -146,7 +146,7 @@ impl GradientState {
     }
 
     fn explore_until_next(&mut self, now: Instant) {
-        // Marsaglia's xorshift: all that is asked of it is that servers do not measure in step.
+        // Marsaglia's xorshift: enough to keep servers from measuring in step.
         self.random ^= self.random << 13;
         self.random ^= self.random >> 7;
         self.random ^= self.random << 17;
@@ -170,7 +170,7 @@ const MEASURE_ANEW: Duration = Duration::from_secs(50);
 mod tests {
     use super::*;
 
-    /// A limiter whose calls end in step.
+    /// A limiter whose calls end at regular intervals.
     struct Steady {
         limiter: AutoLimiter,
         now: Instant,
@@ -183,7 +183,7 @@ mod tests {
             Self { limiter: AutoLimiter::new(limits, now, 7), now }
         }
 
-        /// Lets 200 calls end, one every so many microseconds.
+        /// Ends 200 calls, one every `apart` microseconds.
         fn window(&mut self, outcome: SampleOutcome, latency: u64, apart: u64) -> usize {
             for _ in 0..200 {
                 self.now += Duration::from_micros(apart);
@@ -197,9 +197,9 @@ mod tests {
     fn the_limit_is_latency_times_rate_and_a_little_more() {
         let mut steady = Steady::new();
         assert_eq!(steady.limiter.limit(), 40);
-        // 1,000 calls a second of 10 ms are ten at a time. The first window has one interval less than calls.
+        // 1,000 calls per second of 10 ms each are ten at a time. The first window has one interval less than calls.
         assert_eq!(steady.window(SampleOutcome::Succeeded, 10_000, 1_000), 13);
-        // While latency is the lowest and there are as many calls as ever, there may be more.
+        // While latency is at its minimum and the rate at its maximum, more are allowed.
         assert_eq!(steady.window(SampleOutcome::Succeeded, 10_000, 1_000), 13);
     }
 
@@ -227,7 +227,7 @@ mod tests {
         let mut steady = Steady { limiter, now };
         assert_eq!(steady.limiter.limit(), 8);
         assert_eq!(steady.window(SampleOutcome::Succeeded, 10_000, 1_000), 8);
-        // One that is below the least counts for more than it.
+        // An initial value below the minimum is raised to it.
         let limiter = AutoLimiter::new(AutoLimit { initial: 0, least: 5, most: 0 }, now, 7);
         assert_eq!(limiter.limit(), 1);
     }
@@ -236,17 +236,17 @@ mod tests {
     fn the_latency_is_measured_anew_by_letting_calls_run_out() {
         let mut steady = Steady::new();
         let began = steady.now;
-        // It was quick once and is not any more.
+        // It was fast once and is not any more.
         steady.window(SampleOutcome::Succeeded, 1_000, 1_000);
         let drains =
             |steady: &Steady| matches!(steady.limiter.learned.lock().unwrap().phase, Phase::Draining { .. });
         while !drains(&steady) {
-            // A call at a time, as far as it knows, but never less than the least.
+            // By its measurements one call at a time, but never less than the minimum.
             assert_eq!(steady.window(SampleOutcome::Succeeded, 10_000, 1_000), 2);
         }
         let draining = steady.now - began;
         assert!((Duration::from_secs(25)..Duration::from_secs(51)).contains(&draining), "{draining:?}");
-        // Samples of calls that had waited are not looked at, and then the latency is what it is now.
+        // Samples of calls that had waited are ignored, and then the latency is the current one.
         let limits: Vec<_> =
             (0..40).map(|_| steady.window(SampleOutcome::Succeeded, 10_000, 1_000)).collect();
         assert!(limits[1] >= 10 && limits.is_sorted() && limits[39] == 13, "{limits:?}");

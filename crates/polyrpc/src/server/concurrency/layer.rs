@@ -7,7 +7,7 @@ use super::limiter::{ConcurrencyLimiter, Permit};
 use crate::call::{Context, Outcome};
 use crate::layer::{Call, Layer, Next, Side};
 
-/// A limiter before methods.
+/// A limiter as a layer around methods.
 #[derive(Debug)]
 pub(in crate::server) struct LimitLayer(Arc<ConcurrencyLimiter>);
 
@@ -16,7 +16,7 @@ impl LimitLayer {
         Self(limiter)
     }
 
-    /// Without a look at the clock: how long calls take is of no interest.
+    /// Does not read the clock: the duration of calls is not needed.
     async fn count(self: Arc<Self>, mut call: Call, next: Next) -> Outcome {
         let permit = match self.0.acquire(None) {
             Ok(permit) => permit,
@@ -57,8 +57,8 @@ impl Layer for LimitLayer {
     }
 }
 
-/// Keeps a place for as long as the handler runs: one that holds its thread goes on when nobody waits for it any more,
-/// and keeps it in its context.
+/// Keeps the permit for as long as the handler runs: a blocking handler continues after its caller is gone, so the
+/// permit is kept in its context.
 fn hold_while_running(permit: Permit, call: &mut Call, next: &Next) -> Option<Permit> {
     let Some(cx) = call.context_mut().filter(|_| next.is_blocking()) else { return Some(permit) };
     match cx.attached_mut::<Permits>() {
@@ -68,10 +68,10 @@ fn hold_while_running(permit: Permit, call: &mut Call, next: &Next) -> Option<Pe
     None
 }
 
-/// Places that a call has, in several limits perhaps.
+/// The permits of a call, possibly of several limits.
 struct Permits(Vec<Permit>);
 
-/// A call whose end teaches a limiter something.
+/// A call whose duration is measured for a limiter.
 struct MeasuredCall {
     limiter: Arc<ConcurrencyLimiter>,
     began: Instant,
@@ -91,7 +91,7 @@ impl MeasuredCall {
 }
 
 impl Drop for MeasuredCall {
-    /// A call that did not end in time has failed. Of one that its caller gave up nothing is known.
+    /// A call that did not end in time has failed. A cancelled call is not counted.
     fn drop(&mut self) {
         let Some(deadline) = self.deadline.filter(|_| !self.ended) else { return };
         let now = Instant::now();

@@ -10,17 +10,17 @@ use super::timeout_limiter::TimeoutLimiter;
 use super::window::SampleOutcome;
 use crate::server::incidents::{IncidentCounters, Refusal};
 
-/// Counts the calls that are being answered, and says whether there may be one more.
+/// Counts the calls in progress, and decides whether one more is admitted.
 #[derive(Debug)]
 pub(in crate::server) struct ConcurrencyLimiter {
     calls: AtomicUsize,
     rule: LimitAlgorithm,
-    /// Whose calls it counts, in the words of who is refused.
+    /// Scope of the counted calls, for the text of a rejection.
     of: LimitScope,
     incidents: Arc<IncidentCounters>,
 }
 
-/// Whose calls are counted.
+/// Scope of the counted calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::server) enum LimitScope {
     Server,
@@ -35,7 +35,7 @@ enum LimitAlgorithm {
 }
 
 impl ConcurrencyLimiter {
-    /// `None` where there is nothing to limit.
+    /// Creates a limiter; `None` if there is nothing to limit.
     pub(in crate::server) fn new(
         limit: &ConcurrencyLimit,
         of: LimitScope,
@@ -46,7 +46,7 @@ impl ConcurrencyLimiter {
             ConcurrencyLimit::Unlimited => return None,
             ConcurrencyLimit::Constant(number) => LimitAlgorithm::Constant(*number),
             ConcurrencyLimit::Auto(limits) => {
-                // Without randomness it still works, in step with its like.
+                // Without randomness it still works, but in step with others.
                 let seed = getrandom::u64().unwrap_or_default();
                 LimitAlgorithm::Auto(Box::new(AutoLimiter::new(limits.clone(), now, seed)))
             }
@@ -57,16 +57,16 @@ impl ConcurrencyLimiter {
         Some(Self { calls: AtomicUsize::new(0), rule, of, incidents })
     }
 
-    /// Whether it wants to know what calls take, and thus bothers with those only that are one message each way.
+    /// Returns whether it needs the duration of calls, and thus ignores streaming calls.
     pub(super) fn measures(&self) -> bool {
         !matches!(self.rule, LimitAlgorithm::Constant(_))
     }
 
-    /// Takes a place for a call that is waited for so long.
+    /// Acquires a permit for a call with this timeout.
     ///
     /// # Errors
     ///
-    /// When there is none.
+    /// If the limit is reached.
     pub(super) fn acquire(self: &Arc<Self>, timeout: Option<Duration>) -> Result<Permit, Status> {
         let permit = Permit(self.clone());
         let calls = self.calls.fetch_add(1, Ordering::Relaxed) + 1;
@@ -78,12 +78,12 @@ impl ConcurrencyLimiter {
         if admitted { Ok(permit) } else { Err(self.refusal(calls)) }
     }
 
-    /// A call has ended, in one way or another.
+    /// Records the end of a call, whatever its outcome.
     pub(super) fn record_end(&self, failure: Option<Code>, began: Instant, now: Instant) {
         let latency = now.saturating_duration_since(began);
         let outcome = match failure {
             None => SampleOutcome::Succeeded,
-            // Refused, by whomever: that says nothing of how long calls take.
+            // Rejected somewhere: that says nothing about the duration of calls.
             Some(Code::ResourceExhausted) => return,
             Some(_) => SampleOutcome::Failed,
         };
@@ -94,7 +94,7 @@ impl ConcurrencyLimiter {
         }
     }
 
-    /// In the words that clients know, of which the number is part (brpc `policy/baidu_rpc_protocol.cpp`).
+    /// Uses the wording that clients know, of which the number is part (brpc `policy/baidu_rpc_protocol.cpp`).
     #[cold]
     fn refusal(&self, calls: usize) -> Status {
         self.incidents.count(match self.of {
@@ -113,7 +113,7 @@ impl ConcurrencyLimiter {
     }
 }
 
-/// A place among the calls that are being answered; given up when dropped.
+/// A permit of one call in progress; released on drop.
 #[derive(Debug)]
 pub(super) struct Permit(Arc<ConcurrencyLimiter>);
 

@@ -1,8 +1,8 @@
-//! How many calls are answered at a time: a number, what brpc's limiters find out, or no bound.
+//! Limits how many calls are handled at a time: a constant, the result of brpc's adaptive limiters, or no bound.
 //!
-//! A [`ConcurrencyLimit`] says how to limit. A [`ConcurrencyLimiter`] counts the calls of a method, or of all, and asks what it was made
-//! from whether there is room: [`gradient`] and [`timely`] learn that from the calls that have ended, a [`window`] of
-//! them at a time. A [`LimitLayer`] is the limiter as a layer.
+//! A [`ConcurrencyLimit`] is the configuration. A [`ConcurrencyLimiter`] counts the calls of a method, or of all
+//! methods, and asks its algorithm whether there is room: [`auto_limiter`] and [`timeout_limiter`] learn that from
+//! finished calls, a [`window`] of them at a time. A [`LimitLayer`] is the limiter as a layer.
 
 mod auto_limiter;
 mod timeout_limiter;
@@ -20,9 +20,9 @@ use std::time::Duration;
 pub(super) use self::layer::LimitLayer;
 pub(super) use self::limiter::{ConcurrencyLimiter, LimitScope};
 
-/// How many calls are answered at a time; one more is refused.
+/// Limit of the calls that are handled at a time; a further call is rejected.
 ///
-/// By name, as brpc has them: `unlimited`, a number, `auto`, `timeout`. A number below one is no limit, as in brpc.
+/// Parsed from brpc's names: `unlimited`, a number, `auto`, `timeout`. A number below one is no limit, as in brpc.
 ///
 /// ```
 /// use polyrpc::server::ConcurrencyLimit;
@@ -33,42 +33,41 @@ pub(super) use self::limiter::{ConcurrencyLimiter, LimitScope};
 /// assert!("many".parse::<ConcurrencyLimit>().is_err());
 /// ```
 ///
-/// A call that is refused fails with [`ResourceExhausted`](polyrpc_core::Code::ResourceExhausted) (brpc's `ELIMIT`) and
-/// may be tried elsewhere. Refusals, by this limit or by another behind it, teach a limit nothing.
+/// A rejected call fails with [`ResourceExhausted`](polyrpc_core::Code::ResourceExhausted) (brpc's `ELIMIT`) and may be
+/// retried elsewhere. A limit learns nothing from rejections, be they by this limit or by another behind it.
 ///
-/// Calls count from when they are taken up to when they have an answer; those of a `blocking` method until it returns,
-/// though nobody may wait for it any more. A handler that never waits is over before the next call of its connection
-/// begins, so that there are never more of those at a time than threads: what takes long belongs into a `blocking`
-/// method, where a limit sees it. How long a stream lasts says nothing of how busy a server is: methods that stream
-/// count for a constant limit only, and are let pass by the others.
+/// A call counts from when it is started until it has a response; one of a `blocking` method until that returns, even
+/// if its caller no longer waits. A handler that never waits finishes before the next call of its connection starts, so
+/// there are never more of those at a time than threads: long work belongs into a `blocking` method, where a limit sees
+/// it. The duration of a stream says nothing about the server's load: streaming methods count for a constant limit
+/// only, and pass the others uncounted.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ConcurrencyLimit {
     /// Any number.
     #[default]
     Unlimited,
-    /// This number.
+    /// A constant number.
     Constant(usize),
-    /// As many as are answered without waiting for each other, which is found out from their latency (brpc's `auto`).
+    /// As many as are handled without waiting for each other, estimated from their latency (brpc's `auto`).
     Auto(AutoLimit),
-    /// As long as they are answered in the time that their callers wait, as far as that can be told from the calls
-    /// before (brpc's `timeout`).
+    /// As many as are answered within their callers' timeouts, estimated from earlier calls (brpc's `timeout`).
     Timeout(TimeoutLimit),
 }
 
-/// How a limit is found out from the latency of calls.
+/// Settings of the limit that is estimated from the latency of calls.
 ///
-/// The latency without load times the rate of calls that can be answered is the number of calls that are worth
-/// beginning (Little's law). Both are measured: the lowest latency, for which now and then fewer calls are let in,
-/// and the highest rate. A little more than that is allowed as long as latency does not suffer. Failed calls make the
-/// latency look longer.
+/// The latency without load times the rate of calls that can be answered is the number of calls that are worth starting
+/// (Little's law). Both are measured: the lowest latency, for which fewer calls are admitted now and then, and the
+/// highest rate. A little more than that is allowed as long as latency does not suffer. Failed calls count as a higher
+/// latency.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AutoLimit {
-    /// The limit until something is known. 40.
+    /// The limit until something is measured. Default: 40.
     pub initial: usize,
-    /// The limit is never lower. The number of the machine's cores.
+    /// The lower bound of the limit. Default: the number of the machine's cores.
     pub least: usize,
-    /// The limit is never higher. No bound.
+    /// The upper bound of the limit. Default: none.
     pub most: usize,
 }
 
@@ -79,12 +78,12 @@ impl Default for AutoLimit {
     }
 }
 
-/// How calls are limited by the time that their callers wait.
+/// Settings of the limit that is derived from the callers' timeouts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TimeoutLimit {
-    /// How long a caller waits who does not say. 500 ms.
+    /// The timeout of a caller that sends none. Default: 500 ms.
     pub timeout: Duration,
-    /// More calls are not answered at a time. 100.
+    /// The upper bound of calls that are handled at a time. Default: 100.
     pub most: usize,
 }
 
@@ -95,14 +94,14 @@ impl Default for TimeoutLimit {
 }
 
 impl ConcurrencyLimit {
-    /// Whether the time that calls take says how many there may be.
+    /// Returns whether the limit is derived from the duration of calls.
     pub(super) fn measures(&self) -> bool {
         matches!(self, Self::Auto(_) | Self::Timeout(_))
     }
 }
 
 impl From<usize> for ConcurrencyLimit {
-    /// This number; 0 is no limit.
+    /// Converts a constant limit; 0 is no limit.
     fn from(number: usize) -> Self {
         if number == 0 { Self::Unlimited } else { Self::Constant(number) }
     }
@@ -135,7 +134,7 @@ impl fmt::Display for ConcurrencyLimit {
     }
 }
 
-/// A text that names no concurrency limit.
+/// Error of parsing a concurrency limit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnknownConcurrency(String);
 

@@ -5,11 +5,11 @@ use std::time::{Duration, Instant};
 use super::TimeoutLimit as Limits;
 use super::window::{SampleGate, SampleOutcome, Window, WindowProgress};
 
-/// The limiter that brpc calls `timeout` (`policy/timeout_concurrency_limiter.cpp`, and its numbers).
+/// The limiter that brpc calls `timeout` (`policy/timeout_concurrency_limiter.cpp`, with its constants).
 #[derive(Debug)]
 pub(super) struct TimeoutLimiter {
     limits: Limits,
-    /// How long a call takes, in microseconds.
+    /// Average duration of a call, in microseconds.
     average: AtomicU64,
     gate: SampleGate,
     window: Mutex<Window>,
@@ -21,15 +21,15 @@ impl TimeoutLimiter {
         Self { limits, average, gate: SampleGate::new(now), window: Mutex::default() }
     }
 
-    /// Whether there may be so many calls at a time, the last of which is waited for so long. A call that is alone is
-    /// always let in: without any it would never be learned that they take less time again.
+    /// Returns whether this many calls are admitted at a time, the last of which has this timeout. A call that is alone
+    /// is always admitted: otherwise the limiter would never learn that calls have become faster.
     pub(super) fn admits(&self, concurrency: usize, timeout: Option<Duration>) -> bool {
         let average = Duration::from_micros(self.average.load(Ordering::Relaxed));
         concurrency == 1
             || concurrency <= self.limits.most && average < timeout.unwrap_or(self.limits.timeout)
     }
 
-    /// A call has ended.
+    /// Records the end of a call.
     pub(super) fn record_end(&self, outcome: SampleOutcome, latency: Duration, now: Instant) {
         if !self.gate.should_sample(now) {
             return;
@@ -54,7 +54,7 @@ mod tests {
         Duration::from_millis(milliseconds)
     }
 
-    /// Lets a window of calls end.
+    /// Ends a window of calls.
     fn window(limiter: &TimeoutLimiter, now: &mut Instant, outcome: SampleOutcome, latency: Duration) {
         for _ in 0..200 {
             *now += ms(1);
@@ -69,11 +69,11 @@ mod tests {
         assert!(limiter.admits(100, Some(ms(1))) && !limiter.admits(101, Some(ms(1))));
         window(&limiter, &mut now, SampleOutcome::Succeeded, ms(100));
         assert!(limiter.admits(2, Some(ms(101))) && !limiter.admits(2, Some(ms(100))));
-        // Who says nothing waits for half a second.
+        // A caller without a timeout counts as waiting for half a second.
         assert!(limiter.admits(2, None));
         window(&limiter, &mut now, SampleOutcome::Succeeded, ms(500));
         assert!(!limiter.admits(2, None));
-        // One is let in all the same, by which it is seen when things get better.
+        // One is admitted all the same, to notice when calls become faster.
         assert!(limiter.admits(1, Some(ms(1))));
         window(&limiter, &mut now, SampleOutcome::Succeeded, ms(2));
         assert!(limiter.admits(2, Some(ms(3))));

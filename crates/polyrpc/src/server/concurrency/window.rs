@@ -1,18 +1,18 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// How a call ended, for who learns from it.
+/// How a call ended, as a limiter counts it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SampleOutcome {
     Succeeded,
     Failed,
 }
 
-/// Lets through one sample in a tenth of a millisecond, without a lock.
+/// Admits one sample per tenth of a millisecond, without a lock.
 #[derive(Debug)]
 pub(super) struct SampleGate {
     began: Instant,
-    /// When the last sample passed, in nanoseconds since one before the beginning; 0: none has.
+    /// When the last sample was admitted, in nanoseconds since one before the start; 0: none yet.
     last: AtomicU64,
 }
 
@@ -29,7 +29,7 @@ impl SampleGate {
     }
 }
 
-/// What the calls of some time took. Numbers are those of brpc (`policy/auto_concurrency_limiter.cpp`,
+/// The durations of the calls in a window of time. The constants are brpc's (`policy/auto_concurrency_limiter.cpp`,
 /// `policy/timeout_concurrency_limiter.cpp`).
 #[derive(Debug, Default)]
 pub(super) struct Window {
@@ -40,24 +40,24 @@ pub(super) struct Window {
     time_of_failed: Duration,
 }
 
-/// What came of a window.
+/// Summary of a window.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct WindowSummary {
-    /// How long it took to answer a call, failed ones as a surcharge on those that succeeded, in whole microseconds.
+    /// Average duration of a call in whole microseconds, with failed calls as a surcharge on those that succeeded.
     /// `None` if none has succeeded.
     pub(super) average: Option<f64>,
-    /// How long the window was.
+    /// Duration of the window.
     pub(super) took: Duration,
 }
 
-/// What became of a window by a sample.
+/// State of a window after a sample.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum WindowProgress {
-    /// It goes on.
+    /// It continues.
     Open,
-    /// There were too few samples in its time: it says nothing, and begins anew.
+    /// It had too few samples in its time: they are discarded, and it restarts.
     Discarded,
-    /// It is full, and begins anew.
+    /// It is full, and restarts.
     Full(WindowSummary),
 }
 
@@ -87,7 +87,7 @@ impl Window {
         progress
     }
 
-    /// Forgets its samples.
+    /// Discards its samples.
     pub(super) fn restart(&mut self, now: Instant) {
         *self = Self { began: Some(now), ..Self::default() };
     }
@@ -113,7 +113,7 @@ mod tests {
 
     const TICK: Duration = Duration::from_millis(1);
 
-    /// Adds so many samples, one a millisecond.
+    /// Adds this many samples, one per millisecond.
     fn add(
         window: &mut Window,
         now: &mut Instant,

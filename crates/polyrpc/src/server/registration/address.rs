@@ -5,14 +5,14 @@ use polyrpc_core::Status;
 use crate::discovery::{Instance, Network};
 use crate::transport::{Address, outgoing_v4, outgoing_v6};
 
-/// Where clients are told to call.
+/// Address that is advertised to clients.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum AdvertisedAddress {
-    /// Where the server listens.
+    /// The address of the listener.
     Bound,
-    /// At this host, with the port at which it listens.
+    /// This host, with the port of the listener.
     Host(String),
-    /// Here.
+    /// This instance.
     At(Instance),
 }
 
@@ -26,7 +26,7 @@ impl AdvertisedAddress {
         let is_whole = text.contains('@') || (text.contains(':') && !text.ends_with(']'));
         match is_whole {
             true => text.parse().map(Self::At),
-            // With any port, it must be the host of an address.
+            // It must be a valid host when combined with any port.
             false if format!("{text}:1").parse::<Instance>().is_ok() => Ok(Self::Host(text.to_owned())),
             false => Err(Status::invalid_argument(format!(
                 "`{text}` is nowhere to call: want host, host:port or network@host:port"
@@ -34,13 +34,13 @@ impl AdvertisedAddress {
         }
     }
 
-    /// The instance to be entered, for a server that listens here.
+    /// Returns the instance to publish, for a server that listens on this address.
     pub(super) fn instance(&self, bound: &Address, network: Option<Network>) -> Instance {
         let mut instance = match self {
             Self::At(instance) => instance.clone(),
             Self::Host(host) => match port(bound) {
                 Some(port) => instance_at(bound, format!("{host}:{port}")),
-                // A socket in the file system is where it is.
+                // A Unix socket has no port to combine with a host.
                 None => listen_instance(bound),
             },
             Self::Bound => listen_instance(bound),
@@ -72,7 +72,7 @@ fn instance_at(bound: &Address, address: String) -> Instance {
     Instance { network, ..Instance::tcp(address) }
 }
 
-/// An address at which others reach what listens here.
+/// Returns an address at which others can reach this listener.
 fn reachable(place: &str) -> String {
     match place.parse::<SocketAddr>() {
         Ok(address) if address.ip().is_unspecified() => {
@@ -82,8 +82,8 @@ fn reachable(place: &str) -> String {
     }
 }
 
-/// The address of this machine, as others see it. One that listens to all addresses of IPv6 does so to those of IPv4
-/// as well, on the systems that we know.
+/// Returns the address of this machine, as others see it. A listener on all IPv6 addresses also accepts IPv4, on the
+/// systems that we know.
 fn local_address(any: IpAddr) -> IpAddr {
     match any {
         IpAddr::V4(_) => outgoing_v4().unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST)),

@@ -9,7 +9,7 @@ use super::address::AdvertisedAddress;
 use crate::discovery::{Attributes, Registrar};
 use crate::service::Router;
 
-/// A registration whose services and address are known to be right.
+/// A registration whose services and address have been checked.
 pub(in crate::server) struct CheckedRegistration {
     pub(super) registry: Arc<dyn Registrar>,
     pub(super) registration: Registration,
@@ -19,11 +19,11 @@ pub(in crate::server) struct CheckedRegistration {
 }
 
 impl CheckedRegistration {
-    /// Checks a registration against what the server has.
+    /// Checks a registration against the server's services.
     ///
     /// # Errors
     ///
-    /// When it has no service to be entered, not those that are asked for, or the address is none.
+    /// If there is no service to publish, if a requested service does not exist, or if the address is invalid.
     pub(in crate::server) fn new(
         registry: Arc<dyn Registrar>,
         registration: Registration,
@@ -66,7 +66,7 @@ fn services(registration: &Registration, router: &Router) -> Result<Vec<String>,
     Ok(services)
 }
 
-/// What is said of the services of a server.
+/// Attributes of a server's services.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct ServiceAttributes {
     of_all: Attributes,
@@ -74,7 +74,7 @@ pub(super) struct ServiceAttributes {
 }
 
 impl ServiceAttributes {
-    /// What is said of one service.
+    /// Returns the attributes of one service.
     pub(super) fn attributes_of(&self, service: &str) -> Attributes {
         let mut said = self.of_all.clone();
         let Some(own) = self.of_services.get(service) else { return said };

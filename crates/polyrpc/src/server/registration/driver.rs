@@ -15,38 +15,38 @@ use crate::discovery::{Advertisement, Attributes, Instance, Registrar, jittered}
 use crate::server::connections::ConnectionRegistry;
 use crate::transport::Address;
 
-/// Enters a server into one registry, again and again, and takes it out at the end.
+/// Publishes a server in one registry, repeatedly, and withdraws it at the end.
 pub(super) struct RegistrationTask {
     registry: Arc<dyn Registrar>,
     registration: Registration,
     services: Vec<Service>,
-    /// Where clients are to call.
+    /// The advertised address.
     instance: Instance,
     attributes: AttributeSources,
     stop: watch::Receiver<bool>,
     connections: Arc<ConnectionRegistry>,
     began: Instant,
-    /// How often in a row something could not be entered.
+    /// Number of consecutive failed attempts.
     failures: u32,
 }
 
-/// What is to be said of a server.
+/// Sources of a server's attributes.
 pub(super) struct AttributeSources {
-    /// Here.
+    /// For this registry.
     pub(super) own: watch::Receiver<ServiceAttributes>,
-    /// In all its registries.
+    /// For all its registries.
     pub(super) all: RegistrationHandle,
 }
 
 struct Service {
     name: String,
-    /// The registry has it.
+    /// Whether the registry has it.
     is_entered: bool,
-    /// What was written last.
+    /// The attributes that were last published.
     written: Attributes,
-    /// What the server wanted to say then.
+    /// The server's own attributes at that time.
     wanted: Attributes,
-    /// What others have said since, by its names.
+    /// Changes that others have made since, by attribute name.
     foreign: BTreeMap<String, Vec<String>>,
 }
 
@@ -56,7 +56,8 @@ impl Service {
         Self { name, is_entered: false, written, wanted, foreign: BTreeMap::new() }
     }
 
-    /// What is to be written: what the server says, and what others have said unless it has changed its mind since.
+    /// Returns the attributes to publish: the server's own, and others' changes unless the server has changed the
+    /// attribute since.
     fn attributes(&mut self, wanted: Attributes) -> Attributes {
         let Self { wanted: before, foreign, .. } = self;
         foreign.retain(|name, _| before.values(name).eq(wanted.values(name)));
@@ -69,7 +70,7 @@ impl Service {
         said
     }
 
-    /// Keeps what others have made of it. Returns whether that is something new.
+    /// Records the changes of others. Returns whether there are new ones.
     fn merge_foreign(&mut self, found: &Attributes) -> bool {
         let before = self.foreign.clone();
         self.foreign.retain(|name, _| found.value(name).is_some());
@@ -105,7 +106,7 @@ impl RegistrationTask {
         }
     }
 
-    /// Runs until it is told to stop and has taken out what it entered.
+    /// Runs until it is stopped and has withdrawn its entries.
     pub(super) async fn run(mut self) {
         while !*self.stop.borrow_and_update() {
             self.publish().await;
@@ -114,7 +115,7 @@ impl RegistrationTask {
         self.withdraw().await;
     }
 
-    /// Waits until something is to be entered anew, or taken out.
+    /// Waits until an entry is to be refreshed or withdrawn.
     async fn wait_for_work(&mut self) {
         let pause = self.retry_delay();
         tokio::select! {
@@ -124,8 +125,8 @@ impl RegistrationTask {
         }
     }
 
-    /// Short while the registry is gone, so that the server is back soon after it; yet not so short that all its
-    /// servers together keep it from getting up.
+    /// Returns the delay of the next attempt: short while the registry is down, so that the server is listed soon after
+    /// it returns; but long enough that all its servers together do not overload it.
     fn retry_delay(&self) -> Duration {
         let every = self.registration.every;
         jittered(match self.failures {
@@ -136,7 +137,7 @@ impl RegistrationTask {
         })
     }
 
-    /// Looks what others have made of what was written.
+    /// Reads the changes that others have made to the published entries.
     async fn read_registry(&mut self) {
         let entry = |service: &Service| Advertisement {
             service: service.name.clone(),
@@ -147,14 +148,14 @@ impl RegistrationTask {
         let looks = entries.into_iter().map(|entry| found(&*self.registry, entry));
         let found: Vec<_> = stream::iter(looks).buffered(AT_ONCE).collect().await;
         for (entry, said) in found {
-            // One that is not there is entered again; what is wrong with the registry is told then, too.
+            // A missing entry is published again; an error of the registry is reported then, too.
             if let Some(said) = said {
                 self.apply_foreign(entry, &said);
             }
         }
     }
 
-    /// Heeds what others say of a service. That it is to get no calls, or to get them again, holds in all registries.
+    /// Applies others' changes of a service. A changed state holds in all registries.
     fn apply_foreign(&mut self, mut entry: Advertisement, said: &Attributes) {
         let Some(service) = self.services.iter_mut().find(|service| service.name == entry.service) else {
             return;
@@ -179,7 +180,7 @@ impl RegistrationTask {
             entries.into_iter().map(|entry| attempt(&*self.registry, entry, RegistryRequest::Publish));
         let outcomes: Vec<_> = stream::iter(attempts).buffered(AT_ONCE).collect().await;
         let mut all_well = true;
-        // Once for each time that the registry is lost, whatever it does not take; it is tried again soon, and often.
+        // Once each time the registry is lost, however many entries fail; it is retried soon, and often.
         let mut is_told = false;
         for (service, (entry, outcome)) in self.services.iter_mut().zip(outcomes) {
             all_well &= outcome.is_ok();
@@ -203,7 +204,7 @@ impl RegistrationTask {
         self.failures = if all_well { 0 } else { self.failures.saturating_add(1) };
     }
 
-    /// Takes out everything, also what could not be entered: the registry may have it although it did not say so.
+    /// Withdraws everything, including failed entries: the registry may have stored them without confirming.
     async fn withdraw(&mut self) {
         let entries = self.entries();
         let attempts =
@@ -223,10 +224,10 @@ impl RegistrationTask {
         }
     }
 
-    /// What is to be entered now.
+    /// Returns the entries to publish now.
     fn entries(&mut self) -> Vec<Advertisement> {
         let rates = self.registration.rates.then(|| self.rates());
-        // What is said after this is entered the next time.
+        // Later changes are published the next time.
         let said = self.attributes.own.borrow_and_update();
         let entry = |service: &mut Service| {
             let mut attributes = service.attributes(said.attributes_of(&service.name));
@@ -242,7 +243,7 @@ impl RegistrationTask {
         self.services.iter_mut().map(entry).collect()
     }
 
-    /// How many calls and connections there were each second since the server began, as rpcx's plugins write them:
+    /// Returns the calls and connections per second since the server started, in the format of rpcx's plugins:
     /// go-metrics' `RateMean` by `%.2f` (rpcx `serverplugin/mdns.go`).
     fn rates(&self) -> [(&'static str, String); 2] {
         let (calls, connections) = self.connections.totals();
@@ -252,26 +253,26 @@ impl RegistrationTask {
     }
 }
 
-/// The attribute that says whether calls may be sent (rpcx `client/xclient.go`).
+/// The attribute for whether calls may be sent (rpcx `client/xclient.go`).
 const STATE: &str = "state";
 
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
-/// With an attempt that came to nothing before it, the server is back within 5 s of its registry, also where it is
-/// entered anew less often.
+/// Even with a failed attempt before, the server is listed within 5 s of its registry's return, also if its refresh
+/// interval is longer.
 const LONGEST_PAUSE: Duration = Duration::from_millis(1500);
-/// How many entries are under way at a time.
+/// Maximum number of simultaneous requests to the registry.
 const AT_ONCE: usize = 8;
-/// How long a registry may take for one entry.
+/// Timeout of one request.
 const ATTEMPT: Duration = Duration::from_secs(3);
 
-/// One thing that is asked of a registry.
+/// A request to a registry.
 #[derive(Clone, Copy)]
 enum RegistryRequest {
     Publish,
     Withdraw,
 }
 
-/// What the registry says of an entry, if it answers in time.
+/// Returns the attributes of an entry in the registry, if it answers in time.
 async fn found(registry: &dyn Registrar, entry: Advertisement) -> (Advertisement, Option<Attributes>) {
     let said = timeout(ATTEMPT, registry.current_attributes(&entry)).await;
     (entry, said.ok().and_then(Result::ok).flatten())
@@ -296,7 +297,7 @@ async fn attempt(
 }
 
 impl Registration {
-    /// A listener that panics must not keep the server from being found.
+    /// A callback that panics must not keep the server from being published.
     fn notify(&self, event: Event<'_>) {
         if let Some(listener) = &self.on_event {
             let _ = catch_unwind(AssertUnwindSafe(|| listener(event)));

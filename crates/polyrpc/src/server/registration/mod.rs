@@ -1,6 +1,6 @@
-//! How a server makes its services known: what is to be said of it ([`Registration`]) is fixed when it binds
-//! (`planned`), a task for each registry says it for as long as the server runs (`driver`), and the program may change
-//! it meanwhile ([`RegistrationHandle`]).
+//! Publishes a server's services in registries: the settings ([`Registration`]) are checked when it binds (`checked`),
+//! a task per registry publishes them for as long as the server runs (`driver`), and the program may change them
+//! meanwhile ([`RegistrationHandle`]).
 
 mod address;
 mod checked;
@@ -27,7 +27,7 @@ use crate::Error;
 use crate::discovery::{Advertisement, Attributes, Network};
 use crate::transport::Address;
 
-/// What a server makes known of itself, and how: see [`Server::register_in`](super::Server::register_in).
+/// What a server publishes about itself, and how: see [`Server::register_in`](super::Server::register_in).
 ///
 /// ```
 /// use polyrpc::discovery::Attributes;
@@ -55,24 +55,24 @@ pub struct Registration {
 
 type Listener = Arc<dyn Fn(Event<'_>) + Send + Sync>;
 
-/// What became of an entry: see [`Registration::on_event`].
+/// Event of a published entry: see [`Registration::on_event`].
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub enum Event<'a> {
-    /// The registry has it, for the first time or again after it could not be entered.
+    /// The registry has accepted it, for the first time or again after a failure.
     Entered(&'a Advertisement),
-    /// The registry refused it, or could not be reached; it is tried again.
+    /// The registry rejected it, or could not be reached; it is retried.
     Failed(&'a Advertisement, &'a Error),
-    /// Somebody else has changed what the registry says of it, which is kept: of an entry that is not
-    /// [active](crate::discovery::Attributes::is_active) any more, no client that finds the server by any of its registries
+    /// Another party has changed its attributes in the registry, and the change is kept. If the entry is no longer
+    /// [active](crate::discovery::Attributes::is_active), no client that finds the server by any of its registries
     /// sends it further calls.
     Overruled(&'a Advertisement),
-    /// It was taken out.
+    /// It was withdrawn.
     Withdrawn(&'a Advertisement),
 }
 
 impl Registration {
-    /// All services, at the address of the first listener, entered every 3 s with a time to live of 10 s.
+    /// Publishes all services, at the address of the first listener, every 3 s with a time to live of 10 s.
     pub fn new() -> Self {
         Self {
             advertise: None,
@@ -89,87 +89,87 @@ impl Registration {
         }
     }
 
-    /// Where clients are to call: a host (`10.0.0.7`, with the port of the first listener), `host:port`, or all of it
-    /// (`quic@host:port`).
+    /// Sets the advertised address: a host (`10.0.0.7`, with the port of the first listener), `host:port`, or with the
+    /// network (`quic@host:port`).
     ///
-    /// By default it is the address of the first listener. Where that is `0.0.0.0` or `[::]`, it is the address from
-    /// which this machine would send to the Internet, or the loopback address if it cannot: with several networks,
-    /// or behind a translation of addresses, say it here.
+    /// By default it is the address of the first listener. If that is `0.0.0.0` or `[::]`, it is the address from which
+    /// this machine would send to the Internet, or the loopback address if it cannot: with several networks, or behind
+    /// NAT, set it here.
     #[must_use]
     pub fn advertise(mut self, address: impl Into<String>) -> Self {
         self.advertise = Some(address.into());
         self
     }
 
-    /// How clients are to call, where the listener does not tell: [`Network::Ws`] or [`Network::Http`] for one that
-    /// speaks them beside its protocols.
+    /// Sets the advertised network if the listener does not imply it: [`Network::Ws`] or [`Network::Http`] for a
+    /// listener that accepts them besides its protocols.
     #[must_use]
     pub fn network(mut self, network: Network) -> Self {
         self.network = Some(network);
         self
     }
 
-    /// What is to be known of every service: weight, group, state and whatever else.
+    /// Sets attributes of every service: weight, group, state and any others.
     #[must_use]
     pub fn attributes(mut self, attributes: Attributes) -> Self {
         self.attributes = attributes;
         self
     }
 
-    /// What is to be known of one service, besides or in place of what is to be known of all.
+    /// Sets attributes of one service, in addition to or instead of those of all.
     #[must_use]
     pub fn attributes_of(mut self, service: impl Into<String>, attributes: Attributes) -> Self {
         self.of_services.insert(service.into(), attributes);
         self
     }
 
-    /// Enters only these services. By default all that were added to the server are entered, but not those that it
-    /// brings itself (health checks, reflection).
+    /// Publishes only these services. By default all that were added to the server are published, but not its built-in
+    /// ones (health checks, reflection).
     #[must_use]
     pub fn services<S: Into<String>>(mut self, services: impl IntoIterator<Item = S>) -> Self {
         self.services = Some(services.into_iter().map(Into::into).collect());
         self
     }
 
-    /// Enters the functions that are in no service under this name.
+    /// Publishes the functions without a service under this name.
     #[must_use]
     pub fn functions_as(mut self, service: impl Into<String>) -> Self {
         self.functions = Some(service.into());
         self
     }
 
-    /// Says with each entry how many calls and connections the server has had each second since it began, as `calls`
-    /// and `connections`, by which clients may choose. rpcx's servers write them.
+    /// Publishes with each entry the server's calls and connections per second since its start, as `calls` and
+    /// `connections`, by which clients may choose. rpcx's servers publish them.
     #[must_use]
     pub fn rates(mut self) -> Self {
         self.rates = true;
         self
     }
 
-    /// How often it is entered anew, give or take a tenth; this is also how soon it is put right after the registry
-    /// lost its data. Default: 3 s, and at least 10 ms.
+    /// Sets the refresh interval, varied by a tenth; this is also how soon entries are restored after the registry lost
+    /// its data. Default: 3 s; minimum: 10 ms.
     #[must_use]
     pub fn every(mut self, every: Duration) -> Self {
         self.every = every.max(Duration::from_millis(10));
         self
     }
 
-    /// For how long the registry may believe an entry that was not entered anew, where it knows of such things.
-    /// Default: 10 s; at least twice as long as it takes to enter it anew.
+    /// Sets the time to live of an entry that is not refreshed, if the registry supports it. Default: 10 s; at least
+    /// twice the refresh interval.
     #[must_use]
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.ttl = ttl;
         self
     }
 
-    /// How long taking the entries out may hold up the end of the server. Default: 2 s.
+    /// Sets how long withdrawing the entries may delay the server's shutdown. Default: 2 s.
     #[must_use]
     pub fn withdrawal(mut self, most: Duration) -> Self {
         self.withdrawal = most;
         self
     }
 
-    /// Called with what becomes of the entries. It runs on the task that enters them and must not wait.
+    /// Sets a callback for events of the entries. It runs on the task that publishes them and must not block.
     #[must_use]
     pub fn on_event(mut self, listener: impl Fn(Event<'_>) + Send + Sync + 'static) -> Self {
         self.on_event = Some(Arc::new(listener));
@@ -196,25 +196,25 @@ impl fmt::Debug for Registration {
     }
 }
 
-/// What a running server says of itself in the registries, to be changed: see
+/// Handle to change a running server's attributes in the registries: see
 /// [`ServerHandle::registration`](super::ServerHandle::registration).
 ///
-/// A change is entered at once. Clones are the same; without registries they do nothing.
+/// A change is published at once. Clones change the same server; without registries they do nothing.
 #[derive(Debug, Clone, Default)]
 pub struct RegistrationHandle(Vec<watch::Sender<ServiceAttributes>>);
 
 impl RegistrationHandle {
-    /// Says it of every service, in every registry: `set("weight", "5")`, `set("state", "inactive")`.
+    /// Sets an attribute of every service, in every registry: `set("weight", "5")`, `set("state", "inactive")`.
     pub fn set(&self, name: &str, value: &str) {
         self.change(|said| said.set(name, value));
     }
 
-    /// Says it of one service.
+    /// Sets an attribute of one service.
     pub fn set_of(&self, service: &str, name: &str, value: &str) {
         self.change(|said| said.set_of(service, name, value));
     }
 
-    /// Says it of one service, or nothing under this name any more.
+    /// Sets an attribute of one service, or removes it.
     fn set_attribute(&self, service: &str, name: &str, value: Option<&str>) {
         self.change(|said| match value {
             Some(value) => said.set_of(service, name, value),
@@ -222,7 +222,7 @@ impl RegistrationHandle {
         });
     }
 
-    /// Says nothing under this name any more, of any service.
+    /// Removes an attribute of every service.
     pub fn remove(&self, name: &str) {
         self.change(|said| said.remove(name));
     }
@@ -238,19 +238,19 @@ impl RegistrationHandle {
     }
 }
 
-/// The tasks that enter a server into registries; they end when it is dropped, and then the entries are left to their
-/// time to live.
+/// The tasks that publish a server in registries; they are aborted when this is dropped, and their entries then expire
+/// by their time to live.
 #[derive(Debug)]
 pub(super) struct Registrations {
     pub(super) registered: RegistrationHandle,
     drivers: JoinSet<()>,
     stop: watch::Sender<bool>,
-    /// How long taking the entries out may take.
+    /// Time limit for withdrawing the entries.
     withdrawal: Duration,
 }
 
 impl Registrations {
-    /// Begins to enter what was planned, for a server that runs and listens at this address.
+    /// Starts to publish the planned registrations of a running server that listens on this address.
     pub(super) fn start(
         planned: Vec<CheckedRegistration>,
         address: &Address,
@@ -270,7 +270,7 @@ impl Registrations {
         Self { registered, drivers, stop, withdrawal }
     }
 
-    /// Takes the entries out of the registries, as far as these answer in time.
+    /// Withdraws the entries from the registries, as far as these answer in time.
     pub(super) async fn withdraw(&mut self) {
         self.stop.send_replace(true);
         let _ = timeout(self.withdrawal, async { while self.drivers.join_next().await.is_some() {} }).await;

@@ -23,7 +23,7 @@ async fn started(server: Server) -> ServerHandle {
     server.bind("127.0.0.1:0").await.unwrap().start()
 }
 
-/// Waits until somebody is entered.
+/// Waits until the service is published.
 async fn entered(registry: &InProcess, service: &str) -> String {
     let mut sets = registry.of(service).watch();
     loop {
@@ -97,7 +97,7 @@ async fn a_registry_that_lost_its_data_has_it_again_within_seconds() {
         entered(&registry, "Arith").await;
         assert!(lost.elapsed() < Duration::from_secs(4));
     }
-    // It is entered again before it is too old.
+    // It is refreshed before it expires.
     let mut sets = registry.of("Arith").watch();
     sets.next().await.unwrap().unwrap();
     let unchanged = tokio::time::timeout(Duration::from_secs(60), sets.next()).await;
@@ -158,7 +158,7 @@ async fn rates_of_calls_and_connections_are_reported() {
     assert!((0.9..=1.12).contains(&rate("connections")), "{attributes}");
 }
 
-/// A registry that can be gone.
+/// A registry that can be down.
 #[derive(Clone, Default)]
 struct Flaky {
     registry: InProcess,
@@ -282,7 +282,7 @@ async fn what_others_say_in_a_registry_is_kept_and_heeded() {
     assert_eq!(told(&mut here).await, "tcp@h:1?weight=3");
     assert_eq!(told(&mut there).await, "tcp@h:1?weight=3");
 
-    // As rpcx-ui writes it: among what is there.
+    // As rpcx-ui writes it: in addition to the existing attributes.
     let say = |name: &'static str, value: &'static str| {
         assert!(registry.change("Arith", "h:1", |said| said.set(name, value)));
     };
@@ -302,7 +302,7 @@ async fn what_others_say_in_a_registry_is_kept_and_heeded() {
     assert_eq!(told(&mut here).await, "tcp@h:1?note=by+hand&state=active&weight=3");
     assert_eq!(told(&mut there).await, "tcp@h:1?state=active&weight=3");
     assert!(overruled.lock().unwrap().ends_with(&[true]));
-    // Others may overrule what the server says, until it says something else.
+    // Others may overrule the server, until it sets another value.
     say("weight", "9");
     tokio::time::sleep(Duration::from_secs(60)).await;
     assert_eq!(registry.list()["Arith"][0].attributes.value("weight"), Some("9"));

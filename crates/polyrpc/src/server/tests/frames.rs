@@ -1,4 +1,4 @@
-//! A protocol of lines, which says in words what a session is asked to do.
+//! A line-based text protocol, which shows the requests to a session in words.
 
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -23,7 +23,7 @@ use crate::server::{Limits, Shared};
 use crate::service::{Router, Service};
 use crate::transport::{Address, Inbox, Stream, Transport};
 
-/// The caller's end of a connection that speaks in lines.
+/// The caller's end of a connection with this protocol.
 pub(super) struct Peer {
     socket: UnixStream,
     pool: Arc<SharedUsage>,
@@ -68,7 +68,7 @@ impl Peer {
         self.socket.write_all(lines.as_bytes()).await.unwrap();
     }
 
-    /// Waits for these lines, which must come next.
+    /// Waits for these lines, which must be received next.
     pub(super) async fn hears(&mut self, lines: &str) {
         let mut heard = vec![0; lines.len()];
         let mut at = 0;
@@ -81,12 +81,12 @@ impl Peer {
         assert_eq!(String::from_utf8_lossy(&heard[..at]), lines);
     }
 
-    /// How many calls are being answered.
+    /// Returns the number of calls in progress.
     pub(super) fn calls(&self) -> usize {
         self.pool.calls() + self.pool.streams()
     }
 
-    /// Writes junk until the connection has ended.
+    /// Writes junk until the connection is closed.
     pub(super) async fn flood(mut self) {
         while self.socket.write_all(&[b'x'; 4096]).await.is_ok() {}
         self.connection.await.unwrap();
@@ -139,7 +139,7 @@ impl Session for Lines {
         let body = Bytes::copy_from_slice(words.next().unwrap_or_default().as_bytes());
         let call = Call { timeout: self.timeout, ..Call::new("S", third, Format::Protobuf, body) };
         Ok(Some(match verb {
-            // Room for nobody: it is not an event of its own.
+            // It is not an event of its own: reported as room for a stream that does not exist.
             "within" => {
                 self.timeout = Some(Duration::from_millis(number));
                 ServerEvent::Room(stream)

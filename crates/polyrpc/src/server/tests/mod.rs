@@ -1,4 +1,4 @@
-//! Calls with several messages, by a protocol made up for it.
+//! Streaming calls, by a protocol made up for the tests.
 
 mod frames;
 
@@ -26,7 +26,7 @@ async fn echo(cx: Context, body: Bytes) -> (Context, Result<Bytes>) {
     (cx, Ok(body))
 }
 
-/// Messages without end, each counted when it is made.
+/// An endless stream of messages, each counted when it is made.
 fn endless(made: &Arc<AtomicUsize>) -> Streaming<Bytes> {
     let made = made.clone();
     Streaming::from_stream(stream::repeat_with(move || {
@@ -35,7 +35,7 @@ fn endless(made: &Arc<AtomicUsize>) -> Streaming<Bytes> {
     }))
 }
 
-/// Tells when it is dropped.
+/// Notifies when it is dropped.
 struct Dropped(Option<oneshot::Sender<()>>);
 
 impl Drop for Dropped {
@@ -49,7 +49,7 @@ fn dropped() -> (Dropped, oneshot::Receiver<()>) {
     (Dropped(Some(sender)), receiver)
 }
 
-/// A handler that gives out what it is called with, to be looked at by the test.
+/// A handler that passes its requests to the test.
 fn handing_over(name: &str) -> (ServiceBuilder, mpsc::UnboundedReceiver<Streaming<Bytes>>) {
     let (sender, receiver) = mpsc::unbounded_channel();
     let service =
@@ -81,7 +81,7 @@ async fn what_does_not_exist_is_refused_before_any_message() {
     let mut peer = Peer::of(service().method::<Raw, Bytes, Bytes, _, _>("Echo", echo)).await;
     peer.say("open 1 Nothing\n").await;
     peer.hears("failed 1 unimplemented\n").await;
-    // What was on its way already is taken off the peer's account and forgotten.
+    // Messages that were already on their way are credited to the peer and dropped.
     peer.say("message 1 late\nend 1\ncall 3 Echo x\n").await;
     peer.hears("consumed 1 4\nreply 3 x\n").await;
 }
@@ -154,7 +154,7 @@ async fn a_handler_makes_no_more_than_there_is_room_for() {
     let mut peer = Peer::of(echo.server_streaming::<Raw, Bytes, Bytes, _, _>("Endless", endless)).await;
     peer.say("call 1 Endless x\n").await;
     peer.hears("begin 1\n").await;
-    // The connection is not held up.
+    // The connection is not blocked.
     peer.say("call 2 Echo x\n").await;
     peer.hears("reply 2 x\n").await;
     let ahead = made.load(Ordering::Relaxed);
@@ -192,10 +192,10 @@ async fn the_peer_may_send_more_only_when_a_message_was_taken() {
     peer.say("room 1 9\nopen 1 Take\nmessage 1 one\nmessage 1 three\ncall 2 Echo x\n").await;
     peer.hears("reply 2 x\nbegin 1\n").await;
     let mut requests = calls.recv().await.unwrap();
-    // It is taken outside of the connection's task, which has to be woken.
+    // It is consumed outside of the connection's task, which must be woken.
     assert_eq!(requests.message().await.unwrap().unwrap(), "one");
     peer.hears("consumed 1 3\n").await;
-    // What nobody will take any more holds up no other stream.
+    // Messages that will not be received must not block another stream.
     drop(requests);
     peer.hears("consumed 1 5\n").await;
     peer.say("message 1 more\n").await;

@@ -6,22 +6,22 @@ use std::time::{Duration, Instant};
 use polyrpc_kcp::Millis;
 use tokio::sync::Notify;
 
-/// When to look after which conversation.
+/// Timers of the conversations of a socket.
 ///
-/// Each has one place here at most that counts, as early as it needs to be or earlier: what moves an alarm later moves
-/// nothing here, so that a request and its answer cost next to nothing.
+/// Each conversation has at most one valid entry, due when it is needed or earlier: postponing a timer changes nothing
+/// here, so that a request and its response cost next to nothing.
 #[derive(Debug)]
 pub(super) struct Alarms<Conversation> {
     begin: Instant,
     set: Mutex<BinaryHeap<Alarm<Conversation>>>,
-    /// Told when there is one before all others.
+    /// Notified when a new alarm is due before all others.
     pub(super) earlier: Notify,
 }
 
 #[derive(Debug)]
 struct Alarm<Conversation> {
     at: Instant,
-    /// It may have ended, and need not be kept for this.
+    /// Weak: it may have ended, and need not be kept alive for its alarm.
     conversation: Weak<Conversation>,
 }
 
@@ -30,7 +30,7 @@ impl<Conversation> Alarms<Conversation> {
         Self { begin: Instant::now(), set: Mutex::default(), earlier: Notify::new() }
     }
 
-    /// The time as conversations count it.
+    /// Returns the time as conversations count it.
     pub(super) fn now(&self) -> Millis {
         Millis(self.begin.elapsed().as_millis() as u32)
     }
@@ -42,8 +42,8 @@ impl<Conversation> Alarms<Conversation> {
         let mut set = self.lock();
         let is_first = set.peek().is_none_or(|first| at < first.at);
         if set.len() == set.capacity() {
-            // Conversations that have ended keep their memory while their alarms wait. With half of the room free
-            // afterwards, the cost of looking for them is shared by as many alarms as there are.
+            // Ended conversations keep their memory while their alarms wait. Since half of the capacity is free
+            // afterwards, the cost of the search is amortized over as many alarms as there are.
             set.retain(|alarm| alarm.conversation.strong_count() > 0);
             let live = set.len();
             set.reserve(live.max(LEAST));
@@ -55,7 +55,7 @@ impl<Conversation> Alarms<Conversation> {
         }
     }
 
-    /// When the next rings.
+    /// Returns when the next alarm is due.
     pub(super) fn next(&self) -> Option<Instant> {
         self.lock().peek().map(|first| first.at)
     }
@@ -65,7 +65,7 @@ impl<Conversation> Alarms<Conversation> {
         self.lock().len()
     }
 
-    /// One whose alarm rings.
+    /// Returns a conversation whose alarm is due.
     pub(super) fn ringing(&self) -> Option<Arc<Conversation>> {
         let mut set = self.lock();
         while set.peek().is_some_and(|first| first.at <= Instant::now()) {
@@ -82,7 +82,7 @@ impl<Conversation> Alarms<Conversation> {
     }
 }
 
-/// Alarms for which there is room at least.
+/// Minimum capacity for alarms.
 const LEAST: usize = 16;
 
 /// The earliest is the greatest, and on top of the heap.

@@ -7,8 +7,8 @@ use super::conversation::Conversation;
 
 /// Conversations that wait to be accepted.
 ///
-/// Their addresses may be forged. If there are too many, the oldest is evicted rather than the newest refused: so a
-/// flood of forged addresses does not keep clients out.
+/// Their addresses may be forged. If there are too many, the oldest is evicted instead of the newest rejected, so that
+/// a flood of forged addresses does not keep clients out.
 #[derive(Debug)]
 pub(super) struct Backlog {
     queue: Mutex<Queue>,
@@ -26,7 +26,7 @@ impl Backlog {
         Self { queue: Mutex::new(Queue { waiting: VecDeque::new(), acceptor: None, is_closed: false }) }
     }
 
-    /// Adds a conversation. Returns the one for which there is no place.
+    /// Adds a conversation. Returns the one that is evicted.
     pub(super) fn push(&self, conversation: Arc<Conversation>) -> Option<Arc<Conversation>> {
         let mut queue = self.lock();
         if queue.is_closed {
@@ -43,7 +43,7 @@ impl Backlog {
         oldest
     }
 
-    /// The one that has waited longest and has not ended.
+    /// Returns the conversation that has waited longest and has not ended.
     pub(super) fn poll_next(&self, cx: &mut Context<'_>) -> Poll<io::Result<Arc<Conversation>>> {
         let mut queue = self.lock();
         while let Some(conversation) = queue.waiting.pop_front() {
@@ -58,7 +58,7 @@ impl Backlog {
         Poll::Pending
     }
 
-    /// Nobody accepts any more, or nothing more comes. Returns those that wait.
+    /// Closes the backlog, since no one accepts any more or the socket is broken. Returns the waiting conversations.
     pub(super) fn close(&self) -> VecDeque<Arc<Conversation>> {
         let mut queue = self.lock();
         queue.is_closed = true;
@@ -78,5 +78,5 @@ impl Backlog {
     }
 }
 
-/// How many conversations may wait (`sess.go: acceptBacklog`).
+/// Maximum number of waiting conversations (`sess.go: acceptBacklog`).
 const MOST: usize = 128;

@@ -10,32 +10,32 @@ use tokio::net::UdpSocket;
 
 use super::alarms::Alarms;
 
-/// What a conversation's stream and the task that owns its socket share.
+/// State that a conversation's stream shares with the task that owns its socket.
 pub(super) struct Conversation {
     state: Mutex<State>,
     outlet: Arc<Outlet>,
     peer: SocketAddr,
 }
 
-/// Where datagrams leave, for all conversations of a socket.
+/// Socket and timers that all conversations of a socket share.
 #[derive(Debug)]
 pub(super) struct Outlet {
     pub(super) socket: UdpSocket,
     pub(super) alarms: Alarms<Conversation>,
-    /// The socket sends to, and hears of, one peer only.
+    /// The socket is connected to a single peer.
     pub(super) is_connected: bool,
 }
 
 #[derive(Debug)]
 struct State {
     session: Session,
-    /// When the alarm rings that counts.
+    /// When the valid alarm is due.
     alarm: Option<Millis>,
     reader: Option<Waker>,
     writer: Option<Waker>,
-    /// Nobody reads any more.
+    /// The stream is closed: no one reads any more.
     shut: bool,
-    /// What the socket said.
+    /// The socket's error.
     broken: Option<io::ErrorKind>,
 }
 
@@ -53,7 +53,7 @@ impl Conversation {
         self.peer
     }
 
-    /// A datagram has come. Returns whether the peer's address is validated.
+    /// Handles a datagram. Returns whether the peer's address is validated.
     pub(super) fn handle(self: &Arc<Self>, datagram: OpenedDatagram<'_>) -> bool {
         let mut state = self.lock();
         state.session.handle(self.outlet.alarms.now(), datagram);
@@ -63,11 +63,11 @@ impl Conversation {
         is_validated
     }
 
-    /// An alarm has rung. Returns whether it has ended.
+    /// Handles an alarm. Returns whether the conversation has ended.
     pub(super) fn ring(self: &Arc<Self>) -> bool {
         let now = self.outlet.alarms.now();
         let mut state = self.lock();
-        // Those that were set before, for later, do not count any more.
+        // Earlier entries with a later time are no longer valid.
         if state.alarm.is_some_and(|alarm| now.since(alarm) >= 0) {
             state.alarm = None;
             state.session.wake(now);
@@ -81,7 +81,7 @@ impl Conversation {
         is_over
     }
 
-    /// Its place is needed. Returns whether it has ended.
+    /// Ends it if possible, since its place is needed. Returns whether it has ended.
     pub(super) fn give_up(&self) -> bool {
         let mut state = self.lock();
         let ended = state.session.give_up(self.outlet.alarms.now());
@@ -89,38 +89,38 @@ impl Conversation {
         ended
     }
 
-    /// Its place is needed for a peer whose address may be the better one.
+    /// Evicts it in favour of a peer whose address may be genuine.
     pub(super) fn evict(&self) {
         let mut state = self.lock();
         state.session.evict();
         wake(state);
     }
 
-    /// Bytes that it keeps.
+    /// Returns the bytes that it buffers.
     pub(super) fn held(&self) -> usize {
         self.lock().session.held()
     }
 
-    /// Whether it has ended.
+    /// Returns whether it has ended.
     pub(super) fn is_over(&self) -> bool {
         self.lock().is_over()
     }
 
-    /// The peer has begun another one.
+    /// Ends it, since the peer has started another one.
     pub(super) fn replace(&self) {
         let mut state = self.lock();
         state.session.replace();
         wake(state);
     }
 
-    /// The socket is of no use any more.
+    /// Ends it, since the socket is broken.
     pub(super) fn break_down(&self, error: io::ErrorKind) {
         let mut state = self.lock();
         state.broken.get_or_insert(error);
         wake(state);
     }
 
-    /// Nothing more will be written or read.
+    /// Closes it: nothing more will be written or read.
     pub(super) fn close(self: &Arc<Self>) {
         let mut state = self.lock();
         state.shut = true;
@@ -179,19 +179,19 @@ impl Conversation {
         Poll::Pending
     }
 
-    /// Sends what there is to be sent, and sets the alarm.
+    /// Sends pending datagrams, and sets the alarm.
     fn settle(self: &Arc<Self>, state: &mut State) {
         while let Some(datagram) = state.session.datagram() {
             match self.outlet.send(self.peer, datagram) {
                 Ok(()) => state.session.sent(),
-                // It stays until the next alarm: none is later than a repeat of it would be.
+                // It stays until the next alarm, which is no later than a retransmission would be.
                 Err(io::ErrorKind::WouldBlock) => break,
-                // Nobody listens there.
+                // No one listens there.
                 Err(io::ErrorKind::ConnectionRefused) => {
                     state.broken = Some(io::ErrorKind::ConnectionRefused);
                     break;
                 }
-                // As good as lost on the way.
+                // Equivalent to a loss in the network.
                 Err(_) => state.session.sent(),
             }
         }
@@ -222,7 +222,7 @@ impl State {
         self.session.ended().is_some() || self.broken.is_some()
     }
 
-    /// Why there will be nothing more to read: the end of the stream or a failure.
+    /// Returns the reason why nothing more can be read: the end of the stream or a failure.
     fn end(&self) -> Option<io::Result<()>> {
         if let Some(error) = self.broken {
             return Some(Err(error.into()));
@@ -236,7 +236,7 @@ impl State {
         }
     }
 
-    /// Whether anything may be written.
+    /// Checks that data may be written.
     fn check(&self) -> io::Result<()> {
         match self.end() {
             None => Ok(()),
@@ -246,7 +246,7 @@ impl State {
     }
 }
 
-/// Wakes those who can go on, once the lock is given back.
+/// Wakes the tasks that can continue, once the lock is released.
 fn wake(mut state: MutexGuard<'_, State>) {
     let is_over = state.is_over() || state.shut;
     let reader = if is_over || state.session.is_readable() { state.reader.take() } else { None };

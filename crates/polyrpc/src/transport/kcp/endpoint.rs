@@ -23,10 +23,10 @@ pub(crate) struct Listener {
 }
 
 impl Listener {
-    /// Begins to listen. The socket is given back when the listener was dropped and all conversations have ended.
+    /// Binds the socket. It is closed when the listener was dropped and all conversations have ended.
     pub(crate) async fn bind(address: &str, settings: Arc<Settings>) -> io::Result<Self> {
         let socket = UdpSocket::bind(address).await?;
-        // As large as the system allows; with less, more is lost and sent again.
+        // As large as the system allows; with less, more datagrams are lost and retransmitted.
         let _ = rustix::net::sockopt::set_socket_recv_buffer_size(&socket, RECEIVED);
         let outlet = Outlet { socket, alarms: Alarms::new(), is_connected: false };
         let outlet = Arc::new(outlet);
@@ -49,7 +49,7 @@ impl Listener {
         Ok((Stream::over(conversation), peer))
     }
 
-    /// How many alarms are set.
+    /// Returns the number of alarms that are set.
     #[cfg(test)]
     pub(super) fn alarms(&self) -> usize {
         self.outlet.alarms.len()
@@ -69,7 +69,7 @@ impl Drop for Listener {
     }
 }
 
-/// Begins a conversation. Nothing is sent before something is written: that nobody is there is noticed then.
+/// Starts a conversation. Nothing is sent before something is written, so only then an absent server is noticed.
 pub(crate) async fn connect(address: &str, settings: Arc<Settings>) -> io::Result<transport::Stream> {
     let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
     for peer in lookup_host(address).await? {
@@ -88,7 +88,7 @@ async fn connected(peer: SocketAddr) -> io::Result<UdpSocket> {
     };
     let socket = UdpSocket::bind(any).await?;
     socket.connect(peer).await?;
-    // As a new socket is not known to take anything, the first datagram would wait to be repeated.
+    // A new socket is not known to be writable yet, so the first datagram would wait for its retransmission.
     socket.writable().await?;
     Ok(socket)
 }
@@ -109,10 +109,10 @@ fn converse(socket: UdpSocket, peer: SocketAddr, settings: Arc<Settings>) -> io:
 struct Endpoint {
     outlet: Arc<Outlet>,
     settings: Arc<Settings>,
-    /// Where new conversations go; `None` where none may begin.
+    /// Queue for new conversations; `None` if none may start.
     backlog: Option<Arc<Backlog>>,
     conversations: ConversationTable,
-    /// When room was last made.
+    /// When conversations were last swept.
     swept: Option<Millis>,
 }
 
@@ -134,20 +134,20 @@ impl Endpoint {
         }
     }
 
-    /// Nobody wants new conversations, and all old ones have ended.
+    /// Returns whether the listener was dropped and all conversations have ended.
     fn is_over(&self) -> bool {
         self.conversations.is_empty() && self.backlog.as_ref().is_none_or(|backlog| backlog.is_closed())
     }
 
-    /// Takes what has come, but leaves others their turn now and then.
+    /// Handles received datagrams, but yields to other tasks now and then.
     async fn receive(&mut self, datagram: &mut [u8; MAX_DATAGRAM]) {
         for _ in 0..BATCH {
             match self.outlet.socket.try_recv_from(datagram) {
                 Ok((length, peer)) => self.take(&mut datagram[..length], peer),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                // What the network says of the one peer there is.
+                // A network error about the single peer.
                 Err(error) if self.outlet.is_connected => return self.break_down(error.kind()),
-                // Of some peer, or of the socket: the next try might fail at once too.
+                // About some peer, or the socket: the next attempt might fail at once too.
                 Err(_) => return tokio::time::sleep(BREATH).await,
             }
         }
@@ -176,7 +176,7 @@ impl Endpoint {
     fn begin(&mut self, opened: OpenedDatagram<'_>, peer: SocketAddr) {
         let Some(conv) = opened.conv().filter(|_| opened.begins()) else { return };
         let Some(backlog) = self.backlog.clone().filter(|backlog| !backlog.is_closed()) else { return };
-        // Too many: its first datagrams are as good as lost, and will come again.
+        // Too many: its first datagrams are dropped as if lost, and will be retransmitted.
         if !self.has_room(peer) {
             return;
         }
@@ -193,12 +193,12 @@ impl Endpoint {
         }
     }
 
-    /// Whether there is room for one more. Those whose address may be forged make it, the oldest first, and those that
-    /// are only borne with.
+    /// Returns whether there is room for one more. Makes room by ending conversations whose address may be forged, the
+    /// oldest first, and those that are only kept while there is room.
     fn has_room(&mut self, newcomer: SocketAddr) -> bool {
         let most = self.settings.conversations();
         let now = self.outlet.alarms.now();
-        // Now and then: to look at all of them for each datagram would be a stranger's success.
+        // Only now and then: scanning all of them for each datagram would let any sender cause load.
         let is_due = self.swept.is_none_or(|swept| now.since(swept) >= SWEEP);
         if self.conversations.len() >= most && is_due {
             self.swept = Some(now);
@@ -221,7 +221,7 @@ impl Endpoint {
         }
     }
 
-    /// Whether it was not replaced by another one of the same peer.
+    /// Returns whether it was not replaced by another one of the same peer.
     fn is_of(&self, conversation: &Arc<Conversation>) -> bool {
         let member = self.conversations.get(&conversation.peer());
         member.is_some_and(|member| Arc::ptr_eq(&member.conversation, conversation))
@@ -229,7 +229,7 @@ impl Endpoint {
 
     fn break_down(&mut self, error: io::ErrorKind) {
         self.conversations.drain().for_each(|conversation| conversation.break_down(error));
-        // Nothing more can be accepted: whoever waits for it is told.
+        // Nothing more can be accepted: the acceptor is notified.
         if let Some(backlog) = &self.backlog {
             backlog.close();
         }
@@ -249,10 +249,10 @@ fn seed() -> io::Result<[u8; 32]> {
     Ok(seed)
 }
 
-/// How many datagrams are taken before others have their turn.
+/// Maximum number of datagrams that are handled before other tasks run.
 const BATCH: usize = 64;
-/// What the system shall keep of what has come, in bytes.
+/// Size of the socket's receive buffer, in bytes.
 const RECEIVED: usize = 4 << 20;
-/// Milliseconds between two looks for room.
+/// Milliseconds between two sweeps.
 const SWEEP: i32 = 1000;
 const BREATH: Duration = Duration::from_millis(50);

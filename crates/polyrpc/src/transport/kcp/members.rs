@@ -6,14 +6,14 @@ use super::conversation::Conversation;
 
 /// The conversations of a socket, by the address of the peer.
 ///
-/// Those whose address is not validated are in a list of their own, the oldest first: a flood of forged addresses
-/// replaces itself, and leaves those alone that have proven theirs.
+/// Those with an unvalidated address are in a separate list, the oldest first: a flood of forged addresses evicts only
+/// its own entries, not those of validated peers.
 #[derive(Debug, Default)]
 pub(super) struct ConversationTable {
     by_peer: HashMap<SocketAddr, Member>,
-    /// By when they began.
+    /// Unvalidated peers, by the order of their start.
     unvalidated: BTreeMap<u64, SocketAddr>,
-    /// How many of these there are of each network.
+    /// The number of unvalidated peers of each network.
     networks: HashMap<Network, usize>,
     begun: u64,
 }
@@ -45,7 +45,7 @@ impl ConversationTable {
         self.by_peer.is_empty()
     }
 
-    /// Adds the conversation with a peer that has none.
+    /// Adds the conversation of a peer that has none.
     pub(super) fn insert(&mut self, conv: u32, conversation: Arc<Conversation>, is_validated: bool) {
         let peer = conversation.peer();
         let mut member = Member { conv, conversation, unvalidated: None };
@@ -58,7 +58,7 @@ impl ConversationTable {
         self.by_peer.insert(peer, member);
     }
 
-    /// The peer has proven its address.
+    /// Marks the peer's address as validated.
     pub(super) fn validated(&mut self, peer: SocketAddr) {
         let place = self.by_peer.get_mut(&peer).and_then(|member| member.unvalidated.take());
         self.unlist(peer, place);
@@ -84,12 +84,12 @@ impl ConversationTable {
         std::mem::take(self).by_peer.into_values().map(|member| member.conversation)
     }
 
-    /// Whether one more without a validated address would be more than `most`, of which half may be of one network.
+    /// Returns whether one more without a validated address would exceed `most`, of which half may be of one network.
     pub(super) fn is_crowded(&self, newcomer: SocketAddr, most: usize) -> bool {
         self.unvalidated.len() >= most || self.is_network_crowded(newcomer, most)
     }
 
-    /// Takes out the oldest without a validated address, of the newcomer's network if that has more than its share.
+    /// Removes the oldest without a validated address, of the newcomer's network if that has more than its share.
     pub(super) fn evict(&mut self, newcomer: SocketAddr, most: usize) -> Option<Arc<Conversation>> {
         let network = Network::of(newcomer.ip());
         let is_own = self.is_network_crowded(newcomer, most);
@@ -116,10 +116,10 @@ impl ConversationTable {
     }
 }
 
-/// Places that a network has at least, unless there are fewer.
+/// Places that a network has at least, unless there are fewer in total.
 const SHARE: usize = 64;
 
-/// What one sender of forged addresses may own: a /24 of IPv4, a /64 of IPv6.
+/// Network that one sender of forged addresses may own: a /24 of IPv4, a /64 of IPv6.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Network(u64);
 
@@ -127,7 +127,7 @@ impl Network {
     fn of(address: IpAddr) -> Self {
         match address.to_canonical() {
             IpAddr::V4(address) => Self(u64::from(address.to_bits() >> 8)),
-            // None of these begins with 40 bits of zeros, as those above do, but for addresses that nobody has.
+            // None of these begins with 40 zero bits, as those above do, except for unassigned addresses.
             IpAddr::V6(address) => Self((address.to_bits() >> 64) as u64),
         }
     }

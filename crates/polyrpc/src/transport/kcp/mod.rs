@@ -1,4 +1,4 @@
-//! KCP, a reliable stream over UDP, as rpcx speaks it by `kcp-go`; any protocol runs inside.
+//! KCP, a reliable stream over UDP, as rpcx uses it through `kcp-go`; any protocol runs inside.
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -15,9 +15,10 @@
 //! # }
 //! ```
 //!
-//! The conversation itself, its encryption and its error correction are a state machine of `polyrpc-wire`. Within:
-//! `endpoint` is the task that owns a socket, `members` its conversations, `backlog` those that wait to be accepted, `conversation` what it shares with whoever reads and writes, `alarms`
-//! when to look after which, `stream` what the rest of the crate sees.
+//! The conversation itself, its encryption and its error correction are a state machine of `polyrpc-wire`. Modules:
+//! `endpoint` is the task that owns a socket, `members` its conversations, `backlog` those that wait to be accepted,
+//! `conversation` the state shared by a stream and that task, `alarms` the timers, `stream` the interface to the rest
+//! of the crate.
 
 mod endpoint;
 

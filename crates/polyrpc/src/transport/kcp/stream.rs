@@ -7,7 +7,7 @@ use bytes::BytesMut;
 use super::conversation::Conversation;
 use crate::transport::{self, DatagramSink, DatagramSource, DatagramStream, Source};
 
-/// A conversation as a stream. Dropping it closes the conversation; what was written still is delivered.
+/// A conversation as a stream. Dropping it closes the conversation; data that was written is still delivered.
 #[derive(Debug)]
 pub(super) struct Stream {
     hold: Arc<Hold>,
@@ -40,7 +40,7 @@ impl DatagramStream for Stream {
     }
 
     fn poll_shutdown(&mut self, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        // KCP has no word for it.
+        // KCP has no half-close.
         Poll::Ready(Ok(()))
     }
 

@@ -89,7 +89,7 @@ async fn what_was_written_is_delivered_though_the_stream_was_dropped() {
 async fn nobody_there_is_noticed_with_the_first_bytes() {
     let (listener, address) = listener(Config::default()).await;
     drop(listener);
-    // The socket is gone when the address can be bound again.
+    // The socket is closed once the address can be bound again.
     while UdpSocket::bind(&address).await.is_err() {
         tokio::task::yield_now().await;
     }
@@ -107,7 +107,7 @@ async fn no_more_conversations_are_kept_than_allowed() {
     for _ in 0..20 {
         clients.push(carried(connect(&address, settings(Config::default())).await.unwrap()));
     }
-    // All at once: the last of them make the others end.
+    // All at once: the last of them evict the others.
     for client in &mut clients {
         stuff(client, b"hello");
     }
@@ -120,7 +120,7 @@ async fn no_more_conversations_are_kept_than_allowed() {
     }
     let mut fourth = pin!(listener.accept());
     assert!(poll_immediate(fourth.as_mut()).await.is_none());
-    // A place that is given up is taken by one that comes then, at the latest.
+    // A place that is released is taken by a later client, at the latest.
     servers.pop();
     loop {
         let mut client = carried(connect(&address, settings(Config::default())).await.unwrap());
@@ -166,13 +166,13 @@ async fn datagrams_of_strangers_change_nothing() {
     assert_ne!(peer, stranger.local_addr().unwrap());
 }
 
-/// Writes what the stream takes without waiting.
+/// Writes what the stream accepts without waiting.
 fn stuff(stream: &mut Box<dyn DatagramStream>, bytes: &[u8]) {
     let mut cx = Context::from_waker(Waker::noop());
     let _ = stream.poll_write(&mut cx, &[IoSlice::new(bytes)]);
 }
 
-/// What ends the reading.
+/// Reads until the stream ends; returns how it ended.
 async fn end(stream: &mut Box<dyn DatagramStream>) -> std::io::Result<usize> {
     let mut rest = BytesMut::with_capacity(100);
     loop {
@@ -183,7 +183,7 @@ async fn end(stream: &mut Box<dyn DatagramStream>) -> std::io::Result<usize> {
     }
 }
 
-/// A segment with data, under this number of a conversation, without a wrapping.
+/// Returns a data segment of this conversation, without encryption or error correction around it.
 fn segment(conv: u32, data: &[u8]) -> Vec<u8> {
     let mut bytes = conv.to_le_bytes().to_vec();
     bytes.extend_from_slice(&[81, 0, 255, 255]);
@@ -222,7 +222,7 @@ async fn oldest_conversation_without_a_validated_address_makes_room() {
     read(&mut kept, 5).await;
     write(&mut kept, b"world").await;
     read(&mut proven, 5).await;
-    // Its acknowledgement is on its way: what comes behind it is read after it.
+    // Its acknowledgement is in flight: what follows is read after it.
     write(&mut proven, b"again").await;
     read(&mut kept, 5).await;
 
@@ -245,7 +245,7 @@ async fn oldest_conversation_without_a_validated_address_makes_room() {
 #[tokio::test]
 async fn one_network_has_half_of_the_places_without_a_validated_address() {
     let (listener, address) = listener(Config { unvalidated: 200, ..Config::default() }).await;
-    // Sockets are kept: a port that is given again would be the same peer.
+    // Sockets are kept open: a port that is reused would be the same peer.
     let (mut streams, mut sockets) = (Vec::new(), Vec::new());
     for conv in 0..=101 {
         let network = if conv == 0 { 1 } else { 2 };

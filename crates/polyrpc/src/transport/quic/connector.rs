@@ -11,12 +11,12 @@ use super::Config;
 use super::stream::Stream;
 use crate::transport::{self, tls};
 
-/// What a client's connections are made with.
+/// Connector of a client's QUIC connections.
 #[derive(Clone)]
 pub(crate) struct Connector {
     config: Config,
     tls: Arc<tls::Current>,
-    /// The name that the server's certificate must be for.
+    /// The name that the server's certificate must be valid for.
     name: String,
 }
 
@@ -35,7 +35,7 @@ impl Connector {
         Ok(connector)
     }
 
-    /// What a connection is made with, by the files that were last read.
+    /// Returns the configuration, from the files as they were last read.
     fn client(&self) -> Result<ClientConfig, Status> {
         let mut crypto = rustls::ClientConfig::clone(&self.tls.config());
         crypto.alpn_protocols = self.config.alpn();
@@ -65,7 +65,7 @@ impl Connector {
             SocketAddr::V4(_) => SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)),
             SocketAddr::V6(_) => SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0)),
         };
-        // A socket for each connection, as quic-go has it: a connection's runtime is the one that it was made in.
+        // One socket per connection, as in quic-go: a connection's runtime is the one in which it was created.
         let endpoint = Endpoint::client(any)?;
         let connecting = endpoint.connect_with(client, peer, &self.name).map_err(io::Error::other)?;
         let connection = connecting.await?;

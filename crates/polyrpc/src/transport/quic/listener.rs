@@ -27,12 +27,12 @@ use crate::transport::{self, tls};
 pub(crate) struct Listener {
     address: SocketAddr,
     accepted: Mutex<mpsc::Receiver<(transport::Stream, Peer)>>,
-    /// Makes connections of what comes, and ends with the listener. The socket stays for as long as connections do.
+    /// Accepts connections, and ends with the listener. The socket stays open for as long as connections do.
     _accepting: AbortOnDrop<()>,
 }
 
-/// Called with each failed handshake and the client that began it. An error of the kind `TimedOut` is a handshake that was
-/// not finished in time.
+/// Callback for each failed handshake, with the client that started it. An error of the kind `TimedOut` is a handshake
+/// that was not finished in time.
 #[derive(Clone)]
 pub(crate) struct OnFailedHandshake(Arc<dyn Fn(&io::Error, &Peer) + Send + Sync>);
 
@@ -85,7 +85,7 @@ impl Listener {
     }
 }
 
-/// What clients are let in by.
+/// Requirements for clients.
 #[derive(Debug)]
 struct AdmissionPolicy {
     config: Config,
@@ -94,7 +94,7 @@ struct AdmissionPolicy {
 }
 
 impl AdmissionPolicy {
-    /// Anew for each connection: certificates may have been reloaded.
+    /// Returns a fresh configuration for each connection: certificates may have been reloaded.
     fn server(&self) -> io::Result<ServerConfig> {
         let mut crypto = self.tls.config(&[]);
         crypto.alpn_protocols = self.config.alpn();
@@ -116,7 +116,7 @@ impl AdmissionPolicy {
     }
 }
 
-/// Takes what comes, each in a task of its own until it has its stream.
+/// Accepts connections, each in a task of its own until it has its stream.
 async fn accept(
     endpoint: Endpoint,
     admission: AdmissionPolicy,
@@ -125,7 +125,7 @@ async fn accept(
     let mut handshakes = Handshakes::default();
     let streamless = Arc::<Streamless>::default();
     let entry = AcceptQueue { streamless, accepted, stream_timeout: admission.config.stream_timeout };
-    // Those that have shaken hands are bounded by `streamless` and by the server.
+    // Connections after their handshake are bounded by `streamless` and by the server.
     let mut waiting = JoinSet::new();
     loop {
         tokio::select! {
@@ -142,7 +142,7 @@ async fn accept(
     }
 }
 
-/// Handshakes that are going on.
+/// Handshakes in progress.
 #[derive(Default)]
 struct Handshakes {
     tasks: JoinSet<(SocketAddr, io::Result<Connection>)>,
@@ -157,7 +157,7 @@ impl Handshakes {
             incoming.refuse();
         } else if self.tasks.len() >= UNPROVEN && incoming.may_retry() && !incoming.remote_address_validated()
         {
-            // Too many: whoever wants in shows first that he is where he says.
+            // Too many: the client must validate its address first.
             let _ = incoming.retry();
         } else if let Ok(server) = admission.server() {
             *self.by_address.entry(address).or_default() += 1;
@@ -166,7 +166,8 @@ impl Handshakes {
         }
     }
 
-    /// The next that has ended, with its connection or with the error and the client's address; `None` if there are none.
+    /// Returns the next finished handshake, with its connection or with the error and the client's address; `None` if
+    /// there are none.
     async fn next(&mut self) -> Option<Result<Connection, (io::Error, SocketAddr)>> {
         let (client, connection) = loop {
             if let Ok(ended) = self.tasks.join_next().await? {
@@ -190,7 +191,7 @@ async fn connect(incoming: Incoming, server: ServerConfig) -> io::Result<Connect
     connected.unwrap_or(Err(ConnectionError::TimedOut)).map_err(failure)
 }
 
-/// What either side objects to in the other's TLS is `InvalidData`, as it is over TCP.
+/// TLS errors of either side are `InvalidData`, as over TCP.
 fn failure(error: ConnectionError) -> io::Error {
     match error {
         ConnectionError::TransportError(_) | ConnectionError::ConnectionClosed(_) => {
@@ -200,7 +201,7 @@ fn failure(error: ConnectionError) -> io::Error {
     }
 }
 
-/// Where connections go that have shaken hands.
+/// Queue of connections that have finished their handshake.
 #[derive(Clone)]
 struct AcceptQueue {
     streamless: Arc<Streamless>,
@@ -209,8 +210,8 @@ struct AcceptQueue {
 }
 
 impl AcceptQueue {
-    /// Waits until the client has opened its stream. One that has nothing to say yet has not, as far as can be seen; it
-    /// says that it is still there.
+    /// Waits until the client has opened its stream. The server cannot see a stream on which the client has sent
+    /// nothing; such a client sends keepalives.
     async fn enter(self, connection: Connection) {
         self.streamless.enter(connection.clone());
         let opened = timeout(self.stream_timeout, connection.accept_bi()).await;
@@ -218,7 +219,7 @@ impl AcceptQueue {
         match opened {
             Ok(Ok((send, receive))) => {
                 let peer = peer(&connection);
-                // Nobody listens any more: it is closed.
+                // If the listener is gone, it is closed.
                 let _ = self.accepted.send((Stream::over(connection, send, receive), peer)).await;
             }
             Ok(Err(_)) => {}
@@ -237,19 +238,19 @@ fn peer(connection: &Connection) -> Peer {
     tls::peer(Peer::Udp(connection.remote_address()), "TLS 1.3", alpn.as_deref(), certificates)
 }
 
-/// How many connections may wait to be accepted.
+/// Maximum number of connections that wait to be accepted.
 const BACKLOG: usize = 128;
-/// Handshakes at a time.
+/// Maximum number of simultaneous handshakes.
 const HANDSHAKES: usize = 4096;
-/// Handshakes of one address at a time.
+/// Maximum number of simultaneous handshakes of one address.
 const HANDSHAKES_OF_ONE: usize = 1024;
-/// Connections of which the first datagram came and that were not looked at.
+/// Maximum number of connections whose first datagram was received but not handled yet.
 const INCOMING: usize = 1024;
-/// Bytes that may come on one of these before it is looked at.
+/// Maximum number of bytes that one of these may receive before it is handled.
 const FIRST_BYTES: u64 = 64 << 10;
-/// The same on all of them.
+/// The same for all of them together.
 const FIRST_BYTES_IN_ALL: u64 = 8 << 20;
-/// How many of these may be from an address that has not shown to be theirs.
+/// Maximum number of these with an unvalidated address.
 const UNPROVEN: usize = 256;
-/// How long a handshake may take.
+/// Timeout of a handshake.
 const HANDSHAKE: Duration = Duration::from_secs(10);

@@ -1,4 +1,4 @@
-//! QUIC (RFC 9000), as rpcx speaks it by `quic-go`: a connection has one stream in both directions, which the client
+//! QUIC (RFC 9000), as rpcx uses it through `quic-go`: a connection has one bidirectional stream, which the client
 //! opens; any protocol runs inside.
 //!
 //! ```no_run
@@ -15,9 +15,9 @@
 //! # }
 //! ```
 //!
-//! By [quinn](https://docs.rs/quinn). There is no QUIC without TLS 1.3: a server needs a certificate, and a client
-//! checks it, where rpcx's takes any unless it is told otherwise. Within: `listener` and `connector` are the two ends'
-//! sockets, `streamless` the connections that wait for their stream, `stream` what the rest of the crate sees.
+//! Implemented with [quinn](https://docs.rs/quinn). There is no QUIC without TLS 1.3: a server needs a certificate, and
+//! a client verifies it, while rpcx's accepts any by default. Modules: `listener` and `connector` are the two ends'
+//! sockets, `streamless` the connections that wait for their stream, `stream` the interface to the rest of the crate.
 
 mod connector;
 mod listener;
@@ -33,21 +33,22 @@ use quinn::{TransportConfig, VarInt};
 pub(crate) use self::connector::Connector;
 pub(crate) use self::listener::{Listener, OnFailedHandshake};
 
-/// How QUIC is set up, beside its TLS.
+/// Configuration of QUIC, besides its TLS.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
-    /// The names of protocols to offer in the handshake (ALPN), the best first; the other side must have one of them.
-    /// `rpcx`, as rpcx has it unless its TLS is told otherwise.
+    /// Protocol names to offer in the handshake (ALPN), in order of preference; the other side must support one of
+    /// them. Default: `rpcx`, which is also rpcx's default.
     pub alpn: Vec<String>,
-    /// For how long nothing may come from the peer. 30 s.
+    /// Idle timeout: how long nothing may be received from the peer. Default: 30 s.
     pub idle: Duration,
-    /// How often a client says that it is still there. 10 s.
+    /// Interval of a client's keepalives. Default: 10 s.
     pub keepalive: Option<Duration>,
-    /// Bytes that the peer may send before they are read, and that are kept until the peer has acknowledged them: a
-    /// connection holds at most twice as many. 1 MiB, enough for 80 Mbit/s over 100 ms.
+    /// Flow-control window: bytes that the peer may send before they are read, and that are buffered until the peer has
+    /// acknowledged them, so a connection holds at most twice as many. Default: 1 MiB, enough for 80 Mbit/s over 100
+    /// ms.
     pub window: u32,
     /// How long a client may take to open its stream once it is connected; then the server closes the connection.
-    /// 2 minutes.
+    /// Default: 2 minutes.
     pub stream_timeout: Duration,
 }
 
@@ -68,8 +69,8 @@ impl Config {
         self.alpn.iter().map(|name| name.clone().into()).collect()
     }
 
-    /// One stream in both directions, and nothing else, is all there is. Without these windows quinn would keep 10 MB of
-    /// what was not acknowledged.
+    /// Returns the transport parameters: one bidirectional stream, and nothing else. Without these windows quinn would
+    /// buffer 10 MB of unacknowledged data.
     fn transport(&self) -> TransportConfig {
         let mut transport = TransportConfig::default();
         let idle = VarInt::try_from(self.idle.as_millis().min(u128::from(u32::MAX)) as u64);

@@ -54,7 +54,7 @@ impl Source for Stream {
     }
 }
 
-/// The direction that the peer sends in.
+/// The receiving direction.
 #[derive(Debug)]
 struct Receiver(RecvStream);
 
@@ -64,7 +64,7 @@ impl Source for Receiver {
     }
 }
 
-/// The direction that we send in, and what keeps the connection open.
+/// The sending direction, which keeps the connection open.
 #[derive(Debug)]
 struct Sender {
     send: SendStream,
@@ -82,7 +82,7 @@ impl Sender {
                         break;
                     }
                 }
-                // What went before counts; the rest comes to the same the next time.
+                // Bytes written before count; an error is returned by the next call again.
                 _ if written > 0 => break,
                 Poll::Ready(Err(error)) => return Poll::Ready(Err(error.into())),
                 Poll::Pending => return Poll::Pending,
@@ -92,7 +92,7 @@ impl Sender {
     }
 
     fn finish(&mut self) {
-        // That it was finished before is as good.
+        // An error means that it was already finished.
         let _ = self.send.finish();
     }
 }
@@ -101,7 +101,7 @@ impl Drop for Sender {
     fn drop(&mut self) {
         self.finish();
         let Ok(runtime) = Handle::try_current() else { return };
-        // To let the connection go would throw away what the peer has not got yet.
+        // Dropping the connection would discard data that the peer has not received yet.
         let (arrived, connection) = (self.send.stopped(), self.connection.clone());
         runtime.spawn(async move {
             let _ = timeout(FAREWELL, arrived).await;
@@ -110,14 +110,14 @@ impl Drop for Sender {
     }
 }
 
-/// The half that any task may write to.
+/// The write half, which any task may use.
 #[derive(Debug)]
 struct Sink {
     sender: Mutex<Sender>,
     room: Arc<WriteWaker>,
 }
 
-/// Where the task waits that is to write on. quinn wakes whoever tried last, and that may have been another one.
+/// Waker of the writing task. quinn wakes the last caller, which may have been another one.
 #[derive(Debug, Default)]
 struct WriteWaker {
     is_lacking: AtomicBool,
@@ -128,7 +128,7 @@ impl DatagramSink for Sink {
     fn try_write(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
         let mut sender = self.sender.lock().unwrap_or_else(PoisonError::into_inner);
         let waker = Waker::from(self.room.clone());
-        // Before the attempt: room may be made right behind it.
+        // Before the attempt: room may become available right after it.
         self.room.is_lacking.store(true, Ordering::Release);
         match sender.poll_write(&mut Context::from_waker(&waker), slices) {
             Poll::Pending => Err(io::ErrorKind::WouldBlock.into()),
@@ -157,5 +157,5 @@ impl Wake for WriteWaker {
     }
 }
 
-/// How long what was written is delivered after the end.
+/// How long written data is still delivered after the end.
 const FAREWELL: Duration = Duration::from_secs(5);

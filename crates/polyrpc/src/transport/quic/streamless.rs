@@ -5,8 +5,8 @@ use quinn::{Connection, VarInt};
 
 /// Connections whose client has not opened its stream, the oldest first.
 ///
-/// A client that has nothing to say yet looks like one that never will. If there are too many, the oldest is closed, so
-/// that they keep no other client out.
+/// A client that has nothing to send yet looks like one that never will. If there are too many, the oldest is closed,
+/// so that they keep no other client out.
 #[derive(Debug, Default)]
 pub(super) struct Streamless(Mutex<VecDeque<Connection>>);
 
@@ -22,7 +22,7 @@ impl Streamless {
         }
     }
 
-    /// The connection has a stream, or has ended.
+    /// Removes a connection that has a stream, or has ended.
     pub(super) fn leave(&self, connection: &Connection) {
         self.lock().retain(|waiting| waiting.stable_id() != connection.stable_id());
     }
@@ -37,5 +37,5 @@ pub(super) fn close(connection: &Connection) {
     connection.close(VarInt::from_u32(0), b"no stream was opened");
 }
 
-/// How many connections may be without a stream.
+/// Maximum number of connections without a stream.
 const MOST: usize = 1024;

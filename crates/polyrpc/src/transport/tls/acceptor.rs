@@ -6,7 +6,7 @@ use polyrpc_core::Protocol;
 use super::session::Session;
 use super::{Server, alpn, watch};
 
-/// What a listening socket does about TLS.
+/// TLS configuration of a listening socket.
 pub(crate) struct Acceptor {
     server: Server,
     protocols: Vec<Protocol>,
@@ -17,7 +17,7 @@ impl Acceptor {
         Self { server, protocols: protocols.to_vec() }
     }
 
-    /// Whether a connection that begins so speaks TLS; `None` if that cannot be told yet.
+    /// Returns whether a connection with these first bytes uses TLS; `None` if they are too few to decide.
     pub(crate) fn recognise(&self, start: &[u8]) -> Option<bool> {
         let agreed = start.iter().zip(HANDSHAKE).take_while(|(byte, known)| **byte == *known).count();
         match agreed {
@@ -27,17 +27,17 @@ impl Acceptor {
         }
     }
 
-    /// Whether clear text is refused.
+    /// Returns whether clear text is rejected.
     pub(crate) fn required(&self) -> bool {
         self.server.is_required()
     }
 
-    /// The protocol that the handshake has settled on.
+    /// Returns the protocol that was negotiated in the handshake.
     pub(crate) fn protocol(&self, name: &[u8]) -> Option<Protocol> {
         self.protocols.iter().copied().find(|protocol| alpn(*protocol).as_bytes() == name)
     }
 
-    /// Reads the files anew whenever they change, for as long as it is polled.
+    /// Reloads the files whenever they change, for as long as it is polled.
     pub(crate) fn watch(&self) -> impl Future<Output = ()> + 'static + use<> {
         let server = self.server.clone();
         async move {
@@ -52,5 +52,5 @@ impl Acceptor {
     }
 }
 
-/// How every connection with TLS begins: a record of the handshake, version 3.x (RFC 8446, section 5.1).
+/// The first bytes of every TLS connection: a handshake record, version 3.x (RFC 8446, section 5.1).
 const HANDSHAKE: [u8; 2] = [0x16, 0x03];

@@ -5,21 +5,21 @@ use polyrpc_core::Outbox;
 use super::session::Session;
 use super::{Connector, failure};
 
-/// TLS over a socket that the calling thread itself writes to and reads from.
+/// TLS over a socket that the calling thread itself reads and writes.
 pub(crate) struct Blocking {
     session: Session,
     /// Records that have not been decrypted yet.
     incoming: Vec<u8>,
-    /// What was read while there was something to be written.
+    /// Bytes that were read while a write was pending.
     ahead: Vec<u8>,
 }
 
-/// A socket that waits.
+/// A blocking socket.
 pub(crate) trait Socket {
     /// Writes once.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize>;
 
-    /// Appends to `into` what has arrived, as far as it has room; 0 at the end of the stream.
+    /// Appends what has arrived to `into`, within its free capacity; 0 at the end of the stream.
     fn receive(&mut self, into: &mut Vec<u8>) -> io::Result<usize>;
 }
 
@@ -55,10 +55,10 @@ impl Blocking {
         }
     }
 
-    /// Writes once of what is in `out`.
+    /// Writes once from `out`.
     pub(crate) fn write(&mut self, socket: &mut impl Socket, out: &mut Outbox) -> io::Result<()> {
         while !self.session.seal(out)? {
-            // A message of the peer's must be here as a whole first.
+            // A message of the peer must be complete first.
             if self.receive_records(socket)? == 0 {
                 return Err(failure::truncated());
             }
@@ -73,7 +73,7 @@ impl Blocking {
         }
     }
 
-    /// Appends plaintext to `into`; 0 at an end of which the peer has told.
+    /// Appends plaintext to `into`; 0 after the peer's close_notify.
     pub(crate) fn receive(&mut self, socket: &mut impl Socket, into: &mut Vec<u8>) -> io::Result<usize> {
         if !self.ahead.is_empty() {
             let ahead = mem::take(&mut self.ahead);
@@ -91,7 +91,7 @@ impl Blocking {
         }
     }
 
-    /// Says goodbye, if that can be done at once: `send` does not wait.
+    /// Sends the close_notify, if that is possible at once: `send` does not wait.
     pub(crate) fn close(&mut self, send: impl FnOnce(&[u8])) {
         self.session.close();
         if self.session.owes() {
@@ -99,7 +99,7 @@ impl Blocking {
         }
     }
 
-    /// Whether all that came was taken.
+    /// Returns whether all received bytes were consumed.
     pub(crate) fn is_empty(&self) -> bool {
         self.incoming.is_empty() && self.ahead.is_empty()
     }
@@ -131,11 +131,11 @@ impl Blocking {
     }
 }
 
-/// Where plaintext goes.
+/// Where plaintext is appended.
 enum Place<'a> {
     Ahead,
     Into(&'a mut Vec<u8>),
 }
 
-/// Room for what one read brings: a record of full length.
+/// Room for one read: a record of full length.
 const ROOM: usize = 17 << 10;

@@ -3,36 +3,36 @@ use std::task::{Context, Poll};
 
 use crate::transport::Source;
 
-/// A stream that TLS goes over. It is known when the program is compiled, so that the layers cost nothing.
+/// A stream below TLS. Its type is static, so that the layers cost nothing.
 pub(crate) trait Carrier: Source {
-    /// The half that its own task reads from.
+    /// The read half, used by its own task.
     type Read: Source;
-    /// The half that any task may write to.
+    /// The write half, which any task may use.
     type Write: CarrierSink;
 
     /// Writes once.
     fn poll_write(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>>;
 
-    /// Says that nothing more will be sent.
+    /// Shuts down the write side.
     fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
 
-    /// Lets the peer see an error instead of the end, once it is closed.
+    /// Makes the peer see an error instead of the end, once it is closed.
     fn reset(&self);
 
-    /// Bytes that it keeps between the socket and who reads and writes.
+    /// Returns the bytes that it buffers between the socket and its user.
     fn held(&self) -> usize;
 
     fn split(self) -> (Self::Read, Self::Write);
 }
 
-/// The half of a [`Carrier`] that any task may write to.
+/// The write half of a [`Carrier`], which any task may use.
 pub(crate) trait CarrierSink {
-    /// Writes once, if that can be done without waiting.
+    /// Writes once without waiting.
     fn try_write(&self, bytes: &[u8]) -> io::Result<usize>;
 
-    /// Waits until it takes more.
+    /// Waits until it accepts more.
     fn poll_writable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
 
-    /// Ends the connection in both directions, whoever still holds this half.
+    /// Closes the connection in both directions, even if this half is still shared.
     fn close(&self);
 }

@@ -10,20 +10,20 @@ use super::current::Current;
 use super::session::Session;
 
 impl Client {
-    /// What connections of this protocol to this host are made with.
+    /// Returns the connector for this protocol and host.
     pub(crate) fn connector(&self, protocol: Protocol, host: &str) -> Result<Connector, Status> {
         let name = name(self.name(host))?;
         Ok(Connector { current: Arc::new(Current::new(self.clone(), protocol)?), name })
     }
 
-    /// What connections of this protocol are made with, read for the first time.
+    /// Returns the TLS configuration for this protocol, with the files read for the first time.
     #[cfg(feature = "quic")]
     pub(crate) fn current(&self, protocol: Protocol) -> Result<Current, Status> {
         Current::new(self.clone(), protocol)
     }
 }
 
-/// What a client makes its connections' TLS with.
+/// TLS connector of a client.
 #[derive(Clone)]
 pub(crate) struct Connector {
     current: Arc<Current>,
@@ -31,13 +31,13 @@ pub(crate) struct Connector {
 }
 
 impl Connector {
-    /// The same for another host.
+    /// Returns the connector for another host.
     pub(crate) fn to(&self, settings: Option<&Client>, host: &str) -> Result<Self, Status> {
         let host = settings.map_or(host, |settings| settings.name(host));
         Ok(Self { current: self.current.clone(), name: name(host)? })
     }
 
-    /// A connection's part, by what was last read.
+    /// Creates a session, with the files as they were last read.
     pub(super) fn session(&self) -> io::Result<Session> {
         Session::client(self.current.config(), self.name.clone())
     }

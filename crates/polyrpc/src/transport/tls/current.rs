@@ -9,9 +9,9 @@ use super::Client;
 use super::pem::Stamp;
 use crate::Error;
 
-/// What a client's connections are made with, as its files were when they were last read.
+/// TLS configuration of a client's connections, from the files as they were last read.
 ///
-/// There is no task that looks at them: who makes a connection does, if that is due.
+/// No task watches the files: they are checked when a connection is made, if that is due.
 pub(crate) struct Current {
     settings: Client,
     protocol: Protocol,
@@ -20,11 +20,11 @@ pub(crate) struct Current {
 
 struct Read {
     config: Arc<ClientConfig>,
-    /// The files, just before they were read.
+    /// Stamps of the files, taken just before they were read.
     stamps: Vec<Option<Stamp>>,
-    /// When somebody last looked.
+    /// When the files were last checked.
     looked: Instant,
-    /// What was wrong then; it is told once.
+    /// The error of that check; it is reported once.
     trouble: Option<String>,
 }
 
@@ -40,7 +40,7 @@ impl Current {
         self.lock().config.clone()
     }
 
-    /// Whether somebody should [look](Self::refresh): `true` once each time.
+    /// Returns whether the files are to be [checked](Self::refresh): `true` once per interval.
     pub(super) fn is_due(&self) -> bool {
         let Some(every) = self.settings.watched() else { return false };
         let (mut read, now) = (self.lock(), Instant::now());
@@ -51,16 +51,16 @@ impl Current {
         is_due
     }
 
-    /// The same without holding up the runtime.
+    /// Checks the files if that is due, without blocking the runtime.
     pub(crate) async fn refresh_if_due(self: &Arc<Self>) {
         if self.is_due() {
             let current = self.clone();
-            // It fails only if the runtime ends, and so does the connection that is made.
+            // It fails only if the runtime ends, and the new connection with it.
             let _ = spawn_blocking(move || current.refresh()).await;
         }
     }
 
-    /// Reads the files anew if one has changed. A file system may take its time.
+    /// Reloads the files if one has changed. The file system may block.
     pub(super) fn refresh(&self) {
         let stamps = self.settings.stamps();
         if stamps == self.lock().stamps {
@@ -73,7 +73,7 @@ impl Current {
                 (read.config, read.stamps) = (Arc::new(config), stamps);
                 (Ok(()), None)
             }
-            // A certificate may be here and its key not yet: it is tried again, but one trouble is told once.
+            // A certificate may have been replaced before its key: it is retried, but the same error is reported once.
             Err(status) => {
                 let trouble = status.message().to_owned();
                 (Err(Error::from(status)), Some(trouble))

@@ -1,4 +1,4 @@
-//! When a certificate ends, which an operator is told of before clients are.
+//! Expiry of certificates, so that an operator notices it before clients do.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -7,34 +7,34 @@ use polyrpc_payload::calendar::{DAY, days};
 use super::TARGET;
 use super::pem::Pem;
 
-/// Logs that a certificate that is about to be shown has expired.
+/// Logs a warning if a certificate that is about to be used has expired.
 pub(super) fn log_if_expired(certificate: &[u8], from: &Pem) {
     if let Some(not_after) = expired(certificate, SystemTime::now()) {
         tracing::warn!(target: TARGET, %from, %not_after, "the certificate has expired: peers will refuse it");
     }
 }
 
-/// When it has expired, if it has.
+/// Returns when it expired, if it has.
 fn expired(certificate: &[u8], now: SystemTime) -> Option<String> {
     let now = now.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     let end = not_after(certificate)?;
     (end.seconds < i64::try_from(now).unwrap_or(i64::MAX)).then_some(end.text)
 }
 
-/// The last moment of a certificate.
+/// Expiry time of a certificate.
 #[derive(Debug, PartialEq, Eq)]
 struct End {
-    /// Since 1970.
+    /// Seconds since 1970.
     seconds: i64,
     /// `2024-01-31 23:59:59 UTC`
     text: String,
 }
 
-/// Reads it of a certificate (RFC 5280, section 4.1); `None` if it cannot be found.
+/// Reads it from a certificate (RFC 5280, section 4.1); `None` if it cannot be found.
 fn not_after(certificate: &[u8]) -> Option<End> {
     let (SEQUENCE, certificate, _) = element(certificate)? else { return None };
     let (SEQUENCE, mut signed, _) = element(certificate)? else { return None };
-    // The version is missing in X.509 v1.
+    // The version field is missing in X.509 v1.
     if let (VERSION, _, rest) = element(signed)? {
         signed = rest;
     }
@@ -53,7 +53,7 @@ const VERSION: u8 = 0xa0;
 const UTC_TIME: u8 = 0x17;
 const GENERALIZED_TIME: u8 = 0x18;
 
-/// The first element of DER: its tag, what is in it, and what is behind it.
+/// Parses the first DER element: its tag, its content, and the rest.
 fn element(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     let (&[tag, first], rest) = bytes.split_first_chunk::<2>()?;
     let (length, rest) = match first {
@@ -68,7 +68,7 @@ fn element(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     Some((tag, inner, rest))
 }
 
-/// `YYMMDDHHMMSSZ` or `YYYYMMDDHHMMSSZ`, the only forms that a certificate may have.
+/// Parses `YYMMDDHHMMSSZ` or `YYYYMMDDHHMMSSZ`, the only forms that a certificate may have.
 fn moment(tag: u8, text: &str) -> Option<End> {
     let digits =
         text.strip_suffix('Z').filter(|digits| digits.bytes().all(|digit| digit.is_ascii_digit()))?;

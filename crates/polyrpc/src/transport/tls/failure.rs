@@ -8,8 +8,8 @@ use super::TARGET;
 use super::named::is_authority;
 use crate::rate_limited::EventLimiter;
 
-/// Why the peer cannot be talked to, in words that say what to do about it. A server's words are for nobody but its
-/// log, so only a client has its own.
+/// Converts a TLS error into one that explains what to do about it. A server's errors only appear in its log, so the
+/// explanations are for clients.
 pub(super) fn explain(error: &Error, handshaking: bool, is_client: bool) -> io::Error {
     if !is_client {
         return explain_to_server(error);
@@ -24,8 +24,8 @@ pub(super) fn explain(error: &Error, handshaking: bool, is_client: bool) -> io::
     io::Error::new(io::ErrorKind::InvalidData, words)
 }
 
-/// The same for a server's log. What port scanners and clients that go away cause day by day is
-/// [`UnexpectedEof`](io::ErrorKind::UnexpectedEof), as the end of a connection is: nobody has to do anything about it.
+/// Converts an error for a server's log. What port scanners and disconnecting clients cause every day is
+/// [`UnexpectedEof`](io::ErrorKind::UnexpectedEof), as the end of a connection is: it needs no action.
 #[cold]
 fn explain_to_server(error: &Error) -> io::Error {
     let (kind, words) = match error {
@@ -52,7 +52,7 @@ fn explain_to_server(error: &Error) -> io::Error {
     io::Error::new(kind, words)
 }
 
-/// The connection ended while the handshake was going on.
+/// Error of a connection that was closed during the handshake.
 pub(super) fn cut_off(received: usize) -> io::Error {
     let words = match received {
         0 => "the peer closed the connection instead of answering the TLS handshake; it may not speak TLS",
@@ -61,18 +61,18 @@ pub(super) fn cut_off(received: usize) -> io::Error {
     io::Error::new(io::ErrorKind::UnexpectedEof, words)
 }
 
-/// The connection ended, and the peer had not said that it would: something may be missing.
+/// Error of a connection that was closed without a close_notify: data may be missing.
 pub(super) fn truncated() -> io::Error {
     io::Error::new(io::ErrorKind::UnexpectedEof, "the connection ended without TLS's close_notify")
 }
 
-/// The peer sends more than any handshake takes.
+/// Error of a peer that sends more than any handshake needs.
 pub(super) fn too_long() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, "the TLS handshake is too long")
 }
 
-/// Logs that a client's certificate, or its server's, was refused: somebody has to renew or replace one. A server's
-/// failures are logged where its peers are known.
+/// Logs that a client's certificate, or its server's, was rejected: it must be renewed or replaced. A server's failures
+/// are logged where the peer is known.
 fn log_refusal(error: &Error) {
     static REFUSED: EventLimiter = EventLimiter::new(5, Duration::from_secs(60));
     let what = match error {
@@ -132,7 +132,7 @@ fn of_certificate(error: &CertificateError) -> String {
     }
 }
 
-/// rustls tells the kind of a name with it: `DnsName("a.example")`.
+/// rustls includes the kind of a name: `DnsName("a.example")`.
 fn plain(name: &str) -> &str {
     let inner = name.split_once('(').map_or(name, |(_, rest)| rest);
     inner.trim_end_matches(')').trim_matches('"')

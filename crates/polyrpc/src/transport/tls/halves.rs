@@ -10,8 +10,8 @@ use super::plain::poll_plain;
 use super::session::Session;
 use crate::transport::{Inbox, Source};
 
-/// Parts a stream. Both halves need the session, each for a moment: to decrypt what was read, to encrypt what is to be
-/// written and write it.
+/// Splits a stream. Both halves need the session, each for a moment: to decrypt what was read, to encrypt and write
+/// what is to be sent.
 pub(super) fn split<R, W>(
     read: R,
     write: W,
@@ -22,7 +22,7 @@ pub(super) fn split<R, W>(
     (ReadHalf { inner: read, session: session.clone(), incoming }, WriteHalf { inner: write, session })
 }
 
-/// The half that its own task reads from.
+/// The read half, used by its own task.
 pub(crate) struct ReadHalf<R> {
     inner: R,
     session: Arc<Mutex<Session>>,
@@ -39,7 +39,7 @@ impl<R: Source> Source for ReadHalf<R> {
     }
 }
 
-/// The half that any task may write to.
+/// The write half, which any task may use.
 pub(crate) struct WriteHalf<W> {
     inner: W,
     session: Arc<Mutex<Session>>,
@@ -61,7 +61,7 @@ impl<W: CarrierSink> WriteHalf<W> {
 
     pub(crate) fn poll_writable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if lock(&self.session).outgoing().is_empty() {
-            // What is left waits for the rest of a message of the peer's, not for the socket.
+            // The rest waits for a complete message of the peer, not for the socket.
             return Poll::Pending;
         }
         self.inner.poll_writable(cx)
@@ -71,7 +71,7 @@ impl<W: CarrierSink> WriteHalf<W> {
         let mut session = lock(&self.session);
         session.close();
         while !session.outgoing().is_empty() {
-            // What the socket does not take now is lost with the connection.
+            // What the socket does not accept now is lost with the connection.
             match self.inner.try_write(session.outgoing()) {
                 Ok(written @ 1..) => session.advance_own(written),
                 _ => break,

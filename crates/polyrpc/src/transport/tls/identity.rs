@@ -9,12 +9,12 @@ use webpki::EndEntityCert;
 use super::pem::{Pem, Stamp};
 use super::{expiry, provider};
 
-/// Who one is: a certificate, with those that lead to its authority behind it, and its private key.
+/// Identity of a peer: a certificate with its chain, and its private key.
 ///
-/// A server may show a certificate of X.509 v1, as `openssl x509 -req` makes them without extensions; Go's clients take
-/// it where they check none. Ours do not, and no server here takes one of a client.
+/// A server may present an X.509 v1 certificate, as `openssl x509 -req` creates it without extensions; Go's clients
+/// accept it if they verify none. Ours do not, and no server here accepts one from a client.
 ///
-/// One that has expired is shown all the same, with a warning in the log (`polyrpc::tls`) whenever it is read.
+/// An expired certificate is still presented, with a warning in the log (`polyrpc::tls`) whenever it is loaded.
 #[derive(Debug, Clone)]
 pub struct Identity {
     certificate: Pem,
@@ -22,7 +22,7 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// Of a certificate and a key: paths, or [`Pem::bytes`].
+    /// Creates an identity from a certificate and a key: paths, or [`Pem::bytes`].
     pub fn new(certificate: impl Into<Pem>, key: impl Into<Pem>) -> Self {
         Self { certificate: certificate.into(), key: key.into() }
     }
@@ -49,10 +49,10 @@ impl Identity {
     }
 }
 
-/// Puts certificate and key together, if they belong together.
+/// Combines certificate and key, if they match.
 ///
-/// `openssl x509 -req` without extensions makes certificates of X.509 v1. rustls would not read one of a peer's, and so
-/// cannot compare the key of one's own; but to show it is enough that it is there.
+/// `openssl x509 -req` without extensions creates X.509 v1 certificates. rustls would not parse one of a peer, and so
+/// cannot compare the key with one's own; but for presenting it, it is enough that the key is found in it.
 fn certified(
     certificates: Vec<CertificateDer<'static>>,
     key: PrivateKeyDer<'static>,
@@ -73,7 +73,7 @@ fn is_v1(certificate: &CertificateDer<'_>) -> bool {
     matches!(EndEntityCert::try_from(certificate), Err(webpki::Error::UnsupportedCertVersion))
 }
 
-/// Whether the public half of the key is somewhere in the certificate.
+/// Returns whether the certificate contains the public half of the key.
 fn holds_key(certified: &CertifiedKey) -> bool {
     let (Some(certificate), Some(public)) = (certified.cert.first(), certified.key.public_key()) else {
         return false;

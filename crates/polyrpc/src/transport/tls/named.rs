@@ -9,8 +9,9 @@ use rustls::{CertificateError, DigitallySignedStruct, Error, RootCertStore, Sign
 
 use super::provider;
 
-/// Believes servers whose certificate an authority has issued that was named, and one that shows a named authority's own:
-/// `openssl req -x509` makes certificates that are their own authority (`CA:TRUE`), and curl takes one by `--cacert`.
+/// Verifier that trusts servers with a certificate by a configured authority, and servers that present such an
+/// authority's own certificate: `openssl req -x509` makes certificates that are their own authority (`CA:TRUE`), and
+/// curl accepts one by `--cacert`.
 #[derive(Debug)]
 pub(super) struct NamedAuthorities {
     usual: Arc<WebPkiServerVerifier>,
@@ -28,8 +29,8 @@ impl NamedAuthorities {
     }
 }
 
-/// Whether a certificate was refused for no other reason than that it is an authority's. That is judged when it is known to
-/// be valid now (webpki `verify_cert.rs`, `check_issuer_independent_properties`).
+/// Returns whether a certificate was rejected only because it is an authority's. That is checked after its validity
+/// period (webpki `verify_cert.rs`, `check_issuer_independent_properties`).
 pub(super) fn is_authority(error: &CertificateError) -> bool {
     let CertificateError::Other(other) = error else { return false };
     matches!(other.0.downcast_ref(), Some(webpki::Error::CaUsedAsEndEntity))

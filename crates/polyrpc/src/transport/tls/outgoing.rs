@@ -1,12 +1,12 @@
 use std::cell::Cell;
 use std::mem;
 
-/// Records on their way to the socket.
+/// Records to be written to the socket.
 ///
-/// The memory is borrowed from the thread for as long as there are any, so that an idle connection holds none.
+/// The memory is borrowed from the thread while there are any, so that an idle connection holds none.
 #[derive(Debug, Default)]
 pub(super) struct Outgoing {
-    /// As long as it can be: what is behind `end` is room.
+    /// At full length: the part after `end` is free.
     buffer: Vec<u8>,
     begin: usize,
     end: usize,
@@ -21,7 +21,7 @@ impl Outgoing {
         &self.buffer[self.begin..self.end]
     }
 
-    /// Room to write records into.
+    /// Returns the room to write records into.
     pub(super) fn room(&mut self) -> &mut [u8] {
         if self.buffer.is_empty() {
             self.buffer = borrow();
@@ -29,20 +29,20 @@ impl Outgoing {
         &mut self.buffer[self.end..]
     }
 
-    /// Makes room for so many bytes.
+    /// Ensures room for this many bytes.
     pub(super) fn reserve(&mut self, bytes: usize) {
         if self.room().len() < bytes {
             self.buffer.resize(self.end + bytes, 0);
         }
     }
 
-    /// So many bytes of the room were written.
+    /// Marks this many bytes of the room as written.
     pub(super) fn fill(&mut self, bytes: usize) {
         self.end += bytes;
         debug_assert!(self.end <= self.buffer.len());
     }
 
-    /// So many bytes have left.
+    /// Removes this many sent bytes.
     pub(super) fn advance(&mut self, bytes: usize) {
         self.begin += bytes;
         if self.begin == self.end {
@@ -52,9 +52,9 @@ impl Outgoing {
     }
 }
 
-/// Four records of full length: what is worth one write.
+/// Four records of full length: enough for one write.
 const SIZE: usize = 4 * (RECORD + OVERHEAD);
-/// Bytes of plaintext in a record, at most (RFC 8446, section 5.1).
+/// Maximum size of a record's plaintext (RFC 8446, section 5.1).
 pub(super) const RECORD: usize = 16 << 10;
 /// More than any cipher of TLS 1.2 and 1.3 adds to a record.
 const OVERHEAD: usize = 64;
@@ -69,7 +69,7 @@ fn borrow() -> Vec<u8> {
 }
 
 fn give_back(buffer: Vec<u8>) {
-    // A long chain of certificates needs not be remembered for ever.
+    // A buffer that grew for a long certificate chain is not kept.
     if buffer.len() == SIZE {
         SPARE.set(buffer);
     }

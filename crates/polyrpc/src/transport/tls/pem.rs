@@ -8,7 +8,7 @@ use polyrpc_core::Status;
 use rustls::pki_types::pem::{Error, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
-/// Certificates or a key, as PEM: in a file, or at hand.
+/// Certificates or a key, as PEM: in a file or in memory.
 #[derive(Clone)]
 pub struct Pem(Place);
 
@@ -19,12 +19,12 @@ enum Place {
 }
 
 impl Pem {
-    /// What is in this file, each time it is loaded.
+    /// Creates one from a file, read each time it is loaded.
     pub fn file(path: impl Into<PathBuf>) -> Self {
         Self(Place::File(path.into()))
     }
 
-    /// These bytes.
+    /// Creates one from these bytes.
     pub fn bytes(bytes: impl Into<Bytes>) -> Self {
         Self(Place::Bytes(bytes.into()))
     }
@@ -43,7 +43,7 @@ impl Pem {
         PrivateKeyDer::from_pem_slice(&self.read()?).map_err(|error| self.wrong(&error, "private key"))
     }
 
-    /// What changes when the file does; `None` where there is no file.
+    /// Returns a stamp that changes with the file; `None` if there is no file.
     pub(super) fn stamp(&self) -> Option<Stamp> {
         let Place::File(path) = &self.0 else { return None };
         let metadata = fs::metadata(path).ok()?;
@@ -77,7 +77,7 @@ impl fmt::Display for Pem {
 }
 
 impl fmt::Debug for Pem {
-    /// Where it is, since it may be a key.
+    /// Prints only where it is, since it may be a key.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }
@@ -111,7 +111,7 @@ impl From<PathBuf> for Pem {
     }
 }
 
-/// By what a change of a file is seen. A link that leads elsewhere now changes it too.
+/// Stamp to detect a change of a file. Changing the target of a symbolic link changes it too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Stamp {
     modified: SystemTime,

@@ -7,7 +7,7 @@ use super::failure;
 use super::session::{Opened, record_length};
 use crate::transport::{Inbox, Source};
 
-/// Reads until there is plaintext; 0 at an end of which the peer has told.
+/// Reads until there is plaintext; 0 after the peer's close_notify.
 pub(super) fn poll_plain(
     source: &mut impl Source,
     incoming: &mut Inbox,

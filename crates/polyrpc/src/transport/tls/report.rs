@@ -4,7 +4,7 @@ use std::sync::Arc;
 use super::TARGET;
 use crate::error::ClientResult as Result;
 
-/// Who is told of files that were read anew.
+/// Callback for reloads of files.
 #[derive(Clone, Default)]
 pub(super) struct Report(Option<Arc<Listener>>);
 
@@ -18,7 +18,7 @@ impl Report {
     pub(super) fn tell(&self, result: &Result<()>) {
         match (&self.0, result) {
             (Some(listener), result) => listener(result),
-            // Nobody listens, and a certificate that expires unnoticed would end all service.
+            // Without a callback it is logged: a certificate that expires unnoticed would end all service.
             (None, Err(error)) => {
                 tracing::warn!(
                     target: TARGET,

@@ -15,7 +15,7 @@ use super::report::Report;
 use super::{alpn, provider};
 use crate::error::ClientResult as Result;
 
-/// How a server proves who it is, and whether its clients must. Listeners take it by
+/// TLS configuration of a server: its certificates, and whether clients need one. Set on listeners by
 /// [`Listen::tls`](crate::server::Listen::tls).
 ///
 /// Clones share their certificates: [`reload`](Self::reload) on any of them takes effect for all.
@@ -40,24 +40,24 @@ struct Inner {
     loaded: RwLock<Arc<Loaded>>,
 }
 
-/// What was in the files.
+/// The contents of the files.
 struct Loaded {
     config: ServerConfig,
-    /// The files, just before they were read.
+    /// Stamps of the files, taken just before they were read.
     stamps: Vec<Option<Stamp>>,
 }
 
 impl Server {
-    /// A server with this certificate, which asks its clients for none.
+    /// Creates a configuration with this certificate, without client certificates.
     ///
     /// # Errors
     ///
-    /// When certificate and key cannot be read or do not belong together.
+    /// If certificate and key cannot be read or do not match.
     pub fn new(identity: Identity) -> Result<Self> {
         Self::builder(identity).build()
     }
 
-    /// A server with this certificate, and what else is to be settled.
+    /// Creates a builder with this certificate.
     pub fn builder(identity: Identity) -> Builder {
         Builder {
             identities: vec![identity],
@@ -68,36 +68,36 @@ impl Server {
         }
     }
 
-    /// Reads certificates and keys anew. Connections that are made from now on get the new ones; those there are go on
-    /// as they are. Sessions of before cannot be resumed, since a client may have become one that is not trusted.
+    /// Reloads certificates and keys. New connections use the new ones; existing connections are not affected. Earlier
+    /// sessions cannot be resumed, since a client may no longer be trusted.
     ///
     /// # Errors
     ///
-    /// When something is wrong with what was read. Everything stays as it was then.
+    /// If the new files are invalid. The old ones stay in use then.
     pub fn reload(&self) -> Result<()> {
         let loaded = Arc::new(self.0.settings.load()?);
         *self.0.loaded.write().unwrap_or_else(PoisonError::into_inner) = loaded;
         Ok(())
     }
 
-    /// What the TLS of a listener goes by that speaks these protocols.
+    /// Returns the TLS configuration of a listener for these protocols.
     pub(crate) fn config(&self, protocols: &[Protocol]) -> ServerConfig {
         let mut config = self.loaded().config.clone();
         config.alpn_protocols = protocols.iter().map(|protocol| alpn(*protocol).into()).collect();
         config
     }
 
-    /// Whether a file is not as it was when it was read.
+    /// Returns whether a file has changed since it was read.
     pub(super) fn is_stale(&self) -> bool {
         self.0.settings.stamps() != self.loaded().stamps
     }
 
-    /// Whether clear text is refused.
+    /// Returns whether clear text is rejected.
     pub(super) fn is_required(&self) -> bool {
         self.0.settings.required
     }
 
-    /// How often its files are looked at.
+    /// Returns the interval at which its files are checked.
     pub(super) fn watched(&self) -> Option<Duration> {
         self.0.settings.watch
     }
@@ -117,7 +117,7 @@ impl fmt::Debug for Server {
     }
 }
 
-/// A [`Server`] to be.
+/// Builder for a [`Server`].
 #[derive(Debug)]
 pub struct Builder {
     identities: Vec<Identity>,
@@ -127,7 +127,7 @@ pub struct Builder {
     report: Report,
 }
 
-/// What is asked of clients.
+/// Requirement for client certificates.
 #[derive(Debug)]
 enum Clients {
     Unasked,
@@ -135,57 +135,57 @@ enum Clients {
 }
 
 impl Builder {
-    /// Adds a certificate. A client gets the first one that is for the name it asks for, and the very first one if
-    /// there is none.
+    /// Adds a certificate. A client receives the first one that is valid for the requested name, or the very first one
+    /// if there is none.
     #[must_use]
     pub fn identity(mut self, identity: Identity) -> Self {
         self.identities.push(identity);
         self
     }
 
-    /// Takes only clients that have a certificate of one of these authorities.
-    /// [`Context::peer`](crate::Context::peer) tells whose it is.
+    /// Requires clients to have a certificate of one of these authorities. [`Context::peer`](crate::Context::peer)
+    /// returns whose it is.
     #[must_use]
     pub fn client_ca(mut self, authorities: impl Into<Pem>) -> Self {
         self.clients = Clients::Asked { authorities: authorities.into(), required: true };
         self
     }
 
-    /// Also takes clients without a certificate; one that is shown must be of one of these authorities.
+    /// Also accepts clients without a certificate; one that is presented must be of one of these authorities.
     #[must_use]
     pub fn optional_client_ca(mut self, authorities: impl Into<Pem>) -> Self {
         self.clients = Clients::Asked { authorities: authorities.into(), required: false };
         self
     }
 
-    /// Takes no clear text.
+    /// Rejects clear text.
     #[must_use]
     pub fn required(mut self) -> Self {
         self.required = true;
         self
     }
 
-    /// Looks this often whether a file has changed, and [reloads](Server::reload) all if one has. What is wrong with
-    /// new files is a `tracing` event of level WARN, or told to [`on_reload`](Self::on_reload); the old ones stay until it is mended.
+    /// Checks at this interval whether a file has changed, and [reloads](Server::reload) all if one has. An error in
+    /// new files is a `tracing` event of level WARN, or passed to [`on_reload`](Self::on_reload); the old ones stay in
+    /// use until it is fixed.
     #[must_use]
     pub fn watch(mut self, every: Duration) -> Self {
         self.watch = Some(every.max(Duration::from_millis(10)));
         self
     }
 
-    /// Called when [watched](Self::watch) files were read anew, and when something was wrong with them. It must not
-    /// wait.
+    /// Sets a callback for each reload of [watched](Self::watch) files, successful or not. It must not block.
     #[must_use]
     pub fn on_reload(mut self, report: impl Fn(&Result<()>) + Send + Sync + 'static) -> Self {
         self.report = Report::to(report);
         self
     }
 
-    /// Reads the files.
+    /// Loads the files.
     ///
     /// # Errors
     ///
-    /// When certificates and keys cannot be read or do not belong together.
+    /// If certificates and keys cannot be read or do not match.
     pub fn build(self) -> Result<Server> {
         let loaded = self.load()?;
         Ok(Server(Arc::new(Inner { settings: self, loaded: RwLock::new(Arc::new(loaded)) })))
@@ -234,7 +234,7 @@ fn unusable(error: &rustls::Error) -> Status {
     Status::internal(format!("TLS cannot be used: {error}"))
 }
 
-/// The certificates of a server and the names they are for.
+/// The certificates of a server and the names they are valid for.
 #[derive(Debug)]
 struct Certificates(Vec<Certificate>);
 
@@ -252,7 +252,8 @@ impl Certificates {
 }
 
 impl ResolvesServerCert for Certificates {
-    /// One that is for the name and that the client can check; the first one it can check if none is for the name.
+    /// Returns a certificate that is valid for the name and that the client can verify; otherwise the first one that it
+    /// can verify.
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         let asked = hello.server_name();
         let named = self.0.iter().filter(|each| asked.is_some_and(|name| covers(&each.names, name)));
@@ -261,16 +262,16 @@ impl ResolvesServerCert for Certificates {
     }
 }
 
-/// Whether one of a certificate's names is this one.
+/// Returns whether one of a certificate's names matches this one.
 fn covers(names: &[String], name: &str) -> bool {
     names.iter().any(|own| match own.strip_prefix("*.") {
         None => own.eq_ignore_ascii_case(name),
-        // A star stands for one label (RFC 6125, section 6.4.3).
+        // A wildcard stands for one label (RFC 6125, section 6.4.3).
         Some(own) => name.split_once('.').is_some_and(|(_, rest)| own.eq_ignore_ascii_case(rest)),
     })
 }
 
-/// The names of the certificate; none if they cannot be told, which makes it one for whoever asks for no other.
+/// Returns the names of the certificate; none if they cannot be parsed, so that it is only used as a fallback.
 fn names(key: &CertifiedKey) -> Vec<String> {
     let certificate = key.end_entity_cert().ok().and_then(|der| webpki::EndEntityCert::try_from(der).ok());
     certificate.iter().flat_map(|certificate| certificate.valid_dns_names()).map(str::to_owned).collect()

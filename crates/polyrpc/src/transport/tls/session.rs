@@ -17,21 +17,21 @@ use super::outgoing::{Outgoing, RECORD};
 
 /// One end of a TLS connection, without its socket.
 ///
-/// Records go in by [`open`](Self::open), in the caller's buffer, where they are decrypted in place; what they carry is
-/// appended to a buffer of the caller's. Plaintext goes in by [`seal`](Self::seal), out of an [`Outbox`]; records
-/// come out in `outgoing`. Plaintext stays in the outbox until the last of its records has left: so whoever asks the
-/// outbox how much the peer has yet to take gets a true answer, and a full socket needs no memory of ours.
+/// [`open`](Self::open) decrypts records in place, in the caller's buffer, and appends their content to another buffer
+/// of the caller. [`seal`](Self::seal) encrypts plaintext out of an [`Outbox`] into records in `outgoing`. Plaintext
+/// stays in the outbox until the last of its records was sent, so that the outbox's length is the true amount that the
+/// peer has yet to receive, and a full socket needs no further memory.
 pub(super) struct Session {
     end: End,
     outgoing: Outgoing,
     /// How many bytes at the front of the outbox are in `outgoing` already.
     covered: usize,
-    /// The caller's buffer begins with a part of a message of the handshake. Until the rest is here, rustls goes by
-    /// places in that buffer and must not be asked without it.
+    /// The caller's buffer begins with a part of a handshake message. Until the rest has arrived, rustls refers to
+    /// positions in that buffer and must not be called without it.
     fragment: bool,
-    /// Something of TLS's own was put into `outgoing`, and rustls was not told yet that it counts as sent.
+    /// A message of TLS's own is in `outgoing`, and rustls was not notified yet that it counts as sent.
     unsettled: bool,
-    /// The peer has said that it sends no more.
+    /// The peer has sent its close_notify.
     peer_closed: bool,
 }
 
@@ -40,12 +40,12 @@ enum End {
     Server(UnbufferedServerConnection),
 }
 
-/// What [`Session::open`] did.
+/// Result of [`Session::open`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Opened {
-    /// So many bytes of the incoming ones are done with.
+    /// Number of input bytes that are consumed.
     pub(super) discard: usize,
-    /// So many bytes of plaintext were appended.
+    /// Number of plaintext bytes that were appended.
     pub(super) plain: usize,
 }
 
@@ -73,12 +73,12 @@ impl Session {
         }
     }
 
-    /// Decrypts records until there is no whole one any more, or `room` bytes were appended to `plain`, give or take
-    /// a record.
+    /// Decrypts records until no complete one is left, or about `room` bytes, give or take a record, were appended to
+    /// `plain`.
     ///
     /// # Errors
     ///
-    /// When the peer cannot be talked to. What it shall be told of that is in `outgoing`.
+    /// If the peer violates TLS or cannot be trusted. The alert for it is in `outgoing`.
     pub(super) fn open(
         &mut self,
         incoming: &mut [u8],
@@ -94,7 +94,7 @@ impl Session {
                 Ok(Did::Read(bytes)) => opened.plain += bytes,
                 Ok(Did::Encoded | Did::Sent) => {}
                 Ok(Did::Nothing) => {
-                    // A whole record that is kept for later can only be of a message that goes on in the next.
+                    // A complete record that is kept can only be a part of a message that continues in the next one.
                     let kept = &incoming[opened.discard..];
                     self.fragment = record_length(kept).is_some_and(|length| length <= kept.len());
                     break;
@@ -106,12 +106,12 @@ impl Session {
         Ok(opened)
     }
 
-    /// Encrypts what is at the front of `out`, as much as is worth one write. Returns whether there are records to be
+    /// Encrypts data from the front of `out`, as much as is worth one write. Returns whether there are records to be
     /// written now.
     ///
     /// # Errors
     ///
-    /// When nothing more may be sent.
+    /// If nothing more may be sent.
     pub(super) fn seal(&mut self, out: &Outbox) -> io::Result<bool> {
         if self.outgoing.is_empty() && !out.is_empty() && !self.fragment {
             self.settle();
@@ -129,7 +129,7 @@ impl Session {
         Ok(!self.outgoing.is_empty())
     }
 
-    /// Says that nothing more will be sent.
+    /// Queues the close_notify: nothing more will be sent.
     pub(super) fn close(&mut self) {
         if self.fragment {
             return;
@@ -141,12 +141,12 @@ impl Session {
         }
     }
 
-    /// Records that are to be written.
+    /// Returns the records to be written.
     pub(super) fn outgoing(&self) -> &[u8] {
         self.outgoing.bytes()
     }
 
-    /// So many bytes of records were written. The plaintext in them leaves `out` with the last of them.
+    /// Marks this many bytes of records as written. The plaintext in them leaves `out` with the last of them.
     pub(super) fn advance(&mut self, bytes: usize, out: &mut Outbox) {
         self.advance_own(bytes);
         if self.outgoing.is_empty() {
@@ -154,12 +154,12 @@ impl Session {
         }
     }
 
-    /// As [`advance`](Self::advance), where none of the records holds anything of an outbox.
+    /// As [`advance`](Self::advance), if none of the records contains data of an outbox.
     pub(super) fn advance_own(&mut self, bytes: usize) {
         self.outgoing.advance(bytes);
     }
 
-    /// Whether there are records to be written that TLS itself has to say.
+    /// Returns whether there are records of TLS's own messages to be written.
     pub(super) fn owes(&self) -> bool {
         !self.outgoing.is_empty() && self.covered == 0
     }
@@ -176,12 +176,12 @@ impl Session {
         self.peer_closed
     }
 
-    /// The protocol that was settled on in the handshake, if one was.
+    /// Returns the protocol that was negotiated in the handshake, if any.
     pub(super) fn alpn(&self) -> Option<&[u8]> {
         self.state().alpn_protocol()
     }
 
-    /// The certificate that the peer has shown, and those behind it.
+    /// Returns the certificate that the peer has presented, and its chain.
     pub(super) fn certificates(&self) -> Vec<Bytes> {
         let certificates = self.state().peer_certificates().unwrap_or_default();
         certificates.iter().map(|certificate| Bytes::copy_from_slice(certificate)).collect()
@@ -201,17 +201,17 @@ impl Session {
         }
     }
 
-    /// Tells rustls that what it had to say itself counts as sent, without which it does not encrypt.
+    /// Notifies rustls that its own messages count as sent, without which it does not encrypt.
     fn settle(&mut self) {
         while self.unsettled
             && matches!(self.step(&mut [], &mut Vec::new()).did, Ok(Did::Encoded | Did::Sent))
         {}
     }
 
-    /// Puts the alert that tells the peer what was wrong into `outgoing`.
+    /// Puts the alert for an error into `outgoing`.
     #[cold]
     fn fail(&mut self, error: &Error) -> io::Error {
-        // More than to encode what rustls has in store must not be asked of it now.
+        // Only encode what rustls has queued; do not process more input.
         while self.state().wants_write() && self.step(&mut [], &mut Vec::new()).did.is_ok() {}
         failure::explain(error, self.is_handshaking(), !self.is_server())
     }
@@ -230,28 +230,28 @@ impl Session {
     }
 }
 
-/// How long the record is that these bytes begin, if that can be told.
+/// Returns the length of the record at the start of these bytes, if it is known yet.
 pub(super) fn record_length(bytes: &[u8]) -> Option<usize> {
     let [_, _, _, high, low, ..] = *bytes else { return None };
     Some(HEADER + usize::from(u16::from_be_bytes([high, low])))
 }
 
-/// What one look at the incoming bytes led to.
+/// Result of one step of rustls.
 struct Step {
     discard: usize,
     did: Result<Did, Error>,
 }
 
 enum Did {
-    /// So many bytes of plaintext were appended.
+    /// This many bytes of plaintext were appended.
     Read(usize),
-    /// Something of TLS's own was put into `outgoing`.
+    /// A message of TLS's own was put into `outgoing`.
     Encoded,
-    /// That counts as sent.
+    /// The queued messages count as sent.
     Sent,
     /// More bytes are needed.
     Nothing,
-    /// The peer sends no more.
+    /// The peer has sent its close_notify.
     End,
 }
 
@@ -272,7 +272,7 @@ fn step<D>(status: UnbufferedStatus<'_, '_, D>, outgoing: &mut Outgoing, plain: 
             encode(data, outgoing);
             Ok(Did::Encoded)
         }
-        // What is in `outgoing` leaves in order, so that it is as good as sent.
+        // Bytes in `outgoing` are sent in order, so they count as sent.
         ConnectionState::TransmitTlsData(data) => {
             data.done();
             Ok(Did::Sent)
@@ -295,7 +295,7 @@ fn encode<D>(mut data: EncodeTlsData<'_, D>, outgoing: &mut Outgoing) {
     }
 }
 
-/// Encrypts as much as there is room for; returns how many bytes of plaintext that were.
+/// Encrypts as much as there is room for; returns the number of plaintext bytes.
 fn seal<D>(
     status: UnbufferedStatus<'_, '_, D>,
     slices: &[IoSlice<'_>],
@@ -329,18 +329,18 @@ fn say_good_bye<D>(status: UnbufferedStatus<'_, '_, D>, outgoing: &mut Outgoing)
 }
 
 fn say<D>(traffic: &mut WriteTraffic<'_, D>, outgoing: &mut Outgoing) {
-    // Without room for it, which there is, the end would go unsaid.
+    // There is always room for it; without, it would be omitted.
     if let Ok(bytes) = traffic.queue_close_notify(outgoing.room()) {
         outgoing.fill(bytes);
     }
 }
 
-/// Bytes before a record's content: its kind, a version, its length.
+/// Bytes before a record's content: its type, a version, its length.
 const HEADER: usize = 5;
 
-/// How many pieces of the outbox become records at once. Each piece has records of its own, since a record is made of
+/// How many pieces of the outbox are encrypted at once. Each piece has records of its own, since a record is made of
 /// one piece; all but the last are large or runs of small ones.
 const PIECES: usize = 16;
 
-/// More than an alert takes, and what may have to go before it.
+/// More than an alert needs, with what may have to precede it.
 const ALERT: usize = 256;

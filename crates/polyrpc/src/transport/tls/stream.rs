@@ -14,7 +14,7 @@ use super::{Acceptor, Carrier, Connector, ReadHalf, WriteHalf, failure, halves};
 use crate::call::{Peer, TlsInfo};
 use crate::transport::{Inbox, Source};
 
-/// A stream within TLS within another stream.
+/// A TLS stream over another stream.
 pub(crate) struct Stream<S> {
     inner: S,
     session: Session,
@@ -25,17 +25,17 @@ pub(crate) struct Stream<S> {
 }
 
 impl<S: Carrier> Stream<S> {
-    /// The client's end, ready to be used.
+    /// Connects the client's end, including the handshake.
     pub(crate) async fn connect(inner: S, connector: &Connector) -> io::Result<Self> {
         connector.current().refresh_if_due().await;
         let mut stream = Self::new(inner, connector.session()?, Inbox::default());
-        // A server speaks when it was asked: nothing comes behind its part of the handshake but TLS's own messages.
+        // A server sends nothing unasked: after its handshake messages there are only TLS's own.
         let mut plain = BytesMut::new();
         poll_fn(|cx| stream.poll_handshake(cx, &mut plain)).await?;
         Ok(stream)
     }
 
-    /// The server's end, whose handshake is to be done. What was read already is taken out of `start`.
+    /// Creates the server's end, before the handshake. Bytes that were already read are taken out of `start`.
     pub(crate) fn accept(inner: S, acceptor: &Acceptor, start: &mut Inbox) -> io::Result<Self> {
         Ok(Self::new(inner, acceptor.session()?, mem::take(start)))
     }
@@ -45,7 +45,7 @@ impl<S: Carrier> Stream<S> {
         Self { inner, session, incoming, received }
     }
 
-    /// Goes on with the handshake until it is done. What comes right behind it is appended to `plain`.
+    /// Drives the handshake until it is done. Plaintext that follows it is appended to `plain`.
     pub(crate) fn poll_handshake(
         &mut self,
         cx: &mut Context<'_>,
@@ -55,7 +55,7 @@ impl<S: Carrier> Stream<S> {
             let opened = self.session.open(&mut self.incoming.bytes, plain, 1);
             self.incoming.bytes.advance(opened.as_ref().map_or(0, |opened| opened.discard));
             if let Err(error) = opened {
-                // That the peer is told what was wrong with it is the best that can be done now.
+                // Sends the alert if possible; an error changes nothing.
                 let _ = self.poll_write_own(cx);
                 return Poll::Ready(Err(error));
             }
@@ -80,8 +80,8 @@ impl<S: Carrier> Stream<S> {
         }
     }
 
-    /// Ends a connection whose handshake has failed: what was wrong is said, and what the peer still sends is thrown
-    /// away, since closing with unread bytes would destroy that on its way.
+    /// Closes a connection whose handshake has failed: sends the alert, and discards what the peer still sends, since
+    /// closing with unread bytes would destroy the alert on its way.
     pub(crate) fn poll_farewell(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if ready!(self.poll_write_own(cx)).is_err() || ready!(self.inner.poll_shutdown(cx)).is_err() {
             return Poll::Ready(());
@@ -99,27 +99,27 @@ impl<S: Carrier> Stream<S> {
         }
     }
 
-    /// As of what it goes by.
+    /// Resets the stream below.
     pub(crate) fn break_off(&self) {
         self.inner.reset();
     }
 
-    /// Bytes of records that are not decrypted, or not written.
+    /// Returns the bytes of records that are not decrypted, or not written.
     pub(crate) fn held(&self) -> usize {
         self.incoming.buffered_bytes() + self.session.outgoing().len() + self.inner.held()
     }
 
-    /// The protocol that was settled on in the handshake, if one was.
+    /// Returns the protocol that was negotiated in the handshake, if any.
     pub(crate) fn alpn(&self) -> Option<&[u8]> {
         self.session.alpn()
     }
 
-    /// Who the peer is, now that it has shown it.
+    /// Returns the authenticated peer, after the handshake.
     pub(crate) fn peer(&self, below: Peer) -> Peer {
         peer(below, self.session.version(), self.alpn(), self.session.certificates())
     }
 
-    /// Writes until `out` is empty or the socket takes no more.
+    /// Writes until `out` is empty or the socket accepts no more.
     pub(crate) fn poll_flush(&mut self, cx: &mut Context<'_>, out: &mut Outbox) -> Poll<io::Result<()>> {
         while self.session.seal(out)? {
             let written = ready!(self.inner.poll_write(cx, self.session.outgoing()))?;
@@ -128,24 +128,24 @@ impl<S: Carrier> Stream<S> {
             }
             self.session.advance(written, out);
         }
-        // What is left waits for the rest of a message of the peer's. To wait for the socket would not end.
+        // The rest waits for a complete message of the peer, not for the socket, which would never become ready for it.
         if out.is_empty() { Poll::Ready(Ok(())) } else { Poll::Pending }
     }
 
-    /// Says that nothing more will be sent.
+    /// Shuts down the write side.
     pub(crate) fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.session.close();
         ready!(self.poll_write_own(cx))?;
         self.inner.poll_shutdown(cx)
     }
 
-    /// Parts it into a half to read from and a half that any task may write to.
+    /// Splits it into a read half and a write half that any task may use.
     pub(crate) fn split(self) -> (ReadHalf<S::Read>, WriteHalf<S::Write>) {
         let (read, write) = self.inner.split();
         halves::split(read, write, self.session, self.incoming)
     }
 
-    /// Writes what TLS itself has to say.
+    /// Writes TLS's own messages.
     fn poll_write_own(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while self.session.owes() {
             let written = ready!(self.inner.poll_write(cx, self.session.outgoing()))?;
@@ -165,12 +165,12 @@ impl<S: Carrier> Source for Stream<S> {
             Ok((session.open(incoming, plain, room)?, session.peer_closed()))
         });
         if self.session.owes() {
-            // Nothing waits for it: what does not leave now leaves with what is written next.
+            // No one waits for it: what is not sent now is sent with the next write.
             let _ = self.poll_write_own(cx);
         }
         match read {
-            // Every request tells itself where it ends, so what came before a cut is whole and is answered. A client
-            // must know: a reply of HTTP/1.0 may go on to the end of the connection.
+            // Every request has an explicit end, so requests before a truncation are complete and are answered. A
+            // client must be notified: a reply of HTTP/1.0 may extend to the end of the connection.
             Poll::Ready(Err(error))
                 if error.kind() == io::ErrorKind::UnexpectedEof && self.session.is_server() =>
             {
@@ -181,7 +181,7 @@ impl<S: Carrier> Source for Stream<S> {
     }
 }
 
-/// A caller of whom TLS knows this.
+/// Returns the peer with its TLS facts.
 pub(crate) fn peer(
     below: Peer,
     version: &'static str,
@@ -193,7 +193,7 @@ pub(crate) fn peer(
     Peer::Tls(Arc::new(TlsInfo::new(below, version, alpn, certificates, names)))
 }
 
-/// The names that a certificate is for: of hosts, and URIs.
+/// Returns the names that a certificate is valid for: of hosts, and URIs.
 fn names(certificate: &[u8]) -> Vec<String> {
     let der = CertificateDer::from(certificate);
     let Ok(certificate) = EndEntityCert::try_from(&der) else { return Vec::new() };
@@ -206,6 +206,5 @@ impl<S: std::fmt::Debug> std::fmt::Debug for Stream<S> {
     }
 }
 
-/// How many bytes a handshake may take: two messages as long as TLS lets any be, such as long chains of certificates
-/// are.
+/// Maximum size of a handshake: two messages of the maximum size that TLS allows, for long certificate chains.
 const HANDSHAKE: usize = 128 << 10;

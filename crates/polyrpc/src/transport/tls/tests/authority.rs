@@ -7,7 +7,7 @@ use rcgen::{
     KeyUsagePurpose, SanType, date_time_ymd,
 };
 
-/// Who issues certificates.
+/// A certificate authority.
 pub(crate) struct Authority(CertifiedIssuer<'static, KeyPair>);
 
 /// A certificate and its key, as PEM.
@@ -30,7 +30,7 @@ impl Authority {
         self.0.pem()
     }
 
-    /// A certificate for hosts, by name or address, and for URIs.
+    /// Issues a certificate for hosts, by name or address, and for URIs.
     pub(crate) fn issue(&self, names: &[&str]) -> Issued {
         self.sign(params(names))
     }

@@ -12,7 +12,7 @@ use self::authority::Authority;
 use super::session::Session;
 use super::{Client, Identity, Pem, Server};
 
-/// One end, with what has come to it.
+/// One end, with its received bytes.
 struct End {
     session: Session,
     incoming: Vec<u8>,
@@ -25,7 +25,7 @@ impl End {
         Self { session, incoming: Vec::new(), plain: Vec::new(), out: Outbox::new() }
     }
 
-    /// Takes bytes in.
+    /// Handles received bytes.
     fn hear(&mut self, bytes: &[u8]) -> Result<(), String> {
         self.incoming.extend_from_slice(bytes);
         loop {
@@ -38,7 +38,7 @@ impl End {
         }
     }
 
-    /// Everything that is to be sent, a few bytes at a time, as a full socket would have it.
+    /// Returns everything to send, a few bytes at a time, as with a full socket.
     fn say(&mut self) -> Vec<u8> {
         let mut said = Vec::new();
         while self.session.seal(&self.out).unwrap() {
@@ -56,7 +56,7 @@ struct Pair {
 }
 
 impl Pair {
-    /// `fragments`: how long the server lets its records be.
+    /// `fragments`: maximum size of the server's records.
     fn new(fragments: Option<usize>) -> Self {
         let authority = Authority::new("authority");
         let issued = authority.issue(&["localhost"]);
@@ -71,9 +71,9 @@ impl Pair {
         }
     }
 
-    /// Lets them talk, `step` bytes at a time, until neither has anything to say.
+    /// Exchanges bytes, `step` at a time, until neither end has anything to send.
     fn talk(&mut self, step: usize) {
-        // The client speaks first.
+        // The client sends first.
         self.client.hear(b"").unwrap();
         loop {
             let (to_server, to_client) = (self.client.say(), self.server.say());
@@ -132,7 +132,7 @@ fn what_comes_right_behind_the_handshake_may_be_answered_at_once() {
     pair.client.hear(&flight).unwrap();
     pair.client.out.extend_from_slice(b"question");
     let finished_and_question = pair.client.say();
-    // As a server that looks no further than to the first plaintext.
+    // As a server that processes no more than the first plaintext.
     pair.server.incoming = finished_and_question;
     let opened = pair.server.session.open(&mut pair.server.incoming, &mut pair.server.plain, 1).unwrap();
     assert_eq!((opened.plain, &pair.server.plain[..]), (8, &b"question"[..]));
@@ -151,7 +151,7 @@ fn what_has_not_left_stays_in_the_outbox() {
     let record = pair.client.session.outgoing().to_vec();
     pair.client.session.advance(record.len() - 1, &mut pair.client.out);
     assert_eq!(pair.client.out.len(), 5);
-    // What comes behind it does not change what is on its way.
+    // Later data does not change what is already being sent.
     pair.client.out.extend_from_slice(b", you");
     pair.client.session.advance(1, &mut pair.client.out);
     assert_eq!(pair.client.out.len(), 5);
@@ -163,7 +163,7 @@ fn what_has_not_left_stays_in_the_outbox() {
 fn a_message_of_the_handshake_may_go_over_several_records_while_we_speak() {
     let mut pair = Pair::new(Some(48));
     pair.client.hear(b"").unwrap();
-    // Up to where the client can speak; the server's tickets are still to come, in pieces.
+    // Up to where the client can send; the server's tickets are still to come, in pieces.
     let hello = pair.client.say();
     pair.server.hear(&hello).unwrap();
     let flight = pair.server.say();
@@ -191,7 +191,7 @@ fn a_flipped_bit_is_an_error_and_never_a_panic() {
         let mut flipped = hello.clone();
         flipped[at] ^= 1 << (at % 8);
         let mut pair = Pair::new(None);
-        // It may be a greeting still.
+        // It may still be a handshake message.
         let _ = pair.server.hear(&flipped);
         pair.server.say();
     }
@@ -204,7 +204,7 @@ fn a_flipped_bit_is_an_error_and_never_a_panic() {
         let mut record = pair.client.say();
         record[at] ^= 1 << (at % 8);
         let heard = pair.server.hear(&record);
-        // The version in a record's header says nothing (RFC 8446, section 5.1), and rustls forgives its kind.
+        // The version in a record's header has no meaning (RFC 8446, section 5.1), and rustls tolerates a wrong type.
         assert!(pair.server.plain.is_empty() || pair.server.plain == b"hello", "{at}");
         if heard.is_err() {
             assert!(!pair.server.session.outgoing().is_empty(), "the peer is told of {at}");
@@ -224,7 +224,7 @@ fn the_end_is_told_apart_from_a_cut() {
     pair.server.hear(&said[said.len() - 1..]).unwrap();
     assert!(pair.server.session.peer_closed());
     assert_eq!(pair.server.plain, b"last words");
-    // The other half goes on.
+    // The other half continues.
     pair.server.out.extend_from_slice(b"answer");
     let said = pair.server.say();
     pair.client.hear(&said).unwrap();
