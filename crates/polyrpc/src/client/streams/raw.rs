@@ -137,14 +137,14 @@ impl RawSender {
     ///
     /// # Errors
     ///
-    /// As [`send`](Self::send). [`Unimplemented`](Code::Unimplemented) where the protocol cannot say it while the answer goes
-    /// on: brpc's streams end in both directions at once, by [`close`](Self::close). Nothing is sent then.
+    /// As [`send`](Self::send). [`Unimplemented`](Code::Unimplemented) if the protocol cannot half-close: brpc's streams
+    /// end in both directions at once, by [`close`](Self::close). Nothing is sent in this case.
     pub async fn finish(mut self) -> Result<()> {
         self.flush_last().await
     }
 
-    /// Ends the call behind what was sent: where the protocol can, only this direction, as [`finish`](Self::finish);
-    /// else (brpc) both, and the other half finds the end once the server knows.
+    /// Ends the call after the sent messages. If the protocol can half-close, only this direction ends, as by
+    /// [`finish`](Self::finish); otherwise (brpc) both end, and the other half receives the end once the server confirms.
     ///
     /// # Errors
     ///
