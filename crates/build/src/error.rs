@@ -9,7 +9,6 @@ use buffa_codegen::CodeGenError;
 ///
 /// An error in a `.proto` or a `.fbs` is reported with its position, as `echo.proto:4:3: …`. `Debug` prints the same as
 /// `Display`, since a failing build script prints `Debug`.
-/// `Display`, since that is what a build script that fails shows.
 pub struct Error {
     kind: Box<Kind>,
 }

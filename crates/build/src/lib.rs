@@ -93,6 +93,7 @@ pub fn compile(
 }
 
 /// Configuration of the code generation.
+///
 /// ```no_run
 /// # fn main() -> Result<(), polyrpc_build::Error> {
 /// polyrpc_build::Config::new()

@@ -63,12 +63,14 @@ pub fn register(url: &str) -> Result<Box<dyn Registrar>> {
 
 /// Returns the builder of a client whose servers are discovered by a URL: `rpcx+etcd://127.0.0.1:2379/rpcx_test/Arith`.
 /// Any other URL is passed to [`Client::builder`].
+///
 /// ```no_run
 /// # fn main() -> polyrpc::Result<()> {
 /// let client = polyrpc_discovery::builder("rpcx+etcd://127.0.0.1:2379/rpcx_test/Arith")?.group("blue").build()?;
 /// # Ok(())
 /// # }
 /// ```
+///
 /// # Errors
 ///
 /// If the part after the registry's keyword is invalid. Other errors are reported when the client is built. No

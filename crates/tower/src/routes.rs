@@ -18,6 +18,7 @@ use crate::{BoxError, RequestBody};
 /// HTTP fallback that is a tower service: it handles the HTTP requests that a polyrpc server does not answer itself,
 /// for example an axum `Router` with pages, on the port of the RPCs.
 /// [`Server::http_fallback`](polyrpc::Server::http_fallback) documents which requests it gets.
+///
 /// ```
 /// use axum::{Router, routing::get};
 /// use polyrpc::Server;

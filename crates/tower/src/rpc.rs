@@ -17,6 +17,7 @@ use crate::pool::{self, Pool};
 use crate::{BoxError, ResponseBody};
 
 /// A polyrpc server as a tower service: it handles gRPC, gRPC-Web and plain HTTP.
+///
 /// ```no_run
 /// use axum::{Router, routing::get};
 /// use polyrpc::Server;

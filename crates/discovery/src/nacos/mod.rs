@@ -30,6 +30,7 @@ use crate::watch::{self, WatchSource};
 ///
 /// Instances are *ephemeral*: without heartbeats for the entry's time-to-live, Nacos considers them unhealthy, and
 /// removes them.
+///
 /// ```no_run
 /// # fn main() -> polyrpc::Result<()> {
 /// use polyrpc_discovery::nacos::Nacos;

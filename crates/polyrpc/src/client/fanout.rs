@@ -68,6 +68,7 @@ impl Client {
     /// # Ok(())
     /// # }
     /// ```
+    ///
     /// # Errors
     ///
     /// If no server is known within the client's timeout. The failure of a server is in its entry.

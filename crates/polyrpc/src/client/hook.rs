@@ -41,8 +41,6 @@ pub trait Hook: Send + Sync + 'static {
     /// # Errors
     ///
     /// A reason not to use it: it is closed, and the connect counts as failed.
-    ///
-    /// Why it is not to be used: it is closed, and has failed to be made.
     fn on_connect(&self, _server: &Address) -> Result<(), Status> {
         Ok(())
     }

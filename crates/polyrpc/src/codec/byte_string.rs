@@ -13,6 +13,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 /// contain the bytes of a file; a `String` rejects them, this type accepts them. Formats whose texts are UTF-8, such as
 /// JSON, refuse to encode anything else. In rest_rpc's MessagePack a standalone value is encoded as a text; in a list
 /// or a struct it is `bin` if it is not UTF-8, which msgpack-c reads as a `std::string` too.
+///
 /// ```
 /// use polyrpc::Server;
 /// use polyrpc::codec::ByteString;

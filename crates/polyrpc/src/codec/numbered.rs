@@ -34,6 +34,7 @@ pub trait NumberedFormat<T>: Send + Sync + 'static {
 /// It applies to a service's server and its client. The server accepts calls in every format of `C` and, over rpcx and
 /// its HTTP gateway, in `F`, and replies in the format of the call. A client uses `F` over rpcx, and the default format
 /// of `C` over other protocols, unless [another](crate::client::Builder::format) format is set.
+///
 /// ```
 /// use bytes::Bytes;
 /// use polyrpc::codec::{NumberedFormat, With};

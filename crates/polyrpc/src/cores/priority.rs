@@ -24,7 +24,6 @@ pub enum Priority {
     /// are in another container with its own share. It does not suit calls with a deadline on a busy machine, nor
     /// handlers that mostly wait, since there are few threads
     /// ([`Builder::blocking_threads`](super::Builder::blocking_threads)).
-    /// ([`Builder::blocking_threads`](super::Builder::blocking_threads)).
     Idle,
 }
 

@@ -12,6 +12,7 @@ use crate::error::ClientResult as Result;
 use crate::runtime::AbortOnDrop;
 
 /// Servers from a file, one per line: brpc's `file://`.
+///
 /// ```text
 /// # what stands behind a number sign is a comment
 /// 10.0.0.1:8000

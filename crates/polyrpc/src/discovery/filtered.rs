@@ -6,6 +6,7 @@ use futures_util::{StreamExt, TryStreamExt};
 use super::{Discover, Instance, Sets};
 
 /// Instances of another discovery that a function accepts: rpcx's `SetFilter`.
+///
 /// ```
 /// # use polyrpc::discovery::{Filtered, List};
 /// let list: List = "10.0.0.1:8000 zone=a,10.0.0.2:8000 zone=b".parse()?;

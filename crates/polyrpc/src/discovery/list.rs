@@ -11,6 +11,7 @@ use super::{Discover, Instance, Sets};
 /// Static list of servers: brpc's `list://`, rpcx's peer to peer and multiple servers.
 ///
 /// Clones share the list, which may be [updated](Self::update) while clients watch it.
+///
 /// ```
 /// use polyrpc::discovery::List;
 ///

@@ -66,7 +66,6 @@ impl Client {
     ///
     /// As [`byte_stream`](Self::byte_stream); also if the content cannot be written, or the connection broke. A
     /// truncated file can be detected only if the server resets the connection, as ours do.
-    /// as ours do.
     pub async fn download_file(
         &self,
         name: &str,

@@ -17,6 +17,7 @@ use crate::codec::Serde;
 use crate::service::ServiceBuilder;
 
 /// Files that clients may upload and download: rpcx's file transfer.
+///
 /// ```no_run
 /// use polyrpc::transfer::Files;
 /// use polyrpc::{Server, Status};

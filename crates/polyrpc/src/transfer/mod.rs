@@ -1,4 +1,5 @@
 //! Byte streams and whole files next to the calls, as in rpcx (`_streamservice`, `_filetransfer`).
+//!
 //! ```text
 //!   client                                    server
 //!     │  call: Stream, TransferFile, …          │

@@ -11,6 +11,7 @@ use crate::codec::Serde;
 use crate::service::ServiceBuilder;
 
 /// Byte streams that clients may open: rpcx's stream service.
+///
 /// ```
 /// # use polyrpc::{Server, Status};
 /// use polyrpc::transfer::{ByteStream, Streams};

@@ -13,6 +13,7 @@ use crate::call::Context;
 use crate::transport::Address;
 
 /// Handlers that wait for data connections.
+///
 /// ```text
 ///  0          8           16                32
 ///  +----------+-----------+-----------------+

@@ -18,7 +18,7 @@ pub enum FailMode {
     Failover,
     /// As `Failover`; in addition, a call without a reply [for a while](Backup) is also sent to a second server. The
     /// first success is the reply, and the other attempt is cancelled. A call may thus be executed twice, whether it is
-    /// marked idempotent or not. Calls with several messages in a direction are sent to one server only.
+    /// marked idempotent or not. Streaming calls are sent to one server only.
     Failbackup,
 }
 

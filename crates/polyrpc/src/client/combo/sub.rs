@@ -10,6 +10,7 @@ use crate::client::call_defaults::unreadable;
 use crate::codec::{Body, Codec};
 
 /// One of the clients of a [`Parallel`](super::Parallel), with the mapping of its request and the merging of its reply.
+///
 /// ```
 /// use polyrpc::Client;
 /// use polyrpc::client::combo::{Merge, Parallel, Part, Sub};
@@ -60,7 +61,6 @@ impl SubChannel {
     ///
     /// By default, protobuf replies are merged as protobuf merges messages: repeated fields are concatenated, and of a
     /// singular field the last one wins. Replies in other formats must then be equal to the first one.
-    /// put together, of what comes once the last counts. Answers in other formats must be the same as the first then.
     #[must_use]
     pub fn merge(
         mut self,

@@ -5,7 +5,6 @@ use std::time::Duration;
 ///
 /// An attempt has failed if no connection could be established, or if the connection ended before any reply (the first
 /// such connection is replaced at once). The first reply resets the backoff.
-/// connection is replaced at once). The first reply ends the failure.
 #[derive(Debug, Clone)]
 pub struct Backoff {
     /// Pause after the first failure. 100 ms.

@@ -44,7 +44,6 @@ impl RawCall {
     ///
     /// As [`RawSender::finish`]. If the protocol cannot half-close ([`Unimplemented`](Code::Unimplemented)), the call
     /// goes on as before.
-    /// as before.
     pub async fn finish_sending(&mut self) -> Result<()> {
         self.sender.flush_last().await
     }

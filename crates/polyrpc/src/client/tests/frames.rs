@@ -101,7 +101,7 @@ impl Peer {
     }
 }
 
-/// Calls are numbered in the order in which they are made. The server may say:
+/// Calls are numbered in the order in which they are made. The server may send:
 ///
 /// ```text
 /// head 0 key=value     message 0 text     end 0 key=value     fail 0 text     reply 0 text

@@ -20,6 +20,7 @@ use crate::error::ClientResult as Result;
 ///
 /// The records are resolved again when their time to live is over, with a jitter of a tenth, within
 /// [bounds](Self::between). If resolution fails, the previous result is kept.
+///
 /// ```
 /// use polyrpc::discovery::Dns;
 ///

@@ -10,7 +10,7 @@ use super::rate::Window;
 use super::{CircuitBreaker, TripPolicy};
 use crate::client::balance::AttemptOutcome;
 
-/// What a breaker thinks of one server.
+/// Circuit breaker state of one server.
 ///
 /// ```text
 ///          too many failures
@@ -21,7 +21,7 @@ use crate::client::balance::AttemptOutcome;
 ///   └───────────────── enough successes ───────────────┘
 /// ```
 ///
-/// A call costs a load where the server is closed, and what the window costs: an atomic or a short lock.
+/// While the circuit is closed, a call costs an atomic load plus the cost of the window: an atomic or a short lock.
 #[derive(Debug)]
 pub(in crate::client::cluster) struct CircuitState {
     breaker: CircuitBreaker,

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 #[derive(Debug, Default)]
 pub(in crate::client::cluster) struct EjectionQuota(AtomicUsize);
 
-/// Permit of one isolated server; dropping it ends the isolation.
+/// Permit of one isolated server; dropping it returns the permit.
 #[derive(Debug)]
 pub(in crate::client::cluster) struct EjectionPermit(Arc<EjectionQuota>);
 
