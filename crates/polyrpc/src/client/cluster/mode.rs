@@ -6,7 +6,7 @@ use std::time::Duration;
 /// certainly did not process it, otherwise only if the call is marked
 /// [idempotent](crate::client::CallOptions::idempotent). A call is never retried after it was cancelled, past its
 /// deadline, or if the application rejected it; nor more often than the
-/// [budget](crate::client::cluster::budget::Budget) allows. Unreachable servers do not count against the budget.
+/// [budget](crate::client::RetryBudget) allows. Unreachable servers do not count against the budget.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum FailMode {
     /// Returns the failure at once.

@@ -9,9 +9,9 @@ use std::sync::atomic::{AtomicI64, Ordering};
 pub struct RetryBudget {
     /// Further attempts per call, in the long run. 0.2.
     pub ratio: f64,
-    /// Initial balance, which counts as borrowed. If more other calls than this are in flight, as many attempts as those
-    /// may be borrowed in total, so that a server may fail under the first of many callers. Calls deposit nothing until
-    /// the debt is repaid. 10.
+    /// Initial balance, which counts as borrowed. If more other calls than this are in flight, as many attempts as
+    /// those may be borrowed in total, so that a server may fail under the first of many callers. Calls deposit
+    /// nothing until the debt is repaid. 10.
     pub floor: u32,
     /// Maximum balance: when a server fails, at most this number of calls in flight can be retried at once. 1000.
     pub most: u32,

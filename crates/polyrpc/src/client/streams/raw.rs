@@ -136,14 +136,15 @@ impl RawSender {
     ///
     /// # Errors
     ///
-    /// As [`send`](Self::send). [`Unimplemented`](Code::Unimplemented) if the protocol cannot half-close: brpc's streams
-    /// end in both directions at once, by [`close`](Self::close). Nothing is sent in this case.
+    /// As [`send`](Self::send). [`Unimplemented`](Code::Unimplemented) if the protocol cannot half-close: brpc's
+    /// streams end in both directions at once, by [`close`](Self::close). Nothing is sent in this case.
     pub async fn finish(mut self) -> Result<()> {
         self.flush_last().await
     }
 
     /// Ends the call after the sent messages. If the protocol can half-close, only this direction ends, as by
-    /// [`finish`](Self::finish); otherwise (brpc) both end, and the other half receives the end once the server confirms.
+    /// [`finish`](Self::finish); otherwise (brpc) both end, and the other half receives the end once the server
+    /// confirms.
     ///
     /// # Errors
     ///

@@ -22,7 +22,7 @@ pub(super) use self::quota::{EjectionPermit, EjectionQuota};
 /// the rejection of a full server ([`ResourceExhausted`](crate::Code::ResourceExhausted), brpc's `ELIMIT`), which would
 /// turn a queue into a herd.
 ///
-/// An *isolated* server gets no calls until its isolation is over and a [probe](super::Health) has succeeded. If
+/// An *isolated* server gets no calls until its isolation is over and a [probe](super::HealthCheck) has succeeded. If
 /// everything fails, no single server is the cause. Therefore only a [share](Self::most_out) of the servers may be
 /// isolated at once, and never the last one that gets calls.
 ///

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 pub(super) use self::probe::HealthProbe;
 
-/// Health check of a server that was isolated by a [breaker](super::Breaker) or was unreachable, or of
+/// Health check of a server that was isolated by a [circuit breaker](super::CircuitBreaker) or was unreachable, or of
 /// [all](Self::always).
 ///
 /// Each check starts with a connection. An isolated server gets a new one, which replaces the existing ones, since they
