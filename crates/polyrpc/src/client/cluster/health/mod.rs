@@ -52,8 +52,8 @@ impl HealthCheck {
         Self::by(HealthProbe::Heartbeat)
     }
 
-    /// Checks that the server answers `GET path` with 2xx, at the same address by HTTP/1.1, as brpc's servers do on
-    /// every port (brpc's `health_check_path`).
+    /// Checks that the server answers `GET path` with 2xx, at the same address by HTTP/1.1, which brpc's servers speak
+    /// there in addition to any other protocol (brpc's `health_check_path`).
     pub fn http(path: impl Into<String>) -> Self {
         let path = path.into();
         Self::by(HealthProbe::Http(if path.starts_with('/') { path } else { format!("/{path}") }))
