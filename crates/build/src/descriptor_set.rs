@@ -1,12 +1,12 @@
-//! The constant that holds a package's descriptors.
+//! Constant with a package's descriptors.
 
 use std::ascii;
 
 use buffa_codegen::encode_descriptor_set;
 use buffa_codegen::generated::descriptor::FileDescriptorProto;
 
-/// The constant's definition. A literal, not an `include_bytes!`, so that a file that is checked in needs
-/// no other beside it.
+/// Returns the definition of the constant. It is a literal, not an `include_bytes!`, so that a checked-in file needs no
+/// further file.
 pub(crate) fn constant(files: &[FileDescriptorProto]) -> String {
     format!(
         "/// The descriptors of this package's services and of everything they import, as\n\
@@ -16,8 +16,8 @@ pub(crate) fn constant(files: &[FileDescriptorProto]) -> String {
     )
 }
 
-/// The inside of a byte string literal, in lines of about a hundred characters: a change of the `.proto`
-/// is then a small change here.
+/// Returns the contents of a byte string literal, in lines of about a hundred characters, so that a change of the
+/// `.proto` is a small change here.
 fn literal(bytes: &[u8]) -> String {
     let mut text = String::new();
     let mut column = WIDTH;

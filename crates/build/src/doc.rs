@@ -1,13 +1,12 @@
 //! Comments of a `.proto` as doc comments.
 
-/// The lines of a doc comment that says what `comment` says, and in which rustdoc finds no test, no link
-/// and no tag, whatever is written there.
+/// Converts a comment to the lines of a doc comment, escaped so that rustdoc finds no test, no link and no tag in it.
 pub(crate) fn lines(comment: &str) -> Vec<String> {
     let mut lines = Vec::new();
     let mut block = Block::Prose;
     let mut after_blank = true;
     for line in comment.trim_end().lines().skip_while(|line| line.trim().is_empty()) {
-        // The blank between `//` and the text.
+        // Removes the blank between `//` and the text.
         let line = line.strip_prefix(' ').unwrap_or(line).trim_end();
         let fence = FENCES.into_iter().find(|fence| line.trim_start().starts_with(fence));
         let code = line.strip_prefix("    ");
@@ -40,27 +39,27 @@ pub(crate) fn lines(comment: &str) -> Vec<String> {
     lines
 }
 
-/// What a line is part of.
+/// Block that a line belongs to.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Block {
     Prose,
     /// Code between two fences of this kind.
     Fenced(&'static str),
-    /// Code that is indented.
+    /// Indented code.
     Indented,
 }
 
 const FENCES: [&str; 2] = ["```", "~~~"];
-/// Code that does not say that it is text is a test to rustdoc.
+/// rustdoc treats code that is not marked as text as a test.
 const OPEN: &str = " ```text";
 const CLOSE: &str = " ```";
 
-/// With the blank that is wanted between `///` and the text.
+/// Adds the blank between `///` and the text.
 fn padded(line: &str) -> String {
     if line.is_empty() { String::new() } else { format!(" {line}") }
 }
 
-/// Without links to items and without tags; code and links to the web stay what they are.
+/// Escapes links to items and tags; code and web links stay unchanged.
 fn escaped(line: &str) -> String {
     let brackets = !line.contains("](");
     let tags = !line.contains("<http");

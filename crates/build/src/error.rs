@@ -5,19 +5,19 @@ use std::path::PathBuf;
 
 use buffa_codegen::CodeGenError;
 
-/// Why no code was generated.
+/// Error of the code generation.
 ///
-/// Whatever is wrong in a `.proto` or a `.fbs` is told with its place, as `echo.proto:4:3: …`. `Debug` says the same as
-/// `Display`, since that is what a build script that fails shows.
+/// An error in a `.proto` or a `.fbs` is reported with its position, as `echo.proto:4:3: …`. `Debug` prints the same as
+/// `Display`, since a failing build script prints `Debug`.
 pub struct Error {
     kind: Box<Kind>,
 }
 
-/// What went wrong.
+/// Kind of the error.
 pub(crate) enum Kind {
     NoFiles,
     Mixed,
-    /// Something in a `.fbs`.
+    /// Error in a `.fbs`.
     Schema {
         at: Place,
         reason: String,
@@ -50,7 +50,7 @@ pub(crate) enum Kind {
     },
 }
 
-/// A place in a `.proto` or a `.fbs`; line and column are counted from 1.
+/// Position in a `.proto` or a `.fbs`; line and column are counted from 1.
 pub(crate) struct Place {
     pub(crate) file: String,
     pub(crate) line: i32,
@@ -76,7 +76,7 @@ impl fmt::Display for Error {
                 write!(f, "{} does not exist, neither here nor below", file.display())?;
                 includes.iter().try_for_each(|include| write!(f, " {}", include.display()))
             }
-            // Its `Display` leaves out the place.
+            // Its `Display` omits the position.
             Kind::Proto(error) => write!(f, "{error:?}"),
             Kind::Descriptors(reason) => f.write_str(reason),
             Kind::SameName { at, methods: [a, b], rust } => {
@@ -111,7 +111,7 @@ impl From<Kind> for Error {
     }
 }
 
-/// Line and column of a place, counted from 1.
+/// Line and column, counted from 1.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Position {
     pub(crate) line: i32,

@@ -4,25 +4,25 @@ use std::path::{Path, PathBuf};
 use crate::Error;
 use crate::error::Kind;
 
-/// Generated code that is not written yet.
+/// Generated code that is not written to disk yet.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Generated {
-    /// The files: their names below the directory they are meant for, and what is in them.
+    /// Files: paths relative to the output directory, and contents.
     pub files: Vec<(PathBuf, String)>,
-    /// The `.proto` files that were read, imports included: code is to be generated again when one changes.
+    /// The `.proto` files that were read, imports included: code must be generated again when one of them changes.
     pub inputs: Vec<PathBuf>,
-    /// What might surprise in the generated code, a sentence each.
+    /// Warnings about the generated code, one sentence each.
     pub warnings: Vec<String>,
 }
 
 impl Generated {
-    /// Writes the files that `dir` does not hold already; the others keep their time of change. Directories
-    /// are made as needed.
+    /// Writes the files that differ from those in `dir`; the others keep their modification time. Directories are
+    /// created as needed.
     ///
     /// # Errors
     ///
-    /// When a directory or a file cannot be written.
+    /// If a directory or a file cannot be written.
     pub fn write(&self, dir: &Path) -> Result<(), Error> {
         for (path, text) in self.stale(dir) {
             let parent = path.parent().unwrap_or(dir);
@@ -33,9 +33,9 @@ impl Generated {
         Ok(())
     }
 
-    /// The files that `dir` does not hold, or not as they should be, with what should be in them.
+    /// Returns the files that are missing in `dir` or differ, with their expected contents.
     ///
-    /// A test that wants none of them keeps checked-in code as its `.proto` says.
+    /// A test that this is empty keeps checked-in code up to date with its `.proto`.
     pub fn stale(&self, dir: &Path) -> Vec<(PathBuf, &str)> {
         let files = self.files.iter().map(|(name, text)| (dir.join(name), text.as_str()));
         files.filter(|(path, text)| fs::read(path).ok().as_deref() != Some(text.as_bytes())).collect()

@@ -9,7 +9,7 @@
 //! }
 //! ```
 //!
-//! Each package becomes one file in `OUT_DIR`, to be included where its module is wanted:
+//! Each package becomes one file in `OUT_DIR`, to be included in its module:
 //!
 //! ```ignore
 //! #[allow(warnings)]
@@ -18,42 +18,42 @@
 //! }
 //! ```
 //!
-//! For files to check in, [`Config::generate`] gives the same code as text, and a test with
-//! [`Generated::stale`] keeps what is checked in as the `.proto` says. Include such a file as well, rather
-//! than declare it as a module, so that rustfmt leaves it alone.
+//! For checked-in files, [`Config::generate`] returns the same code as text, and a test with [`Generated::stale`] keeps
+//! them up to date with the `.proto`. Include such a file as well, rather than declare it as a module, so that rustfmt
+//! leaves it alone.
 //!
-//! # What is written
+//! # Generated code
 //!
-//! * `a.b.rs` for package `a.b`, `_.rs` for the files without a package. All files of a package belong into
-//!   one call, since they become one file.
-//! * A struct for each message and an enum for each enum, by `buffa-codegen`. Names are as declared: field
-//!   `A` is field `A`, field `type` is field `r#type`.
-//! * For each service of the named files a trait that carries `#[polyrpc::service]`, and for the package the
-//!   constant `FILE_DESCRIPTOR_SET`. Method `SayHello` is method `say_hello`; where it says `stream`, there is a
-//!   `polyrpc::Streaming` of the message.
+//! * `a.b.rs` for package `a.b`, `_.rs` for files without a package. All files of a package must be passed in one call,
+//!   since they become one file.
+//! * A struct for each message and an enum for each enum, by `buffa-codegen`. Names are as declared: field `A` is field
+//!   `A`, field `type` is field `r#type`.
+//! * For each service of the named files a trait with `#[polyrpc::service]`, and for the package the constant
+//!   `FILE_DESCRIPTOR_SET`. Method `SayHello` is method `say_hello`; a `stream` becomes a `polyrpc::Streaming` of the
+//!   message.
 //!
-//! The messages of an imported file are generated too when they are used, except those of `google.protobuf`,
-//! which are in the crate `buffa-types`. A type of another package is reached through the parent module, so
-//! modules must nest as the packages do; [`Config::include_file`] writes them down.
+//! The messages of an imported file are generated too when they are used, except those of `google.protobuf`, which are
+//! in the crate `buffa-types`. A type of another package is reached through the parent module, so modules must nest as
+//! the packages do; [`Config::include_file`] generates them.
 //!
 //! # FlatBuffers
 //!
-//! Files that end in `.fbs` are read the same way; one call is for the one kind or the other. What is written for
-//! them, again in a file for each namespace:
+//! Files that end in `.fbs` are read in the same way; one call takes either kind. The generated code is, again in one
+//! file per namespace:
 //!
-//! * For table `Monster` the types `Monster`, which names it, `MonsterRef`, which reads it where it lies in a message,
-//!   and `MonsterArgs`, from which it is written. A message is a `polyrpc::flatbuffers::Message<Monster>`.
-//! * A struct for each struct, a number with names for each enum, and an enum of what it may hold for each union.
-//! * For each `rpc_service` of the named files a trait that carries `#[polyrpc::service]`. A method's `(id: 7)` is its
-//!   number in fb_rpc, `(streaming: "server")` makes it stream.
+//! * For table `Monster` the types `Monster`, a marker, `MonsterRef`, which reads it in place in a message, and
+//!   `MonsterArgs`, from which it is built. A message is a `polyrpc::flatbuffers::Message<Monster>`.
+//! * A struct for each struct, a newtype of an integer for each enum, and an enum of the members for each union.
+//! * For each `rpc_service` of the named files a trait with `#[polyrpc::service]`. A method's `(id: 7)` is its number
+//!   in fb_rpc, `(streaming: "server")` makes it stream.
 //!
 //! The code is safe, and needs no crate but `polyrpc`.
 //!
-//! # What the including crate needs
+//! # Dependencies of the including crate
 //!
-//! For a `.proto` it depends on `buffa` and `polyrpc`, on `buffa-types` where it uses `google.protobuf`, and on
-//! `buffa-descriptor` where it uses `google/protobuf/descriptor.proto`. Generated code does not please every
-//! lint: put `#[allow(warnings)]` on its module, as [`Config::include_file`] does.
+//! For a `.proto` it depends on `buffa` and `polyrpc`, on `buffa-types` if it uses `google.protobuf`, and on
+//! `buffa-descriptor` if it uses `google/protobuf/descriptor.proto`. Generated code does not satisfy every lint: put
+//! `#[allow(warnings)]` on its module, as [`Config::include_file`] does.
 
 mod source;
 
@@ -78,9 +78,9 @@ use crate::source::Sources;
 pub use error::Error;
 pub use generated::Generated;
 
-/// Generates code for `files` into `OUT_DIR` and tells cargo when to do it again; for a build script.
+/// Generates code for `files` into `OUT_DIR` and emits cargo's `rerun-if-changed`; for a build script.
 ///
-/// The files, and what they import, are looked for under `includes`.
+/// The files and their imports are looked up under `includes`.
 ///
 /// # Errors
 ///
@@ -92,7 +92,7 @@ pub fn compile(
     Config::new().files(files).includes(includes).compile()
 }
 
-/// What to generate, and how.
+/// Configuration of the code generation.
 ///
 /// ```no_run
 /// # fn main() -> Result<(), polyrpc_build::Error> {
@@ -116,11 +116,11 @@ pub struct Config {
 }
 
 impl Config {
-    /// Nothing to generate yet, and every option as its method says.
+    /// Creates a configuration without files, and with the default of every option.
     pub fn new() -> Self {
         let mut messages = CodeGenConfig::default();
         messages.file_per_package = true;
-        // A borrowed twin of each message would double the code, and handlers own their requests.
+        // A borrowed view of each message would double the code, and handlers own their requests.
         messages.generate_views = false;
         Self {
             files: Vec::new(),
@@ -141,37 +141,37 @@ impl Config {
         self
     }
 
-    /// Adds directories that hold the files and what they import, to be searched in this order.
-    /// Without any it is the current directory.
+    /// Adds directories that contain the files and their imports, to be searched in this order. Default: the current
+    /// directory.
     #[must_use]
     pub fn includes(mut self, includes: impl IntoIterator<Item = impl AsRef<Path>>) -> Self {
         self.includes.extend(includes.into_iter().map(|include| include.as_ref().to_owned()));
         self
     }
 
-    /// Where [`compile`](Self::compile) writes, instead of `OUT_DIR`.
+    /// Sets the directory in which [`compile`](Self::compile) writes, instead of `OUT_DIR`.
     #[must_use]
     pub fn out_dir(mut self, dir: impl Into<PathBuf>) -> Self {
         self.out_dir = Some(dir.into());
         self
     }
 
-    /// Also writes a file of this name that includes the others, in modules that nest like the packages.
-    /// As `mod.rs` of a source directory it makes the directory that module.
+    /// Also writes a file of this name that includes the others, in modules that nest like the packages. As `mod.rs` of
+    /// a source directory it turns the directory into that module.
     #[must_use]
     pub fn include_file(mut self, name: impl Into<PathBuf>) -> Self {
         self.include_file = Some(name.into());
         self
     }
 
-    /// Whether services become traits; on by default. Without them the code needs no crate `polyrpc`.
+    /// Sets whether services become traits; on by default. Without them the code does not need the crate `polyrpc`.
     #[must_use]
     pub fn services(mut self, yes: bool) -> Self {
         self.services = yes;
         self
     }
 
-    /// Whether methods that stream are left out of their traits, for a service that is meant for protocols without
+    /// Sets whether streaming methods are left out of their traits, for a service that is meant for protocols without
     /// streams; off by default.
     #[must_use]
     pub fn skip_streaming(mut self, yes: bool) -> Self {
@@ -179,26 +179,26 @@ impl Config {
         self
     }
 
-    /// Marks methods, each by its full name as `helloworld.Greeter.SayHello`, that may hold their thread: they
-    /// are answered on a thread of their own.
+    /// Marks methods as blocking, each by its full name as `helloworld.Greeter.SayHello`: they run on a thread of their
+    /// own.
     #[must_use]
     pub fn blocking(mut self, methods: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.blocking.extend(methods.into_iter().map(Into::into));
         self
     }
 
-    /// Whether a message keeps fields that it does not know and writes them again; on by default, since a
-    /// service in the middle must pass on what a newer peer sent, as protobuf demands since 3.5. Without,
-    /// each message is three words smaller.
+    /// Sets whether a message keeps unknown fields and encodes them again; on by default, since an intermediate service
+    /// must pass on the fields of a newer peer, as protobuf requires since 3.5. Without it, each message is three words
+    /// smaller.
     #[must_use]
     pub fn preserve_unknown_fields(mut self, yes: bool) -> Self {
         self.messages.preserve_unknown_fields = yes;
         self
     }
 
-    /// Makes fields of type `bytes` a [`Bytes`](https://docs.rs/bytes) instead of a `Vec<u8>`, so that they
-    /// share the bytes of a message that is decoded from a `Bytes` instead of copying them. A path names a package, a message or a field, as
-    /// `example.EchoRequest.payload`; `.` means all of them. Values of maps stay `Vec<u8>`.
+    /// Makes fields of type `bytes` a [`Bytes`](https://docs.rs/bytes) instead of a `Vec<u8>`, so that they share the
+    /// bytes of a message that is decoded from a `Bytes` instead of copying them. A path names a package, a message or
+    /// a field, as `example.EchoRequest.payload`; `.` means all of them. Values of maps stay `Vec<u8>`.
     #[must_use]
     pub fn bytes_fields(mut self, paths: impl IntoIterator<Item = impl AsRef<str>>) -> Self {
         let rules = paths.into_iter().map(|path| (rooted(path.as_ref()), BytesRepr::Bytes));
@@ -206,20 +206,19 @@ impl Config {
         self
     }
 
-    /// Takes the types of a package, or one type, from elsewhere instead of generating them:
-    /// `extern_path("common.v1", "::common_protos::common::v1")`.
+    /// Uses existing types for a package, or for one type, instead of generating them: `extern_path("common.v1",
+    /// "::common_protos::common::v1")`.
     #[must_use]
     pub fn extern_path(mut self, proto: impl AsRef<str>, rust: impl Into<String>) -> Self {
         self.messages.extern_paths.push((rooted(proto.as_ref()), rust.into()));
         self
     }
 
-    /// Generates the code, writes the files that changed, and tells cargo when to do it again; for a build
-    /// script.
+    /// Generates the code, writes the files that changed, and emits cargo's `rerun-if-changed`; for a build script.
     ///
     /// # Errors
     ///
-    /// As [`generate`](Self::generate); and when a file cannot be written, or there is neither an
+    /// As [`generate`](Self::generate); also if a file cannot be written, or there is neither an
     /// [`out_dir`](Self::out_dir) nor `OUT_DIR`.
     pub fn compile(&self) -> Result<(), Error> {
         let dir = self.out_dir.clone().or_else(|| env::var_os("OUT_DIR").map(PathBuf::from));
@@ -234,11 +233,11 @@ impl Config {
         generated.write(&dir)
     }
 
-    /// Generates the code and leaves the writing to the caller.
+    /// Generates the code without writing it.
     ///
     /// # Errors
     ///
-    /// When a file is missing or wrong, or when a name has no place in Rust.
+    /// If a file is missing or invalid, or a name cannot be represented in Rust.
     pub fn generate(&self) -> Result<Generated, Error> {
         let schemas =
             self.files.iter().filter(|file| file.extension().is_some_and(|kind| kind == "fbs")).count();
@@ -258,7 +257,7 @@ impl Default for Config {
     }
 }
 
-/// `path` with the leading dot that a name from the root has in descriptors.
+/// Adds the leading dot of an absolute name in descriptors.
 fn rooted(path: &str) -> String {
     if path.starts_with('.') { path.to_owned() } else { format!(".{path}") }
 }

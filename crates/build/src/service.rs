@@ -1,4 +1,4 @@
-//! The trait of a service.
+//! Trait of a service.
 
 use std::collections::HashMap;
 
@@ -14,8 +14,8 @@ use quote::quote;
 use crate::error::{Kind, Place};
 use crate::{Config, Error, doc, source};
 
-/// The traits of a file's services. They stand beside the package's messages, where
-/// `FILE_DESCRIPTOR_SET` is.
+/// Generates the traits of a file's services. They are in the module of the package's messages, next to
+/// `FILE_DESCRIPTOR_SET`.
 pub(crate) fn define(
     context: &CodeGenContext<'_>,
     file: &FileDescriptorProto,
@@ -25,7 +25,7 @@ pub(crate) fn define(
     file.service.iter().enumerate().map(define).collect()
 }
 
-/// Traits as source text.
+/// Formats traits as source text.
 pub(crate) fn format(traits: Vec<TokenStream>) -> Result<String, Error> {
     let mut text = String::new();
     for tokens in traits {
@@ -35,7 +35,7 @@ pub(crate) fn format(traits: Vec<TokenStream>) -> Result<String, Error> {
     Ok(text)
 }
 
-/// A service where it is declared.
+/// Service with its declaration.
 struct Service<'a> {
     context: &'a CodeGenContext<'a>,
     file: &'a FileDescriptorProto,
@@ -96,7 +96,7 @@ impl Service<'_> {
         }
     }
 
-    /// The path from the package's module to a message.
+    /// Path from the package's module to a message.
     fn rust_type(&self, message: &Option<String>) -> TokenStream {
         let message = message.as_deref().unwrap_or_default();
         let path = self.context.rust_type_relative(message, source::package(self.file), 0);
@@ -119,8 +119,8 @@ impl Service<'_> {
         Place { file: source::name(self.file).to_owned(), line, column }
     }
 
-    /// What the file's source says about the element at `path`: numbers of fields and indexes in turn, as
-    /// `descriptor.proto` has it.
+    /// Returns the source location of the element at `path`: field numbers and indexes alternate, as defined in
+    /// `descriptor.proto`.
     fn location(&self, path: &[usize]) -> Option<&Location> {
         let is_here = |location: &&Location| {
             location.path.len() == path.len()
@@ -154,15 +154,15 @@ fn method_name(method: &MethodDescriptorProto) -> &str {
     method.name.as_deref().unwrap_or_default()
 }
 
-/// Whether a method has several messages in a direction.
+/// Whether a method streams in a direction.
 fn streams(method: &MethodDescriptorProto) -> bool {
     method.client_streaming.unwrap_or_default() || method.server_streaming.unwrap_or_default()
 }
 
-/// `SayHello` as `say_hello`, `GetHTTPInfo` as `get_http_info`.
+/// Converts `SayHello` to `say_hello`, `GetHTTPInfo` to `get_http_info`.
 pub(crate) fn snake_case(name: &str) -> String {
     let mut snake = String::new();
-    // The last letter of the word so far; a digit is of the word it follows.
+    // Last letter of the current word; a digit belongs to the preceding word.
     let mut letter: Option<char> = None;
     let mut rest = name.chars().peekable();
     while let Some(c) = rest.next() {

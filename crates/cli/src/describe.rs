@@ -1,6 +1,6 @@
-//! What `.proto` files declare, as text that looks like them.
+//! Prints the declarations of `.proto` files in a similar syntax.
 //!
-//! It is made from the descriptors as they are, so that it needs nothing but the file that declares a name.
+//! The text is generated from the unresolved descriptors, so that only the file that declares a name is needed.
 
 use protox::prost_reflect::prost_types::field_descriptor_proto::{Label, Type};
 use protox::prost_reflect::prost_types::{

@@ -1,4 +1,4 @@
-//! Why the command did not do what it was asked.
+//! Failures of the command.
 
 use std::{fmt, io};
 
@@ -32,7 +32,7 @@ impl Failure {
         let failure = Self::new(status.to_string());
         let refused = status.code() == Code::Unavailable && status.message().contains("refused");
         match url.split_once("://") {
-            // What else may stand in a URL, a registry or several servers, is nowhere to listen.
+            // Other URLs, of a registry or of several servers, do not name an address to listen at.
             Some((_, address)) if refused && status.message().contains(&format!(" {address}: ")) => {
                 failure.with_hint(format!("nothing listens there; `polyrpc serve --listen {address}` would"))
             }
@@ -59,7 +59,7 @@ impl From<polyrpc::Error> for Failure {
 
 impl From<polyrpc_build::Error> for Failure {
     fn from(error: polyrpc_build::Error) -> Self {
-        // `Debug` is the text with its cause.
+        // `Debug` prints the text with its cause.
         Self::new(format!("{error:?}"))
     }
 }

@@ -1,4 +1,4 @@
-//! `polyrpc generate`: the code of `.proto` or `.fbs` files as files to check in.
+//! `polyrpc generate`: generates the code of `.proto` or `.fbs` files, to be checked in.
 
 use std::path::PathBuf;
 use std::process::ExitCode;

@@ -1,4 +1,4 @@
-//! KCP on the command line.
+//! KCP options.
 
 use std::str::FromStr;
 

@@ -1,4 +1,4 @@
-//! What one peer, one connection and all of them together may use of `polyrpc serve`.
+//! Resource limits of `polyrpc serve`, per peer, per connection and in total.
 
 use std::fmt;
 use std::str::FromStr;
@@ -56,7 +56,7 @@ impl LimitOptions {
             return Err(Failure::new(format!("a message of {message} does not fit into {memory} of memory"))
                 .with_hint("raise --memory or lower --max-message"));
         }
-        // As it came, decompressed, and room for its answer to begin.
+        // The received message, its decompressed form, and the start of its response.
         let needed = message.saturating_mul(2).saturating_add(ANSWER);
         let memory_per_connection = usual.memory_per_connection.max(needed).min(memory);
         Ok(Limits {

@@ -1,4 +1,4 @@
-//! Where the library's events go: lines on standard error.
+//! Logging of the library's events to standard error.
 
 use std::env::{self, VarError};
 use std::io::{self, IsTerminal};
@@ -23,7 +23,7 @@ pub(crate) fn install(wanted: Option<Targets>, usual: LevelFilter) -> Result<(),
         None => of_environment()?.unwrap_or_else(|| Targets::new().with_default(usual)),
     };
     let lines = fmt::layer().with_writer(io::stderr).with_ansi(terminal::is_coloured(&io::stderr()));
-    // Whoever looks on sees when a line comes; a file has to say it.
+    // On a terminal the user sees when a line appears; a file needs timestamps.
     let lines = match io::stderr().is_terminal() {
         true => lines.without_time().boxed(),
         false => lines.boxed(),
@@ -36,7 +36,7 @@ pub(crate) fn install(wanted: Option<Targets>, usual: LevelFilter) -> Result<(),
 pub(crate) fn filter(text: &str) -> Result<Targets, String> {
     let wrong =
         || format!("`{text}` is no level: want error, warn, info, debug, trace or off, or target=level,…");
-    // Alone, a word that is no level would be taken for a target, and nothing at all for a level.
+    // As a single directive, a word that is no level would be parsed as a target, and an empty text as a level.
     let is_level = |part: &str| !part.is_empty() && part.parse::<LevelFilter>().is_ok() || part.contains('=');
     match text.split(',').all(is_level) {
         true => text.parse().map_err(|_| wrong()),

@@ -1,16 +1,16 @@
-//! The command `polyrpc`: serve, call and measure over every protocol there is, and generate code.
+//! The command `polyrpc`: serves, calls and measures over every supported protocol, and generates code.
 //!
 //! * [`demo`] starts a server and calls it over every protocol.
-//! * [`serve`] serves the [`services`] of the demo; with `--vectors` also the handlers in [`vectors`], which
-//!   the recorded conversations of real peers expect.
-//! * [`list`] tells what a server offers.
-//! * [`discover`] tells what a registry holds.
+//! * [`serve`] serves the [`services`] of the demo; with `--vectors` also the handlers in [`vectors`], which the
+//!   recorded conversations of real peers expect.
+//! * [`list`] lists the services of a server.
+//! * [`discover`] lists the contents of a registry.
 //! * [`call`] calls a method of any server.
-//! * [`bench`](mod@bench) calls it for a while and says what that cost.
-//! * [`generate`] writes the Rust code of `.proto` and `.fbs` files.
+//! * [`bench`](mod@bench) calls it for a while and measures the cost.
+//! * [`generate`] generates the Rust code of `.proto` and `.fbs` files.
 //!
-//! `demo`, `call` and `bench` write and read messages by [`message`]: JSON in, any format on the wire, JSON out.
-//! `list` and `call` ask the server for what no `.proto` tells them, by [`reflection`].
+//! `demo`, `call` and `bench` encode and decode messages by [`message`]: JSON in, any format on the wire, JSON out.
+//! Without a `.proto`, `list` and `call` query the server by [`reflection`].
 
 mod demo;
 

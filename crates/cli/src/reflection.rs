@@ -1,4 +1,4 @@
-//! What a server tells of its services, by gRPC's reflection.
+//! Services of a server, by gRPC's reflection.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -114,7 +114,7 @@ impl<'a> Reflection<'a> {
     fn add_well_known(&mut self, name: &str) -> Result<()> {
         match GoogleFileResolver::new().open_file(name) {
             Ok(file) => self.add(file.file_descriptor_proto().encode_to_vec().into()),
-            // If it matters, the types in it are missed later.
+            // If it matters, the lookup of its types fails later.
             Err(_) => Ok(()),
         }
     }
@@ -128,12 +128,12 @@ impl<'a> Reflection<'a> {
                 return Err(Status::unimplemented("the server has no reflection").into());
             };
             match self.exchange(newest, request.clone()).await {
-                // Of no use, unless an older version is known.
+                // Not supported, unless an older version is known.
                 Err(error) if error.code() == Code::Unimplemented && !older.is_empty() => {
                     self.versions = older;
                 }
                 answer => {
-                    // The server has shown that it knows this version.
+                    // The server has shown that it supports this version.
                     if answer.is_ok() {
                         self.versions = &self.versions[..1];
                     }
@@ -145,7 +145,7 @@ impl<'a> Reflection<'a> {
 
     async fn exchange(&mut self, version: &str, request: Bytes) -> Result<MessageResponse> {
         let mut call = self.client.open_raw(version, self.options.clone(), Format::Protobuf).await?;
-        // If the call has ended, its answer says why.
+        // If the call has ended, its response contains the reason.
         let _ = call.send(request).await;
         let _ = call.finish_sending().await;
         let answer = call.next().await?;

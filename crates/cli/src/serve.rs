@@ -1,4 +1,4 @@
-//! `polyrpc serve`: the demo's services, for any client to call.
+//! `polyrpc serve`: serves the demo's services for any client.
 
 use std::io::{self, Write};
 use std::net::Ipv6Addr;
@@ -60,7 +60,7 @@ pub(crate) struct Options {
     proof: ServerTlsOptions,
     #[command(flatten)]
     kcp: Kcp,
-    // Last, since its heading stands above all options that follow.
+    // Last, since its heading applies to all following options.
     #[command(flatten)]
     limits: LimitOptions,
 }
@@ -130,7 +130,7 @@ fn attributes(text: &str) -> Result<Attributes, String> {
 fn tell(url: &str, event: Event<'_>) {
     match event {
         Event::Entered(entry) => terminal::tell(format_args!("registered {entry} in {url}")),
-        // The log says so, once.
+        // The log reports it, once.
         Event::Failed(..) => {}
         Event::Withdrawn(entry) => terminal::tell(format_args!("withdrawn {entry} from {url}")),
         _ => {}
@@ -271,7 +271,7 @@ fn listeners(options: &Options) -> Result<Vec<Listener>, Failure> {
     let mut add = |name, address: &str, adorn: fn(Listen) -> Listen| {
         let mut listen = Listen::on(address);
         if options.vectors {
-            // The captured conversations are of brpc, which is as lenient.
+            // The recorded conversations are brpc's, which is equally lenient.
             listen = listen.lenient_http().switch_protocols().trust_http_connections();
             listen = listen.json(Json::BrpcLenient);
         }
@@ -290,7 +290,7 @@ fn listeners(options: &Options) -> Result<Vec<Listener>, Failure> {
         add("main", address, |listen| listen);
     }
     if let Some(address) = &options.auth_listen {
-        // Without a text of its own, each protocol refuses in its usual words.
+        // Without a custom text, each protocol uses its default one.
         add("auth", address, |listen| only_with(listen, b"secret-token", ""));
     }
     if let Some(address) = &options.rpcx_auth_listen {

@@ -1,4 +1,4 @@
-//! What the command shows to people: colour, durations, byte counts.
+//! Output for users: colour, durations, byte counts.
 
 use std::env;
 use std::fmt::{self, Display};
@@ -18,7 +18,7 @@ pub(crate) fn print(text: &str) -> Result<bool, Failure> {
 
 /// Prints a line on standard error. A closed pipe is ignored; `eprintln!` panics there.
 pub(crate) fn tell(text: impl Display) {
-    // Standard error is where this failure would be reported.
+    // A failure would be reported on standard error too.
     let _ = writeln!(io::stderr().lock(), "{text}");
 }
 

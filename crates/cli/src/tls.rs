@@ -1,4 +1,4 @@
-//! TLS on the command line: names of options as curl and grpcurl have them.
+//! TLS options, named as in curl and grpcurl.
 
 use std::path::PathBuf;
 

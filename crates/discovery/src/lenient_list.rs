@@ -1,27 +1,27 @@
-//! Lists of which one bad element must not hide the others.
+//! Lists in which malformed elements do not affect the others.
 
 use std::fmt;
 
 use polyrpc::Status;
 use serde::de::{Deserialize, DeserializeOwned, Deserializer};
 
-/// What can be read of a list; `null` is an empty one.
+/// Well-formed elements of a list; `null` is an empty list.
 #[derive(Debug)]
 pub(crate) struct LenientList<T> {
-    /// Those that can.
+    /// Well-formed elements.
     pub(crate) items: Vec<T>,
-    /// How many there are in all.
+    /// Total number of elements.
     pub(crate) all: usize,
 }
 
 impl<T> LenientList<T> {
-    /// Whether something is there of which nothing can be read.
+    /// Whether there are elements, and none of them is well-formed.
     pub(crate) fn is_garbage(&self) -> bool {
         self.all > 0 && self.items.is_empty()
     }
 }
 
-/// What to say of a list of which some cannot be used; the others are.
+/// Returns the warning about the elements that cannot be used.
 pub(crate) fn complaint(all: usize, used: usize, what: impl fmt::Display) -> Option<Status> {
     let wrong = all.checked_sub(used).filter(|wrong| *wrong > 0)?;
     Some(Status::invalid_argument(format!("{wrong} of the {all} {what} cannot be read")))

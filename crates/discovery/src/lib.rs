@@ -1,8 +1,7 @@
-//! Registries in which servers are found, and in which they make themselves known: each is a feature, since each brings
-//! what it is asked with.
+//! Service registries for discovery and registration. Each is a cargo feature, since each has its own dependencies.
 //!
-//! A URL names a registry and what is meant of it: `etcd://127.0.0.1:2379/rpcx_test/Arith`. What stands behind `://` is
-//! told in the registry's module.
+//! A URL names a registry and the path in it: `etcd://127.0.0.1:2379/rpcx_test/Arith`. The syntax after `://` is
+//! documented in the registry's module.
 
 #[cfg(feature = "consul")]
 pub mod consul;
@@ -17,7 +16,7 @@ pub mod redis;
 #[cfg(feature = "zookeeper")]
 pub mod zookeeper;
 
-// What several registries stand on, of which not each needs everything.
+// Shared by several registries, not all of which use everything.
 #[cfg(feature = "http")]
 #[cfg_attr(not(all(feature = "consul", feature = "kubernetes", feature = "nacos")), allow(dead_code))]
 mod lenient_list;
@@ -43,17 +42,17 @@ use polyrpc::client::Result;
 use polyrpc::discovery::{self, Discover, Registrar};
 use polyrpc::{Client, Status, client};
 
-/// Finds what a URL names: `etcd://127.0.0.1:2379/rpcx_test/Arith`; a protocol may stand before it, as clients write it:
-/// `rpcx+etcd://…`. What `polyrpc` finds by itself is found too: `list://a:1,b:2`, `dns://host:port`.
+/// Opens the discovery for a URL: `etcd://127.0.0.1:2379/rpcx_test/Arith`. A protocol may precede it, as in clients'
+/// URLs: `rpcx+etcd://…`. The built-in kinds of `polyrpc` work too: `list://a:1,b:2`, `dns://host:port`.
 ///
 /// # Errors
 ///
-/// When the registry is unknown or not built in, or the URL is none of its own. Nothing is connected yet.
+/// If the registry is unknown or not compiled in, or the URL is invalid for it. No connection is made yet.
 pub fn discover(url: &str) -> Result<Box<dyn Discover>> {
     first(url, open)
 }
 
-/// Makes servers known where a URL says: `etcd://127.0.0.1:2379/rpcx_test`.
+/// Opens the registry for a URL: `etcd://127.0.0.1:2379/rpcx_test`.
 ///
 /// # Errors
 ///
@@ -62,8 +61,8 @@ pub fn register(url: &str) -> Result<Box<dyn Registrar>> {
     first(url, open_registry)
 }
 
-/// A client of the servers that a URL finds: `rpcx+etcd://127.0.0.1:2379/rpcx_test/Arith`. Any other URL is
-/// [`Client::builder`]'s own.
+/// Returns the builder of a client whose servers are discovered by a URL: `rpcx+etcd://127.0.0.1:2379/rpcx_test/Arith`.
+/// Any other URL is passed to [`Client::builder`].
 ///
 /// ```no_run
 /// # fn main() -> polyrpc::Result<()> {
@@ -74,8 +73,8 @@ pub fn register(url: &str) -> Result<Box<dyn Registrar>> {
 ///
 /// # Errors
 ///
-/// When what stands behind the registry's word is none of its own. What is wrong with the rest is told when the client
-/// is built. Nothing is connected yet.
+/// If the part after the registry's keyword is invalid. Other errors are reported when the client is built. No
+/// connection is made yet.
 pub fn builder(url: &str) -> Result<client::Builder> {
     let (scheme, rest) = url.split_once("://").unwrap_or((url, ""));
     let words: Vec<_> = scheme.split('+').collect();
@@ -89,17 +88,17 @@ pub fn builder(url: &str) -> Result<client::Builder> {
     Ok(Client::builder(url))
 }
 
-/// What stands for the client in what it says: the service, mostly. Passwords stand elsewhere in a URL.
+/// Returns the part that names the client in messages: mostly the service. Passwords are in other parts of a URL.
 fn last_segment(rest: &str) -> &str {
     let path = rest.split('?').next().unwrap_or_default();
     path.rsplit_once('/').map_or("", |(_, last)| last)
 }
 
-/// The way to find servers that a word of a URL names, as [`polyrpc::discovery::open`].
+/// Opens the discovery for a keyword of a URL, as [`polyrpc::discovery::open`].
 ///
 /// # Errors
 ///
-/// When the rest is not what the word wants.
+/// If the rest is invalid for the keyword.
 pub fn open(word: &str, rest: &str) -> Result<Option<Box<dyn Discover>>> {
     match known(word, rest)? {
         Some(known) => Ok(Some(known)),
@@ -107,7 +106,7 @@ pub fn open(word: &str, rest: &str) -> Result<Option<Box<dyn Discover>>> {
     }
 }
 
-/// The same of the registries that are only here.
+/// Opens the discovery of a registry of this crate.
 fn known(word: &str, rest: &str) -> Result<Option<Box<dyn Discover>>> {
     match (word, rest) {
         #[cfg(feature = "consul")]
@@ -126,11 +125,11 @@ fn known(word: &str, rest: &str) -> Result<Option<Box<dyn Discover>>> {
     }
 }
 
-/// The registry that a word of a URL names, as [`polyrpc::discovery::open_registry`].
+/// Opens the registry for a keyword of a URL, as [`polyrpc::discovery::open_registry`].
 ///
 /// # Errors
 ///
-/// When the rest is not what the word wants.
+/// If the rest is invalid for the keyword.
 pub fn open_registry(word: &str, rest: &str) -> Result<Option<Box<dyn Registrar>>> {
     match (word, rest) {
         #[cfg(feature = "consul")]
@@ -147,7 +146,7 @@ pub fn open_registry(word: &str, rest: &str) -> Result<Option<Box<dyn Registrar>
     }
 }
 
-/// Opens what the first word of the scheme means that is a registry's: one before it is a protocol's.
+/// Opens the first keyword of the scheme that is a registry's; one before it is a protocol's.
 fn first<T>(url: &str, open: impl Fn(&str, &str) -> Result<Option<T>>) -> Result<T> {
     let wrong = |why: &str| {
         Status::invalid_argument(format!("`{}`: {why}, for example {EXAMPLES}", discovery::redacted(url)))

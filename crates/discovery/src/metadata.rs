@@ -1,11 +1,11 @@
-//! Attributes where a registry keeps a map: it has room for one value a name.
+//! Attributes in registries with a map, which holds one value per name.
 
 use std::collections::BTreeMap;
 
 use polyrpc::discovery::Attributes;
 
-/// As a map with the first value of each name; all of them, as the query that they are elsewhere, under a name of
-/// their own where that would lose some.
+/// Converts to a map with the first value of each name. If that would lose values, the full query string is added under
+/// a reserved name.
 pub(crate) fn to_map(attributes: &Attributes, may_be_a_name: fn(&str) -> bool) -> BTreeMap<String, String> {
     let mut map = BTreeMap::new();
     let mut lost = false;
@@ -22,10 +22,10 @@ pub(crate) fn to_map(attributes: &Attributes, may_be_a_name: fn(&str) -> bool) -
     map
 }
 
-/// Out of such a map, whoever wrote it.
+/// Converts from such a map, written by any program.
 pub(crate) fn from_map(map: BTreeMap<String, String>) -> Attributes {
     match map.get(QUERY) {
-        // What others have changed since is to be seen too.
+        // Changes by others since then are applied too.
         Some(query) => {
             let mut attributes: Attributes = query.parse().unwrap_or_default();
             for (name, value) in &map {
@@ -39,8 +39,8 @@ pub(crate) fn from_map(map: BTreeMap<String, String>) -> Attributes {
     }
 }
 
-/// What was `said`, with what others have changed since: `written` is how a registry tells it that has nobody to change
-/// anything, and `found` how it tells it.
+/// Applies the changes by others to the attributes in `said`: `written` is the registry's representation without any
+/// change, and `found` the current one.
 pub(crate) fn changed(said: &Attributes, written: &Attributes, found: &Attributes) -> Attributes {
     let mut changed = said.clone();
     for (name, _) in written.iter().chain(found.iter()) {

@@ -1,14 +1,13 @@
-//! [Redis](https://redis.io): rpcx's keys, as its store in Go writes them (rpcxio/libkv `store/redis`).
+//! [Redis](https://redis.io): rpcx's keys, in the format of its Go store (rpcxio/libkv `store/redis`).
 //!
-//! As a URL, behind `redis://`: `:password@host:port/rpcx_test/Arith` to find a service, without the service to register
-//! servers. That store puts a slash before every key, so that of `/rpcx_test` becomes `//rpcx_test`, as in rpcx's
-//! examples; where servers were given a base path without one, `?slash=false` says so. To find a service both are
-//! looked for.
+//! URL syntax, after `redis://`: `:password@host:port/rpcx_test/Arith` for discovery, without the service for
+//! registration. The Go store puts a slash before every key, so that `/rpcx_test` becomes `//rpcx_test`, as in rpcx's
+//! examples; if servers use a base path without one, set `?slash=false`. Discovery looks for both.
 //!
-//! Settings: `db` (the number of the database), `slash`.
+//! Parameters: `db` (the number of the database), `slash`.
 //!
-//! Redis tells of changes where `notify-keyspace-events` lets it; this asks for that, and looks every five seconds
-//! where it is refused.
+//! Redis notifies of changes if `notify-keyspace-events` allows it; this client requests that, and polls every five
+//! seconds if it is refused.
 
 use std::fmt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -30,18 +29,18 @@ use crate::registry_url::RegistryUrl;
 use crate::tree::{BASE_VALUE, FoundInstances, Tree, attributes, split};
 use crate::watch::{self, WatchSource};
 
-/// A server of Redis, and how it is asked.
+/// Redis server.
 #[derive(Clone)]
 pub struct Redis {
     client: Client,
 }
 
 impl Redis {
-    /// At `redis://:password@host:port/db`, or what else the crate `redis` takes for a URL.
+    /// Uses the server at `redis://:password@host:port/db`, or any other URL of the crate `redis`.
     ///
     /// # Errors
     ///
-    /// When the URL is none. Nothing is connected yet.
+    /// If the URL is invalid. No connection is made yet.
     pub fn new(url: &str) -> Result<Self> {
         let wrong = |error: RedisError| {
             Status::invalid_argument(format!("`{}` is no URL of Redis: {error}", redacted(url)))
@@ -49,14 +48,14 @@ impl Redis {
         Ok(Self { client: Client::open(url).map_err(wrong)? })
     }
 
-    /// Finds the instances of a service under rpcx's base path. Whether that begins with a slash makes no difference.
+    /// Discovers the instances of a service under rpcx's base path, with or without a leading slash.
     pub fn service(&self, base: &str, service: &str) -> RedisService {
         let base = base.trim_matches('/');
         let trees = [Tree::new(format!("/{base}")), Tree::new(base)];
         RedisService { redis: self.clone(), prefixes: trees.map(|tree| key(&tree.prefix(service))) }
     }
 
-    /// Registers servers under rpcx's base path, which is written as it stands.
+    /// Registers servers under rpcx's base path, which is used verbatim.
     pub fn register(&self, base: &str) -> RedisRegister {
         RedisRegister { redis: self.clone(), tree: Tree::new(base), connection: Mutex::default() }
     }
@@ -71,21 +70,21 @@ impl Redis {
 
 impl fmt::Debug for Redis {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The rest of what is known of the connection has the password.
+        // The rest of the connection info contains the password.
         f.debug_struct("Redis")
             .field("address", &self.client.get_connection_info().addr().to_string())
             .finish_non_exhaustive()
     }
 }
 
-/// Opens what stands behind `redis://`, to find a service.
+/// Opens the discovery of a service for the rest of a `redis://` URL.
 pub(crate) fn discover(place: &str) -> Result<Box<dyn Discover>, Status> {
     let place = RegistryUrl::parse(place)?;
     let (base, service) = split(&place)?;
     Ok(Box::new(open(&place)?.service(&base, &service)))
 }
 
-/// Opens what stands behind `redis://`, to make servers known.
+/// Opens the registry for the rest of a `redis://` URL.
 pub(crate) fn register(place: &str) -> Result<Box<dyn Registrar>, Status> {
     let place = RegistryUrl::parse(place)?;
     let slash = if place.settings.value("slash") == Some("false") { "" } else { "/" };
@@ -98,19 +97,19 @@ fn open(place: &RegistryUrl) -> Result<Redis, Status> {
     Redis::new(&format!("redis://{}/{db}", place.hosts)).map_err(polyrpc::Error::into_status)
 }
 
-/// The store's own slash stands before every path, whatever that begins with.
+/// The store puts its own slash before every path.
 fn key(path: &str) -> String {
     format!("/{path}")
 }
 
-/// What the store keeps under a key.
+/// Value that the store keeps under a key.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 struct StoredEntry {
     key: String,
-    /// In base64.
+    /// Base64.
     value: String,
-    /// The nanoseconds of the second in which it was written.
+    /// Nanoseconds of the second in which it was written.
     last_index: u64,
 }
 
@@ -130,11 +129,11 @@ impl StoredEntry {
 
 // ---------------------------------------------------------------------- finding
 
-/// The instances of one service.
+/// Instances of one service.
 #[derive(Debug, Clone)]
 pub struct RedisService {
     redis: Redis,
-    /// Of the keys whose base path begins with a slash, and of those whose does not.
+    /// Prefixes of the keys whose base path has a leading slash, and of those without.
     prefixes: [String; 2],
 }
 
@@ -150,7 +149,7 @@ struct RedisWatchSource {
     complaint: Option<Status>,
 }
 
-/// A connection by which Redis is asked, and one on which changes are told.
+/// Connection for requests, and a connection that receives changes.
 struct RedisWatch {
     connection: MultiplexedConnection,
     changes: PubSub,
@@ -158,7 +157,7 @@ struct RedisWatch {
 
 impl WatchSource for RedisWatchSource {
     async fn next(&mut self) -> Result<Vec<Instance>, Status> {
-        // Whatever goes wrong, the next question is asked on connections of its own.
+        // After a failure, the next poll uses new connections.
         let mut watching = match self.watching.take() {
             None => self.of.begin().await?,
             Some(mut watching) => {
@@ -179,7 +178,7 @@ impl WatchSource for RedisWatchSource {
 impl RedisService {
     async fn begin(&self) -> Result<RedisWatch, Status> {
         let mut connection = self.redis.connect().await?;
-        // Where this is forbidden, it is looked for changes now and then.
+        // If this is forbidden, the keys are polled.
         let notify = ["SET", "notify-keyspace-events", "KEA"];
         let _ = within(cmd("CONFIG").arg(&notify).query_async::<()>(&mut connection)).await;
         let mut changes = within(self.redis.client.get_async_pubsub()).await?;
@@ -208,12 +207,12 @@ impl RedisService {
     }
 }
 
-/// What stands for a value that the store has not written: no text, so that it is told of.
+/// Placeholder for a value that the store has not written: not UTF-8, so that it is reported.
 fn unreadable() -> Vec<u8> {
     vec![0xff]
 }
 
-/// Every key with this prefix, once.
+/// Returns every key with this prefix, once.
 async fn scan(connection: &mut MultiplexedConnection, prefix: &str) -> Result<Vec<Vec<u8>>, Status> {
     let (pattern, mut cursor, mut keys) = (format!("{}*", literal(prefix)), 0_u64, Vec::new());
     loop {
@@ -226,13 +225,13 @@ async fn scan(connection: &mut MultiplexedConnection, prefix: &str) -> Result<Ve
         }
         cursor = next;
     }
-    // Redis may tell of a key more than once.
+    // Redis may return a key more than once.
     keys.sort_unstable();
     keys.dedup();
     Ok(keys)
 }
 
-/// A text within a pattern that matches nothing else.
+/// Escapes a text, so that a pattern matches it literally.
 fn literal(text: &str) -> String {
     let mut literal = String::with_capacity(text.len());
     for character in text.chars() {
@@ -245,8 +244,8 @@ fn literal(text: &str) -> String {
 }
 
 impl RedisWatch {
-    /// Waits for a change, or until it is time to look without being told: keys expire late, and Redis may be set up to
-    /// tell of nothing. What else has been told is taken with it: one list answers all of it.
+    /// Waits for a change, or until the next poll: keys expire late, and Redis may be configured without notifications.
+    /// Further notifications that have arrived are consumed too: a single list covers all of them.
     async fn changed(&mut self) -> Result<(), Status> {
         let mut changes = self.changes.on_message();
         let Ok(mut told) = timeout(LOOK, changes.next()).await else {
@@ -264,7 +263,7 @@ impl RedisWatch {
 
 // ---------------------------------------------------------------------- registering
 
-/// Servers under one base path. A key expires when it is not written again.
+/// Servers under one base path. A key expires if it is not renewed.
 #[derive(Debug)]
 pub struct RedisRegister {
     redis: Redis,
@@ -308,7 +307,7 @@ impl RedisRegister {
     async fn enter(&self, entry: &Advertisement) -> Result<(), Status> {
         let directory = self.tree.service(&entry.service);
         let mut write = pipe();
-        // Not over what is there: rpcx's clients would be told of a change.
+        // An existing key is not overwritten: rpcx's clients would be notified of a change.
         if !self.tree.base().is_empty() {
             write.set_nx(key(self.tree.base()), StoredEntry::json(self.tree.base(), BASE_VALUE)?).ignore();
         }
@@ -322,7 +321,7 @@ impl RedisRegister {
 
     async fn ask<T: redis::FromRedisValue>(&self, pipeline: &redis::Pipeline) -> Result<T, Status> {
         let mut place = self.connection.lock().await;
-        // Whatever goes wrong, the next time begins with a connection of its own.
+        // After a failure, the next attempt uses a new connection.
         let mut connection = match place.take() {
             Some(Connection(connection)) => connection,
             None => self.redis.connect().await?,
@@ -339,7 +338,7 @@ impl fmt::Debug for Connection {
     }
 }
 
-/// An answer, if it comes in time.
+/// Awaits an answer with a timeout.
 async fn within<T>(asked: impl Future<Output = Result<T, RedisError>>) -> Result<T, Status> {
     match timeout(ANSWER, asked).await {
         Ok(answer) => answer.map_err(failed),
@@ -352,13 +351,13 @@ fn failed(why: impl fmt::Display) -> Status {
     Status::unavailable(format!("Redis: {why}"))
 }
 
-/// How long an answer may take.
+/// Timeout of an answer.
 const ANSWER: Duration = Duration::from_secs(5);
-/// How long to wait at most before the keys are looked at again.
+/// Longest time between two polls of the keys.
 const LOOK: Duration = Duration::from_secs(5);
 /// In milliseconds: a century.
 const LONGEST_EXPIRY: u64 = 100 * 366 * 24 * 3600 * 1000;
-/// More instances than that no client can use.
+/// No client can use more instances than that.
 const MOST_KEYS: usize = 100_000;
 
 #[cfg(test)]

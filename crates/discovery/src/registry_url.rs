@@ -1,4 +1,4 @@
-//! What stands behind a registry's word in a URL.
+//! Part of a URL after the registry's keyword.
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use polyrpc::Status;
@@ -6,11 +6,11 @@ use polyrpc::discovery::{Attributes, redacted};
 
 /// `host:port,host:port/path?name=value`.
 pub(crate) struct RegistryUrl {
-    /// The registry's servers.
+    /// Servers of the registry.
     pub(crate) hosts: String,
-    /// What of it is meant.
+    /// Path in the registry.
     pub(crate) path: Vec<String>,
-    /// How it is to be asked.
+    /// Query parameters.
     pub(crate) settings: Attributes,
 }
 
@@ -31,7 +31,7 @@ impl RegistryUrl {
         })
     }
 
-    /// Who asks, if that stands before the servers, and the servers themselves: `user:password@a:1,b:2`.
+    /// Splits the user from the servers, if there is one: `user:password@a:1,b:2`.
     #[cfg(feature = "etcd")]
     pub(crate) fn user(&self) -> Result<(Option<(String, String)>, &str), Status> {
         let Some((user, hosts)) = self.hosts.rsplit_once('@') else {
@@ -45,18 +45,18 @@ impl RegistryUrl {
         Ok((Some((plain(name)?, plain(password)?)), hosts))
     }
 
-    /// The servers as a URL: whether they speak TLS is a setting.
+    /// Servers as URLs: TLS is a parameter.
     pub(crate) fn origins(&self) -> String {
         let scheme = if self.is_on("tls") { "https" } else { "http" };
         format!("{scheme}://{}", self.hosts)
     }
 
-    /// Whether a setting is there, and not to say no.
+    /// Whether a parameter is present and not false.
     pub(crate) fn is_on(&self, name: &str) -> bool {
         self.settings.value(name).is_some_and(|value| !matches!(value, "false" | "0" | "off"))
     }
 
-    /// Refuses settings that mean nothing here, which are mistakes.
+    /// Rejects unknown parameters, which are mistakes.
     pub(crate) fn only(&self, known: &[&str]) -> Result<(), Status> {
         match self.settings.iter().find(|(name, _)| !known.contains(name)) {
             None => Ok(()),
@@ -68,12 +68,12 @@ impl RegistryUrl {
     }
 }
 
-/// A part of a path, as it is written in one.
+/// Escapes a segment of a path.
 pub(crate) fn segment(text: &str) -> String {
     utf8_percent_encode(text, RESERVED).to_string()
 }
 
-/// A path, whose slashes stay.
+/// Escapes a path, except for its slashes.
 pub(crate) fn path(text: &str) -> String {
     text.split('/').map(segment).collect::<Vec<_>>().join("/")
 }

@@ -1,20 +1,20 @@
-//! How rpcx lays out what it registers where keys have paths: `base/Service/network@address`, whose value is the query
-//! that tells about the instance. The directories above have values too: `rpcx_path` and the service's name.
+//! rpcx's layout in registries whose keys have paths: `base/Service/network@address`, with the attributes as a query
+//! string. The directories above have values too: `rpcx_path` and the service's name.
 
 use polyrpc::Status;
 use polyrpc::discovery::{Advertisement, Attributes, Instance};
 
 use crate::registry_url::RegistryUrl;
 
-/// What rpcx writes at the base path.
+/// Value of the base path in rpcx.
 pub(crate) const BASE_VALUE: &str = "rpcx_path";
 
-/// A base path under which services are registered. What stands at its beginning, a slash or none, is part of it.
+/// Base path under which services are registered. A leading slash, or its absence, is part of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Tree {
-    /// Empty where services are registered at the root.
+    /// Empty if services are registered at the root.
     base: String,
-    /// What services begin with at the root.
+    /// Prefix of services at the root.
     root: &'static str,
 }
 
@@ -30,7 +30,7 @@ impl Tree {
         &self.base
     }
 
-    /// The path of a service.
+    /// Path of a service.
     pub(crate) fn service(&self, service: &str) -> String {
         match self.base.is_empty() {
             true => format!("{}{service}", self.root),
@@ -38,24 +38,24 @@ impl Tree {
         }
     }
 
-    /// The path of an instance.
+    /// Path of an instance.
     pub(crate) fn instance(&self, entry: &Advertisement) -> String {
         format!("{}/{}", self.service(&entry.service), entry.instance)
     }
 
-    /// What every instance's path begins with. With the slash at its end no neighbour begins so.
+    /// Common prefix of the instances' paths. The trailing slash excludes similarly named services.
     pub(crate) fn prefix(&self, service: &str) -> String {
         format!("{}/", self.service(service))
     }
 }
 
-/// The instance that a name and its value speak of.
+/// Parses the instance of a name and its value.
 pub(crate) fn instance(name: &str, value: &str) -> Result<Instance, Status> {
     let Ok(attributes) = value.parse();
     Ok(name.parse::<Instance>()?.with(attributes))
 }
 
-/// What was found under a service, and the first of it that is no instance.
+/// Instances of a service, and the first entry that is no instance.
 #[derive(Debug, Default)]
 pub(crate) struct FoundInstances {
     instances: Vec<Instance>,
@@ -63,7 +63,7 @@ pub(crate) struct FoundInstances {
 }
 
 impl FoundInstances {
-    /// Notes what lies under a name. What is not an instance's must not hide those that are.
+    /// Adds an entry. Entries that are no instances must not affect the others.
     pub(crate) fn note(&mut self, name: &[u8], value: &[u8]) {
         let no_text = |what| Status::invalid_argument(format!("{what} `{}` is no text", name.escape_ascii()));
         let read = match (str::from_utf8(name), str::from_utf8(value)) {
@@ -79,8 +79,8 @@ impl FoundInstances {
         }
     }
 
-    /// The instances, and a complaint about what is none; a failure if something is there, and none of it is an
-    /// instance.
+    /// Returns the instances, and a warning about entries that are none; fails if there are entries, and none of them
+    /// is an instance.
     pub(crate) fn end(self, complaint: &mut Option<Status>) -> Result<Vec<Instance>, Status> {
         match self {
             Self { instances, wrong: Some(wrong) } if instances.is_empty() => Err(wrong),
@@ -92,7 +92,7 @@ impl FoundInstances {
     }
 }
 
-/// The base path and the service that a URL's path names: `/rpcx_test/Arith`.
+/// Splits a URL's path into base path and service: `/rpcx_test/Arith`.
 pub(crate) fn split(place: &RegistryUrl) -> Result<(String, String), Status> {
     match place.path.split_last() {
         Some((service, base)) => Ok((base.join("/"), service.clone())),

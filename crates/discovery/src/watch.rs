@@ -1,4 +1,4 @@
-//! What all watches have in common: growing pauses after failures, and no more sets than anybody can use.
+//! Common parts of all watches: backoff after failures, and a limited rate of sets.
 
 use std::collections::HashSet;
 use std::future::Future;
@@ -12,19 +12,19 @@ use polyrpc::client::Result;
 use polyrpc::discovery::{Instance, Sets};
 use tokio::time::{Instant, sleep_until};
 
-/// One watch of a registry.
+/// Watch of a registry.
 pub(crate) trait WatchSource: Send + 'static {
-    /// The instances as they are now. After the first time it waits until they may have changed. After a failure it
-    /// begins anew.
+    /// Returns the current instances. After the first call it waits until they may have changed. After a failure it
+    /// starts from the beginning.
     fn next(&mut self) -> impl Future<Output = Result<Vec<Instance>, Status>> + Send;
 
-    /// What could not be read of what there is now, if anything.
+    /// Returns the reason why some of the current entries could not be read, if any.
     fn complaint(&mut self) -> Option<Status> {
         None
     }
 }
 
-/// The sets that a watch finds.
+/// Stream of the sets that a watch finds.
 pub(crate) fn sets(ask: impl WatchSource) -> Sets {
     let watch = Watch { ask, known: None, complaint: UnreadableEntry::None, pause: None, not_before: None };
     stream::unfold(watch, |mut watch| async move {
@@ -36,15 +36,15 @@ pub(crate) fn sets(ask: impl WatchSource) -> Sets {
 
 struct Watch<A> {
     ask: A,
-    /// What was given last, unless it was a failure.
+    /// Last returned set, unless it was a failure.
     known: Option<Vec<Instance>>,
     complaint: UnreadableEntry,
-    /// How long it waited after the last failure, if nothing has succeeded since.
+    /// Pause after the last failure, if nothing has succeeded since.
     pause: Option<Duration>,
     not_before: Option<Instant>,
 }
 
-/// What could not be read of the last set: it is told behind the set, and once.
+/// Warning about malformed entries of the last set: it is returned after the set, and once.
 enum UnreadableEntry {
     None,
     Due(Status),
@@ -98,8 +98,8 @@ impl<A: WatchSource> Watch<A> {
     }
 }
 
-/// Each instance once, in an order that does not change with the registry's mood. The same address with two tags is
-/// two servers, as in brpc (`ServerNode`).
+/// Sorts the instances and removes duplicates, so that the order does not depend on the registry. The same address with
+/// two tags is two servers, as in brpc (`ServerNode`).
 fn in_order(mut found: Vec<Instance>) -> Vec<Instance> {
     let mut seen = HashSet::with_capacity(found.len());
     found.retain(|instance| {
@@ -116,18 +116,19 @@ fn in_order(mut found: Vec<Instance>) -> Vec<Instance> {
     found
 }
 
-/// A fifth more or less, so that watches that failed together do not come back together.
+/// Adds a jitter of a fifth, so that watches that failed together do not retry together.
 fn spread(pause: Duration) -> Duration {
-    // Each state of the standard hasher begins with keys of its own: chance enough for this.
+    // Each state of the standard hasher starts with keys of its own, which is random enough here.
     let chance = RandomState::new().build_hasher().finish() as f64 / u64::MAX as f64;
     pause.mul_f64(0.8 + 0.4 * chance)
 }
 
-/// Between two questions, however busy the registry: twenty sets a second are enough for anybody.
+/// Minimum time between two polls, however busy the registry: twenty sets a second are enough.
 const APART: Duration = Duration::from_millis(50);
-/// After the first failure, as in brpc (`consul_naming_service.cpp`); twice as long after each further one.
+/// Pause after the first failure, as in brpc (`consul_naming_service.cpp`); it doubles after each further one.
 const PAUSE: Duration = Duration::from_millis(500);
-/// Who asks is to be back, with one failure more, within 5 s of the registry: its servers are there again by then.
+/// The watch must be back, with one failure more, within 5 s of the registry: its servers have registered again by
+/// then.
 const LONGEST_PAUSE: Duration = Duration::from_millis(1500);
 
 #[cfg(test)]
@@ -138,7 +139,7 @@ mod tests {
 
     struct Script(VecDeque<Result<Vec<&'static str>, Status>>);
 
-    /// What comes with a set is complained of.
+    /// Sets with their warnings.
     struct Complaining(VecDeque<(&'static str, Option<&'static str>)>, Option<Status>);
 
     impl WatchSource for Complaining {

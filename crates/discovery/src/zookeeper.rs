@@ -1,7 +1,7 @@
 //! [ZooKeeper](https://zookeeper.apache.org): rpcx's nodes (rpcx-zookeeper `serverplugin/zookeeper.go`).
 //!
-//! As a URL, behind `zookeeper://`: `host:port,host:port/rpcx_test/Arith` to find a service, without the service to
-//! register servers. It must be 3.6 or later, which tells of everything below a node.
+//! URL syntax, after `zookeeper://`: `host:port,host:port/rpcx_test/Arith` for discovery, without the service for
+//! registration. ZooKeeper must be 3.6 or later, for recursive watches.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -23,19 +23,19 @@ use crate::registry_url::RegistryUrl;
 use crate::tree::{BASE_VALUE, FoundInstances, Tree, attributes, split};
 use crate::watch::{self, WatchSource};
 
-/// An ensemble of ZooKeeper.
+/// ZooKeeper ensemble.
 #[derive(Debug, Clone)]
 pub struct ZooKeeper {
     cluster: String,
 }
 
 impl ZooKeeper {
-    /// Of servers at `host:port`, with commas between several.
+    /// Uses the servers at `host:port`, several separated by commas.
     pub fn new(servers: impl Into<String>) -> Self {
         Self { cluster: servers.into() }
     }
 
-    /// Finds the instances of a service under rpcx's base path.
+    /// Discovers the instances of a service under rpcx's base path.
     pub fn service(&self, base: &str, service: &str) -> ZooKeeperService {
         let path = rooted(base).service(service);
         ZooKeeperService { ensemble: self.clone(), path }
@@ -55,19 +55,19 @@ impl ZooKeeper {
     }
 }
 
-/// Paths of ZooKeeper begin at its root.
+/// ZooKeeper's paths start at its root.
 fn rooted(base: &str) -> Tree {
     Tree::new(format!("/{}", base.trim_matches('/')))
 }
 
-/// Opens what stands behind `zookeeper://`, to find a service.
+/// Opens the discovery of a service for the rest of a `zookeeper://` URL.
 pub(crate) fn discover(place: &str) -> Result<Box<dyn Discover>, Status> {
     let place = RegistryUrl::parse(place)?;
     let (base, service) = split(&place)?;
     Ok(Box::new(open(&place)?.service(&base, &service)))
 }
 
-/// Opens what stands behind `zookeeper://`, to make servers known.
+/// Opens the registry for the rest of a `zookeeper://` URL.
 pub(crate) fn register(place: &str) -> Result<Box<dyn Registrar>, Status> {
     let place = RegistryUrl::parse(place)?;
     Ok(Box::new(open(&place)?.register(&place.path.join("/"))))
@@ -83,7 +83,7 @@ fn open(place: &RegistryUrl) -> Result<ZooKeeper, Status> {
 
 // ---------------------------------------------------------------------- finding
 
-/// The instances of one service.
+/// Instances of one service.
 #[derive(Debug, Clone)]
 pub struct ZooKeeperService {
     ensemble: ZooKeeper,
@@ -102,17 +102,17 @@ struct ZooKeeperWatchSource {
     complaint: Option<Status>,
 }
 
-/// A session that is told of every change below the service, of what is said about an instance too.
+/// Session that is notified of every change below the service, including changed attributes.
 struct ZooKeeperWatch {
     client: Client,
     changes: PersistentWatcher,
-    /// What lies in the nodes, by their names.
+    /// Data of the nodes, by name.
     nodes: BTreeMap<String, Vec<u8>>,
 }
 
 impl WatchSource for ZooKeeperWatchSource {
     async fn next(&mut self) -> Result<Vec<Instance>, Status> {
-        // Whatever goes wrong, the next question is asked in a session of its own.
+        // After a failure, the next poll uses a new session.
         let watching = match self.watching.take() {
             None => self.of.begin().await?,
             Some(mut watching) => {
@@ -134,7 +134,7 @@ impl WatchSource for ZooKeeperWatchSource {
 impl ZooKeeperService {
     async fn begin(&self) -> Result<ZooKeeperWatch, Status> {
         let client = self.ensemble.connect(SESSION).await?;
-        // The watch comes first: what changes while the nodes are read is told afterwards.
+        // The watch is set first: a change while the nodes are read is reported afterwards.
         let changes = within(client.watch(&self.path, AddWatchMode::PersistentRecursive)).await?;
         let mut watching = ZooKeeperWatch { client, changes, nodes: BTreeMap::new() };
         watching.read_all(&self.path).await?;
@@ -154,7 +154,7 @@ impl ZooKeeperWatch {
         self.read(path, names).await
     }
 
-    /// Reads what lies in these nodes now.
+    /// Reads the current data of these nodes.
     async fn read(&mut self, path: &str, names: impl IntoIterator<Item = String>) -> Result<(), Status> {
         let client = &self.client;
         let reads = stream::iter(names).map(|name| async move {
@@ -171,7 +171,7 @@ impl ZooKeeperWatch {
         Ok(())
     }
 
-    /// Waits until nodes have come, gone or changed, and reads all of which that has been told.
+    /// Waits until nodes are created, deleted or changed, and reads all that were reported.
     async fn change(&mut self, path: &str) -> Result<(), Status> {
         let mut changed = BTreeSet::new();
         let mut event = self.changes.changed().await;
@@ -184,7 +184,7 @@ impl ZooKeeperWatch {
                 };
             }
             let name = event.path.strip_prefix(path).and_then(|rest| rest.strip_prefix('/'));
-            // What lies below an instance is none of ours.
+            // Nodes below an instance do not matter.
             changed.extend(name.filter(|name| !name.contains('/')).map(str::to_owned));
             match self.changes.changed().now_or_never() {
                 Some(next) => event = next,
@@ -194,7 +194,7 @@ impl ZooKeeperWatch {
     }
 }
 
-/// What lies in a node; `None` if it is not there.
+/// Returns the data of a node; `None` if it does not exist.
 async fn read(client: &Client, path: &str) -> Result<Option<Vec<u8>>, Status> {
     match within(client.get_data(path)).await {
         Ok((data, _)) => Ok(Some(data)),
@@ -237,15 +237,15 @@ impl ZooKeeperRegister {
         self.write(client, entry).await
     }
 
-    /// The session there is, as long as it lasts: with it all entries end, so that no failure to write one of them may
-    /// end it.
+    /// Returns the current session as long as it lasts: all entries end with it, so a failure to write one of them must
+    /// not end it.
     async fn session<'p>(&self, place: &'p mut Option<Client>, ttl: Duration) -> Result<&'p Client, Status> {
         let lasts = match &*place {
             Some(client) => is_connected(client).await,
             None => false,
         };
         if !lasts {
-            // Only now the previous session is dropped: without an answer it might still come back.
+            // The previous session is dropped only now: without an answer it might still come back.
             *place = Some(self.ensemble.connect(ttl).await?);
         }
         place.as_ref().ok_or_else(|| failed("there is no session"))
@@ -261,7 +261,7 @@ impl ZooKeeperRegister {
                 }
                 return Ok(());
             }
-            // Whoever owns it was here before us: an address has one server, so that is nobody any more.
+            // A present owner is an earlier process: an address has one server, so that process is gone.
             ignore_missing(within(client.delete(&path, None)).await)?;
         }
         self.make_directories(client, &entry.service).await?;
@@ -278,7 +278,7 @@ impl ZooKeeperRegister {
         }
     }
 
-    /// Step by step, as rpcx does; the last two have values.
+    /// Creates the directories step by step, as rpcx does; the last two have values.
     async fn make_directories(&self, client: &Client, service: &str) -> Result<(), Status> {
         let (base, service_path) = (self.tree.base(), self.tree.service(service));
         let persistent = CreateMode::Persistent.with_acls(Acls::anyone_all());
@@ -311,8 +311,8 @@ impl ZooKeeperRegister {
     }
 }
 
-/// Whether the session has a connection or gets one again. A server that has lost its data takes no session that has seen
-/// more than it knows (`ZooKeeperServer.processConnectRequest`), and says nothing: a new one is let in.
+/// Whether the session has a connection or gets one again. A server that has lost its data rejects a session that has
+/// seen a later state than it knows (`ZooKeeperServer.processConnectRequest`), without a reply: it accepts a new one.
 async fn is_connected(client: &Client) -> bool {
     let mut changes = client.state_watcher();
     let settled = async {
@@ -332,7 +332,7 @@ fn ignore_missing(done: Result<(), Failure>) -> Result<(), Status> {
     }
 }
 
-/// Why there is no answer.
+/// Reason why there is no answer.
 enum Failure {
     Zoo(Error),
     Silence,
@@ -347,7 +347,7 @@ impl From<Failure> for Status {
     }
 }
 
-/// An answer, if it comes in time.
+/// Awaits an answer with a timeout.
 async fn within<T>(asked: impl Future<Output = Result<T, Error>>) -> Result<T, Failure> {
     match timeout(ANSWER, asked).await {
         Ok(answer) => answer.map_err(Failure::Zoo),
@@ -360,11 +360,11 @@ fn failed(why: impl fmt::Display) -> Status {
     Status::unavailable(format!("ZooKeeper: {why}"))
 }
 
-/// How long an answer may take.
+/// Timeout of an answer.
 const ANSWER: Duration = Duration::from_secs(5);
-/// How long a session may take to find a connection again: its client tries more than once a second.
+/// Time that a session may take to reconnect: its client tries more than once a second.
 const RECONNECTING: Duration = Duration::from_millis(1500);
-/// How long a session that only reads lasts without a connection.
+/// Timeout of a session that only reads, without a connection.
 const SESSION: Duration = Duration::from_secs(10);
-/// How many nodes are read at once.
+/// Number of nodes that are read concurrently.
 const AT_ONCE: usize = 64;

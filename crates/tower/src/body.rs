@@ -9,10 +9,10 @@ use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 use polyrpc::Streaming;
 
-/// The body of a request that came to a port of polyrpc. It is read from the peer as it is taken.
+/// Body of a request that was received by a polyrpc server. It is read from the peer on demand.
 pub struct RequestBody {
     pieces: Streaming<Bytes>,
-    /// How many bytes are to come, if the peer said so.
+    /// Remaining number of bytes, if the peer announced the length.
     left: Option<u64>,
 }
 
@@ -52,7 +52,7 @@ impl fmt::Debug for RequestBody {
     }
 }
 
-/// The body of a response of a polyrpc server, with the trailers behind it.
+/// Body of a response of a polyrpc server, followed by the trailers.
 pub struct ResponseBody(Content);
 
 enum Content {

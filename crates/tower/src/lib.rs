@@ -9,5 +9,5 @@ pub use body::{RequestBody, ResponseBody};
 pub use routes::Routes;
 pub use rpc::RpcService;
 
-/// Any error, as tower's crates pass them.
+/// Any error, in the usual type of tower's crates.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;

@@ -1,4 +1,4 @@
-//! Connections within the process, over which requests come to the server.
+//! In-process connections over which requests reach the server.
 
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,10 +13,10 @@ use crate::BoxError;
 
 pub(crate) type Body = UnsyncBoxBody<Bytes, BoxError>;
 
-/// What sends a request; the counter counts it for as long as it lives.
+/// Sender of a request; the counter counts it while it exists.
 pub(crate) type Lease = (SendRequest<Body>, Arc<()>);
 
-/// Some connections, made as they are needed.
+/// Connections that are established on demand.
 #[derive(Debug)]
 pub(crate) struct Pool {
     connector: Connector,
@@ -26,14 +26,14 @@ pub(crate) struct Pool {
 #[derive(Debug)]
 struct Connection {
     sender: SendRequest<Body>,
-    /// What is under way has clones of it.
+    /// Counter: each request in flight holds a clone.
     under_way: Arc<()>,
 }
 
-/// With so many requests under way on each connection a further one is made.
+/// Number of requests in flight per connection from which a further one is made.
 const FULL: usize = 32;
 
-/// No more connections are made; what is more waits for the server's limit of streams on each.
+/// Maximum number of connections; beyond it, requests wait for the server's stream limit.
 const MOST: usize = 16;
 
 impl Pool {
@@ -41,7 +41,7 @@ impl Pool {
         Self { connector, connections: Mutex::default() }
     }
 
-    /// What sends the next request.
+    /// Returns the sender of the next request.
     pub(crate) async fn lease(&self) -> Result<Lease, BoxError> {
         match self.find() {
             Some(lease) => Ok(lease),
@@ -49,7 +49,7 @@ impl Pool {
         }
     }
 
-    /// The connection that is least busy, unless it should be a new one.
+    /// Returns the connection with the fewest requests, unless a new one should be made.
     fn find(&self) -> Option<Lease> {
         let mut connections = self.connections.lock().unwrap_or_else(PoisonError::into_inner);
         connections.retain(|connection| !connection.sender.is_closed());
@@ -62,7 +62,7 @@ impl Pool {
     async fn connect(&self) -> Result<Lease, BoxError> {
         let stream = TokioIo::new(self.connector.connect()?);
         let (sender, connection) = Builder::new(TokioExecutor::new()).handshake(stream).await?;
-        // How it ends is seen by the requests on it.
+        // Its failure is seen by the requests on it.
         drop(tokio::spawn(connection));
         let under_way = Arc::new(());
         let mut connections = self.connections.lock().unwrap_or_else(PoisonError::into_inner);
@@ -71,7 +71,7 @@ impl Pool {
     }
 }
 
-/// Whether the server was there.
+/// Whether the server is gone.
 pub(crate) fn is_gone(error: &BoxError) -> bool {
     error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::NotConnected)
 }

@@ -15,9 +15,9 @@ use tower_service::Service;
 
 use crate::{BoxError, RequestBody};
 
-/// A tower service as what answers the requests of HTTP that a polyrpc server does not answer itself: an axum `Router`
-/// with its pages, on the port of the RPCs. See [`Server::http_fallback`](polyrpc::Server::http_fallback) for which
-/// requests come to whom.
+/// HTTP fallback that is a tower service: it handles the HTTP requests that a polyrpc server does not answer itself,
+/// for example an axum `Router` with pages, on the port of the RPCs.
+/// [`Server::http_fallback`](polyrpc::Server::http_fallback) documents which requests it gets.
 ///
 /// ```
 /// use axum::{Router, routing::get};
@@ -30,15 +30,15 @@ use crate::{BoxError, RequestBody};
 ///     .http_fallback(Routes::new(router));
 /// ```
 ///
-/// Bodies are streamed both ways: no more is read of a request than the service takes, and no more is taken of a
-/// response than the peer reads. Trailers of responses are sent, those of requests are not seen. Who called lies in the
-/// request's extensions as a [`Peer`](polyrpc::service::Peer). A service that fails is answered for with 500; one that
-/// is not ready is waited for.
+/// Bodies are streamed in both directions: no more of a request is read than the service consumes, and no more of a
+/// response than the peer reads. Trailers of responses are sent, those of requests are ignored. The caller is in the
+/// request's extensions as a [`Peer`](polyrpc::service::Peer). If the service fails, the response is 500; if it is not
+/// ready, the request waits.
 #[derive(Clone)]
 pub struct Routes<S>(S);
 
 impl<S> Routes<S> {
-    /// Lets this service answer.
+    /// Creates a fallback from this service.
     pub fn new(service: S) -> Self {
         Self(service)
     }
@@ -65,7 +65,7 @@ where
     }
 }
 
-/// What a service fails with is not for the peer.
+/// The error of a service is not exposed to the peer.
 fn hidden(error: impl Into<BoxError>) -> Failure {
     let error: BoxError = error.into();
     Failure::from(error)
@@ -75,7 +75,7 @@ fn request_of(request: HttpRequest) -> Result<Request<RequestBody>> {
     let HttpRequest { method, target, authority, http2, secure, fields, body, context } = request;
     let length = fields.get("content-length").and_then(|length| length.parse().ok());
     let scheme = if secure { "https" } else { "http" };
-    // As hyper has it: HTTP/1.1 names the host in a field.
+    // As in hyper: HTTP/1.1 has the host in a field.
     let uri = match http2 && !authority.is_empty() {
         true => format!("{scheme}://{authority}{target}"),
         false => target,
@@ -115,7 +115,7 @@ where
     HttpResponse { status: parts.status.as_u16(), fields, body: Streaming::from_stream(pieces), trailers }
 }
 
-/// A response's body; its trailers are put aside.
+/// Body of a response; its trailers are kept separately.
 struct Pieces<B> {
     body: Pin<Box<B>>,
     trailers: Trailers,

@@ -16,7 +16,7 @@ use tower_service::Service;
 use crate::pool::{self, Pool};
 use crate::{BoxError, ResponseBody};
 
-/// A polyrpc server as a tower service: it answers gRPC, gRPC-Web and plain HTTP.
+/// A polyrpc server as a tower service: it handles gRPC, gRPC-Web and plain HTTP.
 ///
 /// ```no_run
 /// use axum::{Router, routing::get};
@@ -40,15 +40,15 @@ use crate::{BoxError, ResponseBody};
 /// ```
 ///
 /// Clones share their connections. Requests reach the server as over a socket: its layers, limits, hooks, metrics and
-/// the listener's authenticator hold. Who calls is [in this process](polyrpc::service::Peer::InProcess) for it: limits
-/// and rules by address are for layers of tower's to apply, which know it.
+/// the listener's authenticator apply. The server sees a caller [in this process](polyrpc::service::Peer::InProcess):
+/// limits and rules by address must be applied by tower layers, which know the address.
 ///
-/// It does not keep the server running. When that has shut down, requests are answered with 503.
+/// It does not keep the server running. After the server's shutdown, requests are answered with 503.
 #[derive(Clone)]
 pub struct RpcService(Arc<Pool>);
 
 impl RpcService {
-    /// The services of the server's first listener.
+    /// Creates the service for the server's first listener.
     pub fn new(server: &ServerHandle) -> Self {
         Self(Arc::new(Pool::new(server.connector())))
     }
@@ -91,7 +91,7 @@ async fn send(pool: &Pool, request: Request<pool::Body>) -> Result<Response<Resp
     Ok(response.map(|body| ResponseBody::of(body, under_way)))
 }
 
-/// The same request as HTTP/2 has it.
+/// Converts the request to HTTP/2.
 fn within_http2<B>(request: Request<B>) -> Request<pool::Body>
 where
     B: Body + Send + 'static,
@@ -107,7 +107,7 @@ where
     Request::from_parts(parts, body.map_err(Into::into).boxed_unsync())
 }
 
-/// The URI with scheme and host, which HTTP/1 has in its `Host`.
+/// Returns the URI with scheme and host, which HTTP/1 has in its `Host`.
 fn absolute(uri: &Uri, headers: &HeaderMap) -> Uri {
     let host = headers.get(header::HOST).and_then(|host| host.to_str().ok()?.parse().ok());
     let authority = uri.authority().cloned().or(host);
@@ -119,7 +119,7 @@ fn absolute(uri: &Uri, headers: &HeaderMap) -> Uri {
     Uri::from_parts(parts).unwrap_or_default()
 }
 
-/// Takes out what was for the connection that brought the request.
+/// Removes the hop-by-hop headers.
 fn leave_hop(headers: &mut HeaderMap) {
     let named: Vec<HeaderName> = headers
         .get_all(header::CONNECTION)

@@ -1,4 +1,4 @@
-//! What a file declares, before names are linked.
+//! Declarations of a file, before names are resolved.
 
 use crate::error::Position;
 
@@ -9,20 +9,20 @@ pub(super) struct Declared {
     pub(super) objects: Vec<Object>,
     pub(super) enums: Vec<EnumDecl>,
     pub(super) services: Vec<ServiceDecl>,
-    /// `root_type`, with the namespace it is named in.
+    /// `root_type`, with the namespace of the declaration.
     pub(super) root: Option<(Spot<String>, String)>,
     pub(super) identifier: Option<Spot<String>>,
     pub(super) extension: Option<String>,
 }
 
-/// Something, and where it stands.
+/// Value with its position.
 #[derive(Debug, Clone)]
 pub(super) struct Spot<T> {
     pub(super) value: T,
     pub(super) at: Position,
 }
 
-/// What every declaration begins with.
+/// Common start of every declaration.
 #[derive(Debug)]
 pub(super) struct Head {
     pub(super) docs: Vec<String>,
@@ -79,7 +79,7 @@ pub(super) struct EnumDecl {
 #[derive(Debug)]
 pub(super) struct ValueDecl {
     pub(super) docs: Vec<String>,
-    /// With dots where a union names a type of another namespace.
+    /// Contains dots if a union names a type of another namespace.
     pub(super) name: Spot<String>,
     pub(super) ty: Option<TypeDecl>,
     pub(super) value: Option<Literal>,
@@ -104,7 +104,7 @@ pub(super) type Literal = Spot<Value>;
 
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Value {
-    /// With its sign.
+    /// Including its sign.
     Number(String),
     /// `true`, `null`, `Red`, `Color.Red`; `-inf` too.
     Word(String),

@@ -1,20 +1,20 @@
-//! From text to tokens.
+//! Lexer: splits text into tokens.
 
 use crate::error::Position;
 
-/// A token, where it begins, and the documentation that stands before it.
+/// Token, with its position and the doc comment before it.
 #[derive(Debug, Clone)]
 pub(super) struct Token {
     pub(super) kind: Kind,
     pub(super) at: Position,
-    /// The lines behind `///`.
+    /// Lines after `///`.
     pub(super) docs: Vec<String>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Kind {
     Word(String),
-    /// Digits with all that may stand in a number, its sign aside.
+    /// Digits with all characters that a number may contain, except its sign.
     Number(String),
     Text(String),
     Mark(char),
@@ -22,7 +22,7 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    /// As it is shown in an error.
+    /// Representation in an error message.
     pub(super) fn shown(&self) -> String {
         match self {
             Self::Word(word) | Self::Number(word) => format!("`{word}`"),
@@ -33,14 +33,14 @@ impl Kind {
     }
 }
 
-/// What cannot be a token.
+/// Error: malformed token.
 #[derive(Debug)]
 pub(super) struct Wrong {
     pub(super) at: Position,
     pub(super) reason: String,
 }
 
-/// Every token of a file, the last of which is [`Kind::End`].
+/// Returns all tokens of a file, the last of which is [`Kind::End`].
 pub(super) fn tokens(text: &str) -> Result<Vec<Token>, Wrong> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut lexer = Lexer { rest: text, at: Position { line: 1, column: 1 }, docs: Vec::new() };
@@ -82,7 +82,7 @@ impl Lexer<'_> {
         Ok(Token { kind, at, docs })
     }
 
-    /// Blanks and comments; what documents the next token is kept.
+    /// Skips blanks and comments; keeps the doc comment of the next token.
     fn skip(&mut self) -> Result<(), Wrong> {
         loop {
             if self.rest.starts_with(char::is_whitespace) {
@@ -109,7 +109,7 @@ impl Lexer<'_> {
         }
     }
 
-    /// `12`, `0x1F`, `1.5e-3`, `0x1.8p1`; what is none is told by whoever wants its value.
+    /// Scans `12`, `0x1F`, `1.5e-3`, `0x1.8p1`; a malformed number is reported when its value is parsed.
     fn number(&mut self) -> String {
         let hexadecimal = self.rest.starts_with("0x") || self.rest.starts_with("0X");
         let mut last = ' ';

@@ -1,4 +1,4 @@
-//! The named files and those that they include.
+//! Loading of the named files and their includes.
 
 use std::collections::HashMap;
 use std::fs;
@@ -9,13 +9,13 @@ use super::parse;
 use crate::Error;
 use crate::error::{Kind, Place};
 
-/// A file with what it declares.
+/// File with its declarations.
 #[derive(Debug)]
 pub(super) struct Loaded {
-    /// Its path below the directory it was found under.
+    /// Path relative to the include directory in which it was found.
     pub(super) name: String,
     pub(super) path: PathBuf,
-    /// It was asked for, and not only included.
+    /// Whether the file was named, and not only included.
     pub(super) named: bool,
     pub(super) declared: Declared,
 }
@@ -32,7 +32,7 @@ pub(super) fn load(files: &[PathBuf], includes: &[PathBuf]) -> Result<Vec<Loaded
     Ok(loader.files)
 }
 
-/// The same for a file that is at hand, and includes nothing.
+/// Loads a file from a text without includes.
 pub(super) fn load_text(name: &str, text: &str) -> Result<Vec<Loaded>, Error> {
     let declared = parse::parse(text)
         .map_err(|wrong| Kind::Schema { at: Place::new(name, wrong.at), reason: wrong.reason })?;
@@ -42,7 +42,7 @@ pub(super) fn load_text(name: &str, text: &str) -> Result<Vec<Loaded>, Error> {
 struct Loader<'a> {
     includes: &'a [PathBuf],
     files: Vec<Loaded>,
-    /// By the canonical path: where among the files it is, or that it is being read.
+    /// By canonical path: index among the files, or `None` while it is being read.
     known: HashMap<PathBuf, Option<usize>>,
 }
 
@@ -55,7 +55,7 @@ impl Loader<'_> {
                 self.files[*at].named |= named;
                 return Ok(());
             }
-            // Files may include each other: names are linked once all are here.
+            // Includes may be cyclic: names are resolved once all files are loaded.
             Some(None) => return Ok(()),
             None => {}
         }
@@ -75,8 +75,8 @@ impl Loader<'_> {
         Ok(())
     }
 
-    /// Where a file is, and what it is called: looked for as it is named, beside the file that names it, under the
-    /// directories of includes.
+    /// Returns the path and the name of a file: looked up as given, next to the including file, and in the include
+    /// directories.
     fn find(&self, file: &Path, beside: Option<&Path>) -> Option<(PathBuf, String)> {
         let mut candidates = vec![];
         candidates.extend(beside.map(|beside| beside.join(file)));

@@ -1,9 +1,8 @@
-//! FlatBuffers' schema language, and Rust for what it declares.
+//! FlatBuffers' schema language, and Rust code for it.
 //!
-//! A `.fbs` goes through here in this order: `lex` cuts it into tokens, `parse` reads declarations, `load` adds
-//! the files that it includes, `resolve` links names to types and lays everything out: a [`Schema`]. From that
-//! `generate` writes the code. The language is that of flatbuffers' `docs/source/grammar.md` and of its
-//! `idl_parser.cpp`.
+//! A `.fbs` is processed in this order: `lex` splits it into tokens, `parse` parses declarations, `load` adds the
+//! included files, `resolve` resolves names to types and computes layouts, which yields a [`Schema`]. `generate`
+//! produces the code. The language is defined by flatbuffers' `docs/source/grammar.md` and its `idl_parser.cpp`.
 
 mod lex;
 
@@ -29,20 +28,20 @@ pub use schema::{
     StructField, Table, Type, Union,
 };
 
-/// Reads `.fbs` files and all that they include, which is looked for beside them and under `includes`.
+/// Reads `.fbs` files and all that they include. Includes are looked up next to them and under `includes`.
 ///
 /// # Errors
 ///
-/// When a file is missing, or wrong; the error says where.
+/// If a file is missing or invalid; the error contains the position.
 pub fn read(files: &[PathBuf], includes: &[PathBuf]) -> Result<Schema, Error> {
     resolve::resolve(load::load(files, includes)?)
 }
 
-/// Reads a `.fbs` that is at hand as text and includes nothing.
+/// Reads a `.fbs` from a text without includes.
 ///
 /// # Errors
 ///
-/// When it is wrong; the error says where.
+/// If it is invalid; the error contains the position.
 pub fn read_text(name: &str, text: &str) -> Result<Schema, Error> {
     resolve::resolve(load::load_text(name, text)?)
 }

@@ -1,4 +1,4 @@
-//! From tokens to declarations.
+//! Parser: from tokens to declarations.
 
 use super::ast::{
     Attribute, Declared, EnumDecl, FieldDecl, Head, Literal, MethodDecl, Object, ServiceDecl, Spot, TypeDecl,
@@ -7,7 +7,7 @@ use super::ast::{
 use super::lex::{self, Kind, Token, Wrong};
 use crate::error::Position;
 
-/// What a file declares.
+/// Parses the declarations of a file.
 pub(super) fn parse(text: &str) -> Result<Declared, Wrong> {
     let tokens = lex::tokens(text)?;
     let mut parser = Parser { tokens, next: 0, namespace: String::new(), declared: Declared::default() };
@@ -34,7 +34,7 @@ impl Parser {
                 self.declared.includes.push(file);
                 self.mark(';')
             }
-            // For C++ only.
+            // Used only by C++.
             "native_include" => self.text().and_then(|_| self.mark(';')),
             "namespace" => {
                 self.namespace = if self.at_mark(';') { String::new() } else { self.path()?.value };
@@ -133,7 +133,7 @@ impl Parser {
         let name = if union { self.path()? } else { self.name("a value's name or `}`")? };
         let ty = if union && self.take_mark(':') { Some(self.ty()?) } else { None };
         let value = if self.take_mark('=') { Some(self.literal()?) } else { None };
-        // They mean nothing to readers and writers.
+        // They do not affect readers and writers.
         self.attributes()?;
         Ok(ValueDecl { docs, name, ty, value })
     }
@@ -168,7 +168,7 @@ impl Parser {
         Ok(Head { docs, name, namespace: self.namespace.clone(), attributes })
     }
 
-    /// `(deprecated, id: 4)`, or nothing.
+    /// Parses `(deprecated, id: 4)`, or nothing.
     fn attributes(&mut self) -> Result<Vec<Attribute>, Wrong> {
         let mut attributes = Vec::new();
         if !self.take_mark('(') {
@@ -261,7 +261,7 @@ impl Parser {
         self.peek().kind == Kind::Mark(mark)
     }
 
-    /// The end of the file is never passed.
+    /// Takes a token; the end of the file is never consumed.
     fn take(&mut self) -> Token {
         let token = self.peek().clone();
         if token.kind != Kind::End {

@@ -1,8 +1,8 @@
-//! A schema with its names linked and everything in its place.
+//! Schema with resolved names and computed layouts.
 
 use std::path::PathBuf;
 
-/// What some files declare, with all that they include.
+/// Declarations of some files, with all that they include.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Schema {
     /// The files, each after those that it includes.
@@ -22,19 +22,19 @@ pub struct Schema {
 /// A file of a schema.
 #[derive(Debug, Clone, PartialEq)]
 pub struct File {
-    /// Its path below the directory it was found under.
+    /// Path relative to the include directory in which it was found.
     pub name: String,
-    /// Where it is.
+    /// Path of the file.
     pub path: PathBuf,
-    /// It was asked for, and not only included.
+    /// Whether the file was named, and not only included.
     pub named: bool,
-    /// What its `root_type` says: among the tables.
+    /// `root_type`, as an index of the tables.
     pub root: Option<usize>,
-    /// What its `file_extension` says.
+    /// `file_extension`.
     pub extension: Option<String>,
 }
 
-/// What a field or an element is. A number is the place among the tables, structs, enums or unions.
+/// Type of a field or an element. A number is an index of the tables, structs, enums or unions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Type {
     /// A scalar.
@@ -45,13 +45,13 @@ pub enum Type {
     Struct(usize),
     /// A table.
     Table(usize),
-    /// A union, of which the type has the id before.
+    /// A union, whose type field has the preceding id.
     Union(usize),
     /// A string.
     Text,
     /// A vector.
     Vector(Box<Self>),
-    /// So many elements, in a struct.
+    /// Fixed-length array, in a struct.
     Array(Box<Self>, u16),
 }
 
@@ -73,7 +73,7 @@ pub enum Scalar {
 }
 
 impl Scalar {
-    /// Bytes of one.
+    /// Size in bytes.
     pub fn size(self) -> usize {
         match self {
             Self::Bool | Self::I8 | Self::U8 => 1,
@@ -88,7 +88,7 @@ impl Scalar {
         matches!(self, Self::F32 | Self::F64)
     }
 
-    /// The least and the greatest integer; `None` for what holds others.
+    /// Minimum and maximum integer; `None` for types that are no integers.
     pub fn range(self) -> Option<(i128, i128)> {
         Some(match self {
             Self::I8 => (i8::MIN.into(), i8::MAX.into()),
@@ -107,42 +107,42 @@ impl Scalar {
 /// A table.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Table {
-    /// What is written about it.
+    /// Lines of the doc comment.
     pub docs: Vec<String>,
-    /// Its namespace, with dots; empty for the global one.
+    /// Namespace, with dots; empty for the global one.
     pub namespace: String,
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// Its fields, by id. Those of unions stand for two ids.
+    /// Fields, by id. Those of unions use two ids.
     pub fields: Vec<Field>,
-    /// Its fields are written as they are declared, and not by size.
+    /// Whether fields are written in their declared order, and not by size.
     pub original_order: bool,
-    /// The four letters that a file with it as the root bears.
+    /// File identifier of four letters of a file with this table as its root.
     pub identifier: Option<[u8; 4]>,
 }
 
 /// A field of a table.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Field {
-    /// What is written about it.
+    /// Lines of the doc comment.
     pub docs: Vec<String>,
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// Its id; a union's type has the one before.
+    /// Id; a union's type has the preceding one.
     pub id: u16,
-    /// What it holds.
+    /// Type.
     pub ty: Type,
-    /// What it is when it is absent.
+    /// Value of an absent field.
     pub default: Default,
-    /// It may not be absent.
+    /// Whether the field must be present.
     pub required: bool,
-    /// Nobody should read or write it any more.
+    /// Whether the field should no longer be read or written.
     pub deprecated: bool,
-    /// Vectors of the table are sorted by it.
+    /// Whether vectors of the table are sorted by this field.
     pub key: bool,
-    /// The bytes are a FlatBuffer with this table as the root.
+    /// Table that is the root of the FlatBuffer in the bytes.
     pub nested: Option<usize>,
-    /// A name in JSON stands for its hash.
+    /// Hash by which a name in JSON is converted to a number.
     pub hash: Option<Hash>,
 }
 
@@ -161,136 +161,136 @@ pub enum Default {
     Empty,
 }
 
-/// How a name becomes a number.
+/// Hash of a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Hash {
-    /// Of the number.
+    /// Bits of the hash.
     pub bits: u8,
     /// FNV-1a instead of FNV-1.
     pub alternate: bool,
 }
 
-/// A struct: fields in fixed places.
+/// A struct: fields at fixed offsets.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Struct {
-    /// What is written about it.
+    /// Lines of the doc comment.
     pub docs: Vec<String>,
-    /// Its namespace, with dots; empty for the global one.
+    /// Namespace, with dots; empty for the global one.
     pub namespace: String,
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// Its fields, in order.
+    /// Fields, in order.
     pub fields: Vec<StructField>,
-    /// Bytes of one.
+    /// Size in bytes.
     pub size: usize,
-    /// What its place is a multiple of.
+    /// Alignment in bytes.
     pub align: usize,
 }
 
 /// A field of a struct.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StructField {
-    /// What is written about it.
+    /// Lines of the doc comment.
     pub docs: Vec<String>,
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// What it holds: a scalar, an enum, a struct, an array of those.
+    /// Type: a scalar, an enum, a struct, or an array of those.
     pub ty: Type,
-    /// Where it begins.
+    /// Offset in bytes.
     pub offset: usize,
-    /// Vectors of the struct are sorted by it.
+    /// Whether vectors of the struct are sorted by this field.
     pub key: bool,
-    /// Nobody should read or write it any more.
+    /// Whether the field should no longer be read or written.
     pub deprecated: bool,
 }
 
 /// An enum.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Enum {
-    /// What is written about it.
+    /// Lines of the doc comment.
     pub docs: Vec<String>,
-    /// Its namespace, with dots; empty for the global one.
+    /// Namespace, with dots; empty for the global one.
     pub namespace: String,
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// What it is written as.
+    /// Underlying integer type.
     pub base: Scalar,
-    /// Its values are bits, any number of which may be set.
+    /// Whether the values are bits, any number of which may be set.
     pub bit_flags: bool,
-    /// Its values.
+    /// Values.
     pub values: Vec<EnumValue>,
 }
 
 /// A value of an enum.
 #[derive(Debug, Clone, PartialEq)]
 pub struct EnumValue {
-    /// What is written about it.
+    /// Lines of the doc comment.
     pub docs: Vec<String>,
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// Its number: the bit itself for flags.
+    /// Number: the bit itself for flags.
     pub value: i128,
 }
 
 /// A union.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Union {
-    /// What is written about it.
+    /// Lines of the doc comment.
     pub docs: Vec<String>,
-    /// Its namespace, with dots; empty for the global one.
+    /// Namespace, with dots; empty for the global one.
     pub namespace: String,
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// What it may hold, beside nothing.
+    /// Members, besides the empty one.
     pub members: Vec<Member>,
 }
 
-/// What a union may hold.
+/// Member of a union.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Member {
-    /// What is written about it.
+    /// Lines of the doc comment.
     pub docs: Vec<String>,
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// The number of its type, which is not 0.
+    /// Number of its type, which is not 0.
     pub number: u8,
-    /// A table, a struct or a string.
+    /// Type: a table, a struct or a string.
     pub ty: Type,
 }
 
 /// A service.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Service {
-    /// What is written about it.
+    /// Lines of the doc comment.
     pub docs: Vec<String>,
-    /// Its namespace, with dots; empty for the global one.
+    /// Namespace, with dots; empty for the global one.
     pub namespace: String,
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// Its methods, in order.
+    /// Methods, in order.
     pub methods: Vec<Method>,
-    /// Among the files.
+    /// Index of the file.
     pub file: usize,
 }
 
 /// A method of a service.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Method {
-    /// What is written about it.
+    /// Lines of the doc comment.
     pub docs: Vec<String>,
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// The request, among the tables.
+    /// Request, as an index of the tables.
     pub request: usize,
-    /// The response, among the tables.
+    /// Response, as an index of the tables.
     pub response: usize,
-    /// Its number, if the schema gives it one.
+    /// Number, if the schema declares one.
     pub id: Option<u32>,
-    /// The caller sends any number of messages.
+    /// Whether the client streams its messages.
     pub client_streams: bool,
-    /// The method answers with any number of messages.
+    /// Whether the server streams its messages.
     pub server_streams: bool,
-    /// Where it is declared: line and column.
+    /// Position of the declaration: line and column.
     pub at: (i32, i32),
 }
 
@@ -309,7 +309,7 @@ impl Table {
 }
 
 impl Schema {
-    /// Bytes of one in its place, and what that is a multiple of: what lies elsewhere has a distance there.
+    /// Returns the size and the alignment of an inline value; other values have an offset in their place.
     pub fn inline(&self, ty: &Type) -> (usize, usize) {
         match ty {
             Type::Scalar(scalar) => (scalar.size(), scalar.size()),
@@ -324,7 +324,7 @@ impl Schema {
     }
 }
 
-/// A name with its namespace before it.
+/// Returns a name with its namespace.
 pub(super) fn full(namespace: &str, name: &str) -> String {
     if namespace.is_empty() { name.to_owned() } else { format!("{namespace}.{name}") }
 }

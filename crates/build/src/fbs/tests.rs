@@ -1,4 +1,4 @@
-//! What the schema language means, and what is told of mistakes in it.
+//! Tests of the schema language and of its error messages.
 
 use super::schema::{Default, Scalar, Type};
 use super::{Schema, read_text};

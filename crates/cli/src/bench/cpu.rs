@@ -1,4 +1,4 @@
-//! The CPU time of this process and of another.
+//! CPU time of this process and of another one.
 
 use std::fs;
 use std::time::Duration;

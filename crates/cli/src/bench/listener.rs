@@ -1,4 +1,4 @@
-//! Which process of this machine listens where a URL leads.
+//! Finds the local process that listens at a URL's address.
 
 use std::fs;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs, UdpSocket};

@@ -1,4 +1,4 @@
-//! Calls, again and again, and what the clocks say of them.
+//! Load generator: repeated calls, and their latencies.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -1,4 +1,4 @@
-//! What it was measured on.
+//! Description of the machine that ran the benchmark.
 
 use std::fmt;
 use std::fs;

@@ -1,4 +1,4 @@
-//! `polyrpc bench`: how fast a server answers one method, and what that costs.
+//! `polyrpc bench`: measures how fast a server answers one method, and at what cost.
 
 mod cpu;
 mod listener;
@@ -145,7 +145,7 @@ impl Options {
     }
 
     fn clients(&self, client: &Client) -> Result<Clients, Failure> {
-        // HTTP/1 and some generations of rest_rpc have no calls side by side on one connection: each caller gets one.
+        // HTTP/1 and some versions of rest_rpc do not multiplex calls on a connection: each caller gets its own.
         let side_by_side = client.protocol() != Protocol::Http
             && !client.generation().is_some_and(Generation::is_one_at_a_time);
         let shared = self.kind == Sharing::Single && side_by_side && !self.blocking;

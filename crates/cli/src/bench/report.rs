@@ -1,4 +1,4 @@
-//! The figures, for people and as JSON.
+//! Report of the figures, as text and as JSON.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -1,4 +1,4 @@
-//! A call with several messages in a direction.
+//! Streaming calls.
 
 use std::future::pending;
 
@@ -23,7 +23,7 @@ pub(super) async fn call(client: &Client, options: &Options, translator: &Transl
     let beside = client::CallOptions { timeout: options.beside.timeout, ..options.beside_message()? };
     let failed = |error: polyrpc::Error| Failure::of_call(error.status(), &options.url);
     if client.protocol() == Protocol::BaiduStd && !translator.shape().client_streams {
-        // The one message travels with the call, which is answered before the stream goes on.
+        // The only message is sent with the call, which is answered before the stream goes on.
         let message = translator.request(&argument(options.argument.as_deref())?)?;
         let opened = client.open_stream_raw(&options.target, message, beside, StreamOptions::default()).await;
         let (_, receiver) = opened.map_err(failed)?.1.split();
@@ -45,7 +45,7 @@ async fn send(sender: RawSender, options: &Options, translator: &Translator) -> 
     };
     match sent {
         Err(failure) => failure,
-        // The answer says how the call ended.
+        // The response contains the result of the call.
         Ok(()) => pending().await,
     }
 }

@@ -117,7 +117,7 @@ pub(super) const CALLS: &[Call] = &[
     call("HTTP", "http", Wire::Protobuf, ECHO, HELLO, HELLO),
     call("HTTP", "http", Wire::Json, "Arith/Div", r#"{"A":56,"B":8}"#, r#"{"C":7}"#),
     Call {
-        // rpcx's gateway takes the call from these fields (rpcx `server/gateway.go`); 1 is JSON.
+        // rpcx's gateway reads the call from these fields (rpcx `server/gateway.go`); 1 is JSON.
         headers: &[
             ("X-RPCX-ServicePath", "Arith"),
             ("X-RPCX-ServiceMethod", "Mul"),

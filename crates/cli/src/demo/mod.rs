@@ -1,4 +1,4 @@
-//! `polyrpc demo`: one server, called over every protocol there is.
+//! `polyrpc demo`: one server, called over every supported protocol.
 
 mod calls;
 mod table;

@@ -1,4 +1,4 @@
-//! `polyrpc discover`: what a registry holds, and what becomes of it.
+//! `polyrpc discover`: shows and watches the contents of a registry.
 
 mod table;
 

@@ -1,5 +1,5 @@
-//! Values for a peer in C++ whose bytes do not say their types (rest_rpc since v0.21): a single number or text is
-//! text, anything else is in struct_pack, for which types are named or guessed.
+//! Values for a C++ peer whose encoding does not contain types (rest_rpc since v0.21): a single number or text is
+//! encoded as text, anything else as struct_pack, whose types are given or guessed.
 
 use polyrpc::Format;
 use polyrpc::codec::{self, Body};
@@ -43,7 +43,7 @@ pub(super) fn reply(signature: Option<&Signature>, bytes: &[u8]) -> Result<Strin
     match struct_pack::read(signature, bytes) {
         Ok(Some(value)) => Ok(json::pretty(&value.to_string())),
         Err(error) if said.is_some() => Err(unreadable(&error)),
-        // Most texts are no struct_pack; those that seem to be are none either.
+        // Most texts are no struct_pack, even if they look like it.
         Ok(None) | Err(_) => Ok(text(bytes)),
     }
 }

@@ -1,5 +1,5 @@
-//! Messages of a `.fbs`: JSON in, FlatBuffers on the wire, JSON out. The JSON is that of flatc: enums by name, flags as
-//! one text of names, a union's type in a member of its own, defaults left out.
+//! Messages of a `.fbs`: JSON in, FlatBuffers on the wire, JSON out. The JSON is flatc's: enums by name, flags as one
+//! text of names, a union's type in a member of its own, defaults omitted.
 
 mod read;
 mod write;

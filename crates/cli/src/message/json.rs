@@ -1,12 +1,12 @@
-//! JSON as it is shown. The text is laid out anew and not read into values, so that numbers and the order of
-//! members stay as they came.
+//! Formatting of JSON. The text is reformatted without being parsed into values, so that numbers and the order of
+//! members are preserved.
 
 use serde::de::IgnoredAny;
 
 /// The text, if it is JSON.
 pub(super) fn checked(bytes: &[u8]) -> Result<&str, serde_json::Error> {
     serde_json::from_slice::<IgnoredAny>(bytes)?;
-    // What is JSON is UTF-8 outside of its strings, which the reader above passes over unchecked.
+    // Valid JSON is UTF-8 outside of its strings, which the reader above skips unchecked.
     std::str::from_utf8(bytes).map(str::trim).map_err(serde::de::Error::custom)
 }
 

@@ -1,4 +1,4 @@
-//! MessagePack without a schema as JSON: bytes as base64, timestamps as RFC 3339, as Go's JSON has them.
+//! MessagePack without a schema as JSON: bytes as base64, timestamps as RFC 3339, as in Go's JSON.
 
 use std::fmt::{self, Write};
 

@@ -1,4 +1,4 @@
-//! Bytes that mean nothing here.
+//! Opaque bytes.
 
 use std::fmt::Write;
 

@@ -1,5 +1,4 @@
-//! What is known of a method's messages: from `.proto` files, from a server's own word, or of the services of this
-//! program.
+//! Schema of a method's messages: from `.proto` files, from a server's reflection, or from this program's own services.
 
 use std::path::{Path, PathBuf};
 
@@ -32,7 +31,7 @@ pub(crate) fn read(files: &[PathBuf], includes: &[PathBuf]) -> Result<SchemaSour
         [] => beside(files),
         includes => includes.to_vec(),
     };
-    // `Debug` tells the place, `Display` does not.
+    // `Debug` prints the position, `Display` does not.
     let wrong = |error: protox::Error| Failure::new(format!("{error:?}"));
     let mut compiler = protox::Compiler::new(includes).map_err(wrong)?;
     compiler.include_imports(true);

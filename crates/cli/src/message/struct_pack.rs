@@ -1,4 +1,4 @@
-//! struct_pack by the names of its types, which nothing else tells.
+//! struct_pack by the names of its types, which the encoding does not contain.
 
 use std::str::FromStr;
 

@@ -1,4 +1,4 @@
-//! What `serve` and `demo` offer, each service written once for every protocol.
+//! Services of `serve` and `demo`, each written once for every protocol.
 
 mod arith;
 mod benchmark;
@@ -27,9 +27,9 @@ pub(crate) fn server() -> Server {
         .service(GreeterServer::new(greeter::Doorman))
         .service(BenchmarkServiceServer::new(benchmark::Benchmark))
         .service(HelloServer::new(hello::Benchmark))
-        // rest_rpc's clients may send any bytes for a text.
+        // rest_rpc's clients may send any bytes as a text.
         .function("echo", |text: ByteString| async move { text })
-        // As rest_rpc's examples have it: in struct_pack another width would be another function.
+        // As in rest_rpc's examples: in struct_pack another integer width is another signature.
         .function("add", |a: i32, b: i32| async move { a.wrapping_add(b) })
         .health(&Health::new())
         .reflection()

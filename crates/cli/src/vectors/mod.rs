@@ -1,5 +1,5 @@
-//! What `serve --vectors` offers beside the demo's services: the handlers that the recorded conversations of
-//! brpc, rpcx and rest_rpc were made with, and those that gRPC's tests of other implementations want.
+//! Handlers of `serve --vectors`, in addition to the demo's services: those that the recorded conversations of brpc,
+//! rpcx and rest_rpc were made with, and those that the interop tests of gRPC implementations need.
 
 mod arith;
 mod echo;

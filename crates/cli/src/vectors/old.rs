@@ -1,5 +1,5 @@
-//! The servers that two codecs of the rpcx of 2016 were recorded with: under the name of `Arith.Mul` they offer other
-//! messages than its other servers, so that each is a server of its own.
+//! Servers with which two codecs of the rpcx of 2016 were recorded: as `Arith.Mul` they offer other messages than its
+//! other servers, so each is a separate server.
 
 use bytes::Bytes;
 use polyrpc::codec::{Protobuf, Raw};

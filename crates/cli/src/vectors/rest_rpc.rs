@@ -1,4 +1,4 @@
-//! The functions that the conversations of rest_rpc were recorded with, and what its servers published.
+//! Functions with which the conversations of rest_rpc were recorded, and the messages that its servers published.
 
 use std::time::Duration;
 
@@ -43,7 +43,7 @@ pub(crate) async fn publish(publisher: Publisher) {
             ("key", "tok1", "for tok1"),
             ("topic1", "", "hello from server"),
         ] {
-            // A text can always be written.
+            // Encoding a text cannot fail.
             let _ = publisher.publish(key, token, text);
         }
     }

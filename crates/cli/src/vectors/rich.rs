@@ -1,4 +1,4 @@
-//! A struct with a field of every kind that Go's codecs treat in their own way.
+//! Struct with a field of every kind that Go's codecs handle specially.
 
 use std::collections::BTreeMap;
 use std::fmt;

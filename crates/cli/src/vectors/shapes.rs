@@ -1,4 +1,4 @@
-//! What the tests with Go's `net/rpc` call: a struct with structs, lists, maps and pointers in it.
+//! Methods for the tests with Go's `net/rpc`: a struct with structs, lists, maps and pointers in it.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
-//! The service by which implementations of gRPC test each other, as `doc/interop-test-descriptions.md` of grpc/grpc
-//! wants it. Single messages of a stream cannot be compressed apart from the others, so those wishes are not heard.
+//! gRPC's interop test service, as specified in `doc/interop-test-descriptions.md` of grpc/grpc. Single messages of a
+//! stream cannot be compressed separately, so such requests are ignored.
 
 use std::collections::HashMap;
 use std::time::Duration;

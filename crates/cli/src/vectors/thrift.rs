@@ -1,5 +1,5 @@
-//! A struct of two numbers in, one of their product out, in Thrift's binary protocol: a format that is only
-//! passed through, so the handler reads and writes it by itself.
+//! Request: a struct of two numbers; response: a struct of their product; in Thrift's binary protocol. The format is
+//! only passed through, so the handler encodes and decodes it itself.
 
 use bytes::Bytes;
 use polyrpc::codec::Raw;

@@ -1,4 +1,4 @@
-//! rpcx's streams and files.
+//! rpcx's streams and file transfers.
 
 use std::io::Cursor;
 use std::sync::{Arc, Mutex, PoisonError};

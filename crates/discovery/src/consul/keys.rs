@@ -22,14 +22,14 @@ use crate::watch::{self, WatchSource};
 /// rpcx's keys under one path: `base/Service/network@host:port`, each with the instance's attributes as its value
 /// (rpcx-consul `serverplugin/consul.go`).
 ///
-/// An entry belongs to a session with the behaviour *delete*, which Consul ends one to two times its time-to-live after
-/// it was last renewed. It takes nothing under ten seconds for one.
+/// An entry belongs to a session with the behaviour *delete*, which Consul ends between one and two times its
+/// time-to-live after the last renewal. The time-to-live is at least ten seconds.
 #[derive(Debug)]
 pub struct Keys {
     consul: Consul,
-    /// Without slashes at its ends.
+    /// Without leading and trailing slashes.
     base: String,
-    /// The session of each key that was entered here.
+    /// Sessions of the keys that were registered here.
     sessions: Mutex<HashMap<String, String>>,
 }
 
@@ -38,7 +38,7 @@ impl Keys {
         Self { consul, base: base.trim_matches('/').to_owned(), sessions: Mutex::default() }
     }
 
-    /// The instances of one service.
+    /// Discovers the instances of one service.
     pub fn service(&self, name: impl AsRef<str>) -> KeysOf {
         KeysOf { consul: self.consul.clone(), prefix: format!("{}/", self.below(name.as_ref())) }
     }
@@ -60,8 +60,8 @@ impl Keys {
         self.enter_anew(key, &value, entry.ttl).await
     }
 
-    /// Writes a key that is held by this session, if it has changed or was lost: a write is something that all servers
-    /// of Consul must agree on, a look is not. `false` if the session does not hold it any more.
+    /// Writes a key that is held by this session, if it has changed or was lost: a write needs the consensus of
+    /// Consul's servers, a read does not. `false` if the session does not hold it any more.
     async fn keep(&self, key: &str, session: &str, value: &str) -> Result<bool, Status> {
         let there = self.look(key).await?;
         if there.is_some_and(|pair| pair.session.as_deref() == Some(session) && pair.says(value)) {
@@ -70,8 +70,8 @@ impl Keys {
         self.acquire(key, session, value).await
     }
 
-    /// Enters a key that is not entered by this process. Whoever holds it was here before us: an address has one
-    /// server, so that is nobody any more.
+    /// Registers a key that is not registered by this process. A present holder is an earlier process: an address has
+    /// one server, so that process is gone.
     async fn enter_anew(&self, key: String, value: &str, ttl: Duration) -> Result<(), Status> {
         let session = self.open(&key, ttl).await?;
         for _ in 0..TRIES {
@@ -82,7 +82,7 @@ impl Keys {
             if let Some(other) = self.look(&key).await?.and_then(|pair| pair.session) {
                 self.end(&other).await?;
             }
-            // The delay for which Consul keeps a key after its session has ended.
+            // Consul keeps a key locked for this delay after its session has ended.
             tokio::time::sleep(LOCK_DELAY * 10).await;
         }
         self.end(&session).await?;
@@ -108,7 +108,7 @@ impl Keys {
     async fn acquire(&self, key: &str, session: &str, value: &str) -> Result<bool, Status> {
         let query = Attributes::new().with("acquire", session).with("flags", FLAGS);
         let answer = self.consul.put(&format!("/kv/{}", path(key)), query, value.to_owned()).await?;
-        // Consul says so when the session has ended a moment ago.
+        // Consul's reply if the session has just ended.
         if answer.status.is_server_error() && contains(&answer.body, b"invalid session") {
             return Ok(false);
         }
@@ -125,7 +125,7 @@ impl Keys {
     }
 
     async fn open(&self, key: &str, ttl: Duration) -> Result<String, Status> {
-        // Consul ends a session at up to twice its time-to-live, and takes 10 s to 24 h (`structs.Session`).
+        // Consul ends a session after up to twice its time-to-live, and accepts 10 s to 24 h (`structs.Session`).
         let ttl = (ttl / 2).clamp(Duration::from_secs(10), Duration::from_hours(24));
         let wanted = NewSession {
             name: key,
@@ -139,7 +139,7 @@ impl Keys {
         Ok(session.id)
     }
 
-    /// Whether the session is there still.
+    /// Renews the session; `false` if it no longer exists.
     async fn renew(&self, session: &str) -> Result<bool, Status> {
         let answer =
             self.consul.put(&format!("/session/renew/{}", path(session)), Attributes::new(), "").await?;
@@ -189,11 +189,11 @@ impl Registrar for Keys {
     }
 }
 
-/// The instances of one service among rpcx's keys.
+/// Instances of one service in rpcx's keys.
 #[derive(Debug, Clone)]
 pub struct KeysOf {
     consul: Consul,
-    /// What all its keys begin with: `base/Service/`.
+    /// Common prefix of its keys: `base/Service/`.
     prefix: String,
 }
 
@@ -229,7 +229,7 @@ impl KeysWatch {
         let query = Attributes::new().with("recurse", "");
         let answer = consul.watch(&format!("/kv/{}", path(prefix)), query, &mut self.index, WAIT).await?;
         let pairs: LenientList<Pair> = match answer.status {
-            // There is no such key, which is no failure: no server is registered yet.
+            // No such key is no failure: no server is registered yet.
             StatusCode::NOT_FOUND => LenientList::default(),
             _ => answer.json(&format!("to list Consul's keys under {prefix}"))?,
         };
@@ -244,7 +244,7 @@ impl KeysWatch {
     }
 }
 
-/// What can be read of the keys; others are somebody else's.
+/// Returns the well-formed instances; other keys belong to other programs.
 fn instances(pairs: Vec<Pair>, prefix: &str) -> Vec<Instance> {
     let instance = |pair: Pair| {
         let instance: Instance = pair.key.strip_prefix(prefix)?.parse().ok()?;
@@ -267,7 +267,7 @@ struct Pair {
 }
 
 impl Pair {
-    /// Its value, which travels as base64.
+    /// Value, decoded from base64.
     fn said(&self) -> Option<Vec<u8>> {
         STANDARD.decode(self.value.as_deref().unwrap_or_default()).ok()
     }
@@ -293,12 +293,12 @@ struct Session {
     id: String,
 }
 
-/// As rpcx waits (libkv `store/consul`).
+/// Wait of rpcx (libkv `store/consul`).
 const WAIT: Duration = Duration::from_secs(15);
-/// As libkv has it.
+/// As in libkv.
 const LOCK_DELAY: Duration = Duration::from_millis(1);
 const TRIES: u32 = 5;
-/// What Consul's own locks are marked with, and so libkv's keys: 0x2ddccbc058a50c18.
+/// Flags of Consul's own locks, and of libkv's keys: 0x2ddccbc058a50c18.
 const FLAGS: &str = "3304740253564472344";
 
 #[cfg(test)]

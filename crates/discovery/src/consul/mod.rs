@@ -1,20 +1,19 @@
-//! [Consul](https://developer.hashicorp.com/consul), in two ways: rpcx's keys ([`Keys`]), and the catalogue of
-//! services, of which brpc reads those that are healthy ([`Services`]).
+//! [Consul](https://developer.hashicorp.com/consul), in two ways: rpcx's keys ([`Keys`]), and the service catalogue,
+//! from which brpc reads the healthy instances ([`Services`]).
 //!
-//! As a URL, behind `consul://`:
+//! URL syntax, after `consul://`:
 //!
-//! | URL | what it is |
+//! | URL | meaning |
 //! |---|---|
 //! | `127.0.0.1:8500/rpcx_test/Arith` | the keys of service `Arith` under `rpcx_test`, as rpcx writes them |
 //! | `127.0.0.1:8500/Echo`, `…/Echo?by=health` | the healthy instances of service `Echo` |
-//! | `Echo` | the same of the agent that `CONSUL_HTTP_ADDR` names, else of this machine's: brpc's `consul://Echo` |
+//! | `Echo` | the same, from the agent in `CONSUL_HTTP_ADDR`, else from the local one: brpc's `consul://Echo` |
 //!
-//! Where servers register, the name of the service is left out: `127.0.0.1:8500/rpcx_test` are rpcx's keys,
-//! `127.0.0.1:8500` (or `?by=health`) the catalogue, and `127.0.0.1:8500?by=agent` the catalogue as rpcx 1 wrote
-//! it.
+//! For registration, the name of the service is omitted: `127.0.0.1:8500/rpcx_test` means rpcx's keys, `127.0.0.1:8500`
+//! (or `?by=health`) the catalogue, and `127.0.0.1:8500?by=agent` the catalogue in the format of rpcx 1.
 //!
-//! Settings: `by` (`keys`, `health`, `agent`), `token` (of the ACL; else `CONSUL_HTTP_TOKEN`), `dc` (the data centre),
-//! `tag` (only instances that have it), `tls`.
+//! Parameters: `by` (`keys`, `health`, `agent`), `token` (of the ACL; default `CONSUL_HTTP_TOKEN`), `dc` (the data
+//! centre), `tag` (only instances that have it), `tls`.
 
 mod keys;
 mod services;
@@ -56,30 +55,31 @@ pub struct Consul {
 }
 
 impl Consul {
-    /// At `http://host:port`, `https://host:port` (feature `tls`) or `host:port`; 8500 is the usual port.
+    /// Uses the API at `http://host:port`, `https://host:port` (feature `tls`) or `host:port`; the default port is
+    /// 8500.
     ///
     /// # Errors
     ///
-    /// When the URL is none. Nothing is connected yet.
+    /// If the URL is invalid. No connection is made yet.
     pub fn new(url: &str) -> Result<Self> {
         Ok(Self { http: Arc::new(Http::new(url, PORT)?), token: None, datacenter: None })
     }
 
-    /// At the address that the environment names (`CONSUL_HTTP_ADDR`, `CONSUL_HTTP_TOKEN`), else on this machine.
+    /// Uses the address from the environment (`CONSUL_HTTP_ADDR`, `CONSUL_HTTP_TOKEN`), else this machine.
     ///
     /// # Errors
     ///
-    /// When the address or the token of the environment cannot be used.
+    /// If the address or the token from the environment is invalid.
     pub fn of_the_environment() -> Result<Self> {
         let url = env::var("CONSUL_HTTP_ADDR").unwrap_or_else(|_| "127.0.0.1".to_owned());
         Self::new(&url)?.with_token_of_the_environment()
     }
 
-    /// Shows this token of the ACL.
+    /// Sets the ACL token.
     ///
     /// # Errors
     ///
-    /// When it holds what cannot stand in a header.
+    /// If it contains characters that a header cannot carry.
     pub fn token(mut self, token: &str) -> Result<Self> {
         let mut token = HeaderValue::try_from(token)
             .map_err(|_| Status::invalid_argument("Consul's token has characters that no header may have"))?;
@@ -88,14 +88,14 @@ impl Consul {
         Ok(self)
     }
 
-    /// Asks for what is in this data centre, instead of the agent's own.
+    /// Uses this data centre, instead of the agent's own.
     #[must_use]
     pub fn datacenter(mut self, name: impl Into<String>) -> Self {
         self.datacenter = Some(name.into());
         self
     }
 
-    /// Checks servers by these rules.
+    /// Sets the TLS configuration.
     #[cfg(feature = "tls")]
     #[must_use]
     pub fn tls(mut self, tls: polyrpc::tls::Client) -> Self {
@@ -103,12 +103,12 @@ impl Consul {
         self
     }
 
-    /// What rpcx keeps as keys under this path.
+    /// rpcx's keys under this path.
     pub fn keys(&self, base: &str) -> Keys {
         Keys::new(self.clone(), base)
     }
 
-    /// The catalogue of services.
+    /// Service catalogue.
     pub fn services(&self) -> Services {
         Services::new(self.clone())
     }
@@ -124,10 +124,10 @@ impl Consul {
         self.call(Method::GET, path, query, Bytes::new(), within).await
     }
 
-    /// Asks for changes since the index, or for everything if Consul no longer knows the index.
+    /// Waits for changes since the index, or returns everything if Consul no longer knows the index.
     ///
-    /// An index is worth nothing on another connection, behind which may be an agent that has lost its data and waits for
-    /// that index to come.
+    /// An index is valid only on its connection: another one may lead to an agent that has lost its data and waits for
+    /// that index.
     async fn watch(
         &self,
         path: &str,
@@ -139,7 +139,7 @@ impl Consul {
             let query =
                 query.clone().with("index", index.0.to_string()).with("wait", format!("{}s", wait.as_secs()));
             let request = self.request(Method::GET, path, query, Bytes::new())?;
-            // Consul adds up to a sixteenth to the time it waits.
+            // Consul adds up to a sixteenth to the wait.
             if let Some(answer) = self.http.call_on(&request, wait + wait / 16 + ANSWER).await {
                 return Ok(answer);
             }
@@ -198,13 +198,13 @@ impl fmt::Debug for Consul {
     }
 }
 
-/// Opens what stands behind `consul://`, to find a service.
+/// Opens the discovery of a service for the rest of a `consul://` URL.
 pub(crate) fn discover(place: &str) -> Result<Box<dyn Discover>, Status> {
     let place = RegistryUrl::parse(place)?;
     place.only(&SETTINGS)?;
     let (service, base) = match place.path.split_last() {
         Some((service, base)) => (service.clone(), base.join("/")),
-        // brpc's way to say it: no agent, only a service.
+        // brpc's syntax: no agent, only a service.
         None if !place.hosts.is_empty() && !place.hosts.contains(':') => {
             let consul = settle(Consul::of_the_environment().map_err(polyrpc::Error::into_status)?, &place)?;
             return Ok(healthy(&consul, &place.hosts, &place));
@@ -222,7 +222,7 @@ pub(crate) fn discover(place: &str) -> Result<Box<dyn Discover>, Status> {
     }
 }
 
-/// Opens what stands behind `consul://`, to make servers known.
+/// Opens the registry for the rest of a `consul://` URL.
 pub(crate) fn register(place: &str) -> Result<Box<dyn Registrar>, Status> {
     let place = RegistryUrl::parse(place)?;
     place.only(&SETTINGS)?;
@@ -269,12 +269,12 @@ const SETTINGS: [&str; 5] = ["by", "dc", "tag", "tls", "token"];
 const PORT: u16 = 8500;
 const TOKEN: HeaderName = HeaderName::from_static("x-consul-token");
 
-/// How far a watch has come: Consul's index of a blocking query.
+/// Position of a watch: Consul's index of a blocking query.
 #[derive(Debug, Default)]
 struct Index(u64);
 
 impl Index {
-    /// Notes where the answer stands. One that has gone back began anew, as the rules for clients have it
+    /// Advances to the index of the answer. An index that went backwards is reset, as required of clients
     /// (developer.hashicorp.com/consul/api-docs/features/blocking).
     fn advance(&mut self, answer: &HttpResponse) -> Result<(), Status> {
         let index = answer.headers.get(INDEX).and_then(|value| value.to_str().ok());

@@ -17,20 +17,20 @@ use crate::metadata::{changed, from_map, to_map};
 use crate::registry_url::segment;
 use crate::watch::{self, WatchSource};
 
-/// Consul's catalogue of services. A server is entered with the agent that is asked, with a check that it must pass
-/// again and again; one that has failed it for a minute is taken out by Consul.
+/// Consul's service catalogue. A server is registered with the local agent, with a TTL check that must be renewed;
+/// Consul removes a server whose check has failed for a minute.
 #[derive(Debug)]
 pub struct Services {
     consul: Consul,
     written: Written,
-    /// What was entered here, by its id.
+    /// Entries that were registered here, by id.
     entered: Mutex<HashMap<String, Advertisement>>,
 }
 
-/// How an instance is written.
+/// Format of an instance.
 #[derive(Debug, Clone, Copy)]
 enum Written {
-    /// Address, port, weight and metadata each where Consul has a place for it.
+    /// Address, port, weight and metadata in Consul's own fields.
     Plainly,
     /// `network@host:port` as the address, and the attributes as the only tag.
     AsRpcxOnceDid,
@@ -41,15 +41,15 @@ impl Services {
         Self { consul, written: Written::Plainly, entered: Mutex::default() }
     }
 
-    /// Writes instances as rpcx 1 did (v1.1, `serverplugin/consul.go`), for clients of that time. Both are
-    /// understood where services are found.
+    /// Registers instances in the format of rpcx 1 (v1.1, `serverplugin/consul.go`), for its clients. Discovery
+    /// understands both formats.
     #[must_use]
     pub fn as_rpcx_once_did(mut self) -> Self {
         self.written = Written::AsRpcxOnceDid;
         self
     }
 
-    /// The instances of one service that pass their checks.
+    /// Discovers the instances of one service that pass their checks.
     pub fn service(&self, name: impl Into<String>) -> ServicesOf {
         ServicesOf { consul: self.consul.clone(), name: name.into(), tag: None }
     }
@@ -68,11 +68,11 @@ impl Services {
         Ok(())
     }
 
-    /// Says that the server is well; `false` if the agent does not know of it.
+    /// Renews the server's check; `false` if the agent does not know it.
     async fn pass(&self, id: &str) -> Result<bool, Status> {
         let check = format!("/agent/check/pass/{}", segment(&format!("service:{id}")));
         let answer = self.consul.put(&check, Attributes::new(), "").await?;
-        // Agents before 1.11 say 500.
+        // Agents before 1.11 return 500.
         if matches!(answer.status, StatusCode::NOT_FOUND | StatusCode::INTERNAL_SERVER_ERROR) {
             self.entered.lock().unwrap_or_else(PoisonError::into_inner).remove(id);
             return Ok(false);
@@ -91,7 +91,7 @@ impl Services {
         }
     }
 
-    /// What the agent says of it now.
+    /// Returns the agent's current attributes of the entry.
     async fn look(&self, entry: &Advertisement) -> Result<Option<Attributes>, Status> {
         let id = id(entry);
         let path = format!("/agent/service/{}", segment(&id));
@@ -136,7 +136,7 @@ impl Registrar for Services {
     }
 }
 
-/// As rpcx named it.
+/// Id, as in rpcx.
 fn id(entry: &Advertisement) -> String {
     format!("{}-{}", entry.service, entry.instance)
 }
@@ -185,13 +185,13 @@ fn host_and_port(address: &str) -> Option<(&str, u16)> {
     Some((host, port.parse().ok()?))
 }
 
-/// What Consul takes for the name of a metadatum (`structs.ValidateMetadata`).
+/// Whether Consul accepts a name of a metadata field (`structs.ValidateMetadata`).
 fn may_be_a_name(name: &str) -> bool {
     let is_fine = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
     (1..=128).contains(&name.len()) && !name.starts_with("consul-") && name.bytes().all(is_fine)
 }
 
-/// The healthy instances of one service in Consul's catalogue.
+/// Healthy instances of one service in Consul's catalogue.
 #[derive(Debug, Clone)]
 pub struct ServicesOf {
     consul: Consul,
@@ -200,7 +200,7 @@ pub struct ServicesOf {
 }
 
 impl ServicesOf {
-    /// Only those that have this tag.
+    /// Keeps only the instances with this tag.
     #[must_use]
     pub fn tag(mut self, tag: impl Into<String>) -> Self {
         self.tag = Some(tag.into());
@@ -237,7 +237,7 @@ impl WatchSource for ServicesWatch {
 impl ServicesWatch {
     async fn ask(&mut self) -> Result<Vec<Instance>, Status> {
         let ServicesOf { consul, name, tag } = &self.of;
-        // As brpc asks (`consul_naming_service.cpp`).
+        // Query parameters of brpc (`consul_naming_service.cpp`).
         let mut query = Attributes::new().with("passing", "").with("stale", "");
         if let Some(tag) = tag {
             query.set("tag", tag);
@@ -285,14 +285,14 @@ struct Service {
 }
 
 impl Healthy {
-    /// `None` if the entry names no address that can be called.
+    /// Returns the instance; `None` if the entry has no usable address.
     fn instance(self) -> Option<Instance> {
         self.service.instance(self.node)
     }
 }
 
 impl Service {
-    /// `None` if the entry names no address that can be called.
+    /// Returns the instance; `None` if the entry has no usable address.
     fn instance(self, node: Option<Node>) -> Option<Instance> {
         let Self { address, port, tags, meta, weights } = self;
         let tags = tags.unwrap_or_default();
@@ -309,7 +309,7 @@ impl Service {
             attributes.append("tag", tag);
         }
         let weight = weights.map_or(1, |weights| weights.passing);
-        // One is what everybody has of whom nothing was said.
+        // One is Consul's default weight.
         if weight != 1 {
             attributes.set("weight", weight.to_string());
         }
@@ -337,7 +337,7 @@ struct Registration<'a> {
 }
 
 impl Registration<'_> {
-    /// As the agent tells it.
+    /// Service, as returned by the agent.
     fn service(self) -> Service {
         let Self { address, port, tags, meta, weights, .. } = self;
         Service { address, port, tags: Some(tags), meta: Some(meta), weights: Some(weights) }
@@ -365,16 +365,16 @@ impl Check {
     fn new(ttl: Duration) -> Self {
         Self {
             ttl: format!("{}ms", ttl.as_millis().max(1)),
-            // It is entered when it is ready; otherwise clients would not find it before the next update.
+            // It is registered when it is ready; otherwise clients would not find it before the next update.
             status: "passing",
-            // The least that Consul takes.
+            // Consul's minimum.
             deregister_critical_service_after: "1m",
         }
     }
 }
 
 const NETWORK: &str = "network";
-/// As brpc waits.
+/// Wait of brpc.
 const WAIT: Duration = Duration::from_secs(60);
 
 #[cfg(test)]

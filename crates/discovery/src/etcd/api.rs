@@ -1,4 +1,4 @@
-//! What is asked of etcd, by our own gRPC (`proto/etcd/rpc.proto`).
+//! Requests to etcd, by our own gRPC (`proto/etcd/rpc.proto`).
 
 use std::fmt;
 use std::time::Duration;
@@ -18,17 +18,17 @@ use super::proto::etcdserverpb::{
     WatchCreateRequest, WatchRequest, WatchResponse,
 };
 
-/// Connections of its own to a cluster, of whose servers it stays with one. Whoever meets a failure makes another.
+/// Connections to a cluster, which stay with one of its servers. After a failure, callers create another one.
 #[derive(Clone)]
 pub(super) struct Api {
     client: Client,
     user: Option<(String, String)>,
-    /// What stands for the user.
+    /// Authentication token of the user.
     token: Option<String>,
 }
 
 impl Api {
-    /// To any of the servers that is there.
+    /// Connects to any reachable server.
     pub(super) async fn connect(
         endpoints: &[String],
         user: Option<(String, String)>,
@@ -37,16 +37,16 @@ impl Api {
         let client = Client::builder("grpc://etcd")
             .discover(List::new(servers))
             .balance(Sticky::new(Random))
-            // A server that does not even take connections is left in half of it.
+            // Half of this time is left for another server if one does not accept connections.
             .timeout(ANSWER)
-            // One that is gone without a word is noticed, also while nothing changes.
+            // Notices a dead server, also while nothing changes.
             .keepalive(KEEPALIVE);
         let mut api = Self { client: client.build().map_err(failed)?, user, token: None };
         within(api.authenticate()).await?;
         Ok(api)
     }
 
-    /// Whatever has a key that begins so.
+    /// Lists the keys with this prefix.
     pub(super) async fn list(&mut self, prefix: &str) -> Result<RangeResponse, Status> {
         let kv = KVClient::new(self.client.clone());
         let range =
@@ -65,27 +65,27 @@ impl Api {
         self.ask(transaction, |request| kv.txn_with(request)).await.map(drop)
     }
 
-    /// Whatever changes from this revision on below these prefixes.
+    /// Watches the changes below these prefixes from this revision on.
     pub(super) async fn watch(
         &self,
         prefixes: &[String],
         revision: i64,
     ) -> Result<Streaming<WatchResponse>, Status> {
         let watches: Vec<_> = prefixes.iter().map(|prefix| Ok(watch(prefix, revision))).collect();
-        // Nothing else is said, but who stops to speak may be taken for one who leaves.
+        // Nothing else is sent, but the end of the requests might be taken for the end of the watch.
         let requests = Streaming::from_stream(stream::iter(watches).chain(stream::pending()));
         let watch = WatchClient::new(self.client.clone());
         Ok(within(watch.watch_with(self.signed(requests))).await?.message)
     }
 
-    /// A lease that lasts so long each time.
+    /// Grants a lease with this time to live.
     pub(super) async fn grant(&mut self, seconds: i64) -> Result<KeepAlive, Status> {
         let lease = LeaseClient::new(self.client.clone());
         let granted =
             self.ask(LeaseGrantRequest { TTL: seconds }, |request| lease.lease_grant_with(request)).await?;
         let (renewals, requests) = Streaming::channel(1);
         let answers = within(async {
-            // etcd does not begin to answer before it is asked.
+            // etcd does not start its response before the first request.
             renewals.send(LeaseKeepAliveRequest { ID: granted.ID }).await?;
             Ok(lease.lease_keep_alive_with(self.signed(requests)).await?.message)
         })
@@ -97,8 +97,8 @@ impl Api {
         }
     }
 
-    /// Asks, and once more if the token is not taken: a simple one is forgotten when it was not shown for five minutes
-    /// (`--auth-token-ttl`), and when the user is changed.
+    /// Makes a call, and repeats it once if the token is rejected: a simple token expires after five minutes without
+    /// use (`--auth-token-ttl`), and when the user is changed.
     async fn ask<Req: Clone, Resp, Asked>(
         &mut self,
         question: Req,
@@ -121,7 +121,7 @@ impl Api {
 
     async fn authenticate(&mut self) -> Result<()> {
         let Some((name, password)) = self.user.clone() else { return Ok(()) };
-        // To show the last token would be to ask in vain.
+        // The last token would be rejected.
         self.token = None;
         let auth = AuthClient::new(self.client.clone());
         let request = self.signed(AuthenticateRequest { name, password });
@@ -130,7 +130,7 @@ impl Api {
     }
 
     fn signed<T>(&self, message: T) -> Request<T> {
-        // A server that is cut off from the others would go on to answer with what it knew.
+        // Otherwise a partitioned server would continue to answer from its old state.
         let request = Request::new(message).with_metadata("hasleader", "true");
         match &self.token {
             Some(token) => request.with_metadata("token", token.clone()),
@@ -139,7 +139,7 @@ impl Api {
     }
 }
 
-/// A lease, and the stream on which it is renewed.
+/// Lease, and the stream on which it is renewed.
 pub(super) struct KeepAlive {
     pub(super) id: i64,
     renewals: Sender<LeaseKeepAliveRequest>,
@@ -147,7 +147,7 @@ pub(super) struct KeepAlive {
 }
 
 impl KeepAlive {
-    /// Whether it is still there.
+    /// Renews the lease; `false` if it no longer exists.
     pub(super) async fn renew(&mut self) -> Result<bool, Status> {
         within(async {
             self.renewals.send(LeaseKeepAliveRequest { ID: self.id }).await?;
@@ -167,7 +167,7 @@ fn watch(prefix: &str, start_revision: i64) -> WatchRequest {
     WatchRequest { request_union: create.into() }
 }
 
-/// The first key behind all that begin so.
+/// Returns the first key after all keys with this prefix.
 fn behind(prefix: &[u8]) -> Vec<u8> {
     let mut key = prefix.to_vec();
     while let Some(last) = key.pop() {
@@ -188,7 +188,7 @@ fn server(endpoint: &str) -> Result<Instance, Status> {
     place.trim_end_matches('/').parse().map_err(failed)
 }
 
-/// An answer, if it comes in time.
+/// Awaits an answer with a timeout.
 async fn within<T>(asked: impl Future<Output = Result<T>>) -> Result<T, Status> {
     match timeout(ANSWER, asked).await {
         Ok(answer) => answer.map_err(failed),
@@ -201,9 +201,9 @@ pub(super) fn failed(why: impl fmt::Display) -> Status {
     Status::unavailable(format!("etcd: {why}"))
 }
 
-/// How long an answer may take.
+/// Timeout of an answer.
 const ANSWER: Duration = Duration::from_secs(5);
-/// How often a connection is asked whether it is one. More often than every 5 s, etcd closes it
+/// Keepalive interval of a connection. etcd closes a connection with pings more often than every 5 s
 /// (`--grpc-keepalive-min-time`).
 const KEEPALIVE: Duration = Duration::from_secs(10);
 

@@ -1,10 +1,10 @@
 //! [etcd](https://etcd.io) v3: rpcx's keys (rpcx-etcd `serverplugin/etcdv3.go`).
 //!
-//! As a URL, behind `etcd://`: `host:port,host:port/rpcx_test/Arith` to find a service, without the service to register
-//! servers; `user:password@` may stand before the first host. The keys begin with a slash, as in rpcx's examples; where
-//! they do not, `?slash=false` says so. To find a service both are looked for.
+//! URL syntax, after `etcd://`: `host:port,host:port/rpcx_test/Arith` for discovery, without the service for
+//! registration; `user:password@` may precede the first host. The keys start with a slash, as in rpcx's examples;
+//! `?slash=false` omits it. Discovery looks for both.
 //!
-//! Settings: `user`, `password`, `slash`.
+//! Parameters: `user`, `password`, `slash`.
 
 mod api;
 mod proto;
@@ -27,7 +27,7 @@ use crate::registry_url::RegistryUrl;
 use crate::tree::{BASE_VALUE, FoundInstances, Tree, attributes, split};
 use crate::watch::{self, WatchSource};
 
-/// A cluster of etcd, and how it is asked.
+/// etcd cluster, with credentials.
 #[derive(Clone)]
 pub struct Etcd {
     endpoints: Arc<[String]>,
@@ -35,26 +35,26 @@ pub struct Etcd {
 }
 
 impl Etcd {
-    /// Of servers at `host:port` or `http://host:port`.
+    /// Uses the servers at `host:port` or `http://host:port`.
     pub fn new(endpoints: impl IntoIterator<Item = impl Into<String>>) -> Self {
         Self { endpoints: endpoints.into_iter().map(Into::into).collect(), user: None }
     }
 
-    /// Says who asks.
+    /// Sets the credentials.
     #[must_use]
     pub fn user(mut self, name: impl Into<String>, password: impl Into<String>) -> Self {
         self.user = Some((name.into(), password.into()));
         self
     }
 
-    /// Finds the instances of a service under rpcx's base path. Whether keys begin with a slash makes no difference.
+    /// Discovers the instances of a service under rpcx's base path, with or without a leading slash.
     pub fn service(&self, base: &str, service: &str) -> EtcdService {
         let base = base.trim_matches('/');
         let trees = [Tree::new(format!("/{base}")), Tree::new(base)];
         EtcdService { etcd: self.clone(), prefixes: trees.map(|tree| tree.prefix(service)) }
     }
 
-    /// Registers servers under rpcx's base path, which is written as it stands.
+    /// Registers servers under rpcx's base path, which is used verbatim.
     pub fn register(&self, base: &str) -> EtcdRegister {
         EtcdRegister { etcd: self.clone(), tree: Tree::new(base), held: Mutex::default() }
     }
@@ -70,14 +70,14 @@ impl fmt::Debug for Etcd {
     }
 }
 
-/// Opens what stands behind `etcd://`, to find a service.
+/// Opens the discovery of a service for the rest of an `etcd://` URL.
 pub(crate) fn discover(place: &str) -> Result<Box<dyn Discover>, Status> {
     let place = RegistryUrl::parse(place)?;
     let (base, service) = split(&place)?;
     Ok(Box::new(open(&place)?.service(&base, &service)))
 }
 
-/// Opens what stands behind `etcd://`, to make servers known.
+/// Opens the registry for the rest of an `etcd://` URL.
 pub(crate) fn register(place: &str) -> Result<Box<dyn Registrar>, Status> {
     let place = RegistryUrl::parse(place)?;
     let base = place.path.join("/");
@@ -102,11 +102,11 @@ fn open(place: &RegistryUrl) -> Result<Etcd, Status> {
 
 // ---------------------------------------------------------------------- finding
 
-/// The instances of one service.
+/// Instances of one service.
 #[derive(Debug, Clone)]
 pub struct EtcdService {
     etcd: Etcd,
-    /// Of the keys that begin with a slash, and of those that do not.
+    /// Prefixes of the keys with and without a leading slash.
     prefixes: [String; 2],
 }
 
@@ -122,7 +122,7 @@ struct EtcdWatchSource {
     complaint: Option<Status>,
 }
 
-/// A connection on which changes are told.
+/// Connection that receives changes.
 struct EtcdWatch {
     api: Api,
     changes: Streaming<WatchResponse>,
@@ -130,7 +130,7 @@ struct EtcdWatch {
 
 impl WatchSource for EtcdWatchSource {
     async fn next(&mut self) -> Result<Vec<Instance>, Status> {
-        // Whatever goes wrong, the next question is asked on a connection of its own.
+        // After a failure, the next poll uses a new connection.
         let (watching, found) = match self.watching.take() {
             None => self.of.begin().await?,
             Some(mut watching) => {
@@ -149,7 +149,7 @@ impl WatchSource for EtcdWatchSource {
 }
 
 impl EtcdService {
-    /// Lists, and watches from then on.
+    /// Lists the instances, and watches from then on.
     async fn begin(&self) -> Result<(EtcdWatch, FoundInstances), Status> {
         let mut api = self.etcd.connect().await?;
         let (found, revision) = self.list(&mut api).await?;
@@ -157,7 +157,7 @@ impl EtcdService {
         Ok((EtcdWatch { api, changes }, found))
     }
 
-    /// What there is now, and at which revision that is.
+    /// Returns the current instances and their revision.
     async fn list(&self, api: &mut Api) -> Result<(FoundInstances, i64), Status> {
         let (mut found, mut revision) = (FoundInstances::default(), None);
         for prefix in &self.prefixes {
@@ -173,7 +173,7 @@ impl EtcdService {
     }
 }
 
-/// Waits for a change, and takes what else has been told with it: one list answers all of it.
+/// Waits for a change, and consumes further ones that have arrived: a single list covers all of them.
 async fn changed(changes: &mut Streaming<WatchResponse>) -> Result<(), Status> {
     while !is_change(changes.message().await)? {}
     while let Some(told) = changes.message().now_or_never() {
@@ -200,7 +200,7 @@ pub struct EtcdRegister {
     held: Mutex<Option<LeaseConnection>>,
 }
 
-/// A connection and the lease that is kept alive by it.
+/// Connection, and the lease that it keeps alive.
 struct LeaseConnection {
     api: Api,
     lease: KeepAlive,
@@ -226,7 +226,7 @@ impl Registrar for EtcdRegister {
 impl EtcdRegister {
     async fn enter(&self, entry: &Advertisement) -> Result<(), Status> {
         let mut place = self.held.lock().await;
-        // Whatever goes wrong, the next time begins with a connection of its own.
+        // After a failure, the next attempt uses a new connection.
         let mut held = match place.take() {
             Some(mut held) => match held.lease.renew().await? {
                 true => held,
@@ -269,7 +269,7 @@ impl LeaseConnection {
         Ok(Self { api, lease })
     }
 
-    /// Writes what is not there as it is to be: who watches is not told of what has not changed.
+    /// Writes only missing or changed keys: watchers are not notified of unchanged ones.
     async fn put(&mut self, tree: &Tree, entry: &Advertisement) -> Result<(), Status> {
         let (key, value) = (tree.instance(entry), entry.instance.attributes.to_string());
         let directory = tree.service(&entry.service);
@@ -277,7 +277,7 @@ impl LeaseConnection {
         let as_wanted = vec![
             compare(&key, CompareResult::EQUAL, TargetUnion::Value(value.clone().into())),
             compare(&key, CompareResult::EQUAL, TargetUnion::Lease(lease)),
-            // It may have gone with the lease of another server, which wrote it last.
+            // It may have expired with the lease of another server, which wrote it last.
             compare(&directory, CompareResult::GREATER, TargetUnion::Version(0)),
         ];
         let mut puts = vec![put(&directory, &entry.service, lease), put(&key, &value, lease)];
@@ -309,5 +309,5 @@ impl fmt::Debug for LeaseConnection {
     }
 }
 
-/// In seconds; etcd takes no longer one (`lease.maxLeaseTTL`).
+/// In seconds; etcd's maximum (`lease.maxLeaseTTL`).
 const LONGEST_LEASE: i64 = 9_000_000_000;

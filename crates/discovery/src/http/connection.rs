@@ -13,9 +13,9 @@ use tokio::task::JoinHandle;
 
 use super::Origin;
 
-/// A connection, on which one request is answered after another. It is closed when this is dropped.
+/// Connection for one request after another. It is closed when this is dropped.
 pub(super) struct HttpConnection {
-    /// The place of the server among those of the registry.
+    /// Index of the server among those of the registry.
     pub(super) place: usize,
     sender: SendRequest<Full<Bytes>>,
     driver: JoinHandle<()>,
@@ -46,13 +46,13 @@ impl HttpConnection {
     ) -> io::Result<Self> {
         let (sender, connection) = handshake(TokioIo::new(stream)).await.map_err(io::Error::other)?;
         let driver = tokio::spawn(async move {
-            // Whoever waits for an answer learns of a failure by the sender.
+            // Callers get the failure from the sender.
             let _ = connection.await;
         });
         Ok(Self { place, sender, driver })
     }
 
-    /// Whether it can be used again, as far as is known.
+    /// Whether it can be reused, as far as is known.
     pub(super) fn is_open(&self) -> bool {
         !self.sender.is_closed()
     }

@@ -5,14 +5,14 @@ use polyrpc::{Scope, Status};
 
 use super::connection::HttpConnection;
 
-/// The lines of an answer that goes on, as they come.
+/// Lines of a streamed response body.
 #[derive(Debug)]
 pub(crate) struct Lines {
     body: Incoming,
-    /// What has come and was not given yet, and how much of it has no end of a line.
+    /// Received bytes that were not returned yet, and how many of them contain no line end.
     rest: BytesMut,
     searched: usize,
-    /// The connection lives as long as its answer.
+    /// Keeps the connection alive as long as the response.
     _line: HttpConnection,
 }
 
@@ -21,7 +21,7 @@ impl Lines {
         Self { body, rest: BytesMut::new(), searched: 0, _line: line }
     }
 
-    /// The next one that is not empty; `None` when the server has ended the answer.
+    /// Returns the next non-empty line; `None` when the server has ended the response.
     ///
     /// # Cancel safety
     ///
@@ -62,5 +62,5 @@ fn broken(why: &impl std::fmt::Display) -> Status {
     Status::unavailable(format!("the registry's answer broke off: {why}")).with_scope(Scope::Connection)
 }
 
-/// A slice of Kubernetes has at most a thousand endpoints, of some 500 bytes each.
+/// A Kubernetes slice has at most a thousand endpoints, of some 500 bytes each.
 const LINE: usize = 4 << 20;

@@ -1,5 +1,5 @@
-//! The client by which registries that speak HTTP/1.1 are asked: connections are kept and used again, the next server
-//! is tried where one does not answer, and every wait and every length has an end.
+//! HTTP/1.1 client for registries: connections are pooled, the next server is tried if one does not answer, and every
+//! wait and every length is limited.
 
 mod connection;
 mod lines;
@@ -26,11 +26,11 @@ pub(crate) use self::response::HttpResponse;
 
 use self::connection::HttpConnection;
 
-/// The servers of one registry, any of which may be asked.
+/// Servers of one registry, any of which may be used.
 #[derive(Debug)]
 pub(crate) struct Http {
     origins: Vec<Origin>,
-    /// The place of the one that is asked first, counted on without end.
+    /// Index of the server to try first; grows without end.
     first: AtomicUsize,
     idle: Mutex<Vec<HttpConnection>>,
     #[cfg(feature = "tls")]
@@ -38,7 +38,7 @@ pub(crate) struct Http {
 }
 
 impl Http {
-    /// Of `http://host:port`, or of several with commas between.
+    /// Parses `http://host:port`, or several separated by commas.
     pub(crate) fn new(urls: &str, port: u16) -> Result<Self, Status> {
         let origins = Origin::several(urls, port)?;
         Ok(Self {
@@ -50,7 +50,7 @@ impl Http {
         })
     }
 
-    /// The same servers with connections of their own.
+    /// The same servers with separate connections.
     pub(crate) fn again(&self) -> Self {
         Self {
             origins: self.origins.clone(),
@@ -61,13 +61,13 @@ impl Http {
         }
     }
 
-    /// The same with servers checked by these rules.
+    /// Sets the TLS configuration.
     #[cfg(feature = "tls")]
     pub(crate) fn with_tls(&self, tls: polyrpc::tls::Client) -> Self {
         Self { tls, ..self.again() }
     }
 
-    /// Asks and waits for the whole answer.
+    /// Sends a request and reads the whole response.
     pub(crate) async fn call(
         &self,
         request: Request<Bytes>,
@@ -85,7 +85,7 @@ impl Http {
         result
     }
 
-    /// The same on the connection of the last answer; `None` if that is no more, or does not last until this one.
+    /// Sends a request on the connection of the last response; `None` if it is closed, or closes before the response.
     pub(crate) async fn call_on(&self, request: &Request<Bytes>, within: Duration) -> Option<HttpResponse> {
         let place = self.first.load(Ordering::Relaxed) % self.origins.len().max(1);
         let request = addressed(request, self.origins.get(place)?).ok()?;
@@ -97,7 +97,7 @@ impl Http {
         tokio::time::timeout(within, asking).await.ok().flatten()
     }
 
-    /// Asks, and gives the answer's lines as they come. `within` is for its head.
+    /// Sends a request, and returns the response's lines as they arrive. `within` limits the time to the response head.
     pub(crate) async fn open(
         &self,
         request: Request<Bytes>,
@@ -135,7 +135,7 @@ impl Http {
         Ok(HttpResponse { status: head.status, headers: head.headers, body: body.to_bytes() })
     }
 
-    /// Asks one server after another until one answers.
+    /// Tries one server after another until one answers.
     async fn send(&self, request: &Request<Bytes>) -> Result<(Response<Incoming>, HttpConnection), Status> {
         let first = self.first.load(Ordering::Relaxed);
         let mut failure = None;
@@ -160,7 +160,7 @@ impl Http {
             return Err(Status::internal("there is no such server"));
         };
         let request = addressed(request, origin)?;
-        // What was kept may have been closed by the other end meanwhile; all that is asked here may be asked twice.
+        // The server may have closed an idle connection meanwhile; all requests here are idempotent.
         if let Some(mut line) = self.kept(place)
             && let Ok(response) = line.send(request.clone()).await
         {
@@ -198,23 +198,23 @@ impl Http {
         }
     }
 
-    /// Which servers these are, for messages.
+    /// Names the servers, for messages.
     fn name(&self) -> String {
         let names: Vec<_> = self.origins.iter().map(|origin| origin.authority.as_str()).collect();
         names.join(",")
     }
 }
 
-/// What comes of asking for lines.
+/// Result of a request for lines.
 #[derive(Debug)]
 pub(crate) enum LinesResponse {
-    /// They will come.
+    /// The response streams lines.
     Lines(Lines),
-    /// They will not, and this is why.
+    /// The server rejected the request.
     Refused(HttpResponse),
 }
 
-/// The request as this server wants it.
+/// Adapts the request to this server.
 fn addressed(request: &Request<Bytes>, origin: &Origin) -> Result<Request<Bytes>, Status> {
     let wrong = |error: http::Error| Status::invalid_argument(format!("it cannot be asked for: {error}"));
     let mut request = request.clone();
@@ -232,12 +232,12 @@ fn unreachable(origin: &Origin, why: &impl std::fmt::Display) -> Status {
     Status::unavailable(format!("cannot ask {}: {why}", origin.authority)).with_scope(Scope::Connection)
 }
 
-/// For a connection, with its TLS.
+/// Connect timeout, including TLS.
 const CONNECT: Duration = Duration::from_secs(3);
-/// Ten thousand instances with all that Consul says of each are some 20 MiB.
+/// Ten thousand instances with all of Consul's data are some 20 MiB.
 const BODY: usize = 64 << 20;
-/// Connections that are kept: a watch and a registration or two at a time need no more.
+/// Number of idle connections: a watch and a registration or two at a time need no more.
 const IDLE: usize = 4;
 
-/// For an answer that a server need not wait for.
+/// Timeout of an answer that is not a long poll.
 pub(crate) const ANSWER: Duration = Duration::from_secs(5);

@@ -1,28 +1,28 @@
 use polyrpc::Status;
 use polyrpc::discovery::redacted;
 
-/// One server, as its URL names it.
+/// Server, as given by its URL.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Origin {
     /// `host:port`.
     pub(crate) authority: String,
-    /// The host, without the brackets of IPv6.
+    /// Host, without the brackets of IPv6.
     pub(crate) host: String,
-    /// Where it listens.
+    /// Port.
     pub(crate) port: u16,
-    /// Whether it speaks TLS.
+    /// Whether it uses TLS.
     pub(crate) tls: bool,
-    /// What stands before each path: empty, or `/proxy`.
+    /// Prefix of each path: empty, or `/proxy`.
     pub(crate) prefix: String,
 }
 
 impl Origin {
-    /// Reads URLs with commas between.
+    /// Parses comma-separated URLs.
     pub(super) fn several(urls: &str, port: u16) -> Result<Vec<Self>, Status> {
         let mut tls = false;
         urls.split(',')
             .map(|url| {
-                // What is said of the first is said of all: `https://a:1,b:2`.
+                // The scheme of the first applies to all: `https://a:1,b:2`.
                 let origin = Self::parse(url, port, tls)?;
                 tls = origin.tls;
                 Ok(origin)

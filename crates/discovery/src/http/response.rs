@@ -5,7 +5,7 @@ use http::{HeaderMap, StatusCode};
 use polyrpc::{Code, Status};
 use serde::de::DeserializeOwned;
 
-/// A whole answer.
+/// Complete response.
 #[derive(Debug)]
 pub(crate) struct HttpResponse {
     pub(crate) status: StatusCode,
@@ -14,7 +14,7 @@ pub(crate) struct HttpResponse {
 }
 
 impl HttpResponse {
-    /// What the answer says, in words that begin with what was asked; only if it was granted.
+    /// Decodes the JSON body of a successful response; `asked` starts the error message.
     pub(crate) fn json<T: DeserializeOwned>(&self, asked: &str) -> Result<T, Status> {
         if !self.status.is_success() {
             return Err(self.refusal(asked));
@@ -24,18 +24,18 @@ impl HttpResponse {
         })
     }
 
-    /// Whether it was granted.
+    /// Checks that the response is a success.
     pub(crate) fn granted(&self, asked: &str) -> Result<(), Status> {
         if self.status.is_success() { Ok(()) } else { Err(self.refusal(asked)) }
     }
 
-    /// Why it was not.
+    /// Status of a rejected request.
     #[cold]
     pub(crate) fn refusal(&self, asked: &str) -> Status {
         Status::new(code(self.status), format!("{asked}: {} {}", self.status, self.text()))
     }
 
-    /// The beginning of what it says.
+    /// Start of the body, as text.
     fn text(&self) -> Cow<'_, str> {
         let start = self.body.get(..TEXT).unwrap_or(&self.body);
         String::from_utf8_lossy(start)
@@ -53,5 +53,5 @@ fn code(status: StatusCode) -> Code {
     }
 }
 
-/// How much of a refusal is told.
+/// Length of the body's start in an error message.
 const TEXT: usize = 200;

@@ -1,12 +1,12 @@
-//! Kubernetes: the pods behind a service, as the control plane keeps them in endpoint slices. Read only, since pods
-//! are entered by Kubernetes itself.
+//! Kubernetes: the pods of a service, from the control plane's endpoint slices. Read only, since Kubernetes registers
+//! pods itself.
 //!
-//! As a URL, behind `kubernetes://`: `namespace/service:port`, the port by its name or number, or left out where the
-//! service has only one. Settings: `api` (a URL of the API, `kubectl proxy`'s for example; within a cluster it is found
-//! by itself), `token` or `token-file`, `network` (`tcp`; of a port for UDP `kcp` or `quic`).
+//! URL syntax, after `kubernetes://`: `namespace/service:port`, the port by its name or number, optional if the service
+//! has only one. Parameters: `api` (URL of the API, for example `kubectl proxy`'s; within a cluster it is found
+//! automatically), `token` or `token-file`, `network` (`tcp`; for a UDP port `kcp` or `quic`).
 //!
-//! A pod may be called while it is ready; if none is, those that still serve while they end, as kube-proxy has it. The
-//! zone and the node of each are told as the attributes `zone` and `node`.
+//! A pod may be called while it is ready. If none is, the pods that still serve while terminating are used, as in
+//! kube-proxy. The zone and the node of each are the attributes `zone` and `node`.
 
 mod slice_watch;
 mod slices;
@@ -28,7 +28,7 @@ use crate::http::{Http, LinesResponse};
 use crate::registry_url::{RegistryUrl, segment};
 use crate::watch;
 
-/// The API of a cluster.
+/// API of a cluster.
 ///
 /// ```no_run
 /// # fn main() -> polyrpc::Result<()> {
@@ -44,30 +44,30 @@ pub struct Kubernetes {
     token: Option<Token>,
 }
 
-/// What proves who asks.
+/// Credential of the client.
 #[derive(Clone)]
 enum Token {
     Text(String),
-    /// Read again and again, since the one of a service account is changed about every hour.
+    /// Read again regularly, since a service account's token is rotated about every hour.
     File(PathBuf),
 }
 
 impl Kubernetes {
-    /// At `http://host:port` or `https://host:port` (feature `tls`).
+    /// Uses the API at `http://host:port` or `https://host:port` (feature `tls`).
     ///
     /// # Errors
     ///
-    /// When the URL is none. Nothing is connected yet.
+    /// If the URL is invalid. No connection is made yet.
     pub fn new(url: &str) -> Result<Self> {
         Ok(Self { http: Arc::new(Http::new(url, PORT)?), token: None })
     }
 
-    /// That of the cluster in which this process runs, by the account of its pod (feature `tls`). The account must be
-    /// allowed to `list` and `watch` the `endpointslices` of `discovery.k8s.io`.
+    /// Uses the API of the cluster in which this process runs, with the service account of its pod (feature `tls`). The
+    /// account needs permission to `list` and `watch` the `endpointslices` of `discovery.k8s.io`.
     ///
     /// # Errors
     ///
-    /// When it runs in none.
+    /// If the process does not run in a cluster.
     pub fn of_this_cluster() -> Result<Self> {
         let variable = |name| {
             env::var(name).map_err(|_| {
@@ -84,21 +84,21 @@ impl Kubernetes {
         Ok(api)
     }
 
-    /// Shows this token.
+    /// Sets the token.
     #[must_use]
     pub fn token(mut self, token: impl Into<String>) -> Self {
         self.token = Some(Token::Text(token.into()));
         self
     }
 
-    /// Shows the token that is in this file at the time.
+    /// Reads the token from this file for each request.
     #[must_use]
     pub fn token_file(mut self, path: impl Into<PathBuf>) -> Self {
         self.token = Some(Token::File(path.into()));
         self
     }
 
-    /// Checks the server by these rules.
+    /// Sets the TLS configuration.
     #[cfg(feature = "tls")]
     #[must_use]
     pub fn tls(mut self, tls: polyrpc::tls::Client) -> Self {
@@ -106,7 +106,7 @@ impl Kubernetes {
         self
     }
 
-    /// The pods behind one service.
+    /// Discovers the pods of one service.
     pub fn service(&self, namespace: impl Into<String>, name: impl Into<String>) -> PodsOf {
         PodsOf {
             kubernetes: self.clone(),
@@ -154,7 +154,7 @@ impl fmt::Debug for Kubernetes {
     }
 }
 
-/// The pods behind one service.
+/// Pods of one service.
 #[derive(Debug, Clone)]
 pub struct PodsOf {
     kubernetes: Kubernetes,
@@ -165,14 +165,14 @@ pub struct PodsOf {
 }
 
 impl PodsOf {
-    /// At this port, by its name or its number at the pods. It may be left out where there is only one.
+    /// Sets the port, by its name or its number at the pods. Optional if there is only one.
     #[must_use]
     pub fn port(mut self, name_or_number: impl Into<String>) -> Self {
         self.port = Some(name_or_number.into());
         self
     }
 
-    /// Called by this network. By default it is TCP.
+    /// Sets the network of the instances. Default: TCP.
     #[must_use]
     pub fn network(mut self, network: Network) -> Self {
         self.network = network;
@@ -187,7 +187,7 @@ impl PodsOf {
         Attributes::new().with("labelSelector", format!("kubernetes.io/service-name={}", self.service))
     }
 
-    /// Asks for what is there; in parts if it is much.
+    /// Lists the slices; in pages if there are many.
     async fn list(&self, go_on: &str) -> Result<crate::http::HttpResponse, Status> {
         let mut query = self.query().with("limit", "500");
         if !go_on.is_empty() {
@@ -197,7 +197,7 @@ impl PodsOf {
         self.kubernetes.http.call(request, LIST).await
     }
 
-    /// Asks for what changes from this version on.
+    /// Watches changes from this version on.
     async fn watch_from(&self, version: &str) -> Result<LinesResponse, Status> {
         let query = self
             .query()
@@ -222,7 +222,7 @@ impl fmt::Display for PodsOf {
     }
 }
 
-/// Opens what stands behind `kubernetes://`, to find a service.
+/// Opens the discovery of a service for the rest of a `kubernetes://` URL.
 pub(crate) fn discover(place: &str) -> Result<Box<dyn Discover>, Status> {
     let place = RegistryUrl::parse(place)?;
     place.only(&SETTINGS)?;
@@ -257,9 +257,9 @@ pub(crate) fn discover(place: &str) -> Result<Box<dyn Discover>, Status> {
 
 const SETTINGS: [&str; 4] = ["api", "network", "token", "token-file"];
 const PORT: u16 = 443;
-/// Where a pod finds what it may prove itself with.
+/// Directory of a pod's service account credentials.
 const ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
-/// For a list, and for the beginning of a watch.
+/// Timeout of a list, and of the start of a watch.
 const LIST: Duration = Duration::from_secs(15);
-/// After which the server is to end a watch, so that one that has died unseen is not waited for much longer.
+/// Duration after which the server ends a watch, so that a dead one is noticed soon.
 const WATCH: Duration = Duration::from_secs(60);

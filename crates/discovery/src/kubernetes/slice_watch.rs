@@ -14,7 +14,7 @@ use crate::http::{Lines, LinesResponse};
 use crate::lenient_list::{self, LenientList};
 use crate::watch::WatchSource;
 
-/// The slices of a service: listed once, then followed change by change.
+/// Slices of a service: listed once, then watched.
 ///
 /// ```text
 /// Unknown ──list──▶ Known ──watch──▶ Followed ──the watch ends or breaks──▶ Known
@@ -32,7 +32,7 @@ enum State {
     Unknown,
     Known {
         version: String,
-        /// Whether nothing has been heard since the list.
+        /// Whether nothing was received since the list.
         fresh: bool,
     },
     Followed {
@@ -43,12 +43,12 @@ enum State {
     },
 }
 
-/// What has become of the slices.
+/// Result of following the watch.
 #[derive(Debug, PartialEq, Eq)]
 enum FollowOutcome {
-    /// They are others than before.
+    /// The slices have changed.
     Changed,
-    /// What was known is too old to go on from.
+    /// The known version is too old to continue from.
     Gone,
 }
 
@@ -57,7 +57,7 @@ impl SliceWatch {
         Self { of, slices: BTreeMap::new(), state: State::Unknown }
     }
 
-    /// Lists all slices, in as many parts as it takes.
+    /// Lists all slices, page by page.
     async fn list(&mut self) -> Result<(), Status> {
         let asked = format!("to list the endpoint slices of {}", self.of);
         self.slices.clear();
@@ -98,7 +98,7 @@ impl SliceWatch {
                     Ok(LinesResponse::Refused(answer)) if answer.status == StatusCode::GONE => {
                         return gone(fresh);
                     }
-                    // What was known may be of another time, to which this one never comes: it is listed anew.
+                    // The known version may be unknown to this server: the slices are listed again.
                     Ok(LinesResponse::Refused(answer)) => {
                         return Err(answer.refusal(&format!("to watch the endpoint slices of {}", self.of)));
                     }
@@ -116,7 +116,7 @@ impl SliceWatch {
         }
     }
 
-    /// Takes what the watch says next, and what it says right behind that; `None` if that changes nothing.
+    /// Processes the next event of the watch and those available after it; `None` if they change nothing.
     async fn hear(
         &mut self,
         mut version: String,
@@ -125,7 +125,7 @@ impl SliceWatch {
         since: Instant,
     ) -> Result<Option<FollowOutcome>, Status> {
         let mut changed = false;
-        // A watch that says nothing for longer than it was to live is dead.
+        // A watch that is silent for longer than its lifetime is dead.
         let mut until = Instant::now() + WATCH + SLACK;
         loop {
             match timeout_at(until, lines.next()).await {
@@ -176,7 +176,7 @@ impl SliceWatch {
             let Failure { code, message } = failure;
             return Err(Status::unavailable(format!("the watch of {} failed: {code} {message}", self.of)));
         }
-        // A slice that cannot be read is as good as none; where it stands may be read all the same.
+        // A malformed slice counts as missing; its version may be readable all the same.
         let metadata = told.object.get("metadata").cloned();
         let metadata: Metadata =
             metadata.and_then(|metadata| serde_json::from_value(metadata).ok()).unwrap_or_default();
@@ -190,7 +190,7 @@ impl SliceWatch {
                 Err(_) => self.slices.remove(&metadata.name).is_some(),
             },
             "DELETED" => self.slices.remove(&metadata.name).is_some(),
-            // `BOOKMARK`, and what is to come.
+            // `BOOKMARK`, and future event types.
             _ => false,
         };
         let version = Some(metadata.resource_version).filter(|version| !version.is_empty());
@@ -214,7 +214,7 @@ impl WatchSource for SliceWatch {
     }
 }
 
-/// What was known is not there any more. If it was listed a moment ago, to list it again would lead to the same.
+/// Handles an expired version. If the slices were just listed, listing again would lead to the same result.
 fn gone(fresh: bool) -> Result<FollowOutcome, Status> {
     match fresh {
         false => Ok(FollowOutcome::Gone),
@@ -225,7 +225,7 @@ fn gone(fresh: bool) -> Result<FollowOutcome, Status> {
 enum Event {
     Gone,
     Told {
-        /// Where the watch stands now.
+        /// Current version of the watch.
         version: Option<String>,
         change: bool,
     },
@@ -254,11 +254,11 @@ struct Failure {
     message: String,
 }
 
-/// A service with more would have more than a million pods.
+/// A service with more slices would have more than a million pods.
 const SLICES: usize = 10_000;
-/// For how long a change is kept back: it seldom comes alone.
+/// Delay of a change: it seldom comes alone.
 const SETTLING: Duration = Duration::from_millis(20);
-/// How much longer than it should a watch may live.
+/// Extra time beyond a watch's lifetime.
 const SLACK: Duration = Duration::from_secs(10);
-/// A watch that ends sooner, without a word, will do so again.
+/// A watch that ends sooner, without an event, will do so again.
 const HASTY: Duration = Duration::from_secs(1);

@@ -7,7 +7,8 @@ use serde::Deserialize;
 use super::PodsOf;
 use crate::lenient_list::LenientList;
 
-/// What is read of an `EndpointSlice` (kubernetes.io/docs/reference/kubernetes-api/service-resources/endpoint-slice-v1).
+/// Parsed parts of an `EndpointSlice`
+/// (kubernetes.io/docs/reference/kubernetes-api/service-resources/endpoint-slice-v1).
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Slice {
@@ -27,7 +28,7 @@ pub(super) struct Metadata {
     pub(super) name: String,
     #[serde(default)]
     pub(super) resource_version: String,
-    /// What to ask on with where a list comes in parts.
+    /// Continuation token of a paged list.
     #[serde(default, rename = "continue")]
     pub(super) go_on: String,
 }
@@ -56,15 +57,15 @@ struct Port {
     protocol: Option<String>,
 }
 
-/// The pods of all slices of a service that may be called.
+/// Returns the pods of all slices of a service that may be called.
 pub(super) fn instances(slices: &BTreeMap<String, Slice>, of: &PodsOf) -> Result<Vec<Instance>, Status> {
-    // A service of both families has each pod once in either: one is enough, and IPv4 goes everywhere.
+    // A dual-stack service has each pod once per family: one is enough, and IPv4 works everywhere.
     let slices: Vec<_> = match slices.values().any(|slice| slice.address_type == "IPv4" && slice.has_pods()) {
         true => slices.values().filter(|slice| slice.address_type != "IPv6").collect(),
         false => slices.values().collect(),
     };
     let ready = found(&slices, of, Endpoint::is_ready)?;
-    // When all of them end, those that still serve are better than none (KEP 1669).
+    // If all pods are terminating, those that still serve are better than none (KEP 1669).
     if ready.is_empty() { found(&slices, of, Endpoint::is_serving) } else { Ok(ready) }
 }
 
@@ -83,7 +84,7 @@ fn found(
 }
 
 impl Slice {
-    /// How many of its endpoints there are, and how many of them can be read.
+    /// Returns the number of endpoints, and the number of well-formed ones.
     pub(super) fn endpoints(&self) -> (usize, usize) {
         (self.endpoints.all, self.endpoints.items.len())
     }
@@ -92,7 +93,7 @@ impl Slice {
         !self.endpoints.items.is_empty()
     }
 
-    /// The port that is asked for, where this slice has it.
+    /// Returns the requested port, if this slice has it.
     fn port(&self, of: &PodsOf) -> Result<Option<u16>, Status> {
         let carrier = if matches!(of.network, Network::Kcp | Network::Quic) { "UDP" } else { "TCP" };
         let mut ports =
@@ -123,7 +124,7 @@ impl Port {
 }
 
 impl Endpoint {
-    /// What is not known counts as ready, says the API.
+    /// An unknown condition counts as ready, according to the API.
     fn is_ready(&self) -> bool {
         self.conditions.as_ref().and_then(|conditions| conditions.ready) != Some(false)
     }
@@ -132,7 +133,7 @@ impl Endpoint {
         self.conditions.as_ref().and_then(|conditions| conditions.serving) == Some(true)
     }
 
-    /// At the first address: there is only one nowadays.
+    /// Uses the first address: there is only one nowadays.
     fn instance(&self, port: u16, network: Network) -> Option<Instance> {
         let address = self.addresses.first()?;
         let host = if address.contains(':') { format!("[{address}]") } else { address.clone() };

@@ -14,17 +14,17 @@ use super::host::Host;
 use crate::http::{ANSWER, Http, HttpResponse};
 use crate::lenient_list::LenientList;
 
-/// Nacos' HTTP API in its two generations. Nacos 3.2 has the older one only as a plugin; rpcx's and brpc's users have
+/// Nacos' HTTP API in its two versions. Nacos 3.2 has the older one only as a plugin; rpcx's and brpc's users have
 /// servers that do not know the newer one.
 pub(super) struct Api {
     http: Http,
-    /// Whether the newer one was answered last.
+    /// Whether the newer API answered last.
     newer: AtomicBool,
     login: Option<Login>,
     token: Mutex<Option<Token>>,
 }
 
-/// What is asked of Nacos.
+/// Request of the API.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Verb {
     List,
@@ -62,7 +62,7 @@ impl Api {
         Self { http, newer: AtomicBool::new(false), login, token: Mutex::default() }
     }
 
-    /// Asks in the generation that was answered last, and in the other if it is not there any more.
+    /// Uses the API that answered last, and the other one if that is no longer available.
     pub(super) async fn call(&self, verb: Verb, fields: &Attributes) -> Result<Reply, Status> {
         let newer = self.newer.load(Ordering::Relaxed);
         let first = self.authorized(verb, newer, fields).await?;
@@ -77,7 +77,7 @@ impl Api {
         Ok(second)
     }
 
-    /// Asks with a token, and with a new one if that is not taken.
+    /// Sends a request with a token, and with a new one if that is rejected.
     async fn authorized(&self, verb: Verb, newer: bool, fields: &Attributes) -> Result<Reply, Status> {
         let reply = self.ask(verb, newer, fields).await?;
         let refused = matches!(reply.answer.status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
@@ -116,7 +116,7 @@ impl Api {
         }
         let given: ServiceList = answer.json("to log in to Nacos")?;
         let ttl = Duration::from_secs(given.token_ttl);
-        // A tenth is left for clocks that differ and for the way.
+        // A tenth is reserved for clock differences and latency.
         let until = Instant::now().checked_add(ttl - ttl / 10).unwrap_or_else(Instant::now);
         let token = Token { text: given.access_token.clone(), until };
         *self.token.lock().unwrap_or_else(PoisonError::into_inner) = Some(token);
@@ -157,7 +157,7 @@ impl Verb {
     }
 }
 
-/// What Nacos says to it.
+/// Reply of Nacos.
 #[derive(Debug)]
 pub(super) struct Reply {
     answer: HttpResponse,
@@ -177,7 +177,7 @@ impl Reply {
         }
     }
 
-    /// Whether the server that it was told of is known; an older Nacos may say nothing but `ok`.
+    /// Whether the named server is registered; an older Nacos may just reply `ok`.
     pub(super) fn knows(&self, asked: &str) -> Result<bool, Status> {
         if self.code().is_some_and(|code| UNKNOWN.contains(&code)) {
             return Ok(false);
@@ -194,13 +194,13 @@ impl Reply {
         Ok(List { hosts: data, cache_millis: None })
     }
 
-    /// The number in which Nacos says how it went.
+    /// Result code of the reply.
     fn code(&self) -> Option<i64> {
         code(&self.answer)
     }
 }
 
-/// Whether nothing is there that would answer such a question: what Nacos itself says of an instance has a number.
+/// Whether the API endpoint is missing: replies of Nacos itself about an instance have a code.
 fn is_missing(answer: &HttpResponse) -> bool {
     let gone = [StatusCode::NOT_FOUND, StatusCode::GONE, StatusCode::NOT_IMPLEMENTED];
     gone.contains(&answer.status) && code(answer).is_none()
@@ -226,7 +226,7 @@ struct Wrapped {
     data: LenientList<Host>,
 }
 
-/// What a service has.
+/// Instances of a service.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct List {
@@ -235,7 +235,7 @@ pub(super) struct List {
 }
 
 impl List {
-    /// For how long it may be believed.
+    /// Returns how long the answer is valid.
     pub(super) fn pause(&self) -> Duration {
         let millis = self.cache_millis.filter(|millis| *millis > 0);
         millis.map_or(POLL, Duration::from_millis).clamp(Duration::from_millis(100), POLL)
@@ -253,6 +253,6 @@ struct ServiceList {
 const PORT: u16 = 8848;
 /// RESOURCE_NOT_FOUND of Nacos 1 and 2 (`NamingResponseCode`), INSTANCE_NOT_FOUND of 3 (`ErrorCode`).
 const UNKNOWN: [i64; 2] = [20404, 21003];
-/// As Nacos has it for those that are not told (`SwitchDomain`, `defaultCacheMillis`), and the longest: it says ten
-/// seconds to others, since it has other ways to tell its own clients.
+/// Nacos' default for clients without push (`SwitchDomain`, `defaultCacheMillis`), and the maximum: Nacos returns ten
+/// seconds to others, since it has other ways to notify its own clients.
 const POLL: Duration = Duration::from_secs(3);

@@ -7,14 +7,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::metadata::{changed, from_map, to_map};
 
-/// An instance, as Nacos has it.
+/// Instance in Nacos' format.
 #[derive(Debug, Deserialize)]
 pub(super) struct Host {
     #[serde(default)]
     ip: String,
     #[serde(default)]
     port: u32,
-    // brpc takes only those of whom both are said to be true; Nacos always says so.
+    // brpc uses only instances for which both are true; Nacos always sends both.
     #[serde(default)]
     enabled: bool,
     #[serde(default)]
@@ -23,16 +23,18 @@ pub(super) struct Host {
     metadata: Option<BTreeMap<String, Option<String>>>,
 }
 
-/// Those that live: with rpcx's metadata if they have them, and Nacos' weight. Who is disabled or weighs nothing is
-/// inactive, not missing: that was done on purpose, and is to be believed of all at once too. `None` where one is nowhere.
+/// Returns the healthy instances: with rpcx's metadata, if present, and Nacos' weight. A disabled instance, or one of
+/// weight zero, is inactive, not missing: that is intended, and is accepted even if it applies to all of them. `None`
+/// for an instance without a valid address.
 pub(super) fn instances(hosts: Vec<Host>) -> Vec<Option<Instance>> {
     let hosts: Vec<_> = hosts.into_iter().filter(|host| host.healthy).collect();
-    // Weights may be fractions, of which ours know nothing: then all are told in hundredths.
+    // Weights may be fractions, which ours cannot be: then all are converted to hundredths.
     let scale = if hosts.iter().all(|host| host.weight().fract() == 0.0) { 1.0 } else { 100.0 };
     hosts.into_iter().map(|host| host.instance(scale)).collect()
 }
 
-/// What Nacos says now of an entry, if it is among these. A weight that is a fraction is none of ours, and is not heeded.
+/// Returns Nacos' current attributes of an entry, if it is among these. A fractional weight is not ours, and is
+/// ignored.
 pub(super) fn said(hosts: Vec<Host>, entry: &Advertisement) -> Result<Option<Attributes>, Status> {
     let enterable = enterable(entry)?;
     let is_it = |host: &Host| host.ip == enterable.ip && host.port == u32::from(enterable.port);
@@ -68,7 +70,7 @@ impl Host {
         Some(instance.with(attributes))
     }
 
-    /// What is said of it, but for whether it is enabled.
+    /// Attributes, regardless of whether the instance is enabled.
     fn attributes(self) -> Option<Attributes> {
         self.said(1.0).map(|(_, attributes)| attributes)
     }
@@ -80,7 +82,7 @@ impl Host {
         let mut attributes = from_map(said.filter(|(name, _)| !name.starts_with(PRESERVED)).collect());
         let network = attributes.value(NETWORK).map_or(Ok(Network::Tcp), str::parse).ok()?;
         attributes.remove(NETWORK);
-        // One is what everybody has of whom nothing was said; then rpcx's own counts.
+        // One is Nacos' default weight; in this case rpcx's own weight applies.
         let weight = if weight == 1.0 { f64::from(attributes.weight()) } else { weight } * scale;
         if weight != 1.0 {
             attributes.set("weight", weight.max(weight.min(1.0).ceil()).round().to_string());
@@ -89,7 +91,7 @@ impl Host {
     }
 }
 
-/// An entry, as Nacos wants it.
+/// Entry in Nacos' format.
 #[derive(Debug)]
 pub(super) struct HostRegistration<'a> {
     ip: &'a str,
@@ -99,8 +101,7 @@ pub(super) struct HostRegistration<'a> {
     metadata: BTreeMap<String, String>,
 }
 
-/// What is entered of an entry: rpcx's metadata and the network (rpcx-nacos `serverplugin/nacos.go`), and how long it
-/// may be believed.
+/// Converts an entry: rpcx's metadata and the network (rpcx-nacos `serverplugin/nacos.go`), and its time to live.
 pub(super) fn enterable(entry: &Advertisement) -> Result<HostRegistration<'_>, Status> {
     let Instance { network, address, attributes } = &entry.instance;
     let place = address.rsplit_once(':').and_then(|(host, port)| Some((host, port.parse().ok()?)));
@@ -111,7 +112,7 @@ pub(super) fn enterable(entry: &Advertisement) -> Result<HostRegistration<'_>, S
     };
     let mut metadata = to_map(attributes, |_| true);
     metadata.insert(NETWORK.to_owned(), network.to_string());
-    // When it is asked to be heard of, is no more healthy, and is out (`PreservedMetadataKeys`).
+    // Intervals of the heartbeat, of becoming unhealthy, and of removal (`PreservedMetadataKeys`).
     let ttl = entry.ttl.max(Duration::from_millis(3)).as_millis();
     for (name, millis) in
         [("heart.beat.interval", ttl / 3), ("heart.beat.timeout", ttl), ("ip.delete.timeout", ttl)]
@@ -128,7 +129,7 @@ pub(super) fn enterable(entry: &Advertisement) -> Result<HostRegistration<'_>, S
 }
 
 impl HostRegistration<'_> {
-    /// As Nacos tells it.
+    /// Host, as returned by Nacos.
     fn host(self) -> Host {
         let metadata = self.metadata.into_iter().map(|(name, value)| (name, Some(value))).collect();
         Host {
@@ -141,18 +142,18 @@ impl HostRegistration<'_> {
         }
     }
 
-    /// With where it is.
+    /// Adds the address.
     pub(super) fn place(&self, fields: Attributes) -> Attributes {
         fields.with("ip", self.ip).with("port", self.port.to_string())
     }
 
-    /// With all that is known of it.
+    /// Adds all fields.
     pub(super) fn fields(&self, fields: Attributes) -> Result<Attributes, Status> {
         let fields = self.place(fields).with("weight", self.weight.to_string()).with("healthy", "true");
         Ok(fields.with("enabled", self.enabled.to_string()).with("metadata", json(&self.metadata)?))
     }
 
-    /// What Nacos 1 and 2 are told again and again. They enter anew by it whom they have lost.
+    /// Returns the heartbeat of Nacos 1 and 2, which also restores an entry that they have lost.
     pub(super) fn beat(&self, service: &str, cluster: &str) -> Result<String, Status> {
         json(&Beat {
             service_name: service,
@@ -183,9 +184,9 @@ fn json(value: &impl Serialize) -> Result<String, Status> {
 }
 
 const NETWORK: &str = "network";
-/// Names that Nacos reads itself.
+/// Prefix of the names that Nacos interprets itself.
 const PRESERVED: &str = "preserved.";
-/// What Nacos takes for a weight (`Constants`).
+/// Maximum weight in Nacos (`Constants`).
 const HEAVIEST: f64 = 10_000.0;
 
 #[cfg(test)]

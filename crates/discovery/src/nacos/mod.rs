@@ -1,10 +1,10 @@
-//! [Nacos](https://nacos.io), by its HTTP API: that of Nacos 1 and 2, and where a server has it no more, that of
-//! Nacos 3 (ADR 20).
+//! [Nacos](https://nacos.io), by its HTTP API: that of Nacos 1 and 2 or, if a server no longer has it, that of Nacos 3
+//! (ADR 20).
 //!
-//! As a URL, behind `nacos://`: `127.0.0.1:8848/Arith`, several servers with commas between, the name of the service
-//! left out where servers register. Settings: `group` (or `groupName`; `DEFAULT_GROUP`), `namespace` (or
-//! `namespaceId`), `cluster` (or `clusters`; where servers are found, several with commas between), `username` and
-//! `password`, `tls`. brpc's `nacos://serviceName=Echo&groupName=g` asks the Nacos of this machine.
+//! URL syntax, after `nacos://`: `127.0.0.1:8848/Arith`, several servers separated by commas; for registration the name
+//! of the service is omitted. Parameters: `group` (or `groupName`; `DEFAULT_GROUP`), `namespace` (or `namespaceId`),
+//! `cluster` (or `clusters`; for discovery, several separated by commas), `username` and `password`, `tls`. brpc's
+//! `nacos://serviceName=Echo&groupName=g` uses the Nacos of this machine.
 
 mod api;
 mod host;
@@ -26,10 +26,10 @@ use crate::lenient_list;
 use crate::registry_url::RegistryUrl;
 use crate::watch::{self, WatchSource};
 
-/// A namespace of a Nacos, with the group and the cluster that instances are entered into.
+/// Namespace of a Nacos, with the group and the cluster of its instances.
 ///
-/// Instances are *ephemeral*: Nacos holds them unhealthy when it has not heard of them for the entry's time-to-live,
-/// and takes them out.
+/// Instances are *ephemeral*: without heartbeats for the entry's time-to-live, Nacos considers them unhealthy, and
+/// removes them.
 ///
 /// ```no_run
 /// # fn main() -> polyrpc::Result<()> {
@@ -43,11 +43,11 @@ use crate::watch::{self, WatchSource};
 pub struct Nacos {
     api: Arc<Api>,
     scope: Scope,
-    /// What was entered here, as it was entered last.
+    /// Entries that were registered here, in their last version.
     entered: Mutex<HashMap<String, Advertisement>>,
 }
 
-/// Which part of Nacos is meant.
+/// Namespace, group and cluster.
 #[derive(Debug, Clone)]
 struct Scope {
     namespace: Option<String>,
@@ -56,46 +56,46 @@ struct Scope {
 }
 
 impl Nacos {
-    /// At `http://host:port`, `https://host:port` (feature `tls`) or `host:port`, or several with commas between; 8848
-    /// is the usual port.
+    /// Uses the API at `http://host:port`, `https://host:port` (feature `tls`) or `host:port`, or several separated by
+    /// commas; the default port is 8848.
     ///
     /// # Errors
     ///
-    /// When the URL is none. Nothing is connected yet.
+    /// If the URL is invalid. No connection is made yet.
     pub fn new(urls: &str) -> Result<Self> {
         let scope = Scope { namespace: None, group: "DEFAULT_GROUP".to_owned(), cluster: None };
         Ok(Self { api: Arc::new(Api::new(urls)?), scope, entered: Mutex::default() })
     }
 
-    /// In this namespace, by its id.
+    /// Sets the namespace, by its id.
     #[must_use]
     pub fn namespace(mut self, id: impl Into<String>) -> Self {
         self.scope.namespace = Some(id.into());
         self
     }
 
-    /// In this group. By default it is `DEFAULT_GROUP`.
+    /// Sets the group. Default: `DEFAULT_GROUP`.
     #[must_use]
     pub fn group(mut self, name: impl Into<String>) -> Self {
         self.scope.group = name.into();
         self
     }
 
-    /// In this cluster. By default instances are entered into `DEFAULT`, and found in all clusters.
+    /// Sets the cluster. By default instances are registered in `DEFAULT`, and discovered in all clusters.
     #[must_use]
     pub fn cluster(mut self, name: impl Into<String>) -> Self {
         self.scope.cluster = Some(name.into());
         self
     }
 
-    /// Logs in as this user before anything is asked.
+    /// Logs in as this user before the first request.
     #[must_use]
     pub fn login(mut self, username: impl Into<String>, password: impl Into<String>) -> Self {
         self.api = Arc::new(self.api.with_login(username.into(), password.into()));
         self
     }
 
-    /// Checks servers by these rules.
+    /// Sets the TLS configuration.
     #[cfg(feature = "tls")]
     #[must_use]
     pub fn tls(mut self, tls: polyrpc::tls::Client) -> Self {
@@ -103,7 +103,7 @@ impl Nacos {
         self
     }
 
-    /// The instances of one service that are healthy; those that are disabled or have no weight are inactive.
+    /// Discovers the healthy instances of one service; those that are disabled or have no weight are inactive.
     pub fn service(&self, name: impl Into<String>) -> ServiceOf {
         ServiceOf { api: self.api.clone(), scope: self.scope.clone(), name: name.into() }
     }
@@ -121,7 +121,7 @@ impl Nacos {
         Ok(())
     }
 
-    /// Says that the server is well; `false` if Nacos does not know of it.
+    /// Sends a heartbeat of the server; `false` if Nacos does not know it.
     async fn beat(&self, entry: &Advertisement) -> Result<bool, Status> {
         let host = enterable(entry)?;
         let grouped = format!("{}@@{}", self.scope.group, entry.service);
@@ -134,7 +134,8 @@ impl Nacos {
         Ok(known)
     }
 
-    /// What Nacos says of it now. One that is disabled is missing from the lists of Nacos 1 and 2, and then nothing is known.
+    /// Returns Nacos' current attributes of the entry. A disabled instance is missing from the lists of Nacos 1 and 2,
+    /// in which case they are unknown.
     async fn look(&self, entry: &Advertisement) -> Result<Option<Attributes>, Status> {
         let asked = format!("to read what Nacos says of {entry}");
         let list = list(&self.api, &self.scope, &entry.service).await?.list(&asked)?;
@@ -194,10 +195,10 @@ impl fmt::Debug for Nacos {
     }
 }
 
-/// The instances of one service in a Nacos.
+/// Instances of one service in a Nacos.
 ///
-/// Nacos tells a client over HTTP nothing by itself: it is asked as often as it says an answer may be kept, and at
-/// least every three seconds.
+/// Nacos sends no notifications over HTTP: it is polled as often as its answers may be cached, and at least every three
+/// seconds.
 #[derive(Debug, Clone)]
 pub struct ServiceOf {
     api: Arc<Api>,
@@ -213,7 +214,7 @@ impl Discover for ServiceOf {
 
 struct NacosWatch {
     of: ServiceOf,
-    /// How long the last answer may be believed.
+    /// Validity of the last answer.
     pause: Option<Duration>,
     complaint: Option<Status>,
 }
@@ -243,18 +244,18 @@ impl WatchSource for NacosWatch {
     }
 }
 
-/// Asks for all instances of a service.
+/// Lists all instances of a service.
 async fn list(api: &Api, scope: &Scope, name: &str) -> Result<Reply, Status> {
     let mut fields = scope.fields(name).with("healthyOnly", "false");
     if let Some(clusters) = &scope.cluster {
-        // The former is asked for by Nacos 1 and 2, the latter by 3.
+        // Nacos 1 and 2 read the former, Nacos 3 the latter.
         fields.set("clusters", clusters);
         fields.set("clusterName", clusters);
     }
     api.call(Verb::List, &fields).await
 }
 
-/// Opens what stands behind `nacos://`, to find a service.
+/// Opens the discovery of a service for the rest of a `nacos://` URL.
 pub(crate) fn discover(place: &str) -> Result<Box<dyn Discover>, Status> {
     let (nacos, place) = open(place)?;
     let named = place.settings.value("serviceName");
@@ -265,7 +266,7 @@ pub(crate) fn discover(place: &str) -> Result<Box<dyn Discover>, Status> {
     }
 }
 
-/// Opens what stands behind `nacos://`, to make servers known.
+/// Opens the registry for the rest of a `nacos://` URL.
 pub(crate) fn register(place: &str) -> Result<Box<dyn Registrar>, Status> {
     let (nacos, place) = open(place)?;
     match (place.path.as_slice(), place.settings.value("serviceName")) {
@@ -277,7 +278,7 @@ pub(crate) fn register(place: &str) -> Result<Box<dyn Registrar>, Status> {
 fn open(text: &str) -> Result<(Nacos, RegistryUrl), Status> {
     let is_brpcs = text.split(['/', '?']).next().is_some_and(|start| start.contains('='));
     let place = match is_brpcs {
-        // brpc's way to say it: the query and nothing else (`nacos_naming_service.cpp`).
+        // brpc's syntax: only the query (`nacos_naming_service.cpp`).
         true => RegistryUrl::parse(&format!("127.0.0.1?{text}"))?,
         false => RegistryUrl::parse(text)?,
     };

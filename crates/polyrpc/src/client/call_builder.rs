@@ -10,9 +10,9 @@ use super::{Client, Result, split};
 use crate::call::{CancelHandle, Request, Response};
 use crate::codec::Body;
 
-/// A call with plain types that says more than its arguments; made by [`Client::request`].
+/// Builder of a call with plain types and call options; created by [`Client::request`].
 ///
-/// Whatever is not set is as the client was built.
+/// Options that are not set have the client's defaults.
 #[must_use = "nothing is sent until `call`, `send` or `oneway` is called"]
 pub struct CallBuilder<'a> {
     client: &'a Client,
@@ -25,8 +25,8 @@ impl<'a> CallBuilder<'a> {
         Self { client, target, request: Request::new(()) }
     }
 
-    /// Waits no longer than this, and sends the time-out to the server. With zero the call fails with
-    /// `deadline_exceeded` before anything is sent.
+    /// Sets the timeout, which is also sent to the server. With zero the call fails with `deadline_exceeded` before
+    /// anything is sent.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.request = self.request.with_timeout(timeout);
         self
@@ -38,25 +38,25 @@ impl<'a> CallBuilder<'a> {
         self
     }
 
-    /// Sends bytes beside the arguments (baidu_std).
+    /// Sends an attachment next to the arguments (baidu_std).
     pub fn attachment(mut self, attachment: impl Into<Bytes>) -> Self {
         self.request = self.request.with_attachment(attachment);
         self
     }
 
-    /// The key by which a client of several servers chooses one, if it balances by a hash (brpc's request code).
+    /// Sets the key by which a client of several servers picks one, if it balances by a hash (brpc's request code).
     pub fn key(mut self, key: u64) -> Self {
         self.request = self.request.with_key(key);
         self
     }
 
-    /// Proves who calls, in place of the client's own credential.
+    /// Sets the credential to send instead of the client's own.
     pub fn credential(mut self, credential: impl Into<Bytes>) -> Self {
         self.request = self.request.with_credential(credential);
         self
     }
 
-    /// Writes the arguments in this format.
+    /// Encodes the arguments in this format.
     pub fn format(mut self, format: Format) -> Self {
         self.request = self.request.with_format(format);
         self
@@ -68,13 +68,13 @@ impl<'a> CallBuilder<'a> {
         self
     }
 
-    /// Waits, as long as the call may wait, until the server can be reached, instead of failing at once.
+    /// Waits until the server is reachable, up to the deadline, instead of failing at once.
     pub fn wait_for_ready(mut self) -> Self {
         self.request = self.request.with_wait_for_ready();
         self
     }
 
-    /// Says that the call may be executed twice with no harm.
+    /// Marks the call as safe to execute twice.
     pub fn idempotent(mut self) -> Self {
         self.request = self.request.with_idempotent();
         self
@@ -102,7 +102,7 @@ impl<'a> CallBuilder<'a> {
         Ok(self.send(arguments).await?.message)
     }
 
-    /// Makes the call and waits for its result and what came beside it: metadata, trailers, an attachment.
+    /// Makes the call and waits for its full response: result, metadata, trailers and attachment.
     ///
     /// # Errors
     ///

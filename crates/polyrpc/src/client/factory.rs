@@ -1,4 +1,4 @@
-//! Connections as a builder was told to make them, to one server or to any of a channel's.
+//! Connections with a builder's configuration, to one server or to any server of a channel.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use super::url::Url;
 use crate::cores::Cores;
 use crate::discovery::Instance;
 
-/// Makes the connections of a channel: all alike but for where they lead.
+/// Factory of a channel's connections, which differ only in their address.
 pub(super) struct Factory {
     builder: Builder,
     /// Protocol and variants.
@@ -35,14 +35,14 @@ impl Factory {
         self.builder.cores.clone()
     }
 
-    /// The connections to one server. None is made yet.
+    /// Creates the pool of one server, without any connection yet.
     pub(super) fn pool(&self, instance: &Instance) -> Result<Pool, Status> {
         let url = self.way.at(instance)?;
         let tls = self.connector(&url)?;
         self.builder.pool(url, tls)
     }
 
-    /// What TLS is made with: read from files once, however many servers there are.
+    /// Creates the TLS configuration: files are read once, however many servers there are.
     #[cfg(feature = "tls")]
     fn connector(&self, url: &Url) -> Result<Option<crate::transport::tls::Connector>, Status> {
         if let (true, Some(connector)) = (url.tls, self.tls.get()) {
@@ -62,7 +62,7 @@ impl Factory {
 }
 
 impl Builder {
-    /// The connections to the server at `url`.
+    /// Creates the pool of the server at `url`.
     pub(super) fn pool(
         &self,
         url: Url,

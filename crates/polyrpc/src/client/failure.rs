@@ -1,8 +1,8 @@
-//! What the failure of a call says of making it again.
+//! Retry semantics of a failed call.
 
 use polyrpc_core::{Reply, Retry, Scope, Status};
 
-/// Why a call failed, if it did.
+/// Returns the failure of a call, if it failed.
 pub(super) fn failure(ended: &Result<Option<Reply>, Status>) -> Option<&Status> {
     match ended {
         Ok(reply) => reply.as_ref().and_then(|reply| reply.result.as_ref().err()),
@@ -10,12 +10,12 @@ pub(super) fn failure(ended: &Result<Option<Reply>, Status>) -> Option<&Status> 
     }
 }
 
-/// Whether it is known that no server had the call.
+/// Whether it is certain that no server processed the call.
 pub(super) fn is_unprocessed(status: &Status) -> bool {
     status.scope() == Scope::Connection && status.retry() == Retry::Elsewhere
 }
 
-/// Whether a call that failed so may be made again, being idempotent or not.
+/// Whether a call with this failure may be retried.
 pub(super) fn is_retryable(status: &Status, idempotent: bool) -> bool {
     match status.retry() {
         Retry::Elsewhere => true,

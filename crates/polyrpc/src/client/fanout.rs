@@ -16,14 +16,15 @@ use crate::codec::Body;
 use crate::discovery::Instance;
 
 impl Client {
-    /// The same client, whose every call goes to all servers: rpcx's `Broadcast`. Stubs call it as any other.
+    /// Returns the same client, whose every call goes to all servers: rpcx's `Broadcast`. Stubs work with it as with
+    /// any other.
     ///
-    /// A call succeeds only if it does on all servers, and gives the answer that came first. The first failure ends it:
-    /// calls under way are cancelled. Nothing is tried again. Servers that are thought to be down are called too; one
-    /// that the registry takes away before it could be called is left out.
+    /// A call succeeds only if it succeeds on all servers, and returns the first reply. The first failure ends it and
+    /// cancels the calls in flight. Nothing is retried. Servers that are considered unhealthy are called too; a server
+    /// that leaves the registry before it could be called is skipped.
     ///
-    /// Layers stand around the whole. A client of one server, or of other clients, stays what it is. Calls with several
-    /// messages in a direction are refused.
+    /// Layers wrap the whole call. A client of one server, or of other clients, is returned unchanged. Streaming calls
+    /// are rejected.
     ///
     /// ```no_run
     /// # async fn example() -> polyrpc::Result<()> {
@@ -39,21 +40,21 @@ impl Client {
         self.to_all(CompletionBounds { fail: Some(1), success: None })
     }
 
-    /// The same client, whose every call goes to all servers until one succeeds: rpcx's `Fork`. Stubs call it as any
-    /// other.
+    /// Returns the same client, whose every call goes to all servers until one succeeds: rpcx's `Fork`. Stubs work with
+    /// it as with any other.
     ///
-    /// The first success is the answer, and the other calls are cancelled. A call fails if it does on all servers.
-    /// Otherwise it is as [`broadcast`](Self::broadcast).
+    /// The first success is the reply, and the other calls are cancelled. A call fails if it fails on all servers.
+    /// Otherwise it is like [`broadcast`](Self::broadcast).
     #[must_use]
     pub fn fork(&self) -> Self {
         self.to_all(CompletionBounds { fail: None, success: Some(1) })
     }
 
-    /// Makes calls to each server and waits for all of them: rpcx's `Inform`. There is a receipt for each server, in the
-    /// order of their addresses, with its own answer or failure.
+    /// Makes calls to each server and waits for all of them: rpcx's `Inform`. Returns one entry per server, in the
+    /// order of their addresses, with its own reply or failure.
     ///
-    /// What is called, `call` says, with a client of that one server; calls made by it are as any other, but not tried
-    /// again, and this client's layers stand around each.
+    /// `call` makes the calls with a client of that one server. They are not retried, and this client's layers wrap
+    /// each of them.
     ///
     /// ```no_run
     /// # async fn example() -> polyrpc::Result<()> {
@@ -70,11 +71,11 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// When no server is known within the client's time-out. What fails on a server is in its receipt.
+    /// If no server is known within the client's timeout. The failure of a server is in its entry.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future cancels all calls under way.
+    /// Dropping the future cancels all calls in flight.
     pub async fn inform<T, F>(&self, call: impl Fn(Self) -> F) -> Result<Vec<FanoutReply<T>>>
     where
         F: Future<Output = Result<T>>,
@@ -98,19 +99,19 @@ impl Client {
         Self { transport: Transport::Combo(Arc::new(all)), ..self.clone() }
     }
 
-    /// The same client of this server alone; layers are around it already.
+    /// Returns the same client of this server only, without layers, since they wrap it already.
     fn at(server: Arc<SingleEndpoint>, defaults: Arc<CallDefaults>) -> Self {
         Self { transport: Transport::Server(server), defaults, layers: Default::default() }
     }
 }
 
-/// What became of a call on one server.
+/// Result of a call on one server.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct FanoutReply<T> {
-    /// The server; `None` from a client that was not built to find its servers.
+    /// The server; `None` if the client was built without discovery.
     pub instance: Option<Instance>,
-    /// Its answer, or why there is none.
+    /// Its reply, or the reason of the failure.
     pub reply: Result<T>,
 }
 
@@ -125,7 +126,7 @@ impl Broadcast {
     async fn call(&self, mut call: OutgoingCall<'_>) -> Result<Response<Body>, Status> {
         let deadline = deadline(call.options.timeout)?;
         let servers = self.channel.single_endpoints(deadline, call.options.wait_for_ready).await?;
-        // The servers may have been waited for.
+        // The call may have waited for the servers.
         call.end_by(deadline);
         let parts = servers.into_iter().map(|server| {
             let (client, call) = (Client::at(server.clone(), self.defaults.clone()), call.clone());

@@ -8,12 +8,11 @@ use polyrpc_core::{Call, Metadata, Reply, Status};
 use crate::call::RedactedMetadata;
 use crate::transport::Address;
 
-/// What a program wants to know of a client's connections, and of each attempt to have a call answered. It implements
-/// what it is interested in; the rest does nothing.
+/// Observer of a client's connections and of each attempt of a call. All methods have empty defaults.
 ///
-/// A call may take several attempts, of which its [layers](super::Layer) see nothing. Hooks run in the order in which they
-/// were added, in the caller's task or, where it is said so, the connection's; they must not wait. Whatever is to wait is a
-/// layer.
+/// A call may take several attempts, which its [layers](super::Layer) do not see. Hooks run in the order in which they
+/// were added, in the caller's task or, where stated, in the connection's; they must not block. Use a layer for
+/// anything that waits.
 ///
 /// ```
 /// use polyrpc::client::{Attempt, Hook};
@@ -36,60 +35,60 @@ use crate::transport::Address;
 /// # }
 /// ```
 pub trait Hook: Send + Sync + 'static {
-    /// A connection is made, with the handshake of TLS behind it, and no call was sent on it yet. rpcx's `ConnCreated` and
-    /// `ClientConnected`.
+    /// A connection was established, including the TLS handshake, and no call was sent on it yet. rpcx's `ConnCreated`
+    /// and `ClientConnected`.
     ///
     /// # Errors
     ///
-    /// Why it is not to be used: it is closed, and has failed to be made.
+    /// A reason not to use it: it is closed, and the connect counts as failed.
     fn on_connect(&self, _server: &Address) -> Result<(), Status> {
         Ok(())
     }
 
-    /// A connection could not be made. rpcx's `ConnCreateFailed`.
+    /// A connection could not be established. rpcx's `ConnCreateFailed`.
     fn on_connect_error(&self, _server: &Address, _failure: &Status) {}
 
-    /// A connection that was made has ended, in the connection's task. rpcx's `ClientConnectionClose`.
+    /// An established connection has ended; runs in the connection's task. rpcx's `ClientConnectionClose`.
     fn on_close(&self, _server: &Address, _reason: &Status) {}
 
-    /// An attempt begins: there is a connection for it. rpcx's `PreCall`.
+    /// An attempt starts: there is a connection for it. rpcx's `PreCall`.
     ///
     /// # Errors
     ///
-    /// Why the call is not to be made; it ends with this.
+    /// A reason not to make the call, which ends with this.
     fn on_attempt(&self, _attempt: &Attempt<'_>) -> Result<(), Status> {
         Ok(())
     }
 
-    /// An attempt has ended, and why it failed if it did; one that was given up has failed as
-    /// [`Cancelled`](crate::Code::Cancelled). Nothing is said of the end of calls with several messages. rpcx's `PostCall`.
+    /// An attempt has ended; `failure` is the reason if it failed. A cancelled attempt has failed with
+    /// [`Cancelled`](crate::Code::Cancelled). The end of streaming calls is not reported. rpcx's `PostCall`.
     fn on_attempt_end(&self, _attempt: &Attempt<'_>, _failure: Option<&Status>) {}
 
-    /// The request of an attempt is about to be written, and may be edited. rpcx's `ClientBeforeEncode`, but for
+    /// The request of an attempt is about to be written, and may be edited. rpcx's `ClientBeforeEncode`, except for
     /// heartbeats.
     fn on_send(&self, _attempt: &Attempt<'_>, _request: &mut OutgoingRequest<'_>) {}
 
-    /// The reply of an attempt was read, and may be edited before it counts. rpcx's `ClientAfterDecode`, but for heartbeats
-    /// and for what the server pushes. Replies that come in pieces are not shown.
+    /// The reply of an attempt was read, and may be edited before it is used. rpcx's `ClientAfterDecode`, except for
+    /// heartbeats and pushed messages. Streaming replies are not passed.
     fn on_receive(&self, _attempt: &Attempt<'_>, _reply: &mut ReceivedReply<'_>) {}
 }
 
-/// One attempt to have a call answered.
+/// One attempt of a call.
 #[derive(Debug, Clone, Copy)]
 pub struct Attempt<'a> {
-    /// The service; empty for a plain function.
+    /// Service name; empty for a plain function.
     pub service: &'a str,
-    /// The method, or the function's name.
+    /// Name of the method or function.
     pub method: &'a str,
-    /// Where the server is.
+    /// Address of the server.
     pub server: &'a Address,
 }
 
-/// What may be edited of a request before it is written.
+/// Editable parts of a request before it is written.
 pub struct OutgoingRequest<'a> {
     /// User fields, metadata, headers.
     pub metadata: &'a mut Metadata,
-    /// The encoded message, not compressed yet; empty where messages follow one by one.
+    /// Encoded message before compression; empty for streaming messages.
     pub body: &'a mut Bytes,
 }
 
@@ -102,11 +101,11 @@ impl fmt::Debug for OutgoingRequest<'_> {
     }
 }
 
-/// What may be edited of a reply before it counts.
+/// Editable parts of a reply before it is used.
 pub struct ReceivedReply<'a> {
     /// User fields, metadata, headers.
     pub metadata: &'a mut Metadata,
-    /// The encoded message, compressed as it came, or why there is none.
+    /// Encoded message, still compressed, or the failure.
     pub result: &'a mut Result<Bytes, Status>,
 }
 
@@ -119,7 +118,7 @@ impl fmt::Debug for ReceivedReply<'_> {
     }
 }
 
-/// The hooks of a client. Most clients have none and pay nothing.
+/// Hooks of a client. A client without hooks has no overhead.
 #[derive(Clone, Default)]
 pub(super) struct Hooks(Option<Arc<[Arc<dyn Hook>]>>);
 
@@ -128,7 +127,7 @@ impl Hooks {
         self.0.is_none()
     }
 
-    /// One more behind those there are.
+    /// Appends a hook.
     pub(super) fn add(&mut self, hook: impl Hook) {
         let before = self.0.iter().flat_map(|hooks| hooks.iter().cloned());
         self.0 = Some(before.chain([Arc::new(hook) as Arc<dyn Hook>]).collect());
@@ -142,7 +141,7 @@ impl Hooks {
         self.iter().for_each(|hook| hook.on_connect_error(server, failure));
     }
 
-    /// An attempt begins with this request.
+    /// Starts an attempt with this request.
     fn start<'h>(&'h self, attempt: Attempt<'h>, call: &mut Call<'_>) -> Result<AttemptGuard<'h>, Status> {
         self.iter().try_for_each(|hook| hook.on_attempt(&attempt))?;
         let mut request = OutgoingRequest { metadata: &mut call.head.metadata, body: &mut call.body };
@@ -155,7 +154,7 @@ impl Hooks {
     }
 }
 
-/// A connection whose life hooks want to know.
+/// Connection whose events are reported to hooks.
 #[derive(Debug, Clone)]
 pub(super) struct HookedConnection {
     hooks: Hooks,
@@ -163,24 +162,24 @@ pub(super) struct HookedConnection {
 }
 
 impl HookedConnection {
-    /// A connection to this server, unless nobody wants to know.
+    /// Creates the reporter of a connection to this server, unless there are no hooks.
     pub(super) fn new(hooks: &Hooks, server: &Address) -> Option<Self> {
         (!hooks.is_empty()).then(|| Self { hooks: hooks.clone(), server: server.clone() })
     }
 
-    /// It has ended.
+    /// Reports the end of the connection.
     pub(super) fn closed(&self, reason: &Status) {
         for hook in self.hooks.iter() {
-            // A hook's panic is no reason to leave callers waiting.
+            // A hook's panic must not leave callers waiting.
             drop(catch_unwind(AssertUnwindSafe(|| hook.on_close(&self.server, reason))));
         }
     }
 
-    /// A call is about to be sent on it. What is returned is to be told how that ended.
+    /// Reports a call that is about to be sent. The returned guard reports its end.
     ///
     /// # Errors
     ///
-    /// Why it is not to be sent. There is no call any more then.
+    /// A hook's reason not to send it. The call is consumed in this case.
     pub(super) fn start<'w, 'c: 'w>(
         &'w self,
         call: &mut Option<Call<'c>>,
@@ -195,7 +194,7 @@ impl HookedConnection {
     }
 }
 
-/// An attempt that has begun. One whose end nobody tells was given up.
+/// Attempt in progress. If its end is not recorded, it counts as cancelled.
 pub(super) struct AttemptGuard<'h> {
     hooks: &'h Hooks,
     attempt: Attempt<'h>,
@@ -203,7 +202,7 @@ pub(super) struct AttemptGuard<'h> {
 }
 
 impl AttemptGuard<'_> {
-    /// It has ended so; a one-way call without a reply.
+    /// Records the end; a one-way call ends without a reply.
     pub(super) fn finish(mut self, ended: &mut Result<Option<Reply>, Status>) {
         if let Ok(Some(reply)) = ended {
             let mut received =
@@ -217,7 +216,7 @@ impl AttemptGuard<'_> {
         });
     }
 
-    /// Its end is not told.
+    /// Drops the guard without reporting the end.
     pub(super) fn forget(mut self) {
         self.ended = true;
     }

@@ -1,7 +1,7 @@
-//! Calls of a client that has layers.
+//! Calls of a client with layers.
 //!
-//! A call with one message each way is a future within the futures of the layers. One that goes on behind its beginning is
-//! in the caller's hands: [`Around`] then holds the layers, which are polled whenever the caller awaits the answer.
+//! A unary call is a future within the futures of the layers. A streaming call is driven by the caller: [`LayerGuard`]
+//! then holds the layers, which are polled whenever the caller polls the response.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -21,7 +21,7 @@ use crate::codec::Body;
 use crate::layer::{Call, Erased, Innermost, Next};
 
 impl Client {
-    /// Makes a call with one message each way.
+    /// Makes a unary call.
     #[cold]
     pub(super) async fn exchange_within_layers(
         &self,
@@ -33,7 +33,7 @@ impl Client {
         Next::new(ToServer { client: self.clone(), open: None }).call(call).await.into_response(format)
     }
 
-    /// Makes a call with one message each way that has something else besides.
+    /// Makes a unary call that also returns a further value.
     pub(super) async fn call_attached<T, F>(
         &self,
         call: OutgoingCall<'_>,
@@ -49,7 +49,7 @@ impl Client {
             Box::pin(async move {
                 match open(client, call).await {
                     Ok((response, beside)) => {
-                        // Who waited for it has gone, and this future with him.
+                        // If the receiver is gone, this future is dropped too.
                         let _ = tell.send(beside);
                         Ok(response).into()
                     }
@@ -65,7 +65,7 @@ impl Client {
         Ok((response, beside))
     }
 
-    /// Opens a call that goes on, and gives what stands around it.
+    /// Opens a streaming call, and returns its layer guard.
     pub(super) async fn open_within_layers<T, F>(
         &self,
         call: OutgoingCall<'_>,
@@ -81,7 +81,7 @@ impl Client {
         let open = move |client, call| -> ResponseFuture {
             Box::pin(async move {
                 match open(client, call).await {
-                    // Who waited for it may have gone, and this future with him.
+                    // The receiver may be gone, in which case this future is dropped too.
                     Ok(opened) => drop(tell.send(opened)),
                     Err(status) => return Outcome::failed(status),
                 }
@@ -97,7 +97,7 @@ impl Client {
             }
             match Pin::new(&mut told).poll(cx) {
                 Poll::Ready(Ok(opened)) => Poll::Ready(Ok(opened)),
-                // A layer has given the call up and will say why.
+                // A layer has ended the call and will return the reason.
                 Poll::Ready(Err(_)) | Poll::Pending => Poll::Pending,
             }
         });
@@ -106,14 +106,14 @@ impl Client {
     }
 }
 
-/// A call on its way through layers to a server.
+/// Innermost service: sends a call to a server.
 struct ToServer {
     client: Client,
-    /// `None`: one message each way.
+    /// `None`: unary call.
     open: Option<Open>,
 }
 
-/// Makes a call that goes on behind its beginning, and gives its end.
+/// Opens a streaming call, and returns the future of its end.
 type Open = Box<dyn FnOnce(Client, Call) -> ResponseFuture + Send>;
 
 impl Innermost for ToServer {
@@ -148,14 +148,14 @@ impl Innermost for ToServer {
 }
 
 impl Call {
-    /// What the call says besides its messages, for who opens it.
+    /// Takes the call's names and options, for the function that opens it.
     pub(super) fn take_names(&mut self) -> Result<(String, String, CallOptions), Status> {
         let outgoing = self.take_outgoing()?;
         Ok((outgoing.service.to_owned(), outgoing.method.to_owned(), outgoing.options))
     }
 }
 
-/// The layers around a call that is under way. Dropping it tells them that the caller has given the call up.
+/// Layers of a streaming call in progress. Dropping it tells them that the caller has cancelled the call.
 pub(super) struct LayerGuard {
     handling: ResponseFuture,
     /// `None` once the call has ended.
@@ -163,20 +163,20 @@ pub(super) struct LayerGuard {
 }
 
 impl LayerGuard {
-    /// Whether the layers were told that the call has ended.
+    /// Whether the end of the call was reported to the layers.
     pub(super) fn has_ended(&self) -> bool {
         self.end.is_none()
     }
 
-    /// Tells the layers how the call has ended.
+    /// Reports the end of the call to the layers.
     pub(super) fn finish(&mut self, ending: Outcome) {
         if let Some(end) = self.end.take() {
-            // A layer may have stopped to listen.
+            // A layer may have dropped the receiver.
             let _ = end.send(ending);
         }
     }
 
-    /// How the layers let the call end: behind its own end, or before.
+    /// Polls for the outcome that the layers return: after the call's own end, or before.
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Outcome> {
         self.handling.as_mut().poll(cx)
     }
@@ -202,7 +202,7 @@ impl From<Result<Response<Body>, Status>> for Outcome {
 }
 
 impl Outcome {
-    /// What a caller gets who waits for one message.
+    /// Converts the outcome to the response of a unary call.
     fn into_response(self, format: Format) -> Result<Response<Body>, Status> {
         let reply = match self {
             Self::Reply(reply) => reply,
@@ -219,7 +219,7 @@ impl Outcome {
         Ok(Response { message, metadata: head.metadata, trailers, attachment })
     }
 
-    /// How the answer of several messages ends for a caller.
+    /// Converts the outcome to the end of a streaming response.
     pub(super) fn into_end(mut self) -> (Result<(), Status>, polyrpc_core::Metadata) {
         let trailers = match &mut self {
             Self::Finish { trailers, .. } => mem::take(trailers),

@@ -6,38 +6,38 @@ use polyrpc_core::Status;
 use crate::call::Response;
 use crate::codec::{Body, Codec};
 
-/// A call that a mocked client received.
+/// Call received by a mocked client.
 #[derive(Debug, Clone)]
 pub struct MockCall {
-    /// The service, as the caller named it.
+    /// Service name, as given by the caller.
     pub service: String,
-    /// The method.
+    /// Method name.
     pub method: String,
-    /// The encoded request.
+    /// Encoded request.
     pub body: Body,
 }
 
 impl MockCall {
-    /// The request as a value.
+    /// Decodes the request.
     ///
     /// # Errors
     ///
-    /// When the bytes are no `T`.
+    /// If the bytes do not decode as `T`.
     pub fn decode<C: Codec<T>, T>(&self) -> super::Result<T> {
         Ok(C::decode(self.body.clone(), None)?)
     }
 
-    /// An answer with this message, in the format of the request.
+    /// Encodes a reply with this message, in the format of the request.
     ///
     /// # Errors
     ///
-    /// When the codec cannot write it.
+    /// If the codec cannot encode it.
     pub fn answer<C: Codec<T>, T>(&self, message: &T) -> crate::Result<Body> {
         Ok(Body::new(self.body.format, C::encode(message, self.body.format, None)?))
     }
 }
 
-/// Answers calls in place of a server, for tests.
+/// Answers calls instead of a server, for tests.
 #[derive(Clone)]
 pub(super) struct Mock(Arc<dyn Fn(MockCall) -> crate::Result<Body> + Send + Sync>);
 

@@ -1,15 +1,15 @@
-//! What a client was made to call, as telemetry names it.
+//! Target of a client, as named in telemetry.
 
 use super::url::Url;
 use crate::call::Target;
 use crate::discovery;
 use crate::transport::Address;
 
-/// One server, or several by one name: OpenTelemetry's `server.address` and `server.port`. It is what the program said, not
-/// whom a call went to.
+/// One server, or several by one name: OpenTelemetry's `server.address` and `server.port`. It is the configured target,
+/// not the server that a call went to.
 
 impl Target {
-    /// The server at a URL.
+    /// Target of a single server's URL.
     pub(super) fn of(url: &Url) -> Self {
         match &url.address {
             Address::Unix(path) => Self { address: path.display().to_string(), port: None },
@@ -20,7 +20,7 @@ impl Target {
         }
     }
 
-    /// Servers that are found by a URL.
+    /// Target of a discovery URL.
     pub(super) fn found_by(url: &str) -> Self {
         Self { address: discovery::redacted(url), port: None }
     }

@@ -1,4 +1,4 @@
-//! The `tracing` spans of calls and of their attempts. Nothing here is reached unless a subscriber wants it.
+//! `tracing` spans of calls and of their attempts. Nothing here runs unless a subscriber is interested.
 
 use std::time::Instant;
 
@@ -7,13 +7,13 @@ use tracing::{Instrument, Level, Span};
 
 pub(super) const TARGET: &str = "polyrpc::client";
 
-/// Whether a subscriber wants them. Without one it costs a load and a comparison.
+/// Whether a subscriber is interested. Without one it costs a load and a comparison.
 #[inline]
 pub(super) fn is_enabled() -> bool {
     tracing::enabled!(target: TARGET, Level::DEBUG)
 }
 
-/// A call within a span, with all its attempts.
+/// Runs a call, with all its attempts, within a span.
 #[cold]
 pub(super) async fn call<T>(
     service: &str,
@@ -29,7 +29,7 @@ pub(super) async fn call<T>(
     ended
 }
 
-/// An attempt at a call, on a connection to one server.
+/// Runs an attempt of a call, on a connection to one server.
 #[cold]
 pub(super) async fn attempt(
     server: Option<String>,
@@ -43,7 +43,7 @@ pub(super) async fn attempt(
     ended
 }
 
-/// One that failed and is made again, perhaps elsewhere.
+/// Logs an attempt that failed and is retried, perhaps on another server.
 #[cold]
 pub(super) fn repeated(status: &Status) {
     let (code, error) = (status.code().as_str(), status.message());

@@ -2,17 +2,18 @@ use std::io;
 
 use bytes::{Bytes, BytesMut};
 
-/// A message that is being written.
+/// Buffer of a message that is being encoded.
 ///
-/// Memory for something large begins with a page, and so does the memory that it is copied from and to: that of a long text
-/// before, the kernel's pages behind. In between come the few bytes of a head, so that one address would be a little behind
-/// the other, counted from their pages. That is where `rep movsb`, by which the kernel and the C library copy, is 15 times
-/// slower on AMD's Zen 3 and 4 (glibc's bug 30994). A large message therefore begins in the middle of a page. See ADR 25.
+/// A large allocation starts at a page boundary, and so does the memory that it is copied from and to: that of a long
+/// text, or the kernel's pages. Between them are the few bytes of a header, so that one address would be slightly
+/// behind the other, relative to their pages. In this case `rep movsb`, by which the kernel and the C library copy, is
+/// 15 times slower on AMD's Zen 3 and 4 (glibc's bug 30994). A large message therefore starts in the middle of a page.
+/// See ADR 25.
 #[derive(Debug)]
 pub(super) struct Buffer(BytesMut);
 
 impl Buffer {
-    /// Room for so many bytes, and more if need be.
+    /// Creates a buffer with this capacity, which can grow.
     pub(super) fn with_capacity(capacity: usize) -> Self {
         Self(match capacity < LARGE {
             true => BytesMut::with_capacity(capacity),
@@ -20,19 +21,19 @@ impl Buffer {
         })
     }
 
-    /// A copy of these parts, one behind the other.
+    /// Concatenates these parts into a new message.
     pub(super) fn copy(parts: &[&[u8]]) -> Bytes {
         let mut buffer = Self::with_capacity(parts.iter().map(|part| part.len()).sum());
         parts.iter().for_each(|part| buffer.memory().extend_from_slice(part));
         buffer.finish()
     }
 
-    /// The memory, for those who asked for all they need.
+    /// Returns the memory, for callers that have reserved all they need.
     pub(super) fn memory(&mut self) -> &mut BytesMut {
         &mut self.0
     }
 
-    /// The message.
+    /// Returns the message.
     pub(super) fn finish(self) -> Bytes {
         self.0.freeze()
     }
@@ -59,10 +60,10 @@ impl io::Write for Buffer {
     }
 }
 
-/// From here on it matters: glibc takes `rep movsb` from 2112 bytes on.
+/// Size from which the alignment matters: glibc uses `rep movsb` from 2112 bytes on.
 const LARGE: usize = 2 << 10;
 
-/// Half a page: no head is as long.
+/// Half a page: no header is that long.
 const LEAD: usize = 2 << 10;
 
 #[cfg(test)]
@@ -94,7 +95,7 @@ mod tests {
         for (size, lead) in [(LARGE - 1, 0), (LARGE, LEAD)] {
             let mut memory = Buffer::with_capacity(size).0;
             assert_eq!(memory.capacity(), size);
-            // What lies before it counts only once it is asked for.
+            // The bytes before it count only once they are reclaimed.
             assert!(memory.try_reclaim(size + lead));
             assert!(!memory.try_reclaim(size + LEAD + 1));
         }

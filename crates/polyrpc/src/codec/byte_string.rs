@@ -7,12 +7,12 @@ use serde::de::Visitor;
 use serde::ser::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// A text that need not be UTF-8, as `std::string` of C++ need not.
+/// Text that need not be UTF-8, like `std::string` of C++.
 ///
-/// It stands where a `String` would: as an argument, a result, a member of a struct. What a peer of rest_rpc sends as a
-/// text may be the bytes of a file; a `String` refuses them, this keeps them. Formats whose texts are UTF-8, such as
-/// JSON, refuse to write anything else. In the MessagePack of rest_rpc it is a text again where it stands alone, and
-/// `bin` in a list or a struct if it is not UTF-8, which msgpack-c reads as a `std::string` too.
+/// Use it instead of a `String`: as an argument, a result, or a field of a struct. A text from a rest_rpc peer may
+/// contain the bytes of a file; a `String` rejects them, this type accepts them. Formats whose texts are UTF-8, such as
+/// JSON, refuse to encode anything else. In rest_rpc's MessagePack a standalone value is encoded as a text; in a list
+/// or a struct it is `bin` if it is not UTF-8, which msgpack-c reads as a `std::string` too.
 ///
 /// ```
 /// use polyrpc::Server;
@@ -25,7 +25,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct ByteString(Content);
 
-/// What is UTF-8 is a text always, so that it need not be checked again.
+/// A UTF-8 value is always stored as text, so that it need not be checked again.
 #[derive(Clone, PartialEq, Eq, Hash)]
 enum Content {
     Text(String),
@@ -33,7 +33,7 @@ enum Content {
 }
 
 impl ByteString {
-    /// Its bytes.
+    /// Returns the bytes.
     pub fn as_bytes(&self) -> &[u8] {
         match &self.0 {
             Content::Text(text) => text.as_bytes(),
@@ -41,7 +41,7 @@ impl ByteString {
         }
     }
 
-    /// The text, if it is UTF-8.
+    /// Returns the text, if it is UTF-8.
     pub fn as_str(&self) -> Option<&str> {
         match &self.0 {
             Content::Text(text) => Some(text),
@@ -49,7 +49,7 @@ impl ByteString {
         }
     }
 
-    /// Its bytes, not copied.
+    /// Returns the bytes without copying them.
     pub fn into_bytes(self) -> Bytes {
         match self.0 {
             Content::Text(text) => text.into(),
@@ -121,7 +121,7 @@ impl Serialize for ByteString {
     }
 }
 
-/// By which those who write texts of other peers know that these bytes are one.
+/// Marker by which serializers of other protocols recognise these bytes as a text.
 pub(super) const NOT_UTF8: &str = "polyrpc::codec::ByteString";
 
 struct Plain<'b>(&'b [u8]);
@@ -133,8 +133,8 @@ impl Serialize for Plain<'_> {
 }
 
 impl<'de> Deserialize<'de> for ByteString {
-    /// It asks for a text, so that formats which know types take it for one; those whose texts are bytes give what is
-    /// not UTF-8 as bytes.
+    /// Requests a text, so that typed formats decode it as one; formats whose texts are bytes pass non-UTF-8 texts as
+    /// bytes.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_string(TextVisitor)
     }

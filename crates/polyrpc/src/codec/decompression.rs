@@ -1,7 +1,7 @@
-//! Undoes the compression of what a peer sent.
+//! Decompression of received messages.
 //!
-//! A kilobyte may expand to megabytes, which takes a tenth of a second. A server decompresses only short messages in place,
-//! where other connections of the thread wait for it, and long ones on blocking threads.
+//! A kilobyte may expand to megabytes, which takes a tenth of a second. A server decompresses only short messages in
+//! place, where other connections of the thread wait, and long ones on blocking threads.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock};
@@ -15,11 +15,11 @@ use tokio::sync::Semaphore;
 use crate::memory_budget;
 use crate::memory_budget::Account;
 
-/// How many bytes are made in place: less than a millisecond of work.
+/// Maximum output of in-place decompression, in bytes: less than a millisecond of work.
 const IN_PLACE: usize = 256 << 10;
 
-/// How many long messages are decompressed at once. Two stay within the memory budget of a server and 64 MiB beside it,
-/// since each asks for the room that is free when it begins.
+/// Number of long messages that are decompressed concurrently. Two exceed a server's memory budget by at most 64 MiB,
+/// since each checks the free budget when it starts.
 const AT_ONCE: usize = 2;
 
 static ASIDE: LazyLock<Arc<Semaphore>> = LazyLock::new(|| {
@@ -27,22 +27,23 @@ static ASIDE: LazyLock<Arc<Semaphore>> = LazyLock::new(|| {
     Arc::new(Semaphore::new((cores / 2).clamp(1, AT_ONCE)))
 });
 
-/// Bytes that were made aside, whatever became of them.
+/// Bytes that were decompressed on blocking threads, whether they were used or not.
 static MADE_ASIDE: AtomicUsize = AtomicUsize::new(0);
 
-/// How many bytes were made aside since the process began. They may be gone without having been seen by a budget.
+/// Returns the number of bytes decompressed on blocking threads since the process started. They may have been freed
+/// without being counted in a budget.
 pub(crate) fn made_aside() -> usize {
     MADE_ASIDE.load(Ordering::Relaxed)
 }
 
-/// The result of decompression in place.
+/// Result of in-place decompression.
 pub(crate) enum InPlace {
     Done(Bytes),
-    /// The body as it was: what comes out of it is too long for that.
+    /// The original body: its output is too long.
     TooLong(Bytes),
 }
 
-/// Undoes the compression of a body out of which no more than a short message comes.
+/// Decompresses a body in place if its output is short.
 pub(crate) fn decompress_in_place(
     compression: Compression,
     body: Bytes,
@@ -69,11 +70,11 @@ pub(crate) fn decompress_in_place(
     }
 }
 
-/// Undoes the compression of a body of any length. What is long is made aside.
+/// Decompresses a body of any length; a long one on a blocking thread.
 ///
 /// # Cancel safety
 ///
-/// If the future is dropped, decompression that has begun goes on to its end, within its limit.
+/// If the future is dropped, decompression that has started runs to its end, within its limit.
 pub(crate) async fn decompress_aside(
     compression: Compression,
     body: Bytes,
@@ -94,7 +95,7 @@ pub(crate) async fn decompress_aside(
     made.await.unwrap_or_else(|error| Err(Status::internal(error.to_string())))
 }
 
-/// A body with its compression undone: `limit` bytes at most.
+/// Decompresses a body to at most `limit` bytes.
 pub(crate) fn uncompressed(compression: Compression, body: Bytes, limit: usize) -> Result<Bytes, Status> {
     match compression {
         Compression::None => Ok(body),
@@ -102,12 +103,12 @@ pub(crate) fn uncompressed(compression: Compression, body: Bytes, limit: usize) 
     }
 }
 
-/// A message of a stream with its compression undone. Only gRPC compresses these.
+/// Decompresses a message of a stream. Only gRPC compresses these.
 pub(crate) fn decompress_message(message: Message, limit: usize) -> Result<Bytes, Status> {
     uncompressed(message.compression, message.body, limit).map_err(grpc::decompression_failed)
 }
 
-/// The same for a server: what is long is made aside.
+/// As [`decompress_message`] for a server: long messages use a blocking thread.
 ///
 /// # Cancel safety
 ///
@@ -122,7 +123,8 @@ pub(crate) async fn decompress_message_aside(
         .map_err(grpc::decompression_failed)
 }
 
-/// Decompresses a body to at most `limit` bytes, and to no more than its connection's account, if there is one, has free.
+/// Decompresses a body to at most `limit` bytes, and to no more than is free in its connection's budget, if there is
+/// one.
 fn decompress(
     compression: Compression,
     body: &[u8],
@@ -146,7 +148,7 @@ fn decompress(
 fn failure(compression: Compression, error: &compress::Error) -> Status {
     let text = format!("cannot decompress {}: {error}", compression.as_str());
     match error {
-        // Another server would not take it either.
+        // Another server would reject it too.
         compress::Error::TooLarge { .. } => Status::resource_exhausted(text).with_retry(Retry::Never),
         _ => Status::invalid_argument(text),
     }

@@ -1,7 +1,7 @@
-//! JSON of plain values that holds no number which JSON has not.
+//! JSON of plain values, with a check for numbers that JSON cannot represent.
 //!
-//! serde_json writes NaN and the infinities as `null`, which a peer reads as an absent value. So a value that had a `null`
-//! written is looked through once more; any other is written as ever.
+//! serde_json encodes NaN and the infinities as `null`, which a peer reads as an absent value. A value whose output
+//! contains a `null` is therefore scanned once more; any other is encoded as usual.
 
 use std::fmt::Display;
 
@@ -14,11 +14,11 @@ use serde_json::ser::Formatter;
 
 use super::buffer::Buffer;
 
-/// Writes a value as JSON.
+/// Encodes a value as JSON.
 ///
 /// # Errors
 ///
-/// If a number in it is not finite, in Go's words, or if it cannot be written at all.
+/// If a number in it is not finite, with Go's message, or if it cannot be encoded.
 pub(super) fn to_json(buffer: &mut Buffer, value: &(impl Serialize + ?Sized)) -> serde_json::Result<()> {
     let mut nulls = false;
     value.serialize(&mut serde_json::Serializer::with_formatter(buffer, NoticingNull(&mut nulls)))?;
@@ -30,7 +30,7 @@ fn look_through(value: &(impl Serialize + ?Sized)) -> serde_json::Result<()> {
     value.serialize(Finite)
 }
 
-/// Writes JSON without blanks, and notices whether a `null` was among it.
+/// Formatter of compact JSON that records whether a `null` was written.
 struct NoticingNull<'a>(&'a mut bool);
 
 impl Formatter for NoticingNull<'_> {
@@ -42,11 +42,11 @@ impl Formatter for NoticingNull<'_> {
 
 type Result<T = (), E = serde_json::Error> = std::result::Result<T, E>;
 
-/// Writes nothing, and fails at a number that is not finite.
+/// Serializer that produces nothing, and fails at a number that is not finite.
 #[derive(Clone, Copy)]
 struct Finite;
 
-/// In the words of Go's `encoding/json`.
+/// Go's message in `encoding/json`.
 #[cold]
 fn unsupported(value: f64) -> serde_json::Error {
     let word = match value {
@@ -57,7 +57,7 @@ fn unsupported(value: f64) -> serde_json::Error {
     ser::Error::custom(format_args!("json: unsupported value: {word}"))
 }
 
-/// What has nothing below it.
+/// Methods of scalar values.
 macro_rules! takes {
     ($($name:ident: $type:ty),* $(,)?) => {
         $(fn $name(self, _: $type) -> Result {
@@ -155,7 +155,7 @@ impl Serializer for Finite {
     }
 }
 
-/// What has values below it, by its trait and the function that takes one.
+/// Methods of compound values, by trait and function.
 macro_rules! looks_into {
     ($($name:ident::$function:ident),* $(,)?) => {
         $(impl $name for Finite {
@@ -178,7 +178,7 @@ looks_into! {
     SerializeTupleStruct::serialize_field, SerializeTupleVariant::serialize_field,
 }
 
-/// The same with names beside the values.
+/// The same for compounds with named fields.
 macro_rules! looks_into_named {
     ($($name:ident),*) => {
         $(impl $name for Finite {
@@ -202,7 +202,7 @@ impl SerializeMap for Finite {
     type Ok = ();
     type Error = serde_json::Error;
 
-    /// A key is a text in JSON; serde_json has refused one that is not finite.
+    /// A key is a text in JSON; serde_json has rejected one that is not finite.
     fn serialize_key<T: ?Sized + Serialize>(&mut self, _: &T) -> Result {
         Ok(())
     }

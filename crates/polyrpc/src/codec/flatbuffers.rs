@@ -8,8 +8,8 @@ use super::{Body, Codec, unsupported};
 
 /// Messages generated from a `.fbs` by `polyrpc-build`.
 ///
-/// What comes is verified and then read where it lies; what goes was written when it was built. Where a protocol
-/// has no word for FlatBuffers (rpcx), they travel as raw bytes.
+/// Received messages are verified and then read in place; sent messages were encoded when they were built. If a
+/// protocol has no format for FlatBuffers (rpcx), they are sent as raw bytes.
 #[derive(Debug, Clone, Copy)]
 pub struct FlatBuffers;
 
@@ -23,7 +23,7 @@ impl<T: Table> Codec<Message<T>> for FlatBuffers {
     fn decode(body: Body, _: Option<&schema::Message>) -> Result<Message<T>, Status> {
         match body.format {
             Format::FlatBuffers | Format::Raw => Message::read(body.bytes).map_err(|invalid| {
-                // The number that brpc's generated code fails with (its `docs/en/flatbuffers.md`, PR #3559).
+                // Status code that brpc's generated code fails with (its `docs/en/flatbuffers.md`, PR #3559).
                 Status::invalid_argument(format!("cannot read {}: {invalid}", T::NAME))
                     .with_number(fb_rpc::status::FAILED)
             }),

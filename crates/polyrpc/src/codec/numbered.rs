@@ -6,33 +6,34 @@ use polyrpc_payload::schema;
 
 use super::{Body, Codec, Serde, TypeSchema};
 
-/// A format of one's own, under a number of rpcx's `SerializeType`: what Go registers as `share.Codecs[4]`.
+/// User-defined format, with a number of rpcx's `SerializeType`: registered in Go as `share.Codecs[4]`.
 ///
-/// It is given to a service by [`WithFormat`], which adds it to another codec.
+/// [`WithFormat`] adds it to the codec of a service.
 pub trait NumberedFormat<T>: Send + Sync + 'static {
-    /// The number: 4, which rpcx itself uses for Thrift, or 5 to 15, which are its users'. Another does not compile.
+    /// Number of the format: 4, which rpcx itself uses for Thrift, or 5 to 15, which are free for users. Others do not
+    /// compile.
     const NUMBER: u8;
 
-    /// Reads a value.
+    /// Decodes a value.
     ///
     /// # Errors
     ///
-    /// [`InvalidArgument`](polyrpc_core::Code::InvalidArgument) when the bytes are no `T`.
+    /// [`InvalidArgument`](polyrpc_core::Code::InvalidArgument) if the bytes do not decode as `T`.
     fn decode(bytes: Bytes) -> Result<T, Status>;
 
-    /// Writes a value.
+    /// Encodes a value.
     ///
     /// # Errors
     ///
-    /// When the format has no way to say it.
+    /// If the format cannot represent it.
     fn encode(value: &T) -> Result<Bytes, Status>;
 }
 
-/// The codec `C`, and over rpcx the format `F` too.
+/// Codec `C`, plus the format `F` over rpcx.
 ///
-/// Named once for a service, it holds for its server and its client: the server takes calls in every format of `C` and,
-/// by rpcx and its HTTP gateway, in `F`, and answers in the format of the call; a client calls in `F` over rpcx, and as
-/// `C` prefers over other protocols, unless it is told [another](crate::client::Builder::format) format.
+/// It applies to a service's server and its client. The server accepts calls in every format of `C` and, over rpcx and
+/// its HTTP gateway, in `F`, and replies in the format of the call. A client uses `F` over rpcx, and the default format
+/// of `C` over other protocols, unless [another](crate::client::Builder::format) format is set.
 ///
 /// ```
 /// use bytes::Bytes;

@@ -11,8 +11,8 @@ use super::{Body, Codec, TypeSchema, type_schema, unknown, unsupported};
 
 /// Messages generated from a `.proto` by `polyrpc-build`.
 ///
-/// Binary protobuf is read and written by the message itself; every other format goes through it, led by
-/// the schema that the generated code carries.
+/// The message itself encodes and decodes binary protobuf; every other format is transcoded from and to it, with the
+/// schema that the generated code contains.
 #[derive(Debug, Clone, Copy)]
 pub struct Protobuf;
 
@@ -53,18 +53,17 @@ fn encode_binary<T: buffa::Message + buffa::MessageName>(value: &T) -> Result<By
     Ok(buffer.finish())
 }
 
-/// Any format to binary protobuf, with the required fields checked.
+/// Transcodes any format to binary protobuf, and checks the required fields.
 pub(super) fn to_binary(body: Body, schema: Option<&schema::Message>, name: &str) -> Result<Bytes, Status> {
     let body = single_argument(body);
     let binary = match (body.format, schema) {
-        // rest_rpc takes what a type's own `serialize` wrote, for protobuf the binary format.
+        // rest_rpc uses a type's own `serialize`, which is the binary format for protobuf.
         (Format::Protobuf | Format::RestRpc, _) => body.bytes,
         (format @ (Format::FlatBuffers | Format::Other(_) | Format::Raw), _) | (format, None) => {
             return Err(unsupported(name, format));
         }
-        // What may be left out is the default message then: an HTTP request's body (brpc
-        // `policy/http_rpc_protocol.cpp`), a reply's payload (rpcx `client/client.go`, `input`).
-        // A struct without fields is no bytes in gob.
+        // An omitted body is the default message: an HTTP request's body (brpc `policy/http_rpc_protocol.cpp`), a
+        // reply's payload (rpcx `client/client.go`, `input`). A struct without fields is encoded as zero bytes in gob.
         (format, Some(_)) if body.bytes.is_empty() && (!body.required || format == Format::Gob) => {
             Bytes::new()
         }
@@ -83,8 +82,8 @@ pub(super) fn to_binary(body: Body, schema: Option<&schema::Message>, name: &str
     }
 }
 
-/// The only member of a list of arguments in MessagePack, as rest_rpc sends it, or the first in JSON, as Go's jsonrpc takes
-/// it.
+/// Returns the only member of a list of arguments in MessagePack, as sent by rest_rpc, or the first one in JSON, as
+/// Go's jsonrpc does.
 fn single_argument(body: Body) -> Body {
     let mut reader = Reader::new(&body.bytes);
     match body.format {
@@ -104,7 +103,7 @@ fn single_argument(body: Body) -> Body {
     }
 }
 
-/// Binary protobuf to any format.
+/// Transcodes binary protobuf to any format.
 pub(super) fn from_binary(
     binary: Bytes,
     format: Format,
@@ -112,7 +111,7 @@ pub(super) fn from_binary(
     name: &str,
 ) -> Result<Bytes, Status> {
     match (format, schema) {
-        // Raw is what a protocol without formats asks for.
+        // Raw is the format of protocols that have none.
         (Format::Protobuf | Format::RestRpc | Format::Raw, _) => Ok(binary),
         (format, Some(schema)) => transcode::from_protobuf(schema, format, &binary)
             .map(Bytes::from)

@@ -5,8 +5,8 @@ use polyrpc_wire::rpcx;
 
 use super::{Body, Codec, TypeSchema};
 
-/// Bytes that mean nothing to the framework, in whatever format the peer says they are, as long as that is one: of rpcx's
-/// numbers for formats, those that its users give away (5 to 15) want a codec of one's own.
+/// Bytes that are opaque to the framework, in any format that the peer names. rpcx's user-defined format numbers (5 to
+/// 15) are excluded: they need a codec of their own.
 #[derive(Debug, Clone, Copy)]
 pub struct Raw;
 

@@ -9,9 +9,8 @@ use super::lenient_message_pack::{self, Lengths};
 use super::value::{encode, encode_typed, unreadable, unwritable};
 use super::{Body, Codec, TypeSchema, rest_rpc, type_schema, unsupported};
 
-/// Plain types with serde's derives: JSON, MessagePack as Go's rpcx writes structs (a map keyed by field names, byte
-/// strings as `bin`) or as C++ does (an array), struct_pack, what rest_rpc makes of these, and gob as Go's net/rpc
-/// speaks it.
+/// Plain types with serde's derives: JSON, MessagePack with structs as in Go's rpcx (a map keyed by field names, byte
+/// strings as `bin`) or as in C++ (an array), struct_pack, rest_rpc's encodings, and gob as in Go's net/rpc.
 #[derive(Debug, Clone, Copy)]
 pub struct Serde;
 
@@ -41,8 +40,8 @@ impl<T: Serialize + DeserializeOwned + 'static> Codec<T> for Serde {
     fn decode(body: Body, _: Option<&schema::Message>) -> Result<T, Status> {
         match body.format {
             _ if !body.positional => decode(&body),
-            // A list of one argument for a method of one argument. Here the list may be the argument itself, as peers
-            // with one request type have it.
+            // A method of one argument gets a list of one argument. Here the list may be the argument itself, as sent
+            // by peers with one request type.
             Format::Json(_) | Format::StructPack => {
                 decode(&body).or_else(|status| single_argument(&body).ok_or(status))
             }
@@ -62,7 +61,7 @@ impl<T: Serialize + DeserializeOwned + 'static> Codec<T> for Serde {
     }
 }
 
-/// Whether values of a plain type can be carried in a format, as far as the type tells.
+/// Checks whether values of a plain type can be encoded in a format, as far as the type tells.
 pub(crate) fn check<T: DeserializeOwned + 'static>(format: Format) -> Result<(), Status> {
     match format {
         Format::Gob => gob::check::<T>().map_err(|error| unwritable(&error)),
@@ -70,19 +69,19 @@ pub(crate) fn check<T: DeserializeOwned + 'static>(format: Format) -> Result<(),
     }
 }
 
-/// The only member of a list of arguments.
+/// Decodes the only member of a list of arguments.
 fn single_argument<T: DeserializeOwned + 'static>(body: &Body) -> Option<T> {
     decode(body).map(|(sole,)| sole).ok()
 }
 
-/// A list of arguments that are the members of the value, or none, or fewer or more than one.
+/// Decodes a list of arguments that are the members of the value; there may be none, or fewer or more than one.
 fn decode_all<T: DeserializeOwned + 'static>(body: Body) -> Result<T, Status> {
     let loose = || rest_rpc::read_list(&body).map(|(sole,)| sole).or_else(|| rest_rpc::read_list(&body));
     decode(&body.clone().or_nothing()).or_else(|status| loose().ok_or(status))
 }
 
 impl Body {
-    /// The same, in which no arguments are none, not an empty list.
+    /// Replaces an empty list of arguments by an empty body.
     fn or_nothing(mut self) -> Self {
         if self.bytes == rest_rpc::EMPTY_LIST {
             self.bytes = Bytes::from_static(NIL);
@@ -91,9 +90,9 @@ impl Body {
     }
 }
 
-/// Reads a value of a plain type, or the arguments of a call as a tuple.
+/// Decodes a value of a plain type, or the arguments of a call as a tuple.
 pub(crate) fn decode<T: DeserializeOwned + 'static>(body: &Body) -> Result<T, Status> {
-    // A call without parameters is a call with none, not a broken one.
+    // A call with an empty body has no parameters; it is not malformed.
     let or_none = |none: &'static [u8]| if body.bytes.is_empty() { none } else { &body.bytes[..] };
     match body.format {
         Format::Json(_) => serde_json::from_slice(or_none(b"null")).map_err(|error| unreadable(&error)),
@@ -112,7 +111,7 @@ pub(crate) fn decode<T: DeserializeOwned + 'static>(body: &Body) -> Result<T, St
     }
 }
 
-/// Reads the arguments of a call as a tuple of so many.
+/// Decodes the arguments of a call as a tuple of this length.
 pub(crate) fn decode_arguments<T: DeserializeOwned + 'static>(
     body: &Body,
     count: usize,
@@ -125,8 +124,8 @@ pub(crate) fn decode_arguments<T: DeserializeOwned + 'static>(
     }
 }
 
-/// Reads the only argument of a call. It is tried alone first, since that is what peers with one request type send, unless
-/// the protocol says that the arguments are a list.
+/// Decodes the only argument of a call. It is tried without a list first, since peers with one request type send it
+/// that way, unless the protocol requires a list of arguments.
 pub(crate) fn decode_argument<T: DeserializeOwned + 'static>(body: &Body) -> Result<T, Status> {
     if body.positional {
         return decode_arguments(body, 1).map(|(sole,)| sole);
@@ -134,7 +133,7 @@ pub(crate) fn decode_argument<T: DeserializeOwned + 'static>(body: &Body) -> Res
     decode(body).or_else(|alone| listed(body, alone))
 }
 
-/// Reads the only argument of a call as the member of a list; `alone` is why it cannot be read without one.
+/// Decodes the only argument of a call as the member of a list; `alone` is the error of decoding it without one.
 #[cold]
 fn listed<T: DeserializeOwned + 'static>(body: &Body, alone: Status) -> Result<T, Status> {
     if body.format != Format::Gob {
@@ -146,8 +145,8 @@ fn listed<T: DeserializeOwned + 'static>(body: &Body, alone: Status) -> Result<T
     })
 }
 
-/// Reads the arguments of a call to what takes none. Peers without parameters send nothing, null, or an empty object:
-/// only where they must be a list is it looked at.
+/// Decodes the arguments of a function that has none. Peers without parameters send nothing, null, or an empty object:
+/// the body is checked only if it must be a list.
 pub(crate) fn decode_no_arguments(body: &Body) -> Result<(), Status> {
     match rest_rpc::is_list(body) {
         true => decode_arguments::<[(); 0]>(body, 0).map(|[]| ()),
@@ -158,17 +157,17 @@ pub(crate) fn decode_no_arguments(body: &Body) -> Result<(), Status> {
 /// MessagePack's `nil`.
 const NIL: &[u8] = &[0xc0];
 
-/// Writes a value whose type is known from outside: that of a result, or of a single argument.
+/// Encodes a value whose type is known statically: a result, or a single argument.
 pub(crate) fn encode_value<T>(value: &T, format: Format) -> Result<Bytes, Status>
 where
     T: Serialize + DeserializeOwned + 'static,
 {
     match format {
         Format::RestRpc => rest_rpc::write_value(value),
-        // Readable values have a type of which the value need not tell everything.
+        // Decodable types have a schema, so the value need not describe everything.
         Format::StructPack => encode_typed(value),
-        // The type says what an empty list is of, and is the same for all values; one that cannot be read leaves
-        // nothing but the value.
+        // The type gives the element type of an empty list, and is the same for all values; for a type that cannot be
+        // decoded only the value is available.
         Format::Gob => match gob::to_vec(value) {
             Ok(bytes) => Ok(bytes.into()),
             Err(error) if error.is_of_type() => Err(unwritable(&error)),
@@ -179,7 +178,7 @@ where
     }
 }
 
-/// What Go's empty struct is here, or no value at all.
+/// Decodes Go's empty struct, or no value at all.
 fn nothing_in_gob<T: DeserializeOwned>() -> Result<T, Status> {
     let unit: UnitDeserializer<ValueError> = ().into_deserializer();
     T::deserialize(unit).or_else(|_| gob::from_slice(gob::EMPTY_STRUCT).map_err(|error| unreadable(&error)))
@@ -237,7 +236,7 @@ mod tests {
         let full = Reply { names: vec!["a".to_owned()], grid: vec![vec![1]] };
         let empty = encode_value(&Reply::default(), Format::Gob).expect("its type is known");
         let full = encode_value(&full, Format::Gob).expect("its type is known");
-        // Of an empty one there is but the value: its length, its type, and the end of its fields.
+        // An empty one has only the value: its length, its type, and the end of its fields.
         let definitions = empty.len() - b"\x03\xff\x80\x00".len();
         assert_eq!(full[..definitions], empty[..definitions]);
         assert!(encode_value(&vec![Vec::<i64>::new()], Format::Gob).is_ok());
@@ -286,7 +285,7 @@ mod tests {
             let body = Body::new(Format::MessagePack, Bytes::copy_from_slice(written));
             assert_eq!(Serde::decode(body, None), Ok(Blob { bytes: vec![1, 2, 255] }));
         }
-        // What cannot be read is told as ever.
+        // Decoding errors are reported as usual.
         let body = Body::new(Format::MessagePack, Bytes::from_static(b"\xa1x"));
         let status = <Serde as Codec<Blob>>::decode(body, None).expect_err("no struct");
         assert!(

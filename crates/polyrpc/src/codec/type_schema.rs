@@ -1,4 +1,4 @@
-//! What values look like, for those who ask a server what it offers.
+//! Structure of values, for descriptions of a server's methods.
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -11,44 +11,44 @@ use serde::de::{
 };
 use serde::forward_to_deserialize_any;
 
-/// What the values of a type look like, as far as that is known.
+/// Structure of a type's values, as far as it is known.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum TypeSchema {
-    /// It is unknown.
+    /// Unknown.
     #[default]
     Any,
     /// `true` or `false`.
     Bool,
-    /// A whole number of so many bits, which may be negative.
+    /// Signed integer of this number of bits.
     Int(u8),
-    /// A whole number of so many bits, which is not negative.
+    /// Unsigned integer of this number of bits.
     Uint(u8),
-    /// A number of so many bits with a point in it.
+    /// Floating-point number of this number of bits.
     Float(u8),
     /// Text.
     String,
     /// Bytes.
     Bytes,
-    /// A value or none.
+    /// Optional value.
     Optional(Box<Self>),
-    /// Values of one kind, in order.
+    /// List of values of one type.
     List(Box<Self>),
-    /// Values of one kind by keys of another.
+    /// Map from keys of one type to values of another.
     Map(Box<Self>, Box<Self>),
-    /// Fields by name.
+    /// Struct with named fields.
     Struct {
-        /// The type's own name.
+        /// Name of the type.
         name: String,
-        /// The fields in order.
+        /// Fields in order.
         fields: Vec<(String, Self)>,
     },
 }
 
-/// How deep outlines go, and how many parts they have: types may contain themselves.
+/// Limits of a schema's depth and number of parts: types may contain themselves.
 const DEPTH: u8 = 6;
 const PARTS: u32 = 2_000;
 
-/// The outline of a message that a `.proto` declares; its fields have the names that Go gives them.
+/// Returns the schema of a message from a `.proto`; its fields have the names that Go gives them.
 pub(super) fn of_message(message: &Message) -> TypeSchema {
     message_part(message, 0, &Cell::new(PARTS))
 }
@@ -94,7 +94,7 @@ fn scalar(kind: Kind) -> TypeSchema {
     }
 }
 
-/// As protoc-gen-go names a field: every part begins with a capital letter.
+/// Returns a field's name as in protoc-gen-go: every part starts with a capital letter.
 fn go_name(name: &str) -> String {
     let mut begins = true;
     let mut go = String::with_capacity(name.len());
@@ -111,11 +111,11 @@ fn go_name(name: &str) -> String {
     go
 }
 
-/// The outline of a plain type: what it asks for while it is read from nothing.
+/// Returns the schema of a plain type: the values that it requests from a probing deserializer.
 pub(super) fn of_type<T: DeserializeOwned>() -> TypeSchema {
     let mut found = TypeSchema::Any;
     let left = Cell::new(PARTS);
-    // A type may refuse values that say nothing, or fear them: what it asked for before is known all the same.
+    // A type may reject default values, or panic on them: the requests made before are recorded all the same.
     let _ = catch_unwind(AssertUnwindSafe(|| {
         let probe = Probe { found: &mut found, depth: 0, left: &left };
         T::deserialize(probe).map(drop)
@@ -123,7 +123,7 @@ pub(super) fn of_type<T: DeserializeOwned>() -> TypeSchema {
     found
 }
 
-/// Gives a type whatever it asks for, and notes what that was.
+/// Deserializer that provides the requested values, and records the requests.
 struct Probe<'p> {
     found: &'p mut TypeSchema,
     depth: u8,
@@ -131,7 +131,7 @@ struct Probe<'p> {
 }
 
 impl<'p> Probe<'p> {
-    /// For a part of the value; the type must go without it once there are too many.
+    /// Creates the probe of a part of the value; fails once there are too many.
     fn part<'q>(&self, found: &'q mut TypeSchema) -> Probe<'q>
     where
         'p: 'q,
@@ -209,7 +209,7 @@ impl<'de> Deserializer<'de> for Probe<'_> {
     fn deserialize_tuple<V: Visitor<'de>>(self, length: usize, visitor: V) -> Result<V::Value, Error> {
         let mut item = TypeSchema::Any;
         let result = visitor.visit_seq(Items { probe: &self, item: &mut item, left: length });
-        // Its parts may be of different kinds.
+        // Its elements may be of different types.
         *self.found = TypeSchema::List(Box::new(TypeSchema::Any));
         result
     }
@@ -255,7 +255,7 @@ impl<'de> Deserializer<'de> for Probe<'_> {
     forward_to_deserialize_any! { i128 u128 unit unit_struct identifier ignored_any }
 }
 
-/// Items of a sequence, of which all are alike.
+/// Elements of a sequence, which all have the same type.
 struct Items<'p, 'q> {
     probe: &'q Probe<'p>,
     item: &'q mut TypeSchema,
@@ -274,7 +274,7 @@ impl<'de> SeqAccess<'de> for Items<'_, '_> {
     }
 }
 
-/// The one entry of a map.
+/// Only entry of a map.
 struct Entries<'p, 'q> {
     probe: &'q Probe<'p>,
     key: &'q mut TypeSchema,
@@ -297,7 +297,7 @@ impl<'de> MapAccess<'de> for Entries<'_, '_> {
     }
 }
 
-/// The fields of a struct by name, one after the other.
+/// Fields of a struct by name, one after the other.
 struct Fields<'p, 'q> {
     probe: &'q Probe<'p>,
     names: &'static [&'static str],
@@ -322,7 +322,7 @@ impl<'de> MapAccess<'de> for Fields<'_, '_> {
     }
 }
 
-/// The first of the variants, whatever it holds: of an enum nothing can be told.
+/// First variant, with any contents: an enum has no schema.
 struct FirstVariant<'p> {
     probe: Probe<'p>,
     name: &'static str,
@@ -346,7 +346,7 @@ impl<'de> VariantAccess<'de> for Probe<'_> {
     }
 
     fn newtype_variant_seed<T: DeserializeSeed<'de>>(self, seed: T) -> Result<T::Value, Error> {
-        // There is no going without it, so this ends the whole outline.
+        // The part is mandatory, so this ends the whole schema.
         if self.depth > 4 * DEPTH || self.left.get() == 0 {
             return Err(serde::de::Error::custom("the type contains itself too often"));
         }

@@ -1,7 +1,7 @@
-//! How many values a message had that its type has no field for.
+//! Number of values in a message for which the type has no field.
 //!
-//! A codec reads a message in one go on one thread, and has nothing but the value to give back: what it passes over is
-//! noted beside it.
+//! A codec decodes a message in one go on one thread, and can return only the value: skipped values are counted in a
+//! thread-local.
 
 use std::cell::Cell;
 
@@ -9,14 +9,14 @@ thread_local! {
     static UNKNOWN: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Notes that so many values were passed over.
+/// Adds this number of skipped values.
 pub(super) fn add(values: u64) {
     if values > 0 {
         UNKNOWN.set(UNKNOWN.get() + values);
     }
 }
 
-/// Tells how many values were passed over while `read` read a message.
+/// Returns the number of values that were skipped while `read` decoded a message.
 #[cold]
 pub(crate) fn counting_unknown<T>(read: impl FnOnce() -> T) -> (T, u64) {
     let before = UNKNOWN.take();

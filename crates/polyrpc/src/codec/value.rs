@@ -1,4 +1,4 @@
-//! Values of plain types, written in a format that needs nothing of a protocol.
+//! Values of plain types, in formats that do not depend on a protocol.
 
 use std::fmt::Display;
 
@@ -13,7 +13,7 @@ use rmp_serde::config::BytesMode;
 use super::buffer::Buffer;
 use super::{finite, unsupported};
 
-/// Writes a value of a plain type.
+/// Encodes a value of a plain type.
 pub(crate) fn encode(value: &(impl Serialize + ?Sized), format: Format) -> Result<Bytes, Status> {
     match format {
         Format::Json(_) => buffered(|buffer| finite::to_json(buffer, value)),
@@ -34,17 +34,17 @@ pub(crate) fn encode(value: &(impl Serialize + ?Sized), format: Format) -> Resul
     }
 }
 
-/// A message that is written piece by piece.
+/// Encodes a message piece by piece.
 fn buffered<E: Display>(write: impl FnOnce(&mut Buffer) -> Result<(), E>) -> Result<Bytes, Status> {
     let mut buffer = Buffer::with_capacity(USUAL);
     write(&mut buffer).map_err(|error| unwritable(&error))?;
     Ok(buffer.finish())
 }
 
-/// Room for a usual message.
+/// Initial capacity, enough for a typical message.
 const USUAL: usize = 64;
 
-/// Writes a value in struct_pack whose type is known from outside.
+/// Encodes a value in struct_pack whose type is known statically.
 pub(super) fn encode_typed<T: Serialize + DeserializeOwned + 'static>(value: &T) -> Result<Bytes, Status> {
     match Plan::of::<T>().map_err(|error| unwritable(&error))? {
         plan if *plan.ty() == Type::Unit => Ok(Bytes::new()),

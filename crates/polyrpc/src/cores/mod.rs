@@ -1,4 +1,4 @@
-//! Threads for servers and clients, with a runtime each.
+//! Threads for servers and clients, each with its own runtime.
 
 mod priority;
 
@@ -15,13 +15,13 @@ pub use self::priority::Priority;
 
 /// Threads with a single-threaded runtime each.
 ///
-/// What is spawned here is dealt out to the threads in turn and stays on its thread: a connection and its
-/// handlers never move between cores. Handlers that may hold their thread (`blocking`) run on further threads, which
-/// come after these where both want a core ([`Builder::blocking`]), so that light calls beside heavy ones need not wait
-/// for the end of a time slice. A server ([`Server::on`](crate::Server::on)) or a client
+/// Tasks spawned here are distributed over the threads in turn and stay on their thread: a connection and its handlers
+/// never move between cores. Handlers that may block (`blocking`) run on further threads, which have a lower priority
+/// than these ([`Builder::blocking`]), so that light calls need not wait for the end of a heavy one's time slice. A
+/// server ([`Server::on`](crate::Server::on)) or a client
 /// ([`client::Builder::executor`](crate::client::Builder::executor)) runs on them instead of in the caller's runtime.
 ///
-/// The threads end when the last clone is dropped; what still runs on them is dropped then.
+/// The threads end when the last clone is dropped; tasks that still run on them are dropped then.
 #[derive(Clone)]
 pub struct Cores(Arc<Inner>);
 
@@ -37,12 +37,12 @@ impl Cores {
     ///
     /// # Errors
     ///
-    /// When the system refuses a thread or a reactor.
+    /// If the system cannot create a thread or a reactor.
     pub fn start(threads: usize) -> io::Result<Self> {
         Self::builder().threads(threads).start()
     }
 
-    /// Starts a thread for each core of the machine.
+    /// Starts one thread per core of the machine.
     ///
     /// # Errors
     ///
@@ -51,12 +51,12 @@ impl Cores {
         Self::builder().start()
     }
 
-    /// Threads that are set up otherwise.
+    /// Returns a builder with other settings.
     pub fn builder() -> Builder {
         Builder { threads: None, blocking: Blocking::default() }
     }
 
-    /// The runtime of the thread whose turn it is.
+    /// Returns the runtime of the next thread, in turn.
     pub(crate) fn next(&self) -> &Handle {
         let turn = self.0.next.fetch_add(1, Ordering::Relaxed);
         &self.0.handles[turn % self.0.handles.len()]
@@ -73,7 +73,7 @@ impl fmt::Debug for Cores {
     }
 }
 
-/// How [`Cores`] are set up.
+/// Builder for [`Cores`].
 #[derive(Debug, Clone)]
 #[must_use]
 pub struct Builder {
@@ -81,31 +81,32 @@ pub struct Builder {
     blocking: Blocking,
 }
 
-/// The threads for blocking work.
+/// Settings of the blocking threads.
 #[derive(Debug, Clone, Copy, Default)]
 struct Blocking {
     priority: Priority,
-    /// At most so many behind each thread.
+    /// Maximum number of blocking threads per thread.
     threads: Option<usize>,
 }
 
 impl Builder {
-    /// So many threads, at least one. A thread for each core of the machine, if this is not called.
+    /// Sets the number of threads, at least one. Default: one per core of the machine.
     pub fn threads(mut self, threads: usize) -> Self {
         self.threads = Some(threads);
         self
     }
 
-    /// When the threads of `blocking` handlers get a core. [`Priority::Low`].
+    /// Sets the priority of the threads of `blocking` handlers. Default: [`Priority::Low`].
     pub fn blocking(mut self, priority: Priority) -> Self {
         self.blocking.priority = priority;
         self
     }
 
-    /// How many threads for `blocking` handlers there may be behind each thread; further calls wait until one of them
-    /// is free. 512, and as many as the machine has cores with [`Priority::Idle`].
+    /// Sets the maximum number of threads for `blocking` handlers per thread; further calls wait until one of them is
+    /// free. Default: 512, or the number of cores with [`Priority::Idle`].
     ///
-    /// Handlers that wait for other blocking ones, behind the same thread, need more threads than ever wait.
+    /// If blocking handlers wait for other ones on the same thread, the number must exceed that of the waiting
+    /// handlers.
     pub fn blocking_threads(mut self, threads: usize) -> Self {
         self.blocking.threads = Some(threads.max(1));
         self
@@ -115,7 +116,7 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// When the system refuses a thread or a reactor.
+    /// If the system cannot create a thread or a reactor.
     pub fn start(self) -> io::Result<Cores> {
         let threads = self.threads.unwrap_or_else(cores);
         let (stop, stopped) = watch::channel(());
@@ -129,23 +130,23 @@ impl Builder {
 impl Blocking {
     fn threads(self) -> usize {
         self.threads.unwrap_or_else(|| match self.priority {
-            // Who computes has nothing of being one of more: they would only take turns.
+            // More threads than cores do not help CPU-bound work: they would only take turns.
             Priority::Idle => cores(),
             Priority::Low => MANY,
         })
     }
 }
 
-/// Threads that may all wait for something.
+/// Limit for threads that may all be blocked.
 const MANY: usize = 512;
 
-/// How many cores the machine has.
+/// Number of cores of the machine.
 fn cores() -> usize {
     thread::available_parallelism().map_or(1, usize::from)
 }
 
 fn start(n: usize, blocking: Blocking, mut stopped: watch::Receiver<()>) -> io::Result<Handle> {
-    // Of the threads of such a runtime only those for blocking work are started by it.
+    // A current-thread runtime starts only the threads for blocking work by itself.
     let runtime = runtime::Builder::new_current_thread()
         .enable_all()
         .thread_name(format!("polyrpc-{n}-blocking"))
@@ -167,7 +168,7 @@ mod tests {
 
     use super::*;
 
-    /// How many of three pieces of blocking work run at once.
+    /// Returns how many of three blocking tasks run concurrently.
     fn at_once(cores: Builder) -> usize {
         let cores = cores.threads(1).start().unwrap();
         let (began, begun) = mpsc::channel();
@@ -176,7 +177,7 @@ mod tests {
                 let ((hold, held), began) = (mpsc::channel(), began.clone());
                 drop(cores.next().spawn_blocking(move || {
                     began.send(()).unwrap();
-                    // Until the other end is dropped.
+                    // Blocks until the other end is dropped.
                     let _ = held.recv();
                 }));
                 hold

@@ -5,33 +5,33 @@ use thread_priority::unix::{
     NormalThreadSchedulePolicy, ThreadSchedulePolicy, set_thread_priority_and_policy, thread_native_id,
 };
 
-/// When a thread gets a core that others want too.
+/// Scheduling priority of a thread.
 ///
-/// Only Linux tells threads apart like this; elsewhere all are alike, and so they are where the system refuses.
+/// Only Linux supports it; on other systems, or if the system refuses it, all threads have the same priority.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Priority {
-    /// After others, but never without its part: a [niceness](https://man7.org/linux/man-pages/man2/nice.2.html) of 5
-    /// more than theirs, which is a quarter of a core that both want as much of as they can get.
+    /// Lower priority, but never without a share: a [niceness](https://man7.org/linux/man-pages/man2/nice.2.html) of 5
+    /// more than the others, which is a quarter of a core that both sides want entirely.
     ///
-    /// Who moves bytes may still have to wait for the end of a time slice, some milliseconds, now and then.
+    /// A thread that does I/O may still have to wait for the end of a time slice, some milliseconds, now and then.
     #[default]
     Low,
-    /// Only what nobody else wants: [`SCHED_IDLE`](https://man7.org/linux/man-pages/man7/sched.7.html).
+    /// Only idle time of the cores: [`SCHED_IDLE`](https://man7.org/linux/man-pages/man7/sched.7.html).
     ///
-    /// For handlers that compute for long beside methods that must be quick: these never wait for them. In return the
-    /// handlers stand still for as long as the cores are taken by the threads that move bytes, or by other programs, unless
-    /// these are of another container with a share of its own. Not for what must be answered in time on a busy machine, nor
-    /// for handlers that mostly wait, since there are few threads
+    /// For handlers with long computations next to methods with low latency, which then never wait for them. In return
+    /// the handlers make no progress while the cores are used by the I/O threads, or by other programs, unless these
+    /// are in another container with its own share. It does not suit calls with a deadline on a busy machine, nor
+    /// handlers that mostly wait, since there are few threads
     /// ([`Builder::blocking_threads`](super::Builder::blocking_threads)).
     Idle,
 }
 
 impl Priority {
-    /// Puts the thread that calls it there.
+    /// Applies the priority to the current thread.
     #[cfg(target_os = "linux")]
     pub(super) fn take(self) {
-        // Where the system refuses, all are alike.
+        // If the system refuses, all threads have the same priority.
         let _ = match self {
             Self::Low => rustix::process::nice(NICE).is_ok(),
             Self::Idle => {
@@ -45,7 +45,7 @@ impl Priority {
     pub(super) fn take(self) {}
 }
 
-/// One of two threads on a core gets a quarter of it then, if the other wants as much as it can get.
+/// With this niceness, one of two busy threads on a core gets a quarter of it.
 #[cfg(target_os = "linux")]
 const NICE: i32 = 5;
 
@@ -56,7 +56,7 @@ mod tests {
     use super::*;
     use crate::Cores;
 
-    /// What a thread that moves bytes and one for blocking work are to the system.
+    /// Runs `ask` on an I/O thread and on a blocking thread.
     fn told<T: Send + 'static>(blocking: Priority, ask: fn() -> T) -> (T, T) {
         let cores = Cores::builder().threads(1).blocking(blocking).start().unwrap();
         let handle = cores.next().clone();

@@ -1,82 +1,81 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// What a registry says about an instance: names with values, some of which may come more than once.
+/// Attributes of an instance in a registry: names with values, some of which may occur more than once.
 ///
-/// In registries it is the query string of a URL with its names in order, as Go's `url.Values.Encode` writes it.
+/// Registries store them as the query string of a URL with sorted names, as written by Go's `url.Values.Encode`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Attributes(Vec<(String, String)>);
 
 impl Attributes {
-    /// Nothing said.
+    /// Creates an empty set of attributes.
     pub const fn new() -> Self {
         Self(Vec::new())
     }
 
-    /// The first value of a name.
+    /// Returns the first value of a name.
     pub fn value(&self, name: &str) -> Option<&str> {
         self.values(name).next()
     }
 
-    /// All values of a name.
+    /// Returns all values of a name.
     pub fn values<'a>(&'a self, name: &str) -> impl Iterator<Item = &'a str> {
         self.0.iter().filter(move |(known, _)| known == name).map(|(_, value)| &**value)
     }
 
-    /// All names with their values, in the order of the names.
+    /// Iterates over all names and values, sorted by name.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0.iter().map(|(name, value)| (&**name, &**value))
     }
 
-    /// Whether nothing is said.
+    /// Whether there are no attributes.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Says it in place of what was said under this name.
+    /// Sets a value; replaces all values of this name.
     pub fn set(&mut self, name: impl Into<String>, value: impl Into<String>) {
         let name = name.into();
         self.remove(&name);
         self.append(name, value);
     }
 
-    /// Says it beside what was said under this name.
+    /// Adds a value to those of this name.
     pub fn append(&mut self, name: impl Into<String>, value: impl Into<String>) {
         let name = name.into();
         let behind = self.0.partition_point(|(known, _)| *known <= name);
         self.0.insert(behind, (name, value.into()));
     }
 
-    /// Says nothing under this name any more.
+    /// Removes all values of this name.
     pub fn remove(&mut self, name: &str) {
         self.0.retain(|(known, _)| known != name);
     }
 
-    /// The same with this said too.
+    /// Returns the attributes with this value added.
     #[must_use]
     pub fn with(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.set(name, value);
         self
     }
 
-    /// How many calls it is to get in comparison with others: one unless a whole number is said. brpc writes it as
-    /// the tag.
+    /// Relative share of the calls: one, unless it is set to an integer. brpc writes it as the tag.
     pub fn weight(&self) -> u32 {
         let said = self.value("weight").or_else(|| self.tag());
         said.and_then(|said| said.parse().ok()).unwrap_or(1)
     }
 
-    /// Whether calls may be sent to it: not where its state is said to be `inactive`.
+    /// Whether calls may be sent to the instance: false if its state is `inactive`.
     pub fn is_active(&self) -> bool {
         self.value("state") != Some("inactive")
     }
 
-    /// The groups that it is in.
+    /// Groups of the instance.
     pub fn groups(&self) -> impl Iterator<Item = &str> {
         self.values("group")
     }
 
-    /// Where it stands, in degrees north and east, if both are said.
+    /// Position in degrees north and east, if both are set.
     pub fn location(&self) -> Option<(f64, f64)> {
         let degrees = |name, most: f64| {
             let degrees: f64 = self.value(name)?.parse().ok()?;
@@ -94,7 +93,7 @@ impl Attributes {
 impl<N: Into<String>, V: Into<String>> FromIterator<(N, V)> for Attributes {
     fn from_iter<I: IntoIterator<Item = (N, V)>>(said: I) -> Self {
         let mut said: Vec<_> = said.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
-        // Values of one name stay in their order.
+        // The values of one name keep their order.
         said.sort_by(|(one, _), (other, _)| one.cmp(other));
         Self(said)
     }
@@ -103,7 +102,7 @@ impl<N: Into<String>, V: Into<String>> FromIterator<(N, V)> for Attributes {
 impl FromStr for Attributes {
     type Err = std::convert::Infallible;
 
-    /// Reads a query string; what cannot be read of it is left out, since the rest is still of use.
+    /// Parses a query string; malformed parts are skipped, since the rest is still useful.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let pairs = text.split('&').filter(|pair| !pair.is_empty());
         Ok(pairs
@@ -115,7 +114,7 @@ impl FromStr for Attributes {
     }
 }
 
-/// Go's `url.QueryUnescape`; `None` where that is an error.
+/// Go's `url.QueryUnescape`; `None` if it returns an error.
 pub(super) fn unescaped(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.bytes();
@@ -127,7 +126,7 @@ pub(super) fn unescaped(text: &str) -> Option<String> {
                 let (high, low) = (digit(rest.next()?)?, digit(rest.next()?)?);
                 u8::try_from(high << 4 | low).ok()?
             }
-            // Go refuses it as a separator that is none any more.
+            // Go rejects it since it is no longer a separator.
             b';' => return None,
             byte => byte,
         });

@@ -14,9 +14,9 @@ use super::{Discover, Instance, Sets};
 use crate::error::ClientResult as Result;
 use crate::runtime::AbortOnDrop;
 
-/// Keeps what another way finds in a file, for when it finds nothing: rpcx's cached discovery, in its format.
+/// Caches the result of another discovery in a file, as a fallback: rpcx's cached discovery, in its format.
 ///
-/// A program that starts while the registry is gone, or has lost its data, begins with what the file says.
+/// A program that starts while the registry is down, or has lost its data, starts with the servers from the file.
 #[derive(Debug, Clone)]
 pub struct Cached<D> {
     inner: D,
@@ -26,20 +26,20 @@ pub struct Cached<D> {
 }
 
 impl<D: Discover> Cached<D> {
-    /// Keeps what `inner` finds in this file, which need not be there yet. rpcx's is `.cache/discovery.json`. Each
+    /// Caches the result of `inner` in this file, which need not exist yet. rpcx's is `.cache/discovery.json`. Each
     /// service needs a file of its own.
     pub fn new(inner: D, path: impl Into<PathBuf>) -> Self {
         Self { inner, path: path.into(), few: 0, patience: Duration::from_secs(3) }
     }
 
-    /// How many servers are so few that those of the file are taken, if these are more. Default: 0.
+    /// Sets the number of servers up to which those of the file are used, if the file has more. Default: 0.
     #[must_use]
     pub fn few(mut self, few: usize) -> Self {
         self.few = few;
         self
     }
 
-    /// How long to wait at first before the file is believed. Default: 3 s.
+    /// Sets how long to wait for the first result before the file is used. Default: 3 s.
     #[must_use]
     pub fn patience(mut self, patience: Duration) -> Self {
         self.patience = patience;
@@ -66,9 +66,9 @@ struct CachedWatch {
     inner: Sets,
     path: Arc<Path>,
     few: usize,
-    /// How long to wait for the first item, until that was done.
+    /// Timeout of the first item; `None` after it was waited for.
     first: Option<Duration>,
-    /// What the file says.
+    /// Servers from the file.
     kept: Arc<Vec<Instance>>,
     has_told: bool,
     queued: VecDeque<Result<Vec<Instance>>>,
@@ -111,7 +111,7 @@ impl CachedWatch {
         }
     }
 
-    /// Tells what the file says, if that is anything.
+    /// Returns the servers from the file, if there are any.
     fn fall_back(&mut self) {
         if !self.kept.is_empty() {
             self.queued.push_back(Ok((*self.kept).clone()));
@@ -147,7 +147,7 @@ impl CachedWatch {
     }
 }
 
-/// An entry as rpcx writes it (`client/discovery.go`, `KVPair`).
+/// Entry in rpcx's format (`client/discovery.go`, `KVPair`).
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 struct Pair {
@@ -163,14 +163,14 @@ impl From<&Instance> for Pair {
 }
 
 impl Pair {
-    /// The instance, unless the key is none.
+    /// Returns the instance, unless the key is malformed.
     fn instance(self) -> Option<Instance> {
         let Ok(attributes) = self.value.parse();
         Some(self.key.parse::<Instance>().ok()?.with(attributes))
     }
 }
 
-/// Reads the file; this holds the thread.
+/// Reads the file; blocks.
 fn read(path: &Path) -> io::Result<Vec<Instance>> {
     let mut text = Vec::new();
     fs::File::open(path)?.take(MOST).read_to_end(&mut text)?;
@@ -178,10 +178,10 @@ fn read(path: &Path) -> io::Result<Vec<Instance>> {
     Ok(pairs.into_iter().filter_map(Pair::instance).collect())
 }
 
-/// A hundred thousand servers and more.
+/// Enough for more than a hundred thousand servers.
 const MOST: u64 = 64 << 20;
 
-/// Puts a file in the place of what was there, so that half of it is never read; this holds the thread.
+/// Replaces a file atomically, so that a partial one is never read; blocks.
 fn write(path: &Path, instances: &[Instance]) -> io::Result<()> {
     if let Some(directory) = path.parent() {
         fs::create_dir_all(directory)?;
@@ -193,7 +193,7 @@ fn write(path: &Path, instances: &[Instance]) -> io::Result<()> {
     let text = serde_json::to_vec(&pairs)?;
     let written = fs::write(&beside, text).and_then(|()| fs::rename(&beside, path));
     if written.is_err() {
-        // The disk may be full, and each failure would leave one more.
+        // The disk may be full, and each failure would leave another temporary file.
         let _ = fs::remove_file(&beside);
     }
     written
@@ -205,7 +205,7 @@ mod tests {
     use crate::discovery::List;
     use crate::discovery::testing::{Directory, told};
 
-    /// Tells these items, then nothing any more.
+    /// Returns these items, then never another one.
     struct StaticSets(&'static [Result<&'static str, &'static str>]);
 
     impl Discover for StaticSets {
@@ -230,7 +230,7 @@ mod tests {
             r#"[{"Key":"tcp@a:1","Value":"weight=3"},{"Key":"tcp@b:1","Value":""}]"#
         );
 
-        // It fails, is silent, or has lost its data.
+        // The registry fails, is silent, or has lost its data.
         for says in [StaticSets(&[Err("down"), Ok("c:1")]), StaticSets(&[]), StaticSets(&[Ok(""), Ok("c:1")])]
         {
             let mut sets = Cached::new(says, &path).watch();
@@ -257,7 +257,7 @@ mod tests {
     fn a_cache_that_cannot_be_written_leaves_nothing_behind() {
         let directory = Directory::new();
         let path = directory.path("cache.json");
-        // No file takes the place of a directory.
+        // A file cannot replace a directory.
         fs::create_dir_all(path.join("below")).unwrap();
         write(&path, &["a:1".parse().unwrap()]).unwrap_err();
         assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1);

@@ -11,7 +11,7 @@ use super::{Discover, Sets};
 use crate::error::ClientResult as Result;
 use crate::runtime::AbortOnDrop;
 
-/// Servers as a file lists them, one in a line: brpc's `file://`.
+/// Servers from a file, one per line: brpc's `file://`.
 ///
 /// ```text
 /// # what stands behind a number sign is a comment
@@ -20,9 +20,9 @@ use crate::runtime::AbortOnDrop;
 /// quic@10.0.0.3:8001 weight=5 group=a
 /// ```
 ///
-/// It is looked at every second. One that is being written is left alone until it is at rest; one that is put in
-/// its place as a whole (by `rename`, as `mv` does) is read at once. Where it cannot be read, or names no server, what
-/// was read before stays true. Lines that cannot be read are told of and left out.
+/// The file is checked every second. A file that is being written is read once it stops changing; one that is replaced
+/// as a whole (by `rename`, as `mv` does) is read at once. If it cannot be read, or lists no server, the previous
+/// result is kept. Malformed lines are reported and skipped.
 #[derive(Debug, Clone)]
 pub struct File {
     path: PathBuf,
@@ -30,12 +30,12 @@ pub struct File {
 }
 
 impl File {
-    /// The file at this path. It need not be there yet.
+    /// Uses the file at this path, which need not exist yet.
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self { path: path.into(), every: Duration::from_secs(1) }
     }
 
-    /// How often to look whether it has changed. Default: every second; brpc does so every 100 ms.
+    /// Sets the interval of the checks. Default: every second; brpc checks every 100 ms.
     #[must_use]
     pub fn every(mut self, every: Duration) -> Self {
         self.every = every.max(Duration::from_millis(10));
@@ -51,18 +51,18 @@ impl Discover for File {
 
 struct FileWatch {
     file: File,
-    /// What was read last.
+    /// Version that was read last.
     read: Option<FileVersion>,
-    /// What was there at the last look.
+    /// Version at the last check.
     seen: Option<FileVersion>,
 }
 
-/// By what it is told that a file has changed.
+/// Metadata that identifies a version of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct FileVersion {
     modified: Option<SystemTime>,
     length: u64,
-    /// Which file it is: another after one was renamed over it.
+    /// Inode: another one after a file was renamed over it.
     inode: u64,
 }
 
@@ -95,7 +95,7 @@ impl PollSource for FileWatch {
         Ok(PollResult { instances: Some(lines.instances), complaint, ..unchanged })
     }
 
-    /// To look at a file costs the same whatever came of it the last time.
+    /// A check costs the same after failures, so there is no backoff.
     fn pause(&self, _failures: u32) -> Duration {
         self.file.every
     }
@@ -107,17 +107,17 @@ impl FileWatch {
     }
 }
 
-/// What a look at a file shows.
+/// Result of a check.
 enum Look {
-    /// What was read before.
+    /// The version that was read already.
     Same,
-    /// Something else, which may still be written.
+    /// Another version, which may still be written.
     Moving(FileVersion),
-    /// Something else, at rest.
+    /// Another version, which has stopped changing.
     Read(FileVersion, String),
 }
 
-/// Looks at a file; this may hold the thread.
+/// Checks a file; may block.
 fn look(path: &Path, read: Option<&FileVersion>, seen: Option<&FileVersion>) -> io::Result<Look> {
     let stamp = FileVersion::of(path)?;
     let Some(read) = read else {
@@ -143,13 +143,13 @@ fn read_whole(path: &Path, stamp: FileVersion) -> io::Result<Look> {
     Ok(Look::Read(stamp, String::from_utf8_lossy(&bytes).into_owned()))
 }
 
-/// Some hundred thousand servers.
+/// Enough for some hundred thousand servers.
 const MOST: u64 = 16 << 20;
 
 impl FileVersion {
     fn of(path: &Path) -> io::Result<Self> {
         let metadata = fs::metadata(path)?;
-        // To open a pipe would wait for somebody to write.
+        // Opening a pipe would wait for a writer.
         if !metadata.is_file() {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no file"));
         }
@@ -208,7 +208,7 @@ mod tests {
         fs::create_dir(&path).unwrap();
         assert!(told(&mut sets).await.ends_with("it is no file"));
         fs::remove_dir(&path).unwrap();
-        // What it says now differs from what was told last.
+        // The file now differs from the last reported set.
         replace(&path, "c:1\nnonsense\n\u{1}\n");
         assert_eq!(told(&mut sets).await, "tcp@c:1");
         assert!(told(&mut sets).await.contains("2 of its lines cannot be read; line 2: `nonsense`"));

@@ -5,7 +5,7 @@ use futures_util::{StreamExt, TryStreamExt};
 
 use super::{Discover, Instance, Sets};
 
-/// Of what another way finds, the instances that a function accepts: rpcx's `SetFilter`.
+/// Instances of another discovery that a function accepts: rpcx's `SetFilter`.
 ///
 /// ```
 /// # use polyrpc::discovery::{Filtered, List};
@@ -20,9 +20,9 @@ pub struct Filtered<D> {
 }
 
 impl<D: Discover> Filtered<D> {
-    /// What `inner` finds and `keep` accepts. Where it accepts nothing of what there is, all of it is told as inactive: that
-    /// was done on purpose, and a client that heard of nobody would think that the registry has lost its data. `keep` must
-    /// not wait.
+    /// Keeps the instances of `inner` that `keep` accepts. If it accepts none of them, all are reported as inactive:
+    /// the filter is intended, but a client that received an empty set would assume that the registry has lost its
+    /// data. `keep` must not block.
     pub fn new(inner: D, keep: impl Fn(&Instance) -> bool + Send + Sync + 'static) -> Self {
         Self { inner, keep: Arc::new(keep) }
     }

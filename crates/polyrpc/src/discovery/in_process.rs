@@ -9,10 +9,9 @@ use tokio::time::{Instant, sleep_until};
 use super::{Advertisement, Attributes, Discover, Instance, Registrar, Sets};
 use crate::error::ClientResult as Result;
 
-/// A registry within the process, for tests and for services that live in one program.
+/// Registry within the process, for tests and for services of the same program.
 ///
-/// Clones are the same registry. What is entered and not entered anew is forgotten after its time to live, as in a
-/// real one.
+/// Clones share the registry. An entry that is not renewed is removed after its time to live, as in a real registry.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -42,7 +41,7 @@ type Services = BTreeMap<String, Vec<PublishedSet>>;
 #[derive(Debug, Clone)]
 struct PublishedSet {
     instance: Instance,
-    /// Until when it is believed; `None`: for ever.
+    /// Expiry; `None`: never.
     until: Option<Instant>,
 }
 
@@ -53,17 +52,17 @@ impl PublishedSet {
 }
 
 impl InProcess {
-    /// An empty registry.
+    /// Creates an empty registry.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The instances of a service.
+    /// Returns the discovery of a service.
     pub fn of(&self, service: &str) -> impl Discover + Clone + use<> {
         ServiceDiscovery { registry: self.clone(), service: service.to_owned() }
     }
 
-    /// The services that have instances now, with these.
+    /// Returns the services that have instances now, with these.
     pub fn list(&self) -> BTreeMap<String, Vec<Instance>> {
         let now = Instant::now();
         let services = self.0.borrow();
@@ -71,7 +70,7 @@ impl InProcess {
         alive.filter(|(_, instances)| !instances.is_empty()).collect()
     }
 
-    /// Forgets everything, as a registry does that comes back without its data.
+    /// Removes everything, like a registry that comes back without its data.
     pub fn clear(&self) {
         self.0.send_modify(BTreeMap::clear);
     }
@@ -114,7 +113,7 @@ fn alive(kept: &[PublishedSet], now: Instant) -> Vec<Instance> {
 }
 
 impl InProcess {
-    /// Changes what is said of an instance, as somebody else than its server would; `false` if it is not there.
+    /// Changes the attributes of an instance, as an operator would; `false` if it is not registered.
     pub fn change(&self, service: &str, address: &str, change: impl Fn(&mut Attributes)) -> bool {
         let mut found = false;
         self.0.send_if_modified(|services| {
@@ -183,7 +182,7 @@ struct InProcessWatch {
     service: String,
     services: watch::Receiver<Services>,
     told: Option<Vec<Instance>>,
-    /// So that there is somebody to wait for.
+    /// Keeps the sender alive.
     _registry: InProcess,
 }
 
@@ -208,7 +207,7 @@ impl InProcessWatch {
         }
     }
 
-    /// Who is there, and until when that is certain.
+    /// Returns the current instances, and the time of the next expiry.
     fn look(&mut self) -> (Vec<Instance>, Option<Instant>) {
         let now = Instant::now();
         let services = self.services.borrow_and_update();

@@ -6,26 +6,26 @@ use polyrpc_core::Status;
 
 use super::Attributes;
 
-/// One server of a service, as a registry knows it: `tcp@127.0.0.1:8972`, and what is said about it.
+/// Server of a service, as stored in a registry: `tcp@127.0.0.1:8972`, with its attributes.
 ///
-/// Two are the same server when network and address are the same; what is said about it may change.
+/// Two instances denote the same server if network and address are equal; the attributes may change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Instance {
-    /// How it is reached.
+    /// Network by which the server is reached.
     pub network: Network,
     /// Host and port, or the path of a socket.
     pub address: String,
-    /// What is said about it.
+    /// Attributes of the server.
     pub attributes: Attributes,
 }
 
 impl Instance {
-    /// A server at `host:port`, of which nothing more is said.
+    /// Creates a TCP server at `host:port`, without attributes.
     pub fn tcp(address: impl Into<String>) -> Self {
         Self { network: Network::Tcp, address: address.into(), attributes: Attributes::default() }
     }
 
-    /// The same with this said about it.
+    /// Returns the instance with these attributes.
     #[must_use]
     pub fn with(mut self, attributes: Attributes) -> Self {
         self.attributes = attributes;
@@ -42,7 +42,7 @@ impl fmt::Display for Instance {
 impl FromStr for Instance {
     type Err = Status;
 
-    /// Reads rpcx's `network@address`; without a network it is TCP.
+    /// Parses rpcx's `network@address`; the default network is TCP.
     fn from_str(text: &str) -> Result<Self, Status> {
         let wrong = |why: &str| Status::invalid_argument(format!("`{text}` is no instance: {why}"));
         let (network, address) = match text.split_once('@') {
@@ -60,7 +60,7 @@ impl FromStr for Instance {
     }
 }
 
-/// Whether it can be a name or an address. An IPv6 address stands in brackets, as everywhere before a port.
+/// Whether it may be a name or an address. An IPv6 address is in brackets, as always before a port.
 fn is_host(host: &str) -> bool {
     match host.strip_prefix('[').map(|inner| inner.strip_suffix(']')) {
         Some(inner) => inner
@@ -75,7 +75,7 @@ fn is_host(host: &str) -> bool {
     }
 }
 
-/// How an instance is reached, by rpcx's names.
+/// Network of an instance, by rpcx's names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub enum Network {
     /// `tcp`
@@ -83,11 +83,11 @@ pub enum Network {
     Tcp,
     /// `unix`
     Unix,
-    /// `http`: behind HTTP's `CONNECT`.
+    /// `http`: through HTTP's `CONNECT`.
     Http,
-    /// `ws`: within a WebSocket.
+    /// `ws`: over WebSocket.
     Ws,
-    /// `wss`: within a WebSocket within TLS.
+    /// `wss`: over WebSocket over TLS.
     Wss,
     /// `kcp`
     Kcp,
@@ -96,11 +96,11 @@ pub enum Network {
 }
 
 impl Network {
-    /// All there are.
+    /// All networks.
     pub const ALL: [Self; 7] =
         [Self::Tcp, Self::Unix, Self::Http, Self::Ws, Self::Wss, Self::Kcp, Self::Quic];
 
-    /// Its name in registries.
+    /// Name in registries.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Tcp => "tcp",
@@ -125,7 +125,7 @@ impl FromStr for Network {
 
     fn from_str(text: &str) -> Result<Self, Status> {
         match text {
-            // Go's names of what is TCP anyway.
+            // Go's names of variants of TCP.
             "tcp4" | "tcp6" | "reuseport" | "iouring" => Ok(Self::Tcp),
             other => Self::ALL
                 .into_iter()

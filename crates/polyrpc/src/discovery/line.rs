@@ -4,8 +4,8 @@ use polyrpc_core::Status;
 
 use super::{Attributes, Instance, Network};
 
-/// One server as brpc's lists have it: an address and, behind blanks, its tag (brpc `naming_service_filter.h`,
-/// `details/naming_service_thread.cpp`). What has a `=` in it is attributes instead: `weight=5&group=a`, or
+/// Parses a server in the format of brpc's lists: an address, then blanks and its tag (brpc `naming_service_filter.h`,
+/// `details/naming_service_thread.cpp`). A text with a `=` is parsed as attributes instead: `weight=5&group=a`, or
 /// `weight=5 group=a`.
 pub(super) fn server(text: &str) -> Result<Instance, Status> {
     let text = text.trim();
@@ -29,10 +29,10 @@ fn attributes(said: &str) -> Attributes {
     attributes
 }
 
-/// Servers in their order, each once.
+/// Ordered set of servers without duplicates.
 ///
-/// In brpc the same address with two tags is two servers. Here it is one with both tags, so that it has one set of
-/// connections and one state of health, and may still be in several partitions.
+/// In brpc the same address with two tags is two servers. Here it is one server with both tags, so that it has one
+/// connection pool and one health state, and may still be in several partitions.
 #[derive(Debug, Default)]
 pub(super) struct Servers {
     all: Vec<Instance>,
@@ -40,7 +40,7 @@ pub(super) struct Servers {
 }
 
 impl Servers {
-    /// Adds a server. What is said of it a second time counts only where it is a further tag.
+    /// Adds a server. Of a duplicate only a further tag counts.
     pub(super) fn add(&mut self, instance: Instance) {
         match self.places.entry((instance.network, instance.address.clone())) {
             hash_map::Entry::Vacant(place) => {
@@ -76,15 +76,15 @@ fn add_tags(known: &mut Attributes, more: &Attributes) {
     }
 }
 
-/// What a file of servers says: one in a line, and nothing behind a `#` (brpc `policy/file_naming_service.cpp`).
+/// Contents of a file of servers: one per line, with comments after `#` (brpc `policy/file_naming_service.cpp`).
 #[derive(Debug)]
 pub(super) struct Lines {
     pub(super) instances: Vec<Instance>,
-    /// How many lines cannot be read.
+    /// Number of malformed lines.
     pub(super) unreadable: usize,
-    /// Which is the first of them, and why.
+    /// Number of the first malformed line, and the reason.
     pub(super) first: Option<(usize, Status)>,
-    /// The text ends amid a line that cannot be read: somebody is still writing it.
+    /// Whether the text ends within a malformed line: it is probably still being written.
     pub(super) is_cut: bool,
 }
 
@@ -111,7 +111,7 @@ impl Lines {
         Self { instances: servers.into_vec(), unreadable, first, is_cut }
     }
 
-    /// What to say of the lines that cannot be read.
+    /// Returns the warning about malformed lines.
     pub(super) fn complaint(&self, source: &str) -> Option<Status> {
         let (line, why) = self.first.as_ref()?;
         let text = format!(

@@ -8,7 +8,7 @@ use tokio::sync::watch;
 use super::line::{Servers, server};
 use super::{Discover, Instance, Sets};
 
-/// Servers that the program itself knows: brpc's `list://`, rpcx's peer to peer and multiple servers.
+/// Static list of servers: brpc's `list://`, rpcx's peer to peer and multiple servers.
 ///
 /// Clones share the list, which may be [updated](Self::update) while clients watch it.
 ///
@@ -20,18 +20,18 @@ use super::{Discover, Instance, Sets};
 /// # Ok::<(), polyrpc::Status>(())
 /// ```
 ///
-/// Behind an address may stand, after blanks, what brpc calls its tag, or attributes. An address that comes twice is
-/// one server; where brpc would take it as two because its tags differ, it has both.
+/// An address may be followed by blanks and brpc's tag, or attributes. A duplicate address is one server; where brpc
+/// would treat it as two because its tags differ, it has both tags.
 #[derive(Debug, Clone)]
 pub struct List(Arc<watch::Sender<Vec<Instance>>>);
 
 impl List {
-    /// These servers.
+    /// Lists these servers.
     pub fn new(instances: impl IntoIterator<Item = Instance>) -> Self {
         Self(Arc::new(watch::Sender::new(once_each(instances))))
     }
 
-    /// Puts these in place of what was listed. Whoever watches is told, if that changes anything.
+    /// Replaces the servers. Watchers are notified if that changes anything.
     pub fn update(&self, instances: impl IntoIterator<Item = Instance>) {
         let instances = once_each(instances);
         self.0.send_if_modified(|known| {
@@ -49,13 +49,13 @@ fn once_each(instances: impl IntoIterator<Item = Instance>) -> Vec<Instance> {
 impl FromStr for List {
     type Err = Status;
 
-    /// Reads `host:port tag,host:port tag`.
+    /// Parses `host:port tag,host:port tag`.
     fn from_str(text: &str) -> Result<Self, Status> {
         Ok(Self::new(servers(text)?))
     }
 }
 
-/// Reads a list with commas. At least one server must be in it.
+/// Parses a comma-separated list of at least one server.
 pub(super) fn servers(text: &str) -> Result<Vec<Instance>, Status> {
     let texts = text.split(',').filter(|text| !text.trim().is_empty());
     let servers = texts.map(server).collect::<Result<Servers, _>>()?.into_vec();

@@ -7,21 +7,20 @@ use super::line::Servers;
 use super::{Discover, Instance, Sets};
 use crate::error::ClientResult as Result;
 
-/// What several ways find, together: two registries while one takes over from the other, or a registry and a list for
-/// when it is gone.
+/// Union of several discoveries: two registries during a migration, or a registry and a static list as a fallback.
 ///
-/// Where two find the same address, the first of them says what is to be known of it. One that fails keeps what it
-/// found before.
+/// If two of them find the same address, the attributes are those of the first one. A discovery that fails keeps its
+/// previous result.
 #[derive(Default)]
 pub struct Merged(Vec<Box<dyn Discover>>);
 
 impl Merged {
-    /// Nothing yet.
+    /// Creates an empty union.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds what this finds.
+    /// Adds a discovery.
     #[must_use]
     pub fn and(mut self, discover: impl Discover) -> Self {
         self.0.push(Box::new(discover));
@@ -36,7 +35,8 @@ impl fmt::Debug for Merged {
 }
 
 impl Discover for Merged {
-    /// The first set comes as soon as one of them has found any; what others know at the same time is in it.
+    /// The first set is returned as soon as one discovery has a result; it includes the results that are available at
+    /// the same time.
     fn watch(&self) -> Sets {
         let ways = self
             .0
@@ -53,9 +53,9 @@ type Item = (usize, Result<Vec<Instance>>);
 
 struct MergedWatch {
     ways: SelectAll<stream::BoxStream<'static, Item>>,
-    /// What each has found last.
+    /// Last result of each discovery.
     found: Vec<Vec<Instance>>,
-    /// Taken from `ways` already.
+    /// Item that was already taken from `ways`.
     next: Option<Item>,
 }
 
@@ -70,7 +70,7 @@ impl MergedWatch {
                 (_, Err(error)) => return Some(Err(error)),
                 (way, Ok(instances)) => self.found.get_mut(way)?.clone_from(&instances),
             }
-            // What is there already comes into the same set.
+            // Results that are available already are included in the same set.
             match self.ways.next().now_or_never().flatten() {
                 None => return Some(Ok(self.all())),
                 Some(failed @ (_, Err(_))) => {

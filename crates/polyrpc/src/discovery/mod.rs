@@ -1,10 +1,10 @@
-//! Where servers are found, and how they make themselves known: what a registry must do for a client
-//! ([`Discover`]) and for a server ([`Registrar`]), in rpcx's words for what is kept there ([`Instance`]).
+//! Service discovery and registration: the interface of a registry for clients ([`Discover`]) and for servers
+//! ([`Registrar`]). Entries are rpcx's ([`Instance`]).
 //!
-//! Here are the ways that need no registry: [`List`] and [`Names`] are told the servers, [`File`] and [`RemoteFile`]
-//! read them, [`Dns`] and [`Mdns`] ask for them, [`InProcess`] is a registry for tests. [`Cached`], [`Filtered`] and
-//! [`Merged`] are made of others. [`open`] finds the one that a URL names. Real registries are in the crate
-//! `polyrpc-discovery`.
+//! This module contains the kinds that need no registry: [`List`] and [`Names`] are given the servers, [`File`] and
+//! [`RemoteFile`] read them, [`Dns`] and [`Mdns`] query them, [`InProcess`] is a registry for tests. [`Cached`],
+//! [`Filtered`] and [`Merged`] wrap others. [`open`] creates the discovery that a URL names. Real registries are in the
+//! crate `polyrpc-discovery`.
 
 mod attributes;
 mod instance;
@@ -65,16 +65,16 @@ pub(crate) use self::polled::jittered;
 
 use crate::error::ClientResult as Result;
 
-/// The sets of instances of one service, one after another: each item is all there are at that time.
+/// Stream of the sets of instances of one service: each item is the complete set at that time.
 ///
-/// The first comes as soon as it is known. An error says that the registry cannot be asked at the moment, or holds
-/// nothing that can be read: what was found before stays true, and the stream goes on, by itself and with growing
-/// pauses. It ends when nothing can change any more.
+/// The first item is returned as soon as it is known. An error means that the registry is unreachable, or holds
+/// malformed data: the previous set stays valid, and the stream continues by itself with a growing backoff. It ends
+/// when nothing can change any more.
 pub type Sets = BoxStream<'static, Result<Vec<Instance>>>;
 
-/// Finds the instances of one service.
+/// Discovery of the instances of one service.
 pub trait Discover: Send + Sync + 'static {
-    /// Watches them, in tasks or connections that end when what is returned is dropped.
+    /// Watches them, in tasks or connections that end when the returned stream is dropped.
     fn watch(&self) -> Sets;
 }
 
@@ -84,18 +84,18 @@ impl<D: Discover + ?Sized> Discover for Box<D> {
     }
 }
 
-/// Where servers make their services known.
+/// Registry in which servers publish their services.
 pub trait Registrar: Send + Sync + 'static {
-    /// Enters an instance, or enters it anew with what has changed. It is called again and again while the server
-    /// lives, at least twice within `ttl`, and must put right whatever the registry has lost in between.
+    /// Publishes an instance, or renews it with changed attributes. It is called repeatedly while the server runs, at
+    /// least twice within `ttl`, and must restore whatever the registry has lost in between.
     fn publish<'a>(&'a self, entry: &'a Advertisement) -> BoxFuture<'a, Result<()>>;
 
-    /// Takes an instance out. What is not there is no error.
+    /// Withdraws an instance. An instance that is not registered is no error.
     fn withdraw<'a>(&'a self, entry: &'a Advertisement) -> BoxFuture<'a, Result<()>>;
 
-    /// What the registry says now of an instance that was entered: others may have changed it (rpcx-ui writes
-    /// `state=inactive`), and a server keeps what they say. `None` if it is not there, or the registry has no way for others
-    /// to say anything.
+    /// Returns the registry's current attributes of a published instance: others may have changed them (rpcx-ui writes
+    /// `state=inactive`), and a server keeps such changes. `None` if it is not registered, or the registry does not
+    /// allow others to change it.
     fn current_attributes<'a>(
         &'a self,
         _entry: &'a Advertisement,
@@ -138,14 +138,14 @@ impl<R: Registrar + ?Sized> Registrar for Arc<R> {
     }
 }
 
-/// What a server enters into a registry.
+/// Entry that a server publishes in a registry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Advertisement {
-    /// The service, by its name.
+    /// Service name.
     pub service: String,
-    /// Where it is to be found, and what is to be known of it.
+    /// Address and attributes.
     pub instance: Instance,
-    /// For how long it may be believed when it is not entered anew.
+    /// Time to live of the entry if it is not renewed.
     pub ttl: Duration,
 }
 

@@ -14,11 +14,11 @@ use super::polled::{self, PollResult, PollSource, jittered};
 use super::{Discover, Instance, Network, Sets, list};
 use crate::error::ClientResult as Result;
 
-/// A list of servers by their hosts' names, which are looked up again every few seconds: brpc's `dlist://`.
+/// List of servers by host names, which are resolved again every few seconds: brpc's `dlist://`.
 ///
-/// The names are looked up as the system does it, `/etc/hosts` included; every address that comes of a name is a
-/// server. brpc takes the first only. IPv6 addresses are taken where a name has no others, so that a host with both
-/// is not taken for two. A name that cannot be looked up keeps the addresses that it had.
+/// The names are resolved by the system, including `/etc/hosts`; every resolved address is a server. brpc uses only the
+/// first one. IPv6 addresses are used only if a name has no others, so that a dual-stack host does not count as two. If
+/// a resolution fails, the name keeps its previous addresses.
 #[derive(Clone)]
 pub struct Names {
     listed: Vec<Instance>,
@@ -26,11 +26,11 @@ pub struct Names {
     lookup: Lookup,
 }
 
-/// The addresses of a host.
+/// Resolves the addresses of a host.
 type Lookup = Arc<dyn Fn(String) -> BoxFuture<'static, io::Result<Vec<IpAddr>>> + Send + Sync>;
 
 impl Names {
-    /// These servers, whose addresses may have names in them.
+    /// Lists these servers, whose addresses may contain host names.
     pub fn new(listed: impl IntoIterator<Item = Instance>) -> Self {
         Self {
             listed: listed.into_iter().collect::<Servers>().into_vec(),
@@ -39,7 +39,7 @@ impl Names {
         }
     }
 
-    /// How often the names are looked up. Default: every 5 s, as brpc does.
+    /// Sets the interval of the resolutions. Default: every 5 s, as in brpc.
     #[must_use]
     pub fn every(mut self, every: Duration) -> Self {
         self.every = every.max(Duration::from_millis(100));
@@ -50,7 +50,7 @@ impl Names {
 impl FromStr for Names {
     type Err = Status;
 
-    /// Reads `host:port tag,host:port tag`.
+    /// Parses `host:port tag,host:port tag`.
     fn from_str(text: &str) -> Result<Self, Status> {
         Ok(Self::new(list::servers(text)?))
     }
@@ -71,7 +71,7 @@ impl Discover for Names {
 
 struct NamesWatch {
     names: Names,
-    /// What each name was last found to be.
+    /// Last result of each name.
     known: Vec<Vec<Instance>>,
 }
 
@@ -79,7 +79,7 @@ impl PollSource for NamesWatch {
     const PATIENCE: Duration = Duration::from_secs(60);
 
     async fn ask(&mut self) -> Result<PollResult> {
-        // In pieces of its own, since each may hold a thread for as long as the system's resolver likes.
+        // Separate tasks, since each lookup may block a thread for as long as the system's resolver takes.
         let mut found = stream::iter(self.names.listed.clone())
             .map(|listed| resolved(listed, self.names.lookup.clone()))
             .buffered(AT_ONCE);
@@ -103,10 +103,10 @@ impl PollSource for NamesWatch {
     }
 }
 
-/// How many names are looked up at a time.
+/// Number of names that are resolved concurrently.
 const AT_ONCE: usize = 16;
 
-/// The servers behind one entry of the list.
+/// Resolves the servers of one entry of the list.
 async fn resolved(listed: Instance, lookup: Lookup) -> Result<Vec<Instance>, Status> {
     let Some((host, port)) = by_name(&listed) else {
         return Ok(vec![listed]);
@@ -126,9 +126,9 @@ async fn resolved(listed: Instance, lookup: Lookup) -> Result<Vec<Instance>, Sta
 
 const LOOKUP: Duration = Duration::from_secs(10);
 
-/// Host and port, unless there is nothing to be looked up.
+/// Host and port, unless there is nothing to resolve.
 fn by_name(listed: &Instance) -> Option<(&str, u16)> {
-    // Certificates and virtual hosts go by the name, and whoever connects looks it up.
+    // Certificates and virtual hosts depend on the name, which is resolved at connect.
     if matches!(listed.network, Network::Unix | Network::Wss) || listed.address.parse::<SocketAddr>().is_ok()
     {
         return None;
@@ -137,7 +137,7 @@ fn by_name(listed: &Instance) -> Option<(&str, u16)> {
     Some((host, port.parse().ok()?))
 }
 
-/// IPv4 addresses; IPv6 where there are none. Sorted, since resolvers shuffle them.
+/// Keeps the IPv4 addresses, or those of IPv6 if there are none. Sorted, since resolvers shuffle them.
 pub(super) fn of_one_family(mut addresses: Vec<IpAddr>) -> Vec<IpAddr> {
     if addresses.iter().any(IpAddr::is_ipv4) {
         addresses.retain(IpAddr::is_ipv4);
@@ -147,7 +147,7 @@ pub(super) fn of_one_family(mut addresses: Vec<IpAddr>) -> Vec<IpAddr> {
     addresses
 }
 
-/// Looks a host up as the system does it, on a thread for blocking work.
+/// Resolves a host by the system, on the blocking pool.
 pub(super) async fn by_the_system(host: String) -> io::Result<Vec<IpAddr>> {
     Ok(tokio::net::lookup_host((host, 0)).await?.map(|address| address.ip()).collect())
 }

@@ -1,21 +1,21 @@
 use super::{Discover, File, List, Names, Registrar, RemoteFile};
 use crate::error::ClientResult as Result;
 
-/// The way to find servers that a word of a URL names, if this crate has it: in `rpcx+list://a:1,b:2` the word is
-/// `list` and the rest `a:1,b:2`. In brpc these are the schemes of naming services.
+/// Creates the discovery for a keyword of a URL, if this crate has it: in `rpcx+list://a:1,b:2` the keyword is `list`
+/// and the rest `a:1,b:2`. In brpc these are the schemes of naming services.
 ///
-/// | word | rest | finds |
+/// | keyword | rest | discovery |
 /// |---|---|---|
 /// | `list` | `host:port tag,host:port tag` | [`List`] |
-/// | `dlist` | the same | [`Names`], looked up every 5 s |
+/// | `dlist` | the same | [`Names`], resolved every 5 s |
 /// | `file` | `/path` | [`File`] |
 /// | `remotefile` | `http://host:port/path` or `host:port/path` | [`RemoteFile`] |
-/// | `dns` | `host:port`, or `_service._tcp.domain` for SRV records; before it perhaps `server:port/` | [`Dns`](super::Dns) (feature `dns`) |
+/// | `dns` | `host:port`, or `_service._tcp.domain` for SRV; optionally `server:port/` before it | [`Dns`](super::Dns) (feature `dns`) |
 /// | `mdns` | a service's name | [`Mdns`](super::Mdns) (feature `mdns`) |
 ///
 /// # Errors
 ///
-/// When the rest is not what the word wants.
+/// If the rest is invalid for the keyword.
 pub fn open(word: &str, rest: &str) -> Result<Option<Box<dyn Discover>>> {
     Ok(Some(match word {
         "list" => Box::new(rest.parse::<List>()?),
@@ -30,12 +30,12 @@ pub fn open(word: &str, rest: &str) -> Result<Option<Box<dyn Discover>>> {
     }))
 }
 
-/// The registry that a word of a URL names, if this crate has it: of the words of [`open`] only `mdns`, behind which may
-/// stand a domain.
+/// Creates the registry for a keyword of a URL, if this crate has it: of the keywords of [`open`] only `mdns`,
+/// optionally followed by a domain.
 ///
 /// # Errors
 ///
-/// When the rest is not what the word wants.
+/// If the rest is invalid for the keyword.
 pub fn open_registry(word: &str, rest: &str) -> Result<Option<Box<dyn Registrar>>> {
     match (word, rest.trim_matches('/')) {
         #[cfg(feature = "mdns")]

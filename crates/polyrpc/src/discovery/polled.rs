@@ -8,15 +8,15 @@ use super::{Instance, Sets};
 use crate::Error;
 use crate::error::ClientResult as Result;
 
-/// What knows of servers but tells only when it is asked.
+/// Source of servers that must be polled.
 pub(super) trait PollSource: Send + 'static {
-    /// How long an answer may take.
+    /// Timeout of a poll.
     const PATIENCE: Duration = Duration::from_secs(10);
 
-    /// Asks once.
+    /// Polls once.
     fn ask(&mut self) -> impl Future<Output = Result<PollResult>> + Send;
 
-    /// How long to wait after so many failures in a row.
+    /// Returns the pause after this number of consecutive failures.
     fn pause(&self, failures: u32) -> Duration {
         jittered(FIRST_PAUSE.saturating_mul(1 << failures.saturating_sub(1).min(10)).min(LONGEST_PAUSE))
     }
@@ -27,15 +27,15 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
 #[derive(Debug)]
 pub(super) struct PollResult {
-    /// All servers there are; `None` if they are known to be the same as before.
+    /// All servers; `None` if they are unchanged.
     pub(super) instances: Option<Vec<Instance>>,
-    /// When to ask again.
+    /// Pause before the next poll.
     pub(super) again: Duration,
-    /// What is wrong with the answer although it is of use.
+    /// Warning about a result that is usable nevertheless.
     pub(super) complaint: Option<Error>,
 }
 
-/// Asks again and again, and tells what has changed.
+/// Polls repeatedly, and returns the changed sets.
 pub(super) fn sets(source: impl PollSource) -> Sets {
     let polled = PollingWatch {
         source,
@@ -54,15 +54,15 @@ pub(super) fn sets(source: impl PollSource) -> Sets {
 
 struct PollingWatch<S> {
     source: S,
-    /// How long to wait before asking again.
+    /// Pause before the next poll.
     wait: Duration,
-    /// How often it has failed in a row.
+    /// Number of consecutive failures.
     failures: u32,
-    /// The last set.
+    /// Last returned set.
     told: Option<Vec<Instance>>,
-    /// The last complaint in words: the same is not told twice in a row.
+    /// Text of the last warning: the same one is not returned twice in a row.
     lamented: Option<String>,
-    /// What is to be told next.
+    /// Warning to return next.
     complaint: Option<Error>,
 }
 
@@ -79,7 +79,7 @@ impl<S: PollSource> PollingWatch<S> {
         }
     }
 
-    /// Asks once. Returns the servers, if they have changed.
+    /// Polls once. Returns the servers, if they have changed.
     async fn ask(&mut self) -> Option<Vec<Instance>> {
         let answer = match timeout(S::PATIENCE, self.source.ask()).await {
             Ok(answer) => answer,
@@ -109,9 +109,9 @@ impl<S: PollSource> PollingWatch<S> {
     }
 }
 
-/// A time, give or take a tenth, so that not all clients of a registry ask it at once.
+/// Adds a jitter of a tenth, so that not all clients poll a registry at the same time.
 pub(crate) fn jittered(time: Duration) -> Duration {
-    // Without a source of randomness all waits are alike, which harms nobody but the registry.
+    // Without a source of randomness there is no jitter, which only affects the load of the registry.
     let random = f64::from(getrandom::u32().unwrap_or(u32::MAX / 2)) / f64::from(u32::MAX);
     time.mul_f64(0.9 + 0.2 * random)
 }
@@ -168,7 +168,7 @@ mod tests {
         for expected in ["down", "still down", "tcp@a:1", "line 2", "down", "tcp@b:1"] {
             assert_eq!(told(&mut sets).await, expected);
         }
-        // Nothing more comes of this script: the source does not answer any more.
+        // The script has ended: the source does not answer any more.
         assert_eq!(told(&mut sets).await, "no answer within 10s");
     }
 

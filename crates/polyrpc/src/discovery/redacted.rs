@@ -3,10 +3,10 @@
 use super::Network;
 use crate::call::is_secret;
 
-/// A URL without the secrets that may stand in it, for logs and error texts: the password before the host, and the
-/// settings behind the `?` that are named like one (`password`, `token`, `secret` and so on).
+/// Redacts the secrets of a URL for logs and error texts: the password before the host, and the query parameters with
+/// names such as `password`, `token` or `secret`.
 ///
-/// It takes any text, since what is wrong with a URL may be the very reason to show it.
+/// It accepts any text, since a malformed URL may be the very reason to print it.
 ///
 /// ```
 /// use polyrpc::discovery::redacted;
@@ -39,8 +39,8 @@ pub fn redacted(url: &str) -> String {
     text
 }
 
-/// What stands before the host, if anything does. A password may hold characters that should have been escaped, among
-/// them those that end a host; so the last `@` counts, unless what comes before is a host already.
+/// Splits off the user information before the host. A password may contain characters that should have been escaped,
+/// including those that end a host; therefore the last `@` counts, unless the part before it is a host already.
 fn split_user(rest: &str) -> (Option<&str>, &str) {
     let authority = rest.find(['/', '?']).unwrap_or(rest.len());
     let begins_with_host =
@@ -52,7 +52,7 @@ fn split_user(rest: &str) -> (Option<&str>, &str) {
     };
     let Some(at) = at else { return (None, rest) };
     let (user, place) = (&rest[..at], &rest[at + 1..]);
-    // A list of instances: `tcp@a:1,tcp@b:2`.
+    // List of instances: `tcp@a:1,tcp@b:2`.
     let is_network = rest.split_once('@').is_some_and(|(first, _)| first.parse::<Network>().is_ok());
     match is_network {
         true => (None, rest),

@@ -11,9 +11,9 @@ use super::polled::{self, PollResult, PollSource, jittered};
 use super::{Discover, Sets, redacted};
 use crate::error::ClientResult as Result;
 
-/// Servers as a file on an HTTP server lists them, in the format of a [`File`](super::File): brpc's `remotefile://`.
+/// Servers from a file on an HTTP server, in the format of a [`File`](super::File): brpc's `remotefile://`.
 ///
-/// It is fetched again every 5 s. Where that fails, or names no server, what was fetched before stays true.
+/// It is fetched every 5 s. If that fails, or the file lists no server, the previous result is kept.
 #[derive(Clone)]
 pub struct RemoteFile {
     /// Host and port.
@@ -23,7 +23,7 @@ pub struct RemoteFile {
 }
 
 impl RemoteFile {
-    /// How often it is fetched. Default: every 5 s, as brpc does.
+    /// Sets the interval of the fetches. Default: every 5 s, as in brpc.
     #[must_use]
     pub fn every(mut self, every: Duration) -> Self {
         self.every = every.max(Duration::from_millis(100));
@@ -41,7 +41,7 @@ impl fmt::Debug for RemoteFile {
 impl FromStr for RemoteFile {
     type Err = Status;
 
-    /// Reads `http://host:port/path`, or that without the scheme.
+    /// Parses `http://host:port/path`; the scheme is optional.
     fn from_str(text: &str) -> Result<Self, Status> {
         let wrong =
             |why: &str| Status::invalid_argument(format!("`{}` is no file to fetch: {why}", redacted(text)));
@@ -50,7 +50,7 @@ impl FromStr for RemoteFile {
             Some((scheme, _)) => return Err(wrong(&format!("`{scheme}` is not http"))),
             None => text,
         };
-        // What goes into a request's head must not end its line.
+        // Text that goes into a request head must not end its line.
         if !place.bytes().all(|byte| byte.is_ascii_graphic()) {
             return Err(wrong("it has blanks or bytes that are not ASCII"));
         }
@@ -89,10 +89,10 @@ impl PollSource for RemoteFileSource {
     }
 }
 
-/// The body of what is at a path of an HTTP server.
+/// Fetches the body at a path of an HTTP server.
 ///
-/// It is asked by HTTP/1.0, which has no chunks and ends with the connection, so that nothing more of HTTP is needed
-/// here; all servers answer it.
+/// The request uses HTTP/1.0, which has no chunks and ends with the connection, so that no further HTTP support is
+/// needed here; all servers support it.
 async fn fetch(authority: &str, path: &str) -> io::Result<Vec<u8>> {
     let mut stream = TcpStream::connect(authority).await?;
     let request = format!("GET {path} HTTP/1.0\r\nHost: {authority}\r\nConnection: close\r\n\r\n");
@@ -102,7 +102,7 @@ async fn fetch(authority: &str, path: &str) -> io::Result<Vec<u8>> {
     body(answer)
 }
 
-/// Some hundred thousand servers.
+/// Enough for some hundred thousand servers.
 const MOST: u64 = 16 << 20;
 
 fn body(mut answer: Vec<u8>) -> io::Result<Vec<u8>> {
@@ -129,7 +129,7 @@ fn body(mut answer: Vec<u8>) -> io::Result<Vec<u8>> {
     }
     answer.drain(..begin);
     match length {
-        // A list without its end would look like servers that have gone.
+        // A truncated list would look like servers that have left.
         Some(Some(length)) if answer.len() < length => Err(wrong("the answer is cut off".into())),
         Some(None) => Err(wrong("the answer's length is no number".into())),
         Some(Some(length)) => {

@@ -1,4 +1,4 @@
-//! For the tests of this module.
+//! Helpers for the tests of this module.
 
 use std::fs;
 use std::path::PathBuf;
@@ -7,7 +7,7 @@ use futures_util::StreamExt;
 
 use super::Sets;
 
-/// A directory of its own, gone when it is dropped.
+/// Temporary directory, which is removed when it is dropped.
 pub(crate) struct Directory(PathBuf);
 
 impl Directory {
@@ -29,7 +29,7 @@ impl Drop for Directory {
     }
 }
 
-/// The next item in words: `tcp@a:1 tcp@b:2?weight=3`, or an error's message.
+/// Formats the next item: `tcp@a:1 tcp@b:2?weight=3`, or an error's message.
 pub(crate) async fn told(sets: &mut Sets) -> String {
     match sets.next().await {
         None => "the end".to_owned(),

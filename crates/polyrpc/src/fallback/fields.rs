@@ -1,4 +1,4 @@
-//! Which fields of HTTP a forwarded call keeps.
+//! HTTP fields that a forwarded call keeps.
 
 use polyrpc_core::{Carrier, Metadata};
 

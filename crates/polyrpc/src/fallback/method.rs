@@ -45,12 +45,12 @@ where
     }
 }
 
-/// What of a call is needed once its handler has it.
+/// Parts of a call that are still needed once its handler has it.
 struct CallPlace {
     site: CallSite,
-    /// How its answer is usually written.
+    /// Default format of the response.
     format: Format,
-    /// How the protocol is called.
+    /// Name of the protocol.
     protocol: &'static str,
 }
 
@@ -60,7 +60,7 @@ impl CallPlace {
         Self { site: cx.site(), format, protocol: cx.protocol().as_str() }
     }
 
-    /// Ends a call whose protocol takes one message as its answer.
+    /// Ends a call of a protocol with unary responses.
     fn end_whole(&self, result: Result<RawResponse>, accepted: &AcceptedStreamSlot) -> Outcome {
         let mut response = match result {
             Ok(response) => response,
@@ -88,7 +88,7 @@ impl CallPlace {
         }
     }
 
-    /// Sends the messages that the handler has made.
+    /// Sends the handler's messages.
     async fn send(
         &self,
         mut response: RawResponse,
@@ -103,7 +103,7 @@ impl CallPlace {
         self.finish(result, with_late(trailers, late.as_ref()))
     }
 
-    /// Sends the messages that come from elsewhere.
+    /// Sends messages that are relayed from another call.
     async fn relay(&self, mut response: RawResponse, mut relay: Relay, outgoing: Outgoing) -> Outcome {
         match relay.metadata().await {
             Ok(metadata) => {
@@ -141,7 +141,8 @@ impl CallPlace {
         Reply { attachment, trailers, ..Reply::new(Ok(message), self.head(response)) }
     }
 
-    /// Ends a call before its answer has begun. What a server that was called has sent beside its failure goes on.
+    /// Fails a call before its response has started. Metadata and trailers of an upstream server's failure are passed
+    /// on.
     fn fail(&self, status: Status) -> Outcome {
         let (metadata, trailers) = (status.headers().clone(), status.trailers().clone());
         let head = Head { format: self.format, metadata, ..Head::default() };
@@ -167,7 +168,7 @@ fn append(metadata: &mut Metadata, more: &Metadata) {
     more.iter().for_each(|(key, value)| metadata.append(key.to_owned(), value.clone()));
 }
 
-/// The answer to a call whose protocol cannot carry what the handler answers.
+/// Status of a call whose protocol cannot carry the handler's response.
 #[cold]
 fn no_streams(protocol: &str) -> Status {
     Failure::new(

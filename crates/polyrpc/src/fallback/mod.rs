@@ -1,9 +1,9 @@
-//! What takes calls, and requests of HTTP, that no service of the server answers: gateways, proxies and recorders stand on
-//! it.
+//! Fallbacks for calls and HTTP requests that no service of the server handles: the base of gateways, proxies and
+//! recorders.
 //!
-//! A call of a service or method that is not registered is refused in its protocol's own words, unless the server has a
-//! [fallback](crate::Server::fallback): that is given the names, the metadata and the encoded message, whatever the
-//! protocol, and answers with an encoded message. It reads and writes no message.
+//! A call of a service or method that is not registered is rejected with its protocol's own error, unless the server
+//! has a [fallback](crate::Server::fallback). The fallback gets the names, the metadata and the encoded message,
+//! whatever the protocol, and returns an encoded message. It does not decode or encode any message.
 //!
 //! ```
 //! use polyrpc::fallback::RawRequest;
@@ -21,24 +21,24 @@
 //! # }
 //! ```
 //!
-//! What the fallback is given:
+//! Arguments of the fallback:
 //!
 //! | protocol | service and method | messages |
 //! |---|---|---|
-//! | baidu_std | as written | one each way, an attachment, streams beside the call |
-//! | rpcx, JSON-RPC, net/rpc | as written | one each way |
-//! | gRPC, gRPC-Web | as in the path | any number each way: how many it should be, only a schema knows |
+//! | baidu_std | as sent | one each way, an attachment, attached streams |
+//! | rpcx, JSON-RPC, net/rpc | as sent | one each way |
+//! | gRPC, gRPC-Web | as in the path | any number each way: the arity is known only from a schema |
 //! | HTTP | `POST /Service/Method` | one each way |
-//! | rest_rpc | no service; the function's name, or `#` and its number where callers send no name (`#887912700`) | one each way |
-//! | fb_rpc | `#` and the number of each (`#2147483648`, `#7`), as [`Client`](crate::Client) takes them | one each way, an attachment |
+//! | rest_rpc | no service; the function's name, or `#` and its number if there is no name (`#887912700`) | one each way |
+//! | fb_rpc | `#` and the number of each (`#2147483648`, `#7`), as in [`Client`](crate::Client) | one each way, an attachment |
 //!
-//! Compression is undone: the message is what its sender had before it was compressed. Hooks, the listener's
-//! authenticator, limits and the layers of the whole server stand before a fallback as before any method
-//! ([`Server::layer`](crate::Server::layer)). Health, reflection and pages answer themselves.
+//! The message is decompressed. Hooks, the listener's authenticator, limits and the layers of the whole server run
+//! before a fallback as before any method ([`Server::layer`](crate::Server::layer)). Health, reflection and pages are
+//! answered by the server itself.
 //!
-//! What is plain HTTP and no call, a web page say, is for the
-//! [HTTP fallback](crate::Server::http_fallback). If a server has one, it takes every request of plain HTTP that names
-//! nothing registered, those that could be calls (`POST /Service/Method`) too.
+//! Plain HTTP that is no call, such as a web page, is for the [HTTP fallback](crate::Server::http_fallback). If a
+//! server has one, it takes every plain HTTP request that matches nothing registered, including those that could be
+//! calls (`POST /Service/Method`).
 
 mod fields;
 mod forward;
@@ -59,11 +59,11 @@ use self::method::RawMethod;
 use crate::{Result, Server};
 
 impl Server {
-    /// Takes every call of a service, method or function that is not registered, by whatever protocol it comes. Without
-    /// it such calls are refused in each protocol's own words.
+    /// Handles every call of a service, method or function that is not registered, in any protocol. Without a fallback
+    /// such calls are rejected with each protocol's own error.
     ///
-    /// See [`fallback`](crate::fallback) for what it is given. What it returns as an error is told as any handler's error
-    /// is; of one that came from a server that was called ([`RawRequest::forward`]), metadata and trailers go on too.
+    /// See [`fallback`](crate::fallback) for its arguments. Its errors are reported like those of any handler; of an
+    /// error from an upstream server ([`RawRequest::forward`]), metadata and trailers are passed on too.
     ///
     /// ```
     /// use polyrpc::fallback::{RawRequest, RawResponse};
@@ -86,24 +86,24 @@ impl Server {
         self
     }
 
-    /// Takes every request of HTTP/1.1 and HTTP/2 that this server does not answer itself: own pages, a web framework's
-    /// routes. The crate `polyrpc-tower` makes one of any `tower::Service`.
+    /// Handles every HTTP/1.1 and HTTP/2 request that this server does not answer itself, for example own pages or the
+    /// routes of a web framework. The crate `polyrpc-tower` creates one from any `tower::Service`.
     ///
     /// A request is answered, in this order, by
     ///
-    /// 1. the built-in pages: `/health`, `/readyz`, `/livez`, `/version`, `/metrics` if there are metrics, and what
-    ///    `CONNECT` asks for;
-    /// 2. a method that is registered: by its path (`/Service/Method`, whatever the verb), by a rule of `google.api.http`,
-    ///    by JSON-RPC (`POST` of JSON to `/` or `/jsonrpc`, or by its content type), by the fields of rpcx's gateway; gRPC
+    /// 1. the built-in pages: `/health`, `/readyz`, `/livez`, `/version`, `/metrics` if there are metrics, and
+    ///    `CONNECT`;
+    /// 2. a registered method: by its path (`/Service/Method`, with any verb), by a rule of `google.api.http`, by
+    ///    JSON-RPC (`POST` of JSON to `/` or `/jsonrpc`, or by its content type), by the fields of rpcx's gateway; gRPC
     ///    and gRPC-Web by their content types;
     /// 3. this fallback;
-    /// 4. without one: 404, and at `/` a text that says what there is.
+    /// 4. without one: 404, and at `/` a text that lists what is available.
     ///
-    /// Bodies are streams both ways; what is not taken is not read from the peer. The listener's authenticator judges
-    /// every such request by its `Authorization`, and the layers of the whole server stand around it: it is a call that
-    /// streams both ways, without a service, whose method is the path. [`Cors`](super::server::Cors) does not count for
-    /// it. HTTP knows the methods GET, HEAD, POST, PUT, PATCH, DELETE and OPTIONS here; others are refused, and so is an
-    /// upgrade to WebSocket (501).
+    /// Bodies are streams in both directions; what the handler does not read is not read from the peer. The listener's
+    /// authenticator checks every such request by its `Authorization`, and the layers of the whole server wrap it: it
+    /// is a bidirectional streaming call without a service, whose method is the path. [`Cors`](super::server::Cors)
+    /// does not apply to it. The supported HTTP methods are GET, HEAD, POST, PUT, PATCH, DELETE and OPTIONS; others are
+    /// rejected, and so is an upgrade to WebSocket (501).
     #[must_use]
     pub fn http_fallback(mut self, handler: impl HttpFallback) -> Self {
         self.router_mut().set_http_fallback(Arc::new(HttpMethod::new(handler)));

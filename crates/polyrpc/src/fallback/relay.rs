@@ -10,14 +10,14 @@ use crate::Result;
 use crate::client::{RawCall, RawReceiver, RawSender};
 use crate::streaming::Streaming;
 
-/// A call that was opened for another one.
+/// Upstream call that was opened for another call.
 pub(super) struct Relay {
-    /// Sends on what comes; `None` once all was sent.
+    /// Forwards the request messages; `None` once all were sent.
     sending: Option<Sending>,
     receiver: RawReceiver,
 }
 
-/// It fails when what is to be sent cannot be read.
+/// Fails if the messages to send cannot be read.
 type Sending = Pin<Box<dyn Future<Output = Result<(), Status>> + Send>>;
 
 impl Relay {
@@ -26,7 +26,7 @@ impl Relay {
         Self { sending: Some(Box::pin(send(requests, sender))), receiver }
     }
 
-    /// What travels before the answer.
+    /// Waits for the leading metadata of the response.
     pub(super) async fn metadata(&mut self) -> Result<Metadata, Status> {
         let Self { sending, receiver } = self;
         let mut metadata = beside(sending, receiver.metadata()).await??.clone();
@@ -34,14 +34,14 @@ impl Relay {
         Ok(metadata)
     }
 
-    /// The next message of the answer.
+    /// Waits for the next response message.
     pub(super) async fn next(&mut self) -> Result<Option<Bytes>, Status> {
         let Self { sending, receiver } = self;
         let next = beside(sending, receiver.next()).await??;
         Ok(next.map(|body| body.bytes))
     }
 
-    /// What travelled behind it.
+    /// Returns the trailing metadata.
     pub(super) fn trailers(&self) -> Metadata {
         let mut trailers = self.receiver.trailers().clone();
         keep_end_to_end(&mut trailers);
@@ -49,7 +49,7 @@ impl Relay {
     }
 }
 
-/// Waits, and has sent meanwhile what there is to send.
+/// Awaits `waiting`, and forwards the request messages meanwhile.
 async fn beside<T>(sending: &mut Option<Sending>, waiting: impl Future<Output = T>) -> Result<T, Status> {
     let mut waiting = pin!(waiting);
     poll_fn(|cx| {
@@ -67,7 +67,7 @@ async fn beside<T>(sending: &mut Option<Sending>, waiting: impl Future<Output = 
 async fn send(mut requests: Streaming<Bytes>, mut sender: RawSender) -> Result<(), Status> {
     while let Some(message) = requests.message().await? {
         if sender.send(message).await.is_err() {
-            // The call has ended; how, the other half tells.
+            // The call has ended; the receiving half returns the reason.
             return Ok(());
         }
     }

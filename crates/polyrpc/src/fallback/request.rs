@@ -10,14 +10,14 @@ use crate::call::{AcceptedStreams, CallOptions, Context};
 use crate::codec::{Body, Raw};
 use crate::streaming::{Incoming, Sender, StreamOptions, Streaming};
 
-/// A call of something that is not registered.
+/// Call of a service or method that is not registered.
 pub struct RawRequest {
     cx: Context,
     messages: Messages,
     accepted: AcceptedStreamSlot,
 }
 
-/// The streams that were accepted, on their way to the connection.
+/// Accepted streams, on their way to the connection.
 #[derive(Debug, Clone, Default)]
 pub(super) struct AcceptedStreamSlot(Arc<Mutex<Option<AcceptedStreams>>>);
 
@@ -50,17 +50,17 @@ impl RawRequest {
         (Self { cx, messages, accepted: accepted.clone() }, accepted)
     }
 
-    /// The service, as the caller wrote it; empty where there is none.
+    /// Service name, as sent by the caller; empty if there is none.
     pub fn service(&self) -> &str {
         self.cx.service()
     }
 
-    /// The method or function, as the caller wrote it; `#` and a number where callers send no name.
+    /// Method or function name, as sent by the caller; `#` and a number if callers send no name.
     pub fn method(&self) -> &str {
         self.cx.method()
     }
 
-    /// Both, as a [`Client`](crate::Client) takes them: `Service/Method`, or the function alone.
+    /// Both names as accepted by a [`Client`](crate::Client): `Service/Method`, or the function alone.
     pub fn target(&self) -> String {
         match self.service() {
             "" => self.method().to_owned(),
@@ -68,12 +68,12 @@ impl RawRequest {
         }
     }
 
-    /// The protocol by which the call came.
+    /// Protocol of the call.
     pub fn protocol(&self) -> Protocol {
         self.cx.protocol()
     }
 
-    /// How the messages are written.
+    /// Format of the messages.
     pub fn format(&self) -> Format {
         self.cx.format()
     }
@@ -83,42 +83,43 @@ impl RawRequest {
         self.cx.metadata()
     }
 
-    /// Bytes beside the message (baidu_std, fb_rpc).
+    /// Attachment next to the message (baidu_std, fb_rpc).
     pub fn attachment(&self) -> &Bytes {
         self.cx.attachment()
     }
 
-    /// How long the caller still waits, if he said so.
+    /// Remaining time until the deadline, if the caller sent one.
     pub fn remaining(&self) -> Option<Duration> {
         self.cx.remaining()
     }
 
-    /// Whether the caller wants no answer; what is returned is thrown away then.
+    /// Whether the call is one-way; the response is then discarded.
     pub fn is_oneway(&self) -> bool {
         self.cx.oneway()
     }
 
-    /// Whether any number of messages may come, and may be answered (gRPC, gRPC-Web): a call of one message each way is
-    /// not told from one that streams.
+    /// Whether any number of messages may be received and sent (gRPC, gRPC-Web): a unary call cannot be distinguished
+    /// from a streaming one.
     pub fn is_streamed(&self) -> bool {
         matches!(self.messages, Messages::Several(_))
     }
 
-    /// How many streams the caller offers beside the call (brpc).
+    /// Number of streams that the caller offers to attach to the call (brpc).
     pub fn offered_streams(&self) -> usize {
         self.cx.offered_streams()
     }
 
-    /// What else is known: peer, connection, deadline, what layers have [left](Context::attach).
+    /// Context of the call: peer, connection, deadline, values [attached](Context::attach) by layers.
     pub fn context(&self) -> &Context {
         &self.cx
     }
 
-    /// The one message of the call, not decoded.
+    /// Returns the only message of the call, not decoded.
     ///
     /// # Errors
     ///
-    /// [`Unimplemented`](crate::Code::Unimplemented) when none comes, or more than one; why it cannot be read.
+    /// [`Unimplemented`](crate::Code::Unimplemented) if there is none, or more than one; otherwise the reason why it
+    /// cannot be read.
     pub async fn body(&mut self) -> Result<Body> {
         let format = self.format();
         let positional = self.cx.positional();
@@ -133,7 +134,7 @@ impl RawRequest {
         }
     }
 
-    /// The messages of the call one by one, not decoded. One message is a stream of one.
+    /// Returns the messages of the call as a stream, not decoded. A single message is a stream of one.
     pub fn messages(&mut self) -> Streaming<Bytes> {
         match mem::replace(&mut self.messages, Messages::Several(Streaming::empty())) {
             Messages::One(body) => Streaming::once(body.bytes),
@@ -141,8 +142,8 @@ impl RawRequest {
         }
     }
 
-    /// What a client's call must say so that it goes on as this one came: metadata, attachment, the time that is left,
-    /// whether there is an answer. A credential that is none of the metadata stays here: it was for this server.
+    /// Returns the options of a client's call that forwards this one: metadata, attachment, remaining time, and whether
+    /// it is one-way. A credential outside the metadata is not included: it was meant for this server.
     pub fn options(&self) -> CallOptions {
         CallOptions {
             metadata: self.metadata().clone(),
@@ -154,7 +155,7 @@ impl RawRequest {
         }
     }
 
-    /// Accepts every stream that the caller offers beside the call, as
+    /// Accepts every stream that the caller offers to attach to the call, as
     /// [`Context::accept_streams`](crate::Context::accept_streams) does; they carry bytes.
     ///
     /// # Errors

@@ -9,21 +9,21 @@ use crate::client::RawCall;
 use crate::codec::Body;
 use crate::streaming::Streaming;
 
-/// What a [fallback](crate::Server::fallback) answers a call with: encoded messages, and what travels beside them.
+/// Response of a [fallback](crate::Server::fallback): encoded messages, metadata, trailers and attachment.
 ///
-/// What the protocol has no place for (an attachment in gRPC, trailers in rpcx) does not travel, as with every handler's
-/// answer; an answer of several messages is refused where the protocol has no streams.
+/// Parts that the protocol cannot carry (an attachment in gRPC, trailers in rpcx) are not sent, as for every handler's
+/// response; a response of several messages is rejected if the protocol has no streams.
 #[derive(Debug, Default)]
 pub struct RawResponse {
-    /// Sent before the message: user fields, metadata, headers.
+    /// Leading metadata, sent before the message: user fields, metadata, headers.
     pub metadata: Metadata,
-    /// Sent behind the message, where the protocol has room for it (gRPC).
+    /// Trailing metadata, sent after the message if the protocol supports it (gRPC).
     pub trailers: Metadata,
-    /// Bytes beside the message (baidu_std, fb_rpc; the whole body in HTTP).
+    /// Attachment next to the message (baidu_std, fb_rpc; the whole body in HTTP).
     pub attachment: Bytes,
-    /// How the message is compressed, where the protocol lets the server choose.
+    /// Compression of the message, if the protocol lets the server choose.
     pub compression: Compression,
-    /// How the message is written; `None`: as the protocol answers such requests.
+    /// Format of the message; `None`: the protocol's default for the request.
     pub format: Option<Format>,
     pub(super) late: Option<Trailers>,
     pub(super) answer: Answer,
@@ -42,29 +42,29 @@ impl Default for Answer {
 }
 
 impl RawResponse {
-    /// One message.
+    /// Creates a response of one message.
     pub fn message(bytes: impl Into<Bytes>) -> Self {
         Self { answer: Answer::Message(bytes.into()), ..Self::default() }
     }
 
-    /// Any number of messages; an error among them ends the call with it.
+    /// Creates a response of any number of messages; an error among them ends the call with it.
     pub fn messages(messages: Streaming<Bytes>) -> Self {
         Self { answer: Answer::Messages(messages), ..Self::default() }
     }
 
-    /// The messages are what a server answers that was called for this call; `requests` are sent to it meanwhile.
-    /// Metadata, trailers and a failure go on as they come.
+    /// Creates a response that relays the messages of an upstream call; `requests` are forwarded to it meanwhile.
+    /// Metadata, trailers and a failure are passed on as received.
     pub fn relay(requests: Streaming<Bytes>, call: RawCall) -> Self {
         Self { answer: Answer::Relay(Box::new(Relay::new(requests, call))), ..Self::default() }
     }
 
-    /// A way to say what travels behind the messages while they are still being made.
+    /// Returns a handle to set the trailing metadata while the messages are still being produced.
     pub fn late_trailers(&mut self) -> Trailers {
         self.late.get_or_insert_default().clone()
     }
 }
 
-/// The reply of a server that was called, as it came.
+/// Response of an upstream server, unchanged.
 impl From<Response<Body>> for RawResponse {
     fn from(response: Response<Body>) -> Self {
         let Response { message, metadata, trailers, attachment } = response;

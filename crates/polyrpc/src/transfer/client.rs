@@ -14,25 +14,25 @@ use crate::Client;
 use crate::client::{DataConnector, Result};
 use crate::transport::{Address, Socket};
 
-/// Streams of bytes and files beside the calls ([`transfer`](crate::transfer)). The metadata is for the server's handler.
+/// Byte streams and files next to the calls ([`transfer`](crate::transfer)). The metadata is for the server's handler.
 impl Client {
-    /// Opens a stream of bytes, by rpcx's stream service.
+    /// Opens a byte stream, by rpcx's stream service.
     ///
     /// # Errors
     ///
-    /// What the server answered, or why it, or the address that it gave, cannot be reached.
+    /// The server's error, or the reason why the server, or the address that it returned, cannot be reached.
     pub async fn byte_stream(&self, metadata: &HashMap<String, String>) -> Result<ByteStream> {
         let asked = TransferRequest { meta: Some(metadata.clone()), ..TransferRequest::default() };
         self.granted(streams::SERVICE, "Stream", &asked).await
     }
 
-    /// Sends a file of `size` bytes, by rpcx's file transfer. Ready when the server has closed the connection, as ours do
-    /// when their handler has ended; it need not say more, so a server that has everything and does not close for 3 s is
-    /// not waited for.
+    /// Sends a file of `size` bytes, by rpcx's file transfer. Completes when the server has closed the connection, as
+    /// ours do when their handler has ended. The protocol requires no further confirmation, so a server that has
+    /// received everything and does not close within 3 s is not waited for.
     ///
     /// # Errors
     ///
-    /// As [`byte_stream`](Self::byte_stream); also when the content is shorter than it should be, or the server's handler
+    /// As [`byte_stream`](Self::byte_stream); also if the content is shorter than `size`, or the server's handler
     /// failed.
     pub async fn send_file(
         &self,
@@ -60,13 +60,12 @@ impl Client {
         }
     }
 
-    /// Fetches a file, by rpcx's file transfer, and says how many bytes it has.
+    /// Downloads a file, by rpcx's file transfer, and returns its size in bytes.
     ///
     /// # Errors
     ///
-    /// As [`byte_stream`](Self::byte_stream); also when what comes cannot be written, or the connection broke. A file that
-    /// the server does not give to its end is told from one that has ended only if the server breaks the connection off,
-    /// as ours do.
+    /// As [`byte_stream`](Self::byte_stream); also if the content cannot be written, or the connection broke. A
+    /// truncated file can be detected only if the server resets the connection, as ours do.
     pub async fn download_file(
         &self,
         name: &str,
@@ -84,9 +83,9 @@ impl Client {
         Ok(fetched)
     }
 
-    /// Asks for a data connection and makes it.
+    /// Requests a data connection and establishes it.
     async fn granted(&self, service: &str, method: &str, asked: &TransferRequest) -> Result<ByteStream> {
-        // What it grants is to be had from the server that was asked.
+        // The grant is valid only on the server that returned it.
         let server = self.pinned().await?;
         let grant: Grant = server.call(&format!("{service}/{method}"), asked).await?;
         Ok(server.data_connector().connect(&grant).await?)
@@ -110,7 +109,8 @@ impl DataConnector {
         })
     }
 
-    /// Where to go. A server that listens everywhere may say just that: then it is where it was called.
+    /// Address of the data connection. A server that listens at every address may return just that; the call's address
+    /// is used then.
     fn address(&self, told: &str) -> Result<Address, Status> {
         let address = told.parse();
         match address.map_err(|_| Status::internal(format!("the server sends data to `{told}`")))? {
@@ -128,7 +128,7 @@ fn connection_failed(error: io::Error) -> Status {
     Status::unavailable(format!("the connection for data broke: {error}")).with_scope(Scope::Connection)
 }
 
-/// How long a server may take to close behind a file.
+/// Time that a server may take to close after a file.
 const PATIENCE: Duration = Duration::from_secs(3);
 
 #[cfg(test)]

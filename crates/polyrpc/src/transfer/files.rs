@@ -16,7 +16,7 @@ use crate::call::{Context, Peer};
 use crate::codec::Serde;
 use crate::service::ServiceBuilder;
 
-/// Files that clients may send and fetch: rpcx's file transfer.
+/// Files that clients may upload and download: rpcx's file transfer.
 ///
 /// ```no_run
 /// use polyrpc::transfer::Files;
@@ -49,21 +49,22 @@ type DownloadHandler = Arc<dyn Fn(FileRequest) -> Opening + Send + Sync>;
 type Opening = Pin<Box<dyn Future<Output = Result<Content>> + Send>>;
 type Content = Pin<Box<dyn AsyncRead + Send>>;
 
-/// Which file a client wants to send or to fetch.
+/// File that a client wants to upload or download.
 #[derive(Debug, Clone)]
 pub struct FileRequest {
-    /// The file's name, as the client wrote it: it may be a path, and lead anywhere. See [`file_name`](Self::file_name).
+    /// Name of the file, as sent by the client: it may be any path. See [`file_name`](Self::file_name).
     pub name: String,
-    /// How many bytes a client will send, if it says so. Go's clients say 0 of an empty file, which here is nothing said.
+    /// Number of bytes that a client will upload, if it names one. Go's clients send 0 for an empty file, which counts
+    /// as none here.
     pub size: Option<u64>,
-    /// What the client says beside.
+    /// Metadata of the client.
     pub metadata: HashMap<String, String>,
-    /// Who asked.
+    /// Peer that sent the request.
     pub peer: Peer,
 }
 
 impl FileRequest {
-    /// The name, if it is that of a file and nothing else: no folder, no way up, no root.
+    /// Returns the name if it is a plain file name: no folder, no parent, no root.
     pub fn file_name(&self) -> Option<&str> {
         let mut parts = Path::new(&self.name).components();
         let sole = matches!(parts.next(), Some(Component::Normal(part)) if part == self.name.as_str());
@@ -78,7 +79,7 @@ impl Default for Files {
 }
 
 impl Files {
-    /// No files yet: say what is done with those that are sent, or fetched, or both.
+    /// Creates the service without any handler: set one for uploads, or downloads, or both.
     pub fn new() -> Self {
         Self {
             service: SERVICE.to_owned(),
@@ -90,7 +91,7 @@ impl Files {
         }
     }
 
-    /// Takes files. The handler reads one to its end; if it fails, the client sees a broken connection.
+    /// Sets the upload handler. It reads a file to its end; if it fails, the client sees a broken connection.
     pub fn on_upload<F, Fut>(mut self, handler: F) -> Self
     where
         F: Fn(FileRequest, Upload) -> Fut + Send + Sync + 'static,
@@ -100,7 +101,7 @@ impl Files {
         self
     }
 
-    /// Gives files out. The handler opens one while it is asked for, so that its error is the answer to the call.
+    /// Sets the download handler. It opens a file during the call, so that its error is the call's error.
     pub fn on_download<F, Fut, R>(mut self, handler: F) -> Self
     where
         F: Fn(FileRequest) -> Fut + Send + Sync + 'static,
@@ -114,7 +115,7 @@ impl Files {
         self
     }
 
-    /// Takes and gives out only what `judge` accepts; its error is the answer to the call.
+    /// Sets a check of each request; its error is the call's error.
     pub fn accept(
         mut self,
         judge: impl Fn(&Context, &FileRequest) -> Result<()> + Send + Sync + 'static,
@@ -123,19 +124,20 @@ impl Files {
         self
     }
 
-    /// How many bytes a file may have that is sent here. 1 GiB.
+    /// Limits the size of an uploaded file in bytes. Default: 1 GiB.
     pub fn largest(mut self, bytes: u64) -> Self {
         self.largest = bytes;
         self
     }
 
-    /// Sends clients to this `host:port` instead of where they called, as [`Streams`](super::Streams::advertise).
+    /// Directs clients to this `host:port` instead of the address that they called, as
+    /// [`Streams`](super::Streams::advertise).
     pub fn advertise(mut self, address: impl Into<Arc<str>>) -> Self {
         self.advertised = Some(address.into());
         self
     }
 
-    /// Under which name it is called. `_filetransfer`.
+    /// Sets the service name. Default: `_filetransfer`.
     pub fn named(mut self, service: impl Into<String>) -> Self {
         self.service = service.into();
         self
@@ -216,9 +218,9 @@ impl Files {
     }
 }
 
-/// A file that a client sends.
+/// Uploaded file.
 ///
-/// It ends where the client said that it would, and is an error if it ends before, or is larger than it may be.
+/// It ends after the announced size, and is an error if it ends before, or exceeds the limit.
 #[derive(Debug)]
 pub struct Upload {
     content: Take<ByteStream>,
@@ -241,7 +243,7 @@ impl Upload {
         }
     }
 
-    /// Only the end of the connection tells that of the file: nothing may come beyond the limit.
+    /// Only the end of the connection marks the end of the file: no byte may follow the limit.
     fn poll_no_more(&mut self, cx: &mut TaskContext<'_>) -> Poll<io::Result<()>> {
         let mut room = [0; 1];
         let mut one = ReadBuf::new(&mut room);
@@ -268,10 +270,10 @@ impl AsyncRead for Upload {
     }
 }
 
-/// As rpcx names it (rpcx `share/share.go`).
+/// Name in rpcx (rpcx `share/share.go`).
 pub(super) const SERVICE: &str = "_filetransfer";
 
-/// The default limit of a file's size.
+/// Default limit of a file's size.
 const LARGEST: u64 = 1 << 30;
 
 impl fmt::Debug for Files {

@@ -1,5 +1,5 @@
-//! What the two services are called with and answer (rpcx `share/share.go`). Go writes the fields of a struct by other
-//! names in JSON than in MessagePack.
+//! Requests and replies of the two services (rpcx `share/share.go`). Go uses other field names in JSON than in
+//! MessagePack.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -10,7 +10,7 @@ use serde::de::{self, SeqAccess, Visitor};
 use serde::ser::SerializeStruct;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// What a client wants: the arguments of all methods, each of which has some of them.
+/// Arguments of all methods, each of which uses some of the fields.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 pub(super) struct TransferRequest {
     #[serde(default, alias = "FileName")]
@@ -40,7 +40,7 @@ impl Serialize for TransferRequest {
     }
 }
 
-/// What a client gets: where to go, and what to say there.
+/// Reply: address of the data connection, and the token to send there.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 pub(super) struct Grant {
     #[serde(alias = "Token")]
@@ -62,7 +62,7 @@ impl Serialize for Grant {
     }
 }
 
-/// The bytes of a token: base64 in JSON, as Go writes bytes.
+/// Bytes of a token: base64 in JSON, as Go encodes bytes.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Token(pub(super) Vec<u8>);
 

@@ -1,4 +1,4 @@
-//! Streams of bytes and whole files beside the calls, as rpcx has them (`_streamservice`, `_filetransfer`).
+//! Byte streams and whole files next to the calls, as in rpcx (`_streamservice`, `_filetransfer`).
 //!
 //! ```text
 //!   client                                    server
@@ -10,14 +10,14 @@
 //!     │ ◀─────────────────────────────────────▶ │  your function
 //! ```
 //!
-//! The call is one like any other: every protocol carries it, and a listener's authenticator judges it. The bytes travel
-//! by a connection of their own, which begins with the token and ends with the bytes. A token is good for one connection
+//! The call is like any other: every protocol carries it, and the listener's authenticator checks it. The bytes use a
+//! connection of their own, which starts with the token and ends with the bytes. A token is valid for one connection
 //! within [half a minute](crate::server::Limits::token_timeout).
 //!
-//! rpcx's server has a port of its own for these connections. Here they come to the port that was called, which tells
-//! them by their tokens; [`advertise`](Streams::advertise) sends clients elsewhere. As in rpcx the bytes travel in clear
-//! text, so that a listener which takes nothing but TLS needs one beside it that does; one that listens at every address
-//! is to be advertised.
+//! rpcx's server has a separate port for these connections. Here they use the port that was called and are recognised
+//! by their tokens; [`advertise`](Streams::advertise) directs clients elsewhere. As in rpcx the bytes are sent in
+//! plaintext, so a listener that accepts only TLS needs a plaintext one next to it; a listener at every address should
+//! be advertised.
 //!
 //! ```
 //! use std::collections::HashMap;
@@ -83,13 +83,13 @@ use crate::Result;
 use crate::call::Context;
 use crate::service::{MethodRole, Router};
 
-/// What is done with a data connection.
+/// Work on a data connection.
 pub(crate) type Work = Pin<Box<dyn Future<Output = Result<()>> + Send>>;
 
-/// Judges who asks, beside the authenticator.
+/// Checks a request, in addition to the authenticator.
 type Authorize<Request> = Arc<dyn Fn(&Context, &Request) -> Result<()> + Send + Sync>;
 
-/// Adds the services that give out tokens, if there are any, and says where their connections find what waits for them.
+/// Adds the services that grant tokens, if there are any, and registers the data connections that they expect.
 pub(crate) fn add(
     router: &mut Router,
     streams: Option<Streams>,

@@ -9,25 +9,25 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::transport::Socket;
 
-/// A connection that carries nothing but bytes, both ways.
+/// Connection that carries only bytes, in both directions.
 ///
-/// It ends in one direction with [`shutdown`](tokio::io::AsyncWriteExt::shutdown) and in both when it is dropped.
+/// [`shutdown`](tokio::io::AsyncWriteExt::shutdown) ends one direction, dropping it both.
 #[derive(Debug)]
 pub struct ByteStream {
     socket: Arc<Socket>,
-    /// What came together with the token.
+    /// Bytes that were received together with the token.
     early: Bytes,
     moved: Arc<TransferredBytes>,
 }
 
 impl ByteStream {
-    /// The bytes that go through the socket are counted.
+    /// Creates a stream; the bytes that pass through the socket are counted.
     pub(crate) fn new(socket: Arc<Socket>, early: Bytes, moved: Arc<TransferredBytes>) -> Self {
         Self { socket, early, moved }
     }
 }
 
-/// How many bytes a connection has carried.
+/// Number of bytes that a connection has carried.
 #[derive(Debug, Default)]
 pub(crate) struct TransferredBytes {
     received: AtomicU64,
@@ -35,12 +35,12 @@ pub(crate) struct TransferredBytes {
 }
 
 impl TransferredBytes {
-    /// So many have been received already.
+    /// Starts with this number of received bytes.
     pub(crate) fn starting_at(received: usize) -> Self {
         Self { received: AtomicU64::new(received as u64), sent: AtomicU64::new(0) }
     }
 
-    /// Those that were received, and those that were sent.
+    /// Returns the received and the sent bytes.
     pub(crate) fn read(&self) -> (u64, u64) {
         (self.received.load(Ordering::Relaxed), self.sent.load(Ordering::Relaxed))
     }
@@ -88,7 +88,7 @@ impl AsyncWrite for ByteStream {
     }
 }
 
-/// Reads what still comes and throws it away, to the end.
+/// Reads and discards everything up to the end.
 pub(crate) fn poll_drain(socket: &Socket, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
     loop {
         let mut room = [0; 4096];

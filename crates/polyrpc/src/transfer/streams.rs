@@ -10,7 +10,7 @@ use crate::call::{Context, Peer};
 use crate::codec::Serde;
 use crate::service::ServiceBuilder;
 
-/// Streams of bytes that clients may open: rpcx's stream service.
+/// Byte streams that clients may open: rpcx's stream service.
 ///
 /// ```
 /// # use polyrpc::{Server, Status};
@@ -37,18 +37,18 @@ pub struct Streams {
 
 type Handler = Arc<dyn Fn(ByteStream, StreamRequest) -> Work + Send + Sync>;
 
-/// What a client wants to stream.
+/// Request for a byte stream.
 #[derive(Debug, Clone)]
 pub struct StreamRequest {
-    /// What the client says of it.
+    /// Metadata of the client.
     pub metadata: HashMap<String, String>,
-    /// Who asked.
+    /// Peer that sent the request.
     pub peer: Peer,
 }
 
 impl Streams {
-    /// Streams that `handler` serves. With its future a stream ends: the client sees the end of the bytes, or a broken
-    /// connection if the handler failed.
+    /// Creates the service with this handler. The stream ends with the handler's future: the client sees the end of the
+    /// bytes, or a broken connection if the handler failed.
     pub fn new<F, Fut>(handler: F) -> Self
     where
         F: Fn(ByteStream, StreamRequest) -> Fut + Send + Sync + 'static,
@@ -62,7 +62,7 @@ impl Streams {
         }
     }
 
-    /// Opens only what `judge` accepts; its error is the answer to the call.
+    /// Sets a check of each request; its error is the call's error.
     pub fn accept(
         mut self,
         judge: impl Fn(&Context, &StreamRequest) -> Result<()> + Send + Sync + 'static,
@@ -71,14 +71,14 @@ impl Streams {
         self
     }
 
-    /// Sends clients to this `host:port` instead of where they called: a further address at which the server
-    /// [listens](crate::server::BoundServer::and), or what stands before it.
+    /// Directs clients to this `host:port` instead of the address that they called: a further address at which the
+    /// server [listens](crate::server::BoundServer::and), or a proxy before it.
     pub fn advertise(mut self, address: impl Into<Arc<str>>) -> Self {
         self.advertised = Some(address.into());
         self
     }
 
-    /// Under which name it is called. `_streamservice`.
+    /// Sets the service name. Default: `_streamservice`.
     pub fn named(mut self, service: impl Into<String>) -> Self {
         self.service = service.into();
         self
@@ -107,7 +107,7 @@ impl Streams {
     }
 }
 
-/// As rpcx names it (rpcx `share/share.go`).
+/// Name in rpcx (rpcx `share/share.go`).
 pub(super) const SERVICE: &str = "_streamservice";
 
 impl fmt::Debug for Streams {

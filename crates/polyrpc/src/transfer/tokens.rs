@@ -12,7 +12,7 @@ use super::{ByteStream, Work};
 use crate::call::Context;
 use crate::transport::Address;
 
-/// What waits for data connections.
+/// Handlers that wait for data connections.
 ///
 /// ```text
 ///  0          8           16                32
@@ -21,13 +21,14 @@ use crate::transport::Address;
 ///  +----------+-----------+-----------------+
 /// ```
 ///
-/// The prefix tells a data connection from those of calls; the number finds what waits for it, oldest first.
+/// The prefix distinguishes a data connection from a connection for calls; the number identifies the waiting handler,
+/// oldest first.
 #[derive(Debug)]
 pub(crate) struct DataConnections {
     waiting: Mutex<PendingTransfers>,
     most: usize,
     timeout: Duration,
-    /// Where connections behind a token may come, once the server listens.
+    /// Addresses that accept data connections, once the server listens.
     addresses: OnceLock<Vec<Address>>,
 }
 
@@ -43,16 +44,16 @@ struct PendingTransfer {
     start: Start,
 }
 
-/// Begins what is to be done with a data connection.
+/// Starts the work on a data connection.
 pub(crate) type Start = Box<dyn FnOnce(ByteStream) -> Work + Send>;
 
-/// What the first bytes of a connection say.
+/// Result of matching the first bytes of a connection.
 pub(crate) enum TokenMatch {
     /// It is no data connection.
     No,
-    /// It may be one.
+    /// It may be a data connection.
     NeedMore,
-    /// It is one; nothing waits for it if its token is not, or not any more, good.
+    /// It is a data connection; `None` if its token is invalid or expired.
     Token(Option<Start>),
 }
 
@@ -61,13 +62,13 @@ impl DataConnections {
         Self { waiting: Mutex::default(), most: most.max(1), timeout, addresses: OnceLock::new() }
     }
 
-    /// Says where the server listens for connections that begin with a token.
+    /// Sets the addresses at which the server accepts data connections.
     pub(crate) fn listens(&self, addresses: Vec<Address>) {
-        // A server listens once.
+        // A server starts listening only once.
         let _ = self.addresses.set(addresses);
     }
 
-    /// Gives out a token. Where there are too many, the oldest is good no more, as in rpcx.
+    /// Grants a token. If there are too many, the oldest one is revoked, as in rpcx.
     pub(super) fn grant(
         &self,
         cx: &Context,
@@ -86,7 +87,7 @@ impl DataConnections {
         Ok(Grant { token: Token(token), addr })
     }
 
-    /// Whether a connection that begins so brings data.
+    /// Whether a connection that starts with these bytes is a data connection.
     pub(crate) fn recognise(&self, begun: &[u8]) -> TokenMatch {
         let common = begun.len().min(PREFIX.len());
         if begun.is_empty() || begun.get(..common) != PREFIX.get(..common) {
@@ -96,7 +97,7 @@ impl DataConnections {
         TokenMatch::Token(self.redeem(u64::from_be_bytes(number), secret))
     }
 
-    /// The end of the caller's own connection: what he reached once he reaches again.
+    /// Returns the local address of the caller's own connection, which it can reach again.
     fn address(&self, cx: &Context) -> Result<String, Status> {
         let addresses = self.addresses.get().map(Vec::as_slice).unwrap_or_default();
         if let Some(local) = cx.local().filter(|local| addresses.iter().any(|place| is_at(place, local))) {
@@ -123,7 +124,7 @@ impl DataConnections {
         }
         waits.insert(number, entry);
         drop(waiting);
-        // What waited may be anything, so it ends outside of the lock.
+        // Dropped outside of the lock, since it runs arbitrary code.
         drop(over);
         number
     }
@@ -144,7 +145,7 @@ impl DataConnections {
     }
 }
 
-/// Whether who listens here has this end of a connection.
+/// Whether the listener at `place` accepts connections at this local address.
 fn is_at(place: &Address, local: &SocketAddr) -> bool {
     let Address::Tcp(place) = place else { return false };
     place.parse().is_ok_and(|place: SocketAddr| {
@@ -152,28 +153,28 @@ fn is_at(place: &Address, local: &SocketAddr) -> bool {
     })
 }
 
-/// Number and secret of a token.
+/// Splits a token into number and secret.
 fn parts(token: &[u8]) -> Option<([u8; 8], [u8; 16])> {
     let (number, rest) = token.get(PREFIX.len()..)?.split_first_chunk()?;
     Some((*number, *rest.first_chunk()?))
 }
 
-/// Compares without telling by the time it takes where the difference is.
+/// Compares in constant time.
 fn is_same(a: &[u8; 16], b: &[u8; 16]) -> bool {
     u128::from_ne_bytes(*a) ^ u128::from_ne_bytes(*b) == 0
 }
 
-/// Begins with a byte that is found neither in UTF-8 nor in MessagePack, so that no protocol begins with it.
+/// Starts with a byte that occurs neither in UTF-8 nor in MessagePack, so that no protocol starts with it.
 const PREFIX: [u8; 8] = *b"\xc1polyrpc";
 
-/// How long a token is, in rpcx and so here.
+/// Length of a token, as in rpcx.
 pub(crate) const LENGTH: usize = 32;
 
 const _: () = assert!(PREFIX.len() + 8 + 16 == LENGTH);
 
 impl fmt::Debug for PendingTransfer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The secret is nobody's business.
+        // The secret is not printed.
         f.debug_struct("Entry").field("until", &self.until).finish_non_exhaustive()
     }
 }

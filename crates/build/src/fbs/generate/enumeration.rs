@@ -1,4 +1,4 @@
-//! An enum: a number with names, since a newer schema may have more of them.
+//! Enums: newtypes of an integer with named constants, since a newer schema may add values.
 
 use proc_macro2::{Ident, TokenStream};
 use quote::quote;
@@ -83,12 +83,12 @@ pub(super) fn define(declared: &Enum) -> TokenStream {
     }
 }
 
-/// A name of an enum's own.
+/// Returns a name that does not clash with the enum's values.
 fn own(name: &str, declared: &Enum) -> Ident {
     spare(name, declared.values.iter().map(|value| &*value.name))
 }
 
-/// What sets of bits can do beside.
+/// Additional methods of bit flags.
 fn flags(declared: &Enum) -> TokenStream {
     let (name, contains) = (ident(&declared.name), own("contains", declared));
     quote! {

@@ -1,4 +1,4 @@
-//! What things of a schema are called in Rust.
+//! Rust names and types of schema elements.
 
 use buffa_codegen::idents::{make_field_ident, rust_path_to_tokens};
 use proc_macro2::{Ident, Literal, TokenStream};
@@ -7,14 +7,14 @@ use quote::quote;
 use super::super::schema::{Default, Enum, Scalar, Schema, Type};
 use crate::doc;
 
-/// The names of a schema's types, seen from a namespace.
+/// Names of a schema's types, relative to a namespace.
 pub(super) struct Names<'s> {
     pub(super) schema: &'s Schema,
     pub(super) namespace: &'s str,
 }
 
 impl Names<'_> {
-    /// What a field, or an element, is read as: `i32`, `Monster`, `Text`.
+    /// Type as which a field, or an element, is read: `i32`, `Monster`, `Text`.
     pub(super) fn value(&self, ty: &Type) -> TokenStream {
         match ty {
             Type::Scalar(scalar) => scalar_type(*scalar),
@@ -31,7 +31,7 @@ impl Names<'_> {
         }
     }
 
-    /// The type in Rust that belongs to a declared one, by the ending of its name: `MonsterRef`.
+    /// Rust type of a declared one, by the suffix of its name: `MonsterRef`.
     pub(super) fn named(&self, ty: &Type, ending: &str) -> TokenStream {
         let (namespace, name) = match ty {
             Type::Enum(at) => (&self.schema.enums[*at].namespace, &self.schema.enums[*at].name),
@@ -43,7 +43,7 @@ impl Names<'_> {
         self.path(namespace, &format!("{name}{ending}"))
     }
 
-    /// The path to a type of a namespace.
+    /// Path to a type of a namespace.
     fn path(&self, namespace: &str, name: &str) -> TokenStream {
         let ident = make_field_ident(name);
         if namespace == self.namespace {
@@ -56,7 +56,7 @@ impl Names<'_> {
         quote!(#modules::#ident)
     }
 
-    /// A number as a literal of a scalar's or an enum's type.
+    /// Literal of a scalar's or an enum's type.
     pub(super) fn default(&self, ty: &Type, default: &Default) -> TokenStream {
         match (ty, default) {
             (Type::Scalar(Scalar::Bool), Default::Integer(value)) => {
@@ -86,7 +86,7 @@ impl Names<'_> {
         }
     }
 
-    /// Whether what a table is written from borrows anything.
+    /// Whether a table's arguments borrow anything.
     pub(super) fn table_borrows(&self, table: usize) -> bool {
         self.schema.tables[table].fields.iter().filter(|field| !field.deprecated).any(|field| {
             matches!(field.ty, Type::Text | Type::Vector(_) | Type::Table(_))
@@ -94,7 +94,7 @@ impl Names<'_> {
         })
     }
 
-    /// The same of a union.
+    /// Whether a union's arguments borrow anything.
     pub(super) fn union_borrows(&self, union: usize) -> bool {
         self.schema.unions[union]
             .members
@@ -102,7 +102,7 @@ impl Names<'_> {
             .any(|member| matches!(member.ty, Type::Table(_) | Type::Text))
     }
 
-    /// What a table or a union is written from, with its lifetime if it has one.
+    /// Arguments type of a table or a union, with its lifetime if it has one.
     pub(super) fn args(&self, ty: &Type) -> TokenStream {
         let path = self.named(ty, "Args");
         let borrows = match ty {
@@ -114,7 +114,7 @@ impl Names<'_> {
     }
 }
 
-/// What a string is read as, and written from.
+/// Type of strings, for reading and writing.
 pub(super) fn text() -> TokenStream {
     quote!(::polyrpc::flatbuffers::Text<'a>)
 }
@@ -135,7 +135,7 @@ pub(super) fn scalar_type(scalar: Scalar) -> TokenStream {
     }
 }
 
-/// An integer whose type is known where it stands.
+/// Integer literal whose type is inferred.
 pub(super) fn integer(value: i128) -> TokenStream {
     let digits = Literal::u128_unsuffixed(value.unsigned_abs());
     if value < 0 { quote!(-#digits) } else { quote!(#digits) }
@@ -156,7 +156,7 @@ fn float(scalar: Scalar, value: f64) -> TokenStream {
     if value.is_sign_negative() { quote!(-#digits) } else { quote!(#digits) }
 }
 
-/// A field's id.
+/// Literal of a field's id.
 pub(super) fn number(id: u16) -> Literal {
     Literal::u16_unsuffixed(id)
 }
@@ -165,7 +165,7 @@ pub(super) fn ident(name: &str) -> Ident {
     make_field_ident(name)
 }
 
-/// A name of generated code, which gives way to those of the schema.
+/// Returns a name for generated code that does not clash with those of the schema.
 pub(super) fn spare<'n>(name: &str, taken: impl Iterator<Item = &'n str> + Clone) -> Ident {
     let mut name = name.to_owned();
     while taken.clone().any(|taken| taken == name) {
@@ -174,18 +174,18 @@ pub(super) fn spare<'n>(name: &str, taken: impl Iterator<Item = &'n str> + Clone
     make_field_ident(&name)
 }
 
-/// A type's name with an ending.
+/// Type name with a suffix.
 pub(super) fn ident_with(name: &str, ending: &str) -> Ident {
     make_field_ident(&format!("{name}{ending}"))
 }
 
-/// The doc comment for what a schema says.
+/// Doc comment from a schema's comment.
 pub(super) fn docs(lines: &[String]) -> TokenStream {
     let lines = doc::lines(&lines.join("\n"));
     quote!(#(#[doc = #lines])*)
 }
 
-/// The same, or this if the schema says nothing.
+/// Doc comment from a schema's comment, or a default if there is none.
 pub(super) fn docs_or(lines: &[String], otherwise: &str) -> TokenStream {
     match doc::lines(&lines.join("\n")) {
         lines if lines.is_empty() => {
@@ -196,7 +196,7 @@ pub(super) fn docs_or(lines: &[String], otherwise: &str) -> TokenStream {
     }
 }
 
-/// What an enum is written as.
+/// Underlying integer type of an enum.
 pub(super) fn base(known: &Enum) -> TokenStream {
     scalar_type(known.base)
 }

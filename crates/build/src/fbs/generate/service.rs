@@ -1,4 +1,4 @@
-//! The trait of a service, as for a `.proto`.
+//! Trait of a service, as for a `.proto`.
 
 use std::collections::HashMap;
 
@@ -58,7 +58,7 @@ fn define_method(
         true => quote!(::polyrpc::Streaming<#response>),
         false => response,
     };
-    // What is left out must not move the places of those behind it.
+    // A skipped method must not change the indexes of the following ones.
     let id = method.id.or_else(|| if config.skip_streaming { u32::try_from(place).ok() } else { None });
     let id = id.map(|id| {
         let id = proc_macro2::Literal::u32_unsuffixed(id);

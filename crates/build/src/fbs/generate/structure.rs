@@ -1,4 +1,4 @@
-//! A struct: its fields in fixed places, read and written as a whole.
+//! Structs: fields at fixed offsets, read and written as a whole.
 
 use proc_macro2::{Literal, TokenStream};
 use quote::quote;
@@ -66,7 +66,7 @@ pub(super) fn define(names: &Names<'_>, declared: &Struct) -> TokenStream {
     }
 }
 
-/// `Default` by hand where it cannot be derived: for long arrays.
+/// Manual `Default`, where it cannot be derived: for long arrays.
 fn default(declared: &Struct) -> Option<TokenStream> {
     if !declared.fields.iter().any(|field| matches!(field.ty, Type::Array(..))) {
         return None;

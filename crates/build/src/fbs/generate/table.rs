@@ -1,4 +1,4 @@
-//! A table: its name, what reads it, what it is written from.
+//! Tables: marker, reader and arguments.
 
 use proc_macro2::TokenStream;
 use quote::{format_ident, quote};
@@ -16,7 +16,7 @@ pub(super) fn define(names: &Names<'_>, declared: &Table) -> TokenStream {
 struct Definition<'d> {
     names: &'d Names<'d>,
     declared: &'d Table,
-    /// Those that may still be read and written.
+    /// Fields that are not deprecated.
     fields: Vec<&'d Field>,
 }
 
@@ -31,7 +31,7 @@ impl Definition<'_> {
             let bytes = proc_macro2::Literal::byte_string(&identifier);
             quote! { const FILE_IDENTIFIER: ::core::option::Option<[u8; 4]> = ::core::option::Option::Some(*#bytes); }
         });
-        // As flatc's code does, not those that nobody reads any more: of them not even a required one need be there.
+        // As in flatc's code, deprecated fields are not checked: even a required one may be absent.
         let checks = self.fields.iter().map(|field| self.check(field));
         let keyed = self.keyed();
         quote! {
@@ -212,7 +212,7 @@ impl Definition<'_> {
         }
     }
 
-    /// Each element of a vector of unions; one that holds nothing is `None`.
+    /// Accessor of a vector of unions; an empty element is `None`.
     fn unions_accessor(&self, element: &Type, id: u16) -> (TokenStream, TokenStream) {
         let view = self.names.named(element, "Ref");
         let (id, kinds) = (number(id), number(id - 1));
@@ -307,7 +307,7 @@ impl Definition<'_> {
         }
     }
 
-    /// What the fields are when nobody says: none where one must be said.
+    /// `Default` of the arguments; none if a field is mandatory.
     fn default(&self, args: &proc_macro2::Ident, elided: &TokenStream) -> Option<TokenStream> {
         let must_be_said =
             |field: &&&Field| field.required && matches!(field.ty, Type::Table(_) | Type::Union(_));
@@ -355,7 +355,7 @@ impl Definition<'_> {
         }
     }
 
-    /// Writes what a field refers to.
+    /// Writes the value that a field refers to.
     fn child(&self, field: &Field) -> Option<TokenStream> {
         let name = ident(&field.name);
         let write = match &field.ty {
@@ -397,8 +397,8 @@ impl Definition<'_> {
         })
     }
 
-    /// Fields by the order in which Google's generated code writes them: the widest first, then the last. A union's
-    /// type is a field of its own.
+    /// Returns the fields in the order in which Google's generated code writes them: the widest first, then the last. A
+    /// union's type is a field of its own.
     fn writing_order(&self) -> Vec<(u16, &Field)> {
         let mut order: Vec<(u16, &Field)> = Vec::new();
         for field in self.fields.iter().rev() {
@@ -413,7 +413,7 @@ impl Definition<'_> {
         order
     }
 
-    /// What Google's generator takes for the width of a field: a struct counts as a distance.
+    /// Width of a field in Google's generator: a struct counts as an offset.
     fn width(&self, id: u16, field: &Field) -> usize {
         match &field.ty {
             Type::Union(_) if id != field.id => 1,
@@ -449,7 +449,7 @@ impl Definition<'_> {
     }
 }
 
-/// Whether who writes a field may leave it out.
+/// Whether a field may be omitted when writing.
 fn is_optional(field: &Field) -> bool {
     !field.required
         && !matches!(

@@ -1,4 +1,4 @@
-//! A union: what it holds to read, and what it is to hold to write.
+//! Unions: enums of the members, for reading and for writing.
 
 use proc_macro2::{Literal, TokenStream};
 use quote::quote;

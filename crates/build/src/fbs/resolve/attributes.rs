@@ -1,4 +1,4 @@
-//! Attributes: which are known, and which a declaration has.
+//! Attributes: known names, and lookup in a declaration.
 
 use super::{Resolver, fail};
 use crate::Error;
@@ -27,8 +27,8 @@ pub(super) fn find<'a>(attributes: &'a [Attribute], name: &str) -> Option<&'a At
     attributes.iter().find(|attribute| attribute.name.value == name)
 }
 
-/// What flatc knows without a declaration (flatbuffers `idl.h`, `known_attributes_`), whether or not it means
-/// anything here.
+/// Attributes that flatc knows without a declaration (flatbuffers `idl.h`, `known_attributes_`), including those
+/// without effect here.
 pub(super) const ATTRIBUTES: [&str; 28] = [
     "bit_flags",
     "cpp_ptr_type",

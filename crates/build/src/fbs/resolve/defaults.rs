@@ -1,4 +1,4 @@
-//! What fields are that are absent.
+//! Default values of absent fields.
 
 use super::values::{float, integer};
 use super::{Resolver, fail};
@@ -21,7 +21,7 @@ impl<'f> Resolver<'f> {
         }
     }
 
-    /// What a field is that does not say what it is when it is absent.
+    /// Returns the default of a field that declares none.
     fn usual_default(&self, file: &Loaded, decl: &FieldDecl, ty: &Type) -> Result<Default, Error> {
         match ty {
             Type::Scalar(scalar) if scalar.is_float() => Ok(Default::Float(0.0)),

@@ -1,4 +1,4 @@
-//! From declarations to a [`Schema`]: names become what they name, fields get ids and places, values are checked.
+//! From declarations to a [`Schema`]: resolves names, assigns ids and offsets, checks values.
 
 mod attributes;
 mod defaults;
@@ -18,7 +18,7 @@ use super::schema::{File, Schema};
 use crate::Error;
 use crate::error::{Kind, Place, Position};
 
-/// Links everything that the files declare.
+/// Resolves all declarations of the files.
 pub(super) fn resolve(files: Vec<Loaded>) -> Result<Schema, Error> {
     let names = Names::collect(&files)?;
     let mut resolver = Resolver::new(&files, &names);

@@ -1,4 +1,4 @@
-//! Every declared name, and what it means in a namespace.
+//! All declared names, and their lookup in a namespace.
 
 use std::collections::{HashMap, HashSet};
 
@@ -9,7 +9,7 @@ use crate::fbs::ast::Spot;
 use crate::fbs::load::Loaded;
 use crate::fbs::schema::{Type, full};
 
-/// What a full name means.
+/// Declaration of a full name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Named {
     Table(usize),
@@ -29,7 +29,7 @@ impl Named {
     }
 }
 
-/// Every declared name, and the attributes that may be used.
+/// All declared names, and the permitted attributes.
 pub(super) struct Names<'f> {
     types: HashMap<String, Named>,
     pub(super) attributes: HashSet<&'f str>,
@@ -73,7 +73,7 @@ impl<'f> Names<'f> {
         }
     }
 
-    /// What a name means in a namespace: there, or in one around it.
+    /// Looks up a name in a namespace or an enclosing one.
     pub(super) fn find(&self, name: &str, namespace: &str) -> Option<Named> {
         let mut namespace = namespace;
         loop {

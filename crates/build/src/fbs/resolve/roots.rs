@@ -1,4 +1,4 @@
-//! The root of each file, and by which identifier it is known.
+//! Root type of each file, and its file identifier.
 
 use super::names::Named;
 use super::{Resolver, fail};

@@ -1,4 +1,4 @@
-//! Structs, laid out as they lie in a buffer.
+//! Structs, with their layout in a buffer.
 
 use super::attributes::{find, has};
 use super::values::integer;
@@ -24,7 +24,7 @@ impl<'f> Resolver<'f> {
         (0..decls.len()).try_for_each(|at| self.lay_out(at, &decls, &mut states))
     }
 
-    /// Lays a struct out, after those that it holds.
+    /// Computes the layout of a struct, after those that it contains.
     fn lay_out(
         &mut self,
         at: usize,
@@ -136,5 +136,5 @@ fn force_align(file: &Loaded, attribute: &Attribute, natural: usize) -> Result<u
     })
 }
 
-/// As flatc allows.
+/// Limit of flatc.
 const MOST_ALIGNED: usize = 256;

@@ -74,7 +74,7 @@ impl<'f> Resolver<'f> {
             nested: self.nested(file, decl, &ty, namespace)?,
             hash: hash(file, decl, &ty)?,
             default,
-            // flatc: a string that is a key is required.
+            // In flatc a string that is a key is required.
             required: required.is_some() || key && ty == Type::Text,
             deprecated: has(&decl.attributes, "deprecated"),
             key,
@@ -104,7 +104,7 @@ impl<'f> Resolver<'f> {
     }
 }
 
-/// Gives every field its id: in order, or as the schema says.
+/// Assigns an id to every field: in order, or as the schema declares.
 fn assign_ids(file: &Loaded, decl: &Object, fields: &mut [Field]) -> Result<(), Error> {
     let given = decl.fields.iter().filter(|field| has(&field.attributes, "id")).count();
     let mut next: u16 = 0;
@@ -141,7 +141,7 @@ fn assign_ids(file: &Loaded, decl: &Object, fields: &mut [Field]) -> Result<(), 
     Ok(())
 }
 
-/// Whether a field has another before it, for the type.
+/// Whether a field is preceded by another one for its type.
 fn holds_unions(ty: &Type) -> bool {
     match ty {
         Type::Union(_) => true,
@@ -201,5 +201,5 @@ fn hash(file: &Loaded, decl: &FieldDecl, ty: &Type) -> Result<Option<Hash>, Erro
     }
 }
 
-/// A vtable counts its own bytes in 16 bits.
+/// A vtable stores its own size in 16 bits.
 const MOST_FIELDS: u16 = 32_766;

@@ -1,4 +1,4 @@
-//! What a declared type is.
+//! Resolution of declared types.
 
 use super::names::Named;
 use super::values::integer;

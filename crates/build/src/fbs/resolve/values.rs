@@ -1,4 +1,4 @@
-//! Numbers as schemas write them.
+//! Numbers in schemas.
 
 use super::fail;
 use crate::Error;
@@ -45,7 +45,7 @@ pub(super) fn float(value: &Value) -> Option<f64> {
     }
 }
 
-/// `0x1.8p1`, as C writes it.
+/// Parses `0x1.8p1`, as in C.
 fn hexadecimal_float(number: &str) -> Option<f64> {
     let (sign, digits) = match number.strip_prefix('-') {
         Some(digits) => (-1.0, digits),

@@ -1,7 +1,7 @@
-//! From a FlatBuffer to JSON.
+//! Conversion of a FlatBuffer to JSON.
 //!
-//! Only the root was verified: every access checks where it goes, so what is broken reads as absent. Depth and number
-//! of tables are limited, since a few bytes can be read as very many.
+//! Only the root was verified: every access checks its bounds, so malformed parts read as absent. Depth and number of
+//! tables are limited, since a few bytes can be read as very many.
 
 use std::fmt::Write;
 
@@ -177,7 +177,7 @@ impl Reader<'_> {
                     None => self.out.push_str("null"),
                 },
                 Some(Type::Text) => self.text(values.union::<Text<'_>>(n).unwrap_or_default())?,
-                // A struct in a vector of unions is shown by its type alone.
+                // A struct in a vector of unions is represented by its type alone.
                 _ => self.out.push_str("null"),
             }
         }

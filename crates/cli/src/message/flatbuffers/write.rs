@@ -1,4 +1,4 @@
-//! From JSON to a FlatBuffer.
+//! Conversion of JSON to a FlatBuffer.
 
 use bytes::Bytes;
 use polyrpc::payload::flatbuffers::{Builder, Offset, Opaque};
@@ -46,7 +46,7 @@ impl Writer<'_> {
                 _ => {}
             }
         }
-        // The widest first, so that little is lost between them.
+        // The widest first, which minimises padding.
         places.sort_by_key(|(_, placed)| match placed {
             Placed::Inline(bytes, _) => std::cmp::Reverse(bytes.len()),
             Placed::Elsewhere(_) => std::cmp::Reverse(4),

@@ -1,18 +1,19 @@
-//! What a pick does where the server it came upon may not take the call: it draws again, and when that was in vain for a
-//! while, looks at all of them. Draws cost no more than what they are made of as long as most servers are well, and leave
-//! no neighbour with a sick server's whole share.
+//! Fallback of a pick whose first choice is not available: draws again and, after [`DRAWS`] draws, scans all servers.
+//! Draws cost little while most servers are healthy, and an unhealthy server's share is spread over all the others
+//! instead of falling to one neighbour.
 
 use super::{PickContext, chance};
 
-/// How often a draw is made: if half of the servers may not take the call, 255 of 256 calls find one by drawing.
+/// Maximum number of draws: if half of the servers are unavailable, 255 of 256 calls find one by drawing.
 pub(super) const DRAWS: usize = 8;
 
-/// The first drawn that may take the call.
+/// Returns the first drawn server that may take the call.
 pub(super) fn first_drawn(asked: &PickContext<'_>, mut draw: impl FnMut() -> usize) -> Option<usize> {
     (0..DRAWS).map(|_| draw()).find(|&place| asked.may_take(place))
 }
 
-/// One of all that may take the call, each as probable as it is heavy; those without weight are none.
+/// Picks among all servers that may take the call, with a probability proportional to weight. Servers of weight zero
+/// are excluded.
 pub(super) fn by_weight(
     asked: &PickContext<'_>,
     weighted: impl IntoIterator<Item = (usize, u64)>,
@@ -21,7 +22,7 @@ pub(super) fn by_weight(
     for (place, weight) in weighted {
         if weight > 0 && asked.may_take(place) {
             total += weight;
-            // The one before stays with the probability of what was before.
+            // Reservoir sampling: the previous choice is kept with the probability of the preceding weights.
             if chance::below(total) < weight {
                 chosen = Some(place);
             }
@@ -30,7 +31,7 @@ pub(super) fn by_weight(
     chosen
 }
 
-/// Any of `n` servers that may take the call, if `at` tells their places.
+/// Picks any of `n` servers that may take the call; `at` maps a number to its place.
 pub(super) fn any_available(asked: &PickContext<'_>, n: usize, at: impl Fn(usize) -> usize) -> Option<usize> {
     if n == 0 {
         return None;

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use crate::discovery::{Attributes, Instance};
 
-/// A server that calls may go to. Clones are the same server.
+/// Server that calls may go to. Clones denote the same server.
 #[derive(Debug, Clone)]
 pub struct Candidate {
     instance: Arc<Instance>,
@@ -12,46 +12,46 @@ pub struct Candidate {
 }
 
 impl Candidate {
-    /// A server that has had no call yet.
+    /// Creates a server without any calls.
     pub fn new(instance: Instance) -> Self {
         Self { instance: Arc::new(instance), load: Arc::default() }
     }
 
-    /// The same server, of which other things are said now.
+    /// Returns the same server with new attributes.
     #[must_use]
     pub fn renewed(&self, attributes: Attributes) -> Self {
         let instance = Instance { attributes, ..(*self.instance).clone() };
         Self { instance: Arc::new(instance), load: self.load.clone() }
     }
 
-    /// The same server as if it did this: what a pick makes of it is to be learned, and nothing is to come of it.
+    /// Returns the same server with another load, for a trial pick that must not affect the real one.
     pub(in crate::client) fn with_load(&self, load: &Arc<Load>) -> Self {
         Self { instance: self.instance.clone(), load: load.clone() }
     }
 
-    /// Where it is, and what is said about it.
+    /// Address and attributes.
     pub fn instance(&self) -> &Instance {
         &self.instance
     }
 
-    /// What it is doing.
+    /// Load and availability, as seen by this client.
     pub fn load(&self) -> &Arc<Load> {
         &self.load
     }
 
-    /// Whether they are the same server.
+    /// Whether both denote the same server.
     pub fn is(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.load, &other.load)
     }
 }
 
-/// What a client knows of what one server does for it.
+/// Load and availability of one server, as seen by this client.
 #[derive(Debug)]
 pub struct Load {
     in_flight: AtomicUsize,
-    /// It answers, as far as is known.
+    /// Whether the server is healthy, as far as is known.
     well: AtomicBool,
-    /// Nanoseconds from `since` until which it has no calls; zero if it has them.
+    /// End of the ejection in nanoseconds from `since`; zero if the server is not ejected.
     shunned_until: AtomicU64,
     since: Instant,
 }
@@ -68,22 +68,22 @@ impl Default for Load {
 }
 
 impl Load {
-    /// How many attempts of this client are under way there.
+    /// Number of this client's attempts in flight.
     pub fn in_flight(&self) -> usize {
         self.in_flight.load(Ordering::Relaxed)
     }
 
-    /// An attempt begins.
+    /// Records the start of an attempt.
     pub fn record_start(&self) {
         self.in_flight.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// An attempt has ended.
+    /// Records the end of an attempt.
     pub fn record_end(&self) {
         self.in_flight.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Whether calls may go there now.
+    /// Whether calls may go to this server now.
     pub fn is_available(&self, now: Instant) -> bool {
         if !self.well.load(Ordering::Relaxed) {
             return false;
@@ -92,12 +92,12 @@ impl Load {
         until == 0 || self.since + Duration::from_nanos(until) <= now
     }
 
-    /// Says whether it answers.
+    /// Sets whether the server is healthy.
     pub fn set_well(&self, well: bool) {
         self.well.store(well, Ordering::Relaxed);
     }
 
-    /// Keeps calls from it until then.
+    /// Keeps calls away from the server until then.
     pub fn mark_unavailable_until(&self, until: Instant) {
         let nanos = until.saturating_duration_since(self.since).as_nanos();
         self.shunned_until.store(u64::try_from(nanos).unwrap_or(u64::MAX), Ordering::Relaxed);

@@ -4,11 +4,11 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use super::{Candidate, Load};
 
-/// What a balancer knows of each server, from one set to the next, for as long as anybody knows the server.
+/// Per-server state of a balancer. It outlives a set of servers and is dropped with the server.
 pub(super) struct CandidateState<T>(Mutex<HashMap<usize, (Weak<Load>, Arc<T>)>>);
 
 impl<T> CandidateState<T> {
-    /// What is known of these, in their order; of those that are new, what `fresh` says.
+    /// Returns the state of these servers in their order; creates missing ones with `fresh`.
     pub(super) fn get_or_insert(
         &self,
         candidates: &[Candidate],
@@ -24,8 +24,7 @@ impl<T> CandidateState<T> {
     }
 }
 
-/// What tells a server from the others. Whoever holds the server or a weak reference to it keeps the number from being
-/// another's.
+/// Identity of a server. As long as the server or a weak reference to it exists, the number is not reused.
 pub(super) fn address(candidate: &Candidate) -> usize {
     Arc::as_ptr(candidate.load()).addr()
 }

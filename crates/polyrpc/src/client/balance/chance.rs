@@ -1,16 +1,16 @@
-//! Random numbers for picks: no lock, no system call, no secret.
+//! Random numbers for picks: no lock, no system call, not cryptographically secure.
 
 use std::cell::Cell;
 use std::hash::{BuildHasher, Hasher, RandomState};
 
-/// A number below `bound`; zero if there is none.
+/// Returns a random number below `bound`; zero if `bound` is zero.
 pub(super) fn below(bound: u64) -> u64 {
     // The upper half of the product: off by less than 2^-20 for any bound below 2^44 (D. Lemire, "Fast random integer
     // generation in an interval").
     ((u128::from(bits()) * u128::from(bound)) >> 64) as u64
 }
 
-/// A place among `n`; zero if there is none.
+/// Returns a random place among `n`; zero if `n` is zero.
 pub(super) fn place(n: usize) -> usize {
     below(n as u64) as usize
 }
@@ -25,11 +25,11 @@ fn bits() -> u64 {
 }
 
 thread_local! {
-    // Each state of the standard hasher begins with keys of its own.
+    // Each state of the standard hasher starts with keys of its own.
     static STATE: Cell<u64> = Cell::new(RandomState::new().build_hasher().finish());
 }
 
-/// Makes what this thread draws from now on the same in every run.
+/// Seeds this thread's generator, so that every run draws the same numbers.
 #[cfg(test)]
 pub(super) fn begin_with(seed: u64) {
     STATE.set(seed);

@@ -1,10 +1,10 @@
 use super::tiers::Tiers;
 use super::{Candidate, LoadBalancer, Picker};
 
-/// The server that is nearest on earth, any of those that are as near: rpcx's `Closest`.
+/// Geographically nearest server, or any of the nearest if several are at the same distance: rpcx's `Closest`.
 ///
-/// Servers say where they stand by `latitude` and `longitude`, in degrees; those that do not get no calls. If the nearest
-/// may not take a call, the next nearest gets it.
+/// Servers publish their position as `latitude` and `longitude`, in degrees; those that do not get no calls. If the
+/// nearest server may not take a call, the next nearest gets it.
 #[derive(Debug, Clone, Copy)]
 pub struct Closest {
     latitude: f64,
@@ -12,23 +12,23 @@ pub struct Closest {
 }
 
 impl Closest {
-    /// Seen from here, in degrees north and east.
+    /// Creates a balancer for a client at this position, in degrees north and east.
     pub fn to(latitude: f64, longitude: f64) -> Self {
         Self { latitude, longitude }
     }
 
-    /// The way along the surface, in metres, by the haversine formula.
+    /// Distance along the surface, in metres, by the haversine formula.
     fn distance(&self, (latitude, longitude): (f64, f64)) -> f64 {
         let (from, to) = (self.latitude.to_radians(), latitude.to_radians());
         let haversine = |angle: f64| (angle / 2.0).sin().powi(2);
         let east = (longitude - self.longitude).to_radians();
         let h = haversine(to - from) + from.cos() * to.cos() * haversine(east);
-        // Rounding may carry the far side of the earth beyond one.
+        // Rounding may yield a value above one for antipodes.
         2.0 * RADIUS * h.clamp(0.0, 1.0).sqrt().asin()
     }
 }
 
-/// Of the earth at its equator, as rpcx has it (`client/geo_utils.go`).
+/// Equatorial radius, as in rpcx (`client/geo_utils.go`).
 const RADIUS: f64 = 6_378_100.0;
 
 impl LoadBalancer for Closest {
@@ -58,7 +58,7 @@ mod tests {
         ] {
             assert!((from.distance(place) - metres).abs() < 1e-3, "{place:?}: {}", from.distance(place));
         }
-        // Across the date line it is not far.
+        // The distance is short across the date line.
         assert!(Closest::to(0.0, 179.0).distance((0.0, -179.0)) < 223_000.0);
     }
 }

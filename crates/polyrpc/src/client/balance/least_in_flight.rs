@@ -1,10 +1,10 @@
 use super::{Candidate, LoadBalancer, PickContext, Picker, chance};
 
-/// The server with the fewest calls of this client under way; any of those that have as few.
+/// Server with the fewest of this client's calls in flight; any of those with the same number.
 ///
-/// Each server gets new calls at the pace at which it answers, so none is waited for long where calls differ much in what
-/// they cost. Among up to 32 it is the very one with the fewest; of more, 32 are drawn and the best of them taken, since
-/// the counts of a thousand would take longer to read than they stay true.
+/// Each server gets new calls at the rate at which it answers, so calls of very different cost do not queue behind each
+/// other. Among up to 32 servers the pick is exact. Of more, 32 are drawn and the best of them is taken, since reading
+/// a thousand counts would take longer than they stay valid.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct LeastInFlight;
 

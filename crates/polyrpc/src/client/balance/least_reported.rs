@@ -1,12 +1,12 @@
 use super::tiers::Tiers;
 use super::{Candidate, LoadBalancer, Picker};
 
-/// The server that reports the fewest calls to the registry, any of those that report as few: what rpcx of 2016 planned as
-/// `CallLeast`.
+/// Server that reports the fewest calls to the registry; any of those that report the same number: what rpcx of 2016
+/// planned as `CallLeast`.
 ///
-/// It reads `calls`, the mean rate of calls that rpcx's servers report, or else `tps`, which those of 2016 did. What other
-/// clients do is counted too, but it is as old as the last report: until the next, all calls go to the same server.
-/// Servers that report nothing come last.
+/// It reads `calls`, the mean rate of calls that rpcx's servers report, or else `tps`, which those of 2016 did. The
+/// rate covers the calls of all clients but is as old as the last report: until the next one, all calls go to the same
+/// server. Servers that report nothing come last.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct LeastReported;
 

@@ -1,26 +1,26 @@
-//! Which of the servers of a service answers a call.
+//! Load balancing: which server of a service a call goes to.
 //!
-//! A [`LoadBalancer`] makes a [`Picker`] for every set of servers that discovery yields, slowly, and may remember what is to
-//! outlive the set; a call asks the pick, which never waits and takes no lock that anybody holds for long.
+//! A [`LoadBalancer`] builds a [`Picker`] for every set of servers that discovery yields; this may be slow, and the
+//! balancer may keep state across sets. Each call asks the picker, which never waits and holds locks only briefly.
 //!
-//! | how | by brpc's, rpcx's and other names ([`Policy`]) | to be used where |
+//! | policy | names in brpc, rpcx and others ([`Policy`]) | use when |
 //! |---|---|---|
 //! | [`Random`] | `random`, `RandomSelect` | servers and calls are alike |
-//! | [`RoundRobin`] | `rr`, `RoundRobin` | the same, and each server is to get exactly its share |
+//! | [`RoundRobin`] | `rr`, `RoundRobin` | the same, and each server must get exactly its share |
 //! | [`SmoothWeightedRoundRobin`] | `swrr`, `WeightedRoundRobin` | servers differ by known weights |
 //! | [`WeightedRoundRobin`] | `wrr` | the same among many servers: no lock |
-//! | [`WeightedRandom`] | `wr` | the same, and clients are many and call seldom |
-//! | [`LeastInFlight`] | `least` | calls differ much in what they cost |
-//! | [`LeastReported`] | `least_reported`, `CallLeast` | a registry knows what the servers do for all clients |
-//! | [`P2c`] | `p2c` | latencies differ and change: the one to begin with |
-//! | [`LocalityAware`] | `la` | near and far servers are mixed, and the near ones are to work first |
-//! | [`Jump`], [`DoubleJump`] | `jump`, `doublejump`, `ConsistentHash` | equal calls are to meet the same server, as with rpcx |
+//! | [`WeightedRandom`] | `wr` | the same, and there are many clients that call seldom |
+//! | [`LeastInFlight`] | `least` | calls differ much in cost |
+//! | [`LeastReported`] | `least_reported`, `CallLeast` | a registry knows the servers' load from all clients |
+//! | [`P2c`] | `p2c` | latencies differ and change: the one to start with |
+//! | [`LocalityAware`] | `la` | near and far servers are mixed, and the near ones are preferred |
+//! | [`Jump`], [`DoubleJump`] | `jump`, `doublejump`, `ConsistentHash` | equal calls go to one server, as with rpcx |
 //! | [`Ring`] | `c_murmurhash`, `c_md5`, `c_ketama` | the same, as with brpc |
-//! | [`Closest`] | `closest`, `Closest` | servers say where on earth they stand |
+//! | [`Closest`] | `closest`, `Closest` | servers publish their geographical position |
 //! | [`ByLatency`] | `latency`, `WeightedICMP` | the network's delay decides |
-//! | [`Sticky`] | `sticky` before any other | a server keeps something for its client |
+//! | [`Sticky`] | `sticky` before any other | a server keeps state for its client |
 //!
-//! Any other is made by implementing both traits:
+//! Implement both traits for any other policy:
 //!
 //! ```
 //! use polyrpc::client::balance::{PickContext, LoadBalancer, Candidate, Picker};
@@ -105,12 +105,13 @@ pub use self::sticky::Sticky;
 pub use self::weighted_random::WeightedRandom;
 pub use self::weighted_round_robin::WeightedRoundRobin;
 
-/// A way to choose among servers.
+/// Load balancing policy.
 ///
-/// One serves the calls of one channel: what it remembers, the turn or the latencies, belongs to that channel's servers.
+/// One balancer serves the calls of one channel: its state, such as positions or latencies, belongs to that channel's
+/// servers.
 pub trait LoadBalancer: fmt::Debug + Send + Sync + 'static {
-    /// Makes the pick for a set of servers, which are known by their places in it from now on. The same
-    /// [`Candidate`] means the same server as in the set before.
+    /// Builds the picker for a set of servers, which are identified by their places in it. The same [`Candidate`]
+    /// denotes the same server as in the previous set.
     fn picker(&self, candidates: &[Candidate]) -> Box<dyn Picker>;
 }
 
@@ -128,17 +129,17 @@ impl<B: LoadBalancer + ?Sized> LoadBalancer for Arc<B> {
 
 /// Chooses among the servers of one set.
 pub trait Picker: Send + Sync {
-    /// The place of the server that is to answer; `None` if there is none that may. Where none is thought to be well it is
-    /// asked once more as if all were; a call that gets none then fails.
+    /// Returns the place of the server that is to answer; `None` if no server may. If no server is considered healthy,
+    /// the channel asks once more as if all were; a call that then gets no server fails.
     ///
-    /// It offers only servers that [`PickContext::may_take`] the call.
+    /// Only servers for which [`PickContext::may_take`] holds are offered.
     fn pick(&self, asked: &PickContext<'_>) -> Option<usize>;
 
-    /// An attempt on the server at this place begins.
+    /// Records the start of an attempt on the server at this place.
     fn call_started(&self, _place: usize, _now: Instant) {}
 
-    /// An attempt on the server at this place has ended. It is told of every attempt that [`call_started`](Self::call_started), of
-    /// those too that were given up.
+    /// Records the end of an attempt on the server at this place. It is called for every attempt that was reported to
+    /// [`call_started`](Self::call_started), cancelled ones included.
     fn call_finished(&self, _place: usize, _outcome: &AttemptOutcome<'_>) {}
 }
 
@@ -156,56 +157,55 @@ impl<P: Picker + ?Sized> Picker for Arc<P> {
     }
 }
 
-/// The call that a server is sought for.
+/// Call that needs a server.
 #[derive(Debug, Clone, Copy)]
 pub struct PickContext<'a> {
-    /// The service.
+    /// Service name.
     pub service: &'a str,
-    /// The method.
+    /// Method name.
     pub method: &'a str,
-    /// What calls have in common that are to go to the same server: brpc's request code, or whatever the caller says;
-    /// `None` if he says nothing.
+    /// Hash key; calls with the same key go to the same server. brpc's request code, or any other value that the caller
+    /// sets; `None` if the caller sets none.
     pub key: Option<u64>,
-    /// The encoded request.
+    /// Encoded request.
     pub request: &'a [u8],
-    /// When the call looks for a server.
+    /// Time of the pick.
     pub now: Instant,
-    /// The candidates that the pick was made for.
+    /// Candidates that the picker was built for.
     pub candidates: &'a [Candidate],
-    /// The places that were tried in vain already.
+    /// Places that have been tried without success.
     pub tried: &'a [usize],
 }
 
 impl PickContext<'_> {
-    /// Whether the server at this place may have the call: it is thought to be well, and was not tried already.
+    /// Whether the server at this place may take the call: it is considered healthy and has not been tried.
     pub fn may_take(&self, place: usize) -> bool {
         self.is_available(place) && !self.tried.contains(&place)
     }
 
-    /// Whether the server at this place is thought to be well.
+    /// Whether the server at this place is considered healthy.
     pub fn is_available(&self, place: usize) -> bool {
         self.candidates.get(place).is_some_and(|candidate| candidate.load().is_available(self.now))
     }
 }
 
-/// How an attempt ended.
+/// Outcome of an attempt.
 #[derive(Debug, Clone, Copy)]
 pub struct AttemptOutcome<'a> {
-    /// From its beginning, which was the `now` of [`Picker::call_started`], to its end.
+    /// Time from the start, which was the `now` of [`Picker::call_started`], to the end.
     pub latency: Duration,
-    /// When it ended.
+    /// Time of the end.
     pub now: Instant,
-    /// Why it failed, if it did.
+    /// Reason of the failure, if it failed.
     pub failure: Option<&'a Status>,
-    /// How long the call was ready to wait.
+    /// Timeout of the call.
     pub timeout: Option<Duration>,
-    /// How many more attempts the call has, and how many it has had, this one among them.
+    /// Number of attempts left and number of attempts made, this one included.
     pub attempts: (u32, u32),
 }
 
 impl AttemptOutcome<'_> {
-    /// Whether the server is to blame: a refusal of the caller's own mistake says nothing against it, nor does a call
-    /// that was given up.
+    /// Whether the server is to blame: neither a rejection of the caller's own mistake nor a cancelled call counts.
     pub fn is_server_failure(&self) -> bool {
         self.failure.is_some_and(|status| {
             status.scope() == Scope::Connection
@@ -213,7 +213,7 @@ impl AttemptOutcome<'_> {
         })
     }
 
-    /// Whether the answer was not waited for: all that is known of the server is that it takes no less than this.
+    /// Whether the call was cancelled before the answer: the latency is then only a lower bound.
     pub fn is_cancelled(&self) -> bool {
         !self.is_server_failure() && self.failure.is_some_and(|status| status.code() == Code::Cancelled)
     }

@@ -5,12 +5,12 @@ use std::time::{Duration, Instant};
 use super::candidate_state::CandidateState;
 use super::{AttemptOutcome, Candidate, LoadBalancer, PickContext, Picker, chance};
 
-/// The better of two servers drawn at random, by latency, calls under way and weight: brpc's `p2c`, the power of two
-/// choices with Peak-EWMA.
+/// Power of two choices with Peak-EWMA: the better of two servers drawn at random, by latency, calls in flight and
+/// weight; brpc's `p2c`.
 ///
-/// The one to begin with: it needs no knowledge of the servers, leaves slow ones within a call, and herds nowhere. A
-/// server's latency is remembered as a moving average that follows a worse one at once and a better one slowly, and fades
-/// while nothing is heard, so that the server is tried again. Failed calls count as slow ones.
+/// The policy to start with: it needs no knowledge of the servers, leaves slow ones within a call, and does not herd. A
+/// server's latency is a moving average that follows a worse value at once and a better one slowly. It decays without
+/// new values, so that the server is tried again. Failed calls count as slow ones.
 #[derive(Debug)]
 pub struct P2c {
     choices: usize,
@@ -19,30 +19,30 @@ pub struct P2c {
     since: Instant,
 }
 
-/// How averages move.
+/// Parameters of the moving averages.
 #[derive(Debug, Clone, Copy)]
 struct Decay {
-    /// After which an average weighs 1/e.
+    /// Time constant: after this time an average has decayed to 1/e.
     tau: Duration,
-    /// As what a failed call counts at most.
+    /// Upper limit of the latency that a failed call counts as.
     punishment: Duration,
 }
 
 impl P2c {
-    /// Two choices; an average fades to 1/e in 10 s; a failed call counts as one of 30 s at most.
+    /// Two choices; an average decays to 1/e in 10 s; a failed call counts as at most 30 s.
     pub fn new() -> Self {
         let fading = Decay { tau: Duration::from_secs(10), punishment: Duration::from_secs(30) };
         Self { choices: 2, fading, memory: CandidateState::default(), since: Instant::now() }
     }
 
-    /// Draws so many servers instead of two: at least 2, at most 64.
+    /// Sets the number of servers to draw, by default two: at least 2, at most 64.
     #[must_use]
     pub fn choices(mut self, choices: usize) -> Self {
         self.choices = choices.clamp(2, MOST_CHOICES);
         self
     }
 
-    /// Lets an average fade to 1/e in this time: the shorter, the sooner a server that was slow is tried again. At least
+    /// Sets the time in which an average decays to 1/e: the shorter, the sooner a slow server is tried again. At least
     /// a millisecond.
     #[must_use]
     pub fn tau(mut self, tau: Duration) -> Self {
@@ -50,7 +50,7 @@ impl P2c {
         self
     }
 
-    /// As what a failed call counts at most; `None` for no limit.
+    /// Limits the latency that a failed call counts as; `None` for no limit.
     #[must_use]
     pub fn max_punishment(mut self, latency: Option<Duration>) -> Self {
         self.fading.punishment = latency.unwrap_or(Duration::MAX);
@@ -69,7 +69,7 @@ impl Default for P2c {
 impl LoadBalancer for P2c {
     fn picker(&self, candidates: &[Candidate]) -> Box<dyn Picker> {
         let latencies = self.memory.get_or_insert(candidates, |_| Latency::default());
-        // A weight of zero is none that brpc would accept, and counts as one.
+        // brpc does not accept a weight of zero; here it counts as one.
         let weights = candidates.iter().map(|candidate| candidate.instance().attributes.weight().max(1));
         let servers = latencies.into_iter().zip(weights);
         Box::new(P2cPicker {
@@ -94,7 +94,7 @@ struct Server {
 }
 
 impl P2cPicker {
-    /// The best of some servers that may take the call; the first of those that are as good.
+    /// Returns the best of some servers that may take the call; the first one of equals.
     fn best(&self, asked: &PickContext<'_>, places: impl Iterator<Item = usize>) -> Option<usize> {
         let now = self.elapsed(asked.now);
         let scored =
@@ -102,7 +102,7 @@ impl P2cPicker {
         scored.min_by(|(_, one), (_, other)| one.total_cmp(other)).map(|(place, _)| place)
     }
 
-    /// How long a call would take there, more or less; the smaller, the better.
+    /// Estimates the latency of a call; lower is better.
     fn score(&self, asked: &PickContext<'_>, place: usize, now: u64) -> f64 {
         let (Some(server), Some(candidate)) = (self.servers.get(place), asked.candidates.get(place)) else {
             return f64::INFINITY;
@@ -111,7 +111,7 @@ impl P2cPicker {
         latency * (candidate.load().in_flight() + 1) as f64 / server.weight
     }
 
-    /// Different servers at random, in random order.
+    /// Draws distinct servers at random, in random order.
     fn sample(&self) -> ([usize; MOST_CHOICES], usize) {
         let mut drawn = [0; MOST_CHOICES];
         for count in 0..self.choices {
@@ -126,20 +126,20 @@ impl P2cPicker {
         (drawn, self.choices)
     }
 
-    /// All servers, from any on.
+    /// Iterates over all servers, from a random one on.
     fn all(&self) -> impl Iterator<Item = usize> {
         let n = self.servers.len();
         let first = chance::place(n);
         (first..n).chain(0..first)
     }
 
-    /// Nanoseconds since the balancer was made.
+    /// Returns nanoseconds since the balancer was created.
     fn elapsed(&self, now: Instant) -> u64 {
         u64::try_from(now.saturating_duration_since(self.since).as_nanos()).unwrap_or(u64::MAX)
     }
 }
 
-/// A microsecond: what is faster is alike.
+/// A microsecond: smaller latencies count as equal.
 const LEAST_LATENCY: f64 = 1e3;
 
 impl Picker for P2cPicker {
@@ -170,15 +170,15 @@ fn nanos(time: Duration) -> f64 {
     time.as_nanos() as f64
 }
 
-/// The moving average of a server's latencies, in nanoseconds.
+/// Moving average of a server's latency, in nanoseconds.
 #[derive(Debug, Default)]
 struct Latency {
     /// The bits of an `f64`.
     average: AtomicU64,
-    /// When it was noted, in nanoseconds since the balancer was made. Picks may see it with the average of another call,
-    /// which is as good an average.
+    /// Time of the last update, in nanoseconds since the balancer was created. A pick may read it with the average of
+    /// another call, which is equally valid.
     at: AtomicU64,
-    /// Calls that end together are noted one after another.
+    /// Serializes the updates of concurrent calls.
     noting: Mutex<()>,
 }
 
@@ -187,12 +187,12 @@ impl Latency {
         f64::from_bits(self.average.load(Ordering::Relaxed))
     }
 
-    /// What is left of the average now.
+    /// Returns the decayed average.
     fn faded(&self, now: u64, tau: Duration) -> f64 {
         self.average() * self.decay_factor(now, tau)
     }
 
-    /// How much what was noted last still weighs.
+    /// Returns the weight that the last average still has.
     fn decay_factor(&self, now: u64, tau: Duration) -> f64 {
         let age = now.saturating_sub(self.at.load(Ordering::Relaxed));
         (-(age as f64) / nanos(tau)).exp()
@@ -202,13 +202,13 @@ impl Latency {
         latency > self.average()
     }
 
-    /// A call took so long.
+    /// Records the latency of a successful call.
     fn record(&self, latency: f64, now: u64, tau: Duration) {
         let _noting = self.noting.lock().unwrap_or_else(PoisonError::into_inner);
         self.follow(latency, now, tau);
     }
 
-    /// A call that was to be answered within `latency`, or took that long, failed.
+    /// Records a failed call, which was to be answered within `latency` or took that long.
     fn record_failure(&self, latency: f64, now: u64, fading: Decay) {
         let _noting = self.noting.lock().unwrap_or_else(PoisonError::into_inner);
         let latency = latency.max(2.0 * self.average());

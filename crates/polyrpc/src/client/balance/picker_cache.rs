@@ -3,18 +3,18 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use super::{Candidate, Load};
 
-/// What a balancer made for the set before, to go on with while the servers are the same: what is said of them may change
-/// every few seconds, and turns that began anew each time would begin with the same server.
+/// Picker state of the previous set, which is kept while the servers are the same: their attributes may change every
+/// few seconds, and a restarted schedule would always begin with the same server.
 pub(super) struct PickerCache<T>(Mutex<Option<CachedPicker<T>>>);
 
 struct CachedPicker<T> {
-    /// Weak, which keeps their addresses from being those of others.
+    /// Weak references, so that the addresses are not reused.
     servers: Box<[Weak<Load>]>,
     made: Arc<T>,
 }
 
 impl<T> PickerCache<T> {
-    /// What was made for these servers, in this order, if it still `fits`; otherwise what is made now.
+    /// Returns the state that was built for these servers, in this order, if it still `fits`; otherwise builds it.
     pub(super) fn get_or_build(
         &self,
         candidates: &[Candidate],

@@ -12,21 +12,21 @@ use super::{
 };
 use crate::client::Result;
 
-/// A balancer by its name, as in a flag or a configuration: `rr`, `p2c:choices=3 tau_ms=5000`,
+/// Returns a balancer by its name, as in a flag or a configuration: `rr`, `p2c:choices=3 tau_ms=5000`,
 /// `closest:latitude=52.5 longitude=13.4`, `sticky:c_murmurhash:replicas=200`.
 ///
-/// brpc's and rpcx's names are understood; parameters follow a colon, as in brpc, with blanks between them.
-/// `WeightedRoundRobin` is rpcx's, the [smooth](SmoothWeightedRoundRobin) one; brpc's is `wrr`. rpcx's `SelectByUser` has no
-/// name here: whatever implements [`LoadBalancer`] is given to the client itself.
+/// brpc's and rpcx's names are accepted; parameters follow a colon, as in brpc, separated by blanks.
+/// `WeightedRoundRobin` is rpcx's, the [smooth](SmoothWeightedRoundRobin) one; brpc's is `wrr`. rpcx's `SelectByUser`
+/// has no name here: pass any implementation of [`LoadBalancer`] to the client itself.
 ///
 /// # Errors
 ///
-/// When there is none of that name, which lists those there are, or a parameter is unknown, missing or no good.
+/// If the name is unknown (the error lists all names), or a parameter is unknown, missing or invalid.
 pub fn named(text: &str) -> Result<Arc<dyn LoadBalancer>> {
     text.parse().map(|Policy(balance)| balance)
 }
 
-/// A balancer that was read from its name, as [`named`] does.
+/// Balancer that is parsed from its name, as by [`named`].
 #[derive(Debug, Clone)]
 pub struct Policy(pub Arc<dyn LoadBalancer>);
 
@@ -71,7 +71,7 @@ fn balance(name: &str, parameters: &mut Parameters<'_>) -> Result<Arc<dyn LoadBa
     })
 }
 
-/// All names, brpc's and rpcx's and ours.
+/// All names: brpc's, rpcx's and ours.
 const NAMES: [&str; 24] = [
     "random",
     "rr",
@@ -135,7 +135,7 @@ fn by_latency(parameters: &mut Parameters<'_>) -> Result<ByLatency> {
         .map_or_else(ByLatency::new, |millis| ByLatency::by(TcpConnectProbe, Duration::from_millis(millis))))
 }
 
-/// `choices=3 tau_ms=5000`: what is left of it.
+/// Parameters that are not consumed yet: `choices=3 tau_ms=5000`.
 struct Parameters<'a> {
     balancer: &'a str,
     left: Vec<(&'a str, &'a str)>,
@@ -153,7 +153,7 @@ impl<'a> Parameters<'a> {
         Ok(parameters)
     }
 
-    /// The value of a parameter, if there is one.
+    /// Takes the value of a parameter, if present.
     fn take<T: FromStr>(&mut self, name: &str) -> Result<Option<T>> {
         let Some(index) = self.left.iter().position(|(known, _)| *known == name) else { return Ok(None) };
         let (_, value) = self.left.remove(index);
@@ -161,7 +161,7 @@ impl<'a> Parameters<'a> {
         value.parse().map(Some).map_err(wrong)
     }
 
-    /// The same, as a whole number in a range.
+    /// Takes the value of a parameter as an integer in a range.
     fn within(&mut self, name: &str, range: std::ops::RangeInclusive<u64>) -> Result<Option<u64>> {
         match self.take(name)? {
             Some(number) if !range.contains(&number) => {

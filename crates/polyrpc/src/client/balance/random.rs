@@ -1,9 +1,9 @@
 use super::{Candidate, LoadBalancer, PickContext, Picker, available};
 
-/// Any server, each as probable as the others: brpc's `random`, rpcx's `RandomSelect`.
+/// Any server, each with the same probability: brpc's `random`, rpcx's `RandomSelect`.
 ///
-/// It needs no memory, so that nothing is wrong with it when servers come and go; a server's share varies by the square
-/// root of its calls.
+/// It is stateless, so changes of the set have no side effects; a server's share varies by the square root of its
+/// calls.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Random;
 

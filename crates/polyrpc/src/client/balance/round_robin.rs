@@ -5,20 +5,20 @@ use super::{Candidate, LoadBalancer, PickContext, Picker, chance};
 
 /// One server after another: brpc's `rr`, rpcx's `RoundRobin`.
 ///
-/// A set of servers goes on where the set before was. A server that may not take the call passes its turn on, so that the
-/// others still take equal turns.
+/// A new set of servers continues at the position of the previous one. A server that may not take the call is skipped
+/// in a way that keeps the shares of the others equal.
 #[derive(Debug, Clone)]
 pub struct RoundRobin {
     turn: Arc<AtomicUsize>,
 }
 
 impl RoundRobin {
-    /// Begins anywhere, so that clients that start together do not all begin with the same server.
+    /// Starts at a random position, so that clients that start together do not all begin with the same server.
     pub fn new() -> Self {
         Self::from(chance::place(1 << 16))
     }
 
-    /// Begins with the server at this place, modulo their number.
+    /// Starts with the server at this place, modulo the number of servers.
     pub fn from(place: usize) -> Self {
         Self { turn: Arc::new(AtomicUsize::new(place)) }
     }

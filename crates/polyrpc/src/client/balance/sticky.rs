@@ -7,22 +7,23 @@ use polyrpc_core::Scope;
 use super::candidate_state::address;
 use super::{AttemptOutcome, Candidate, LoadBalancer, PickContext, Picker};
 
-/// The server that another balancer chose first, for as long as its connection holds: rpcx's option `Sticky`.
+/// Keeps the server that another balancer chose first while its connection holds: rpcx's option `Sticky`.
 ///
-/// Where servers keep something for their clients. A call that is tried again goes elsewhere for once; when the server's
-/// connection failed, or it may not take calls or is gone, the other balancer chooses the next one to stay with.
+/// For servers that keep state for their clients. A retry goes to another server without changing the choice. If the
+/// server's connection fails, or the server becomes unavailable or leaves, the other balancer chooses the next one to
+/// keep.
 #[derive(Debug)]
 pub struct Sticky<B> {
     inner: B,
     kept: Arc<StickyTarget>,
 }
 
-/// The server to stay with, across sets.
+/// Server to keep, across sets.
 #[derive(Debug)]
 struct StickyTarget(AtomicUsize);
 
 impl<B: LoadBalancer> Sticky<B> {
-    /// Stays with what `inner` chooses.
+    /// Creates a balancer that keeps the choice of `inner`.
     pub fn new(inner: B) -> Self {
         Self { inner, kept: Arc::new(StickyTarget(AtomicUsize::new(NONE))) }
     }
@@ -45,14 +46,14 @@ impl<B: LoadBalancer> LoadBalancer for Sticky<B> {
 struct StickyPicker {
     inner: Box<dyn Picker>,
     kept: Arc<StickyTarget>,
-    /// Of the servers of this set.
+    /// Addresses of the servers of this set.
     addresses: Box<[usize]>,
-    /// Where the kept one was last.
+    /// Last known place of the kept server.
     last: AtomicUsize,
 }
 
 impl StickyPicker {
-    /// The place of the server to stay with, if there is one and this set has it.
+    /// Returns the place of the kept server, if there is one in this set.
     fn sticky_index(&self) -> Option<usize> {
         let StickyTarget(kept) = &*self.kept;
         let kept = Some(kept.load(Ordering::Relaxed)).filter(|&kept| kept != NONE)?;
@@ -65,7 +66,7 @@ impl StickyPicker {
         Some(place)
     }
 
-    /// Stays with this one, unless another call has found one in the meantime.
+    /// Keeps this server, unless another call has chosen one in the meantime.
     fn keep(&self, place: usize, in_place_of: Option<usize>) {
         let StickyTarget(kept) = &*self.kept;
         let seen = in_place_of.and_then(|place| self.addresses.get(place).copied());
@@ -73,7 +74,7 @@ impl StickyPicker {
         let now = kept.load(Ordering::Relaxed);
         let is_stale = now == NONE || Some(now) == seen || !self.addresses.contains(&now);
         if is_stale {
-            // Whoever was faster is as good.
+            // If another call was faster, its choice is equally good.
             let _ = kept.compare_exchange(now, chosen, Ordering::Relaxed, Ordering::Relaxed);
         }
     }
@@ -103,7 +104,7 @@ impl Picker for StickyPicker {
         if outcome.failure.is_some_and(|status| status.scope() == Scope::Connection)
             && let Some(&address) = self.addresses.get(place)
         {
-            // Unless another is kept by now.
+            // Unless another server is kept by now.
             let _ = kept.compare_exchange(address, NONE, Ordering::Relaxed, Ordering::Relaxed);
         }
     }

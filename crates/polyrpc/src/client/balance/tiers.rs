@@ -1,11 +1,10 @@
 use super::{PickContext, Picker, available};
 
-/// Servers in the order of how much they are wanted: any of the best that may take the call, else any of the second
-/// best, and so on.
+/// Servers in tiers of preference: any available server of the best tier, else of the second, and so on.
 pub(super) struct Tiers(Vec<Vec<usize>>);
 
 impl Tiers {
-    /// The lower a server's rank, the more it is wanted.
+    /// Groups servers by rank; a lower rank is preferred.
     pub(super) fn by_rank(ranks: impl Iterator<Item = (usize, f64)>) -> Self {
         let mut ranked: Vec<_> = ranks.collect();
         ranked.sort_by(|(_, one), (_, other)| one.total_cmp(other));

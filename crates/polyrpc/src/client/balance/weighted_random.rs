@@ -1,10 +1,10 @@
 use super::weights::Weights;
 use super::{Candidate, LoadBalancer, PickContext, Picker, available, chance};
 
-/// Any server, each as probable as it is heavy: brpc's `wr`.
+/// Any server, with a probability proportional to its weight: brpc's `wr`.
 ///
-/// For many clients that call seldom: turns, which each of them would begin anew, come out uneven then. A weight of zero
-/// gets nothing. The weights are laid end to end and searched by halving.
+/// For many clients that call seldom, where the schedules that each of them starts anew would be uneven. A weight of
+/// zero gets nothing. The pick is a binary search in the cumulative weights.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct WeightedRandom;
 

@@ -3,12 +3,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::weights::Weights;
 use super::{Candidate, LoadBalancer, PickContext, Picker, available, chance};
 
-/// Turns by weight, spread evenly: brpc's `wrr`.
+/// Evenly spread weighted round robin: brpc's `wrr`.
 ///
-/// The servers' weights are laid around a ring, and each pick goes a stride further, which is coprime to the sum: so each
-/// server gets exactly its weight of the picks of a lap, seldom two in a row
-/// (brpc `policy/weighted_round_robin_load_balancer.cpp`). A weight of zero gets nothing. Callers share one position
-/// without a lock; [`SmoothWeightedRoundRobin`](super::SmoothWeightedRoundRobin) spreads more evenly still.
+/// The weights are laid around a ring, and each pick advances by a stride that is coprime to their sum. Each server
+/// gets exactly its weight of the picks of a lap, seldom two in a row (brpc
+/// `policy/weighted_round_robin_load_balancer.cpp`). A weight of zero gets nothing. Callers share one position without
+/// a lock; [`SmoothWeightedRoundRobin`](super::SmoothWeightedRoundRobin) spreads still more evenly.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct WeightedRoundRobin;
 
@@ -24,15 +24,15 @@ impl LoadBalancer for WeightedRoundRobin {
     }
 }
 
-/// What takes every unit of the ring once a lap: about the golden section of it, so that whatever part of a lap has been
-/// gone, its picks lie evenly on the ring. brpc's stride, a prime a little above the average weight, comes back to almost
-/// the same units for a long time where weights are heavy.
+/// Stride that visits every unit of the ring once a lap. It is about the golden section of the ring, so that the picks
+/// of any part of a lap are spread evenly. brpc's stride, a prime slightly above the average weight, returns to almost
+/// the same units for a long time where weights are large.
 fn stride(total: u64) -> u64 {
     if total <= 1 {
         return 0;
     }
     let mut stride = ((u128::from(total) * GOLDEN) >> 64) as u64;
-    // None is far: of a few numbers in a row one has no divisor in common with the sum.
+    // The next one is near: among a few consecutive numbers, one has no divisor in common with the sum.
     while greatest_common_divisor(stride, total) != 1 {
         stride += 1;
     }

@@ -1,14 +1,14 @@
 use super::Candidate;
 
-/// The servers' weights, laid end to end.
+/// Cumulative weights of the servers.
 #[derive(PartialEq, Eq)]
 pub(super) struct Weights {
-    /// Where each server's weight ends.
+    /// End of each server's weight.
     ends: Box<[u64]>,
 }
 
 impl Weights {
-    /// The weights that the registry says.
+    /// Reads the weights from the registry's attributes.
     pub(super) fn of(candidates: &[Candidate]) -> Self {
         Self::new(candidates.iter().map(|candidate| candidate.instance().attributes.weight()))
     }
@@ -22,17 +22,17 @@ impl Weights {
         Self { ends: ends.collect() }
     }
 
-    /// All of it: the number of units.
+    /// Sum of all weights: the number of units.
     pub(super) fn total(&self) -> u64 {
         self.ends.last().copied().unwrap_or(0)
     }
 
-    /// The server that a unit belongs to. Those without weight have none.
+    /// Returns the server that a unit belongs to. Servers of weight zero own no unit.
     pub(super) fn at(&self, unit: u64) -> usize {
         self.ends.partition_point(|&end| end <= unit)
     }
 
-    /// All servers with their weights.
+    /// Iterates over all servers with their weights.
     pub(super) fn iter(&self) -> impl Iterator<Item = (usize, u64)> {
         let begins = [0].into_iter().chain(self.ends.iter().copied());
         self.ends.iter().zip(begins).map(|(end, begin)| end - begin).enumerate()

@@ -1,4 +1,4 @@
-//! When a blocking client may connect.
+//! Connect backoff of a blocking client.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -11,10 +11,10 @@ use crate::client::connection::connect_gate::{ended_early, log_failure, log_reco
 use crate::client::failure::is_unprocessed;
 use crate::transport::Address;
 
-/// A [`ConnectBackoff`] that threads share.
+/// [`ConnectBackoff`] that is shared by threads.
 pub(super) struct BlockingConnectGate {
     backoff: Mutex<ConnectBackoff>,
-    /// The server was found to be good, or to be not.
+    /// Signalled when a connection was confirmed or has failed.
     changed: Condvar,
 }
 
@@ -23,11 +23,11 @@ impl BlockingConnectGate {
         Self { backoff: Mutex::new(ConnectBackoff::new(settings)), changed: Condvar::new() }
     }
 
-    /// Waits until a connection attempt may begin, and returns when it began.
+    /// Waits until a connect may start, and returns when it started.
     ///
     /// # Errors
     ///
-    /// The reason of the last failure, if it is too early to try again; or that the call's time is over.
+    /// The reason of the last failure, if it is too early to try again; or that the deadline has passed.
     pub(super) fn wait_turn(&self, deadline: Option<Instant>) -> Result<Instant, Status> {
         let mut backoff = self.lock();
         loop {
@@ -45,19 +45,19 @@ impl BlockingConnectGate {
         }
     }
 
-    /// A connection was made.
+    /// Records that a connection was established.
     pub(super) fn connected(&self) {
         self.lock().connected(Instant::now());
     }
 
-    /// The connection attempt that began at `begun` failed to connect.
+    /// Records that the connect that started at `begun` failed.
     #[cold]
     pub(super) fn failed(&self, server: &Address, begun: Instant, reason: &Status) {
         let change = self.lock().failed(begun, Instant::now(), reason);
         self.report(&change, server, reason);
     }
 
-    /// The first call on a connection, whose dial began at `begun`, ended so.
+    /// Records the outcome of the first call on a connection whose connect started at `begun`.
     #[cold]
     pub(super) fn record_first_call(
         &self,
@@ -69,7 +69,7 @@ impl BlockingConnectGate {
             Ok(None) => return,
             Ok(Some(reply)) => reply.result.as_ref().err().filter(|status| is_unprocessed(status)),
             Err(status) if status.scope() == Scope::Connection => Some(status),
-            // That the reply took too long, or that the call could not be sent, says nothing of the server.
+            // A reply that took too long, or a call that could not be sent, says nothing about the server.
             Err(_) => return,
         };
         match failure {

@@ -2,11 +2,11 @@ use std::time::Duration;
 
 use crate::client::connection::backoff::{Backoff, chance};
 
-/// How long to wait before the attempt that follows so many.
+/// Returns the pause before the attempt that follows this number of attempts.
 pub(super) fn pause(backoff: &Backoff, attempts: u32) -> Duration {
     let times = i32::try_from(attempts.saturating_sub(1)).unwrap_or(i32::MAX);
     let grown = backoff.initial.as_secs_f64() * backoff.factor.max(1.0).powi(times);
-    // Half of it is left to chance, so that calls that failed together do not come back together.
+    // Half of the pause is random jitter, so that calls that failed together do not retry together.
     let seconds = grown.min(backoff.max.as_secs_f64()) * (0.5 + 0.5 * chance());
     Duration::try_from_secs_f64(seconds).unwrap_or(backoff.max)
 }

@@ -1,4 +1,4 @@
-//! A second server where the first takes its time.
+//! Backup requests: a call is also sent to a second server if the first one is slow.
 
 use std::pin::pin;
 use std::time::{Duration, Instant};
@@ -13,12 +13,12 @@ use super::retry_loop::{ChosenEndpoint, RetryLoop, RoutingOptions};
 use super::{Channel, now};
 use crate::client::failure::{failure, is_retryable};
 
-/// Makes a call; if it is not answered for a while, makes it on a second server too. The first success counts, and a
-/// failure only when nothing else is under way.
+/// Makes a call; if there is no reply after a delay, sends it to a second server too. The first success counts, a
+/// failure only if no other attempt is in flight.
 ///
 /// # Cancel safety
 ///
-/// Dropping the future cancels whatever is under way.
+/// Dropping the future cancels all attempts in flight.
 pub(super) async fn call_with_backup(
     channel: &Channel,
     call: Call<'_>,
@@ -39,7 +39,7 @@ pub(super) async fn call_with_backup(
     let patience = shared.settings.backup.delay(|share| shared.latencies.slowest(share));
     let mut patience = pin!(sleep(patience));
     let mut is_patient = true;
-    // How the call ends unless another attempt succeeds.
+    // Result of the call unless another attempt succeeds.
     let mut settled = None;
     loop {
         let finished = tokio::select! {
@@ -63,7 +63,7 @@ pub(super) async fn call_with_backup(
         if !is_retryable(&status, routing.idempotent) {
             settled.get_or_insert_with(|| finished.ended.clone());
         }
-        // While another is under way there is nothing to pay for.
+        // No retry is needed while another attempt is in flight.
         if !flights.is_empty() {
             continue;
         }
@@ -82,16 +82,16 @@ pub(super) async fn call_with_backup(
     }
 }
 
-/// How an attempt ended.
+/// Outcome of an attempt.
 struct FinishedAttempt {
     chosen: ChosenEndpoint,
-    /// A connection took the call.
+    /// Whether a connection has taken the call.
     has_left: bool,
     latency: Duration,
     ended: Result<Option<Reply>, Status>,
 }
 
-/// One attempt.
+/// Runs one attempt.
 async fn run_attempt(
     chosen: ChosenEndpoint,
     call: Call<'_>,

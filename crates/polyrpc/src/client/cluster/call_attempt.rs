@@ -11,20 +11,20 @@ use crate::client::failure::{failure, is_unprocessed};
 use crate::client::pool::Pool;
 use crate::client::trace_span;
 
-/// A call that looks for a connection that takes it.
+/// Call that looks for a connection to take it.
 pub(in crate::client) struct CallAttempt<'a> {
     source: ConnectionSource<'a>,
-    /// What the connection takes out.
+    /// Call to send; the connection takes it out.
     pub(in crate::client) call: Option<Call<'a>>,
     pub(in crate::client) deadline: Option<Instant>,
-    /// A copy, where a server may say that it never looked at a call.
+    /// Copy of the call, kept if a server may report that it did not process the call.
     retained_call: Option<Box<Call<'a>>>,
     wait_for_ready: bool,
-    /// A connection has refused it.
+    /// Whether a connection has refused the call.
     refused: bool,
 }
 
-/// Where connections come from.
+/// Source of connections.
 enum ConnectionSource<'a> {
     Server(&'a Arc<Pool>),
     /// Boxed, so that a client of one server does not pay for its size.
@@ -32,7 +32,7 @@ enum ConnectionSource<'a> {
 }
 
 impl<'a> CallAttempt<'a> {
-    /// A call to one server. `keep`: it may say that it never looked at the call.
+    /// Creates a call to one server. `keep`: the server may report that it did not process the call.
     pub(in crate::client) fn new(
         pool: &'a Arc<Pool>,
         call: Call<'a>,
@@ -43,7 +43,7 @@ impl<'a> CallAttempt<'a> {
         Self { wait_for_ready, ..Self::with_deadline(pool, call, deadline, keep) }
     }
 
-    /// The same for a call whose deadline is known.
+    /// Creates a call to one server with a known deadline.
     pub(in crate::client) fn with_deadline(
         pool: &'a Arc<Pool>,
         call: Call<'a>,
@@ -62,7 +62,7 @@ impl<'a> CallAttempt<'a> {
         }
     }
 
-    /// A call to any server of a channel.
+    /// Creates a call to any server of a channel.
     pub(in crate::client) fn over_channel(
         channel: &'a Channel,
         call: Call<'a>,
@@ -81,7 +81,7 @@ impl<'a> CallAttempt<'a> {
         }
     }
 
-    /// Makes the call, and waits for its reply.
+    /// Makes the call and waits for its reply.
     ///
     /// # Cancel safety
     ///
@@ -89,7 +89,7 @@ impl<'a> CallAttempt<'a> {
     pub(in crate::client) async fn call(&mut self) -> Result<Option<Reply>, Status> {
         loop {
             let lease = self.connect().await?;
-            // Written twice: to hand the future on would copy it.
+            // Written twice: passing the future on would copy it.
             let ended = if trace_span::is_enabled() {
                 let exchange = any_connection::call(lease.link(), &mut self.call, self.deadline);
                 Box::pin(trace_span::attempt(server(&self.source, &lease), exchange)).await
@@ -107,7 +107,7 @@ impl<'a> CallAttempt<'a> {
         }
     }
 
-    /// A connection for the call, if there is one in time.
+    /// Returns a connection for the call, if there is one before the deadline.
     pub(in crate::client) async fn connect(&mut self) -> Result<CallConnection, Status> {
         match self.ready() {
             Some(lease) if !self.refused => Ok(lease),
@@ -123,7 +123,7 @@ impl<'a> CallAttempt<'a> {
         }
     }
 
-    /// Whether the call, which failed so on this connection, is to be tried on another.
+    /// Whether to retry the call on another connection after this failure.
     #[cold]
     pub(in crate::client) fn should_retry(&mut self, status: &Status, lease: &CallConnection) -> bool {
         if let (ConnectionSource::Channel(retry_loop), Some(visit)) = (&mut self.source, lease.guard()) {
@@ -135,10 +135,10 @@ impl<'a> CallAttempt<'a> {
             return self.call.is_some();
         }
         if self.call.is_some() {
-            // If it is merely full, another call was faster.
+            // If the connection is merely full, another call was faster.
             return lease.link().readiness() != Readiness::Ending || !mem::replace(&mut self.refused, true);
         }
-        // It was not begun then.
+        // The call was not processed in this case.
         if !is_unprocessed(status) || self.refused {
             return false;
         }
@@ -159,7 +159,7 @@ impl<'a> CallAttempt<'a> {
         }
     }
 
-    /// Tells the server what is left of the time.
+    /// Sets the timeout sent to the server to the remaining time.
     fn set_remaining_timeout(&mut self) {
         if let Some(call) = &mut self.call {
             call.timeout = self.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
@@ -183,7 +183,7 @@ impl<'a> CallAttempt<'a> {
     }
 }
 
-/// Where a connection leads.
+/// Address of the server of a connection.
 #[cold]
 fn server(way: &ConnectionSource<'_>, lease: &CallConnection) -> Option<String> {
     let pool = match (way, lease.guard()) {

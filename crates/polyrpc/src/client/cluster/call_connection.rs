@@ -6,15 +6,15 @@ use super::endpoint_guard::EndpointGuard;
 use crate::client::connection::any_connection::AnyConnection;
 use crate::client::pool::PooledConnection;
 
-/// A connection lent to one call, and whom to tell how the call went.
+/// Connection lent to one call, with the guard that records the outcome.
 pub(in crate::client) struct CallConnection {
     connection: PooledConnection,
-    /// If the server is one of several.
+    /// Set if the server is one of several.
     guard: Option<Box<EndpointGuard>>,
 }
 
 impl CallConnection {
-    /// For a call that is part of this endpoint guard.
+    /// Creates a connection for a call that holds this endpoint guard.
     pub(in crate::client) fn with_guard(connection: PooledConnection, visit: Box<EndpointGuard>) -> Self {
         Self { connection, guard: Some(visit) }
     }
@@ -27,7 +27,7 @@ impl CallConnection {
         self.guard.as_deref()
     }
 
-    /// How the call went, as soon as it is known; only the first time counts.
+    /// Records the outcome of the call as soon as it is known; only the first one counts.
     pub(in crate::client) fn finish(&self, failure: Option<&Status>) {
         if let Some(visit) = &self.guard {
             visit.finish(failure);
@@ -35,7 +35,7 @@ impl CallConnection {
     }
 }
 
-/// The server is the only one.
+/// Used if there is only one server.
 impl From<PooledConnection> for CallConnection {
     fn from(connection: PooledConnection) -> Self {
         Self { connection, guard: None }

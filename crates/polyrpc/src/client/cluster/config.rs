@@ -9,7 +9,7 @@ use crate::client::balance::{LoadBalancer, P2c};
 use crate::client::connection::Backoff;
 use crate::discovery::Discover;
 
-/// What a user said of a channel before it was made.
+/// User's configuration of a channel before it is created.
 #[derive(Default)]
 pub(in crate::client) struct ChannelConfig {
     pub(in crate::client) discover: Option<Box<dyn Discover>>,
@@ -26,21 +26,21 @@ pub(in crate::client) struct ChannelConfig {
     pub(in crate::client) recovery: Option<RecoveryPolicy>,
 }
 
-/// What a channel goes by.
+/// Settings of a channel.
 #[derive(Debug)]
 pub(super) struct ChannelSettings {
     pub(super) balance: Box<dyn LoadBalancer>,
     pub(super) fail_mode: FailMode,
-    /// How often a call may be sent again.
+    /// Number of times that a call may be retried.
     pub(super) retries: u32,
     pub(super) budget: RetryBudget,
-    /// How long to wait before a server is tried again.
+    /// Pause before a server is tried again.
     pub(super) backoff: Backoff,
     pub(super) backup: Backup,
     pub(super) group: Option<String>,
     pub(super) believes_empty_sets: bool,
     pub(super) health: HealthCheck,
-    /// A server may say of a call that it never looked at it.
+    /// Whether a server may report that it did not process a call.
     pub(super) resends_unprocessed: bool,
 }
 
@@ -61,9 +61,9 @@ impl ChannelConfig {
     }
 }
 
-/// rpcx's and brpc's number (rpcx `client/client.go`, `DefaultOption.Retries`; brpc `channel.cpp`, `max_retry`).
+/// Default of rpcx and brpc (rpcx `client/client.go`, `DefaultOption.Retries`; brpc `channel.cpp`, `max_retry`).
 const RETRIES: u32 = 3;
 
-/// Short, since a call waits meanwhile.
+/// Short, since a call is waiting.
 const BACKOFF: Backoff =
     Backoff { initial: Duration::from_millis(10), max: Duration::from_secs(1), factor: 2.0 };

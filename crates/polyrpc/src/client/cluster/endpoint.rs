@@ -13,8 +13,7 @@ use crate::client::balance::{AttemptOutcome, Load};
 use crate::client::pool::{Pool, PooledConnection};
 use crate::discovery::{Instance, Network};
 
-/// A server of a channel: its connections, and what is known of it. It stays the same as long as the registry lists
-/// it.
+/// Server of a channel: its connections and its state. It is kept as long as the registry lists the server.
 pub(in crate::client) struct Endpoint {
     network: Network,
     address: String,
@@ -22,18 +21,18 @@ pub(in crate::client) struct Endpoint {
     load: Arc<Load>,
     calls: AtomicU64,
     failures: AtomicU64,
-    /// It is being tried in the background, or about to be.
+    /// Whether it is being probed in the background, or is about to be.
     is_suspect: AtomicBool,
     suspects: Arc<SuspectQueue<Endpoint>>,
-    /// Whether it fails too much, where that matters.
+    /// Circuit breaker state, if one is configured.
     circuit: Option<CircuitState>,
     quota: Arc<EjectionQuota>,
-    /// Its place among those that are isolated.
+    /// Permit to be isolated.
     ejection: Mutex<Option<EjectionPermit>>,
     this: Weak<Self>,
 }
 
-/// What the servers of a channel have in common.
+/// State shared by the servers of a channel.
 #[derive(Debug, Clone, Default)]
 pub(super) struct EndpointContext {
     pub(super) suspects: Arc<SuspectQueue<Endpoint>>,
@@ -64,7 +63,7 @@ impl Endpoint {
         })
     }
 
-    /// What makes it this server and no other, and its place in the order of servers.
+    /// Identity of the server, and its sort key.
     pub(super) fn key(&self) -> (Network, &str) {
         (self.network, &self.address)
     }
@@ -73,28 +72,28 @@ impl Endpoint {
         &self.pool
     }
 
-    /// An attempt begins.
+    /// Records the start of an attempt.
     pub(super) fn record_start(&self) {
         self.load.record_start();
         self.calls.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// An attempt on it is over.
+    /// Records the end of an attempt.
     pub(super) fn left(&self) {
         self.load.record_end();
     }
 
-    /// How an attempt went. Returns whether that was one failure too many.
+    /// Records the outcome of an attempt. Returns whether there were too many failures.
     pub(super) fn record_end(&self, outcome: &AttemptOutcome<'_>) -> bool {
         if outcome.is_server_failure() {
             self.failures.fetch_add(1, Ordering::Relaxed);
         }
         let Some(fuse) = &self.circuit else { return false };
-        // What cannot be reached is out already, and takes nobody's place.
+        // An unreachable server is ejected already, and takes no permit.
         self.load.is_available(outcome.now) && fuse.record(outcome)
     }
 
-    /// Isolates it if it may be, being one of so many.
+    /// Isolates the server if the quota allows it for this number of servers.
     #[cold]
     pub(super) fn isolate(&self, servers: usize, others_are_well: bool, now: Instant) {
         let Some(fuse) = &self.circuit else { return };
@@ -113,19 +112,19 @@ impl Endpoint {
         }
     }
 
-    /// Whether it gets no calls because it failed too much.
+    /// Whether the server gets no calls because it failed too often.
     fn is_isolated(&self) -> bool {
         self.circuit.as_ref().is_some_and(|fuse| fuse.open_until().is_some())
     }
 
-    /// It could not be reached: no more calls go there until it can.
+    /// Ejects an unreachable server: no calls go there until it is reachable again.
     #[cold]
     pub(super) fn eject(&self) {
         self.load.set_well(false);
         self.suspect();
     }
 
-    /// Has it tried in the background whether it can be reached.
+    /// Schedules a background probe of whether the server is reachable.
     #[cold]
     pub(super) fn suspect(&self) {
         if !self.is_suspect.swap(true, Ordering::Relaxed) {
@@ -133,26 +132,26 @@ impl Endpoint {
         }
     }
 
-    /// Whether it has to be tried whether it can be reached.
+    /// Whether a probe of the server is pending.
     pub(super) fn is_suspect(&self) -> bool {
         self.is_suspect.load(Ordering::Relaxed)
     }
 
-    /// When it may be tried next.
+    /// Returns when the next connection may be attempted.
     pub(super) fn next_attempt(&self) -> Instant {
         let reachable = self.pool.next_attempt().unwrap_or_else(now);
         let isolated = self.circuit.as_ref().and_then(CircuitState::open_until);
         isolated.map_or(reachable, |until| until.max(reachable))
     }
 
-    /// Tries whether it can be reached and is well, and has calls go there if so. The connection is kept for them.
+    /// Probes whether the server is reachable and healthy, and restores it if so. The connection is kept for calls.
     pub(super) async fn probe(&self, health: &HealthCheck) -> ProbeOutcome {
         let tried = match self.is_isolated() {
             true => self.check_health_on_new_connection(health).await,
             false => self.check_health(health).await,
         };
         match tried {
-            // Calls that were under way have brought it down meanwhile.
+            // Calls in flight have brought it down meanwhile.
             Ok(()) if self.next_attempt() > now() => ProbeOutcome::RetryAfter(Duration::ZERO),
             Ok(()) => {
                 self.reinstate();
@@ -173,13 +172,13 @@ impl Endpoint {
         }
     }
 
-    /// Asks a server that is thought to be well.
+    /// Checks the health of a server that is considered healthy.
     pub(super) async fn check_in_background(&self, health: &HealthCheck) {
         if self.is_suspect() || self.pool.is_retired() {
             return;
         }
         let asked = match health.question {
-            // A connection that is there says nothing.
+            // An existing connection proves nothing.
             HealthProbe::Connect => {
                 self.pool.acquire_new().await.map(drop).map_err(EjectionReason::Unreachable)
             }
@@ -198,7 +197,7 @@ impl Endpoint {
         self.check_health_on(health, &lease).await
     }
 
-    /// The same over a new connection, which takes the place of those that may be broken.
+    /// Checks the health over a new connection, which replaces those that may be broken.
     async fn check_health_on_new_connection(&self, health: &HealthCheck) -> Result<(), EjectionReason> {
         let lease = self.pool.acquire_new().await.map_err(EjectionReason::Unreachable)?;
         self.check_health_on(health, &lease).await?;
@@ -224,12 +223,12 @@ impl Endpoint {
             tracing::info!(target: TARGET, server = %self.address, "a server that had failed too much gets calls again");
         }
         *place = None;
-        // In this order: whoever takes it out again finds that it has to be tried.
+        // The order matters: if a call ejects the server again, it must find that a probe is needed.
         self.is_suspect.store(false, Ordering::Relaxed);
         self.load.set_well(true);
     }
 
-    /// It is not listed any more: its connections close when the last call on them has ended.
+    /// Retires a server that is no longer listed: its connections close when the last call on them has ended.
     pub(super) fn retire(&self) {
         self.pool.retire();
         *self.ejection.lock().unwrap_or_else(PoisonError::into_inner) = None;
@@ -247,18 +246,18 @@ impl Endpoint {
     }
 }
 
-/// What came of trying a server.
+/// Outcome of a probe.
 pub(super) enum ProbeOutcome {
-    /// It need not be tried again.
+    /// No further probe is needed.
     Done,
-    /// After so long, and not before it may be.
+    /// Probe again after this time, and not before the server's next attempt is allowed.
     RetryAfter(Duration),
 }
 
-/// Why a server gets no calls.
+/// Reason why a server gets no calls.
 enum EjectionReason {
     Unreachable(Status),
-    /// It does not say that it is well.
+    /// The server does not report that it is healthy.
     Unhealthy,
 }
 
@@ -268,20 +267,21 @@ impl fmt::Debug for Endpoint {
     }
 }
 
-/// What a client knows of one of its servers; [`Client::endpoints`](crate::Client::endpoints) tells it.
+/// State of one server of a client, as returned by [`Client::endpoints`](crate::Client::endpoints).
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct EndpointInfo {
-    /// Where it is, and what the registry says about it.
+    /// Address and attributes from the registry.
     pub instance: Instance,
-    /// How many attempts are under way there.
+    /// Number of attempts in flight.
     pub in_flight: usize,
     /// Whether calls go there now.
     pub available: bool,
-    /// Whether it has no calls because it failed too much ([`CircuitBreaker`](crate::client::cluster::breaker::CircuitBreaker)).
+    /// Whether it gets no calls because it failed too often
+    /// ([`CircuitBreaker`](crate::client::cluster::breaker::CircuitBreaker)).
     pub isolated: bool,
-    /// How many attempts were made there since it was listed.
+    /// Number of attempts since it was listed.
     pub calls: u64,
-    /// How many of them failed by no fault of the caller.
+    /// Number of those that failed through no fault of the caller.
     pub failures: u64,
 }

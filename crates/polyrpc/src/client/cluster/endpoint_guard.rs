@@ -9,19 +9,19 @@ use super::now;
 use super::snapshot::Snapshot;
 use crate::client::balance::AttemptOutcome;
 
-/// An attempt on a server, from the choice to its end. One that is dropped before it has ended was given up.
+/// Attempt on a server, from the pick to its end. Dropping it before the end counts as a cancellation.
 pub(in crate::client) struct EndpointGuard {
     snapshot: Arc<Snapshot>,
     place: usize,
     began: Instant,
     timeout: Option<Duration>,
-    /// How many more attempts the call has, and how many it has had.
+    /// Number of attempts left and number of attempts made.
     attempts: (u32, u32),
     is_finished: AtomicBool,
 }
 
 impl EndpointGuard {
-    /// Begins an attempt on the server at this place; `None` if there is no such place.
+    /// Starts an attempt on the server at this place; `None` if there is no such place.
     pub(super) fn start(
         snapshot: Arc<Snapshot>,
         place: usize,
@@ -45,7 +45,7 @@ impl EndpointGuard {
         self.snapshot.endpoint(self.place).expect("a visit begins at a place that there is")
     }
 
-    /// How many servers there were to choose from.
+    /// Number of servers to choose from.
     pub(super) fn endpoint_count(&self) -> usize {
         self.snapshot.len()
     }
@@ -54,7 +54,7 @@ impl EndpointGuard {
         now().saturating_duration_since(self.began)
     }
 
-    /// Tells everybody concerned how it ended, the first time that this is said.
+    /// Records the outcome with the endpoint and the picker; only the first one counts.
     pub(in crate::client) fn finish(&self, failure: Option<&Status>) {
         if self.is_finished.swap(true, Ordering::Relaxed) {
             return;

@@ -1,34 +1,34 @@
 use crate::discovery::Instance;
 
-/// What is left of a set of instances for one client.
+/// Instances of a resolution that one client may call.
 #[derive(Debug, PartialEq)]
 pub(super) struct FilteredInstances {
-    /// Those that it may call, in the order of their addresses, none of them twice.
+    /// Instances that it may call, sorted by address and without duplicates.
     pub(super) instances: Vec<Instance>,
-    /// Some were left out because the registry says so of them.
+    /// Whether some were left out because of their attributes.
     pub(super) excluded: bool,
 }
 
-/// Leaves out who is inactive or, if the client is of a group, not of it (rpcx `client/xclient.go`,
-/// `filterByStateAndGroup`), and whoever is listed twice: the first time counts.
+/// Filters out inactive instances and, if the client belongs to a group, instances of other groups (rpcx
+/// `client/xclient.go`, `filterByStateAndGroup`). Duplicate entries are ignored; the first one wins.
 pub(super) fn filter_instances(mut instances: Vec<Instance>, group: Option<&str>) -> FilteredInstances {
     let listed = instances.len();
     instances.retain(|instance| may_call(instance, group));
     let excluded = instances.len() < listed;
-    // Stable: of equal ones the first stays the first.
+    // The sort is stable: among equal entries the first one stays first.
     instances.sort_by(|one, other| key(one).cmp(&key(other)));
     instances.dedup_by(|later, first| key(later) == key(first));
     FilteredInstances { instances, excluded }
 }
 
-/// Whether a client, of this group or of none, may call it.
+/// Whether a client of this group, or without a group, may call the instance.
 pub(in crate::client) fn may_call(instance: &Instance, group: Option<&str>) -> bool {
     let attributes = &instance.attributes;
     attributes.is_active() && group.is_none_or(|group| attributes.groups().any(|of| of == group))
 }
 
 impl FilteredInstances {
-    /// Keeps those too, who are not among them.
+    /// Adds further instances, which are not in the set yet.
     pub(super) fn keep(&mut self, others: Vec<Instance>) {
         if !others.is_empty() {
             self.instances.extend(others);

@@ -1,26 +1,26 @@
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// How long recent calls took.
+/// Latencies of recent calls.
 ///
-/// Written by every call and read now and then: what is read may mix newer with older ones, which is as good.
+/// Every call writes them, and they are read rarely. A read may mix newer and older values, which is equally valid.
 #[derive(Debug)]
 pub(super) struct Latencies {
-    /// In microseconds, one after another, the newest in place of the oldest.
+    /// Ring buffer in microseconds; the newest value replaces the oldest.
     recent: [AtomicU32; RECENT],
     noted: AtomicUsize,
-    /// What was asked for last, in microseconds, and how many calls had been noted then.
+    /// Cached percentile in microseconds, and the number of recorded calls when it was computed.
     answer: AtomicU32,
     asked_at: AtomicUsize,
 }
 
-/// How many calls count.
+/// Number of calls that count.
 const RECENT: usize = 256;
 
-/// How many calls it takes to say anything.
+/// Number of calls required for a percentile.
 const ENOUGH: usize = 32;
 
-/// For how many calls an answer holds.
+/// Number of calls for which a cached percentile stays valid.
 const FRESH: usize = 64;
 
 impl Default for Latencies {
@@ -35,7 +35,7 @@ impl Default for Latencies {
 }
 
 impl Latencies {
-    /// A call took so long.
+    /// Records the latency of a call.
     pub(super) fn record(&self, latency: Duration) {
         let place = self.noted.fetch_add(1, Ordering::Relaxed) % RECENT;
         if let Some(slot) = self.recent.get(place) {
@@ -43,8 +43,8 @@ impl Latencies {
         }
     }
 
-    /// What this share of recent calls took at most; `None` when there were too few. It is worked out anew once in a
-    /// while, always for the same share.
+    /// Returns this percentile of the recent latencies; `None` if there were too few calls. The value is cached; the
+    /// share must always be the same.
     pub(super) fn slowest(&self, share: f64) -> Option<Duration> {
         let noted = self.noted.load(Ordering::Relaxed);
         if noted < ENOUGH {

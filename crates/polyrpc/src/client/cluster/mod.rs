@@ -1,10 +1,11 @@
-//! The servers of a client, where there are several. Who they are is told by a registry ([`keeper`], [`sift`], [`trust`]) and
-//! read from a [`snapshot`]; a [`course`] is the way of one call through them, with [`backup`] where a second server is asked
-//! before the first has failed; an [`endpoint`] is one of them, a [`visit`] one attempt on it, and [`each`] calls one without a
-//! choice. A [`breaker`] takes out those that fail, by [`health`] they come back, and [`recovery`] spares the first that do.
+//! Servers of a client that has several. A registry lists them ([`resolver_task`], [`filter`], [`registry_health`]),
+//! and calls read them from a [`snapshot`]. A [`retry_loop`] runs one call over them, with [`backup`] for a second
+//! request before the first has failed. An [`endpoint`] is one server, an [`endpoint_guard`] one attempt on it, and
+//! [`single_endpoint`] calls a given server without a pick. A [`breaker`] isolates failing servers, [`health`] checks
+//! restore them, and [`recovery`] protects the first ones that come back.
 //!
-//! An [`attempt`] is a call on its way, also to the one server of a client that has no more; a [`lease`] is the connection that
-//! takes it.
+//! A [`call_attempt`] is a call in progress, also to the only server of a client. A [`call_connection`] is the
+//! connection that takes it.
 
 mod backoff;
 mod backup;
@@ -65,49 +66,49 @@ use crate::cores::Cores;
 use crate::discovery::Discover;
 use crate::runtime::AbortOnDrop;
 
-/// The servers of a service and what is to be done when calls fail. The task behind it ends with it.
+/// Servers of a service, and the policy for failed calls. Its background task ends with it.
 pub(super) struct Channel {
     shared: Arc<Shared>,
     keeper: Mutex<Option<AbortOnDrop<()>>>,
     cores: Option<Cores>,
 }
 
-/// What calls and the task behind the channel have in common.
+/// State shared by calls and the background task.
 struct Shared {
-    /// How the user named the service.
+    /// Name of the service, as given by the user.
     name: String,
     settings: ChannelSettings,
     discover: Box<dyn Discover>,
     factory: Factory,
-    /// The servers there are; `None` before the first set.
+    /// Current servers; `None` before the first resolution.
     current: ArcSwapOption<Snapshot>,
     news: watch::Sender<ResolverUpdate>,
-    /// The task runs, or has nothing left to do.
+    /// Whether the task runs, or has nothing left to do.
     kept: AtomicBool,
     common: EndpointContext,
-    /// Whether the servers are recovering, where that matters.
+    /// Recovery state of the cluster, if configured.
     recovery: Option<ClusterRecovery>,
     retry_tokens: RetryTokens,
     latencies: Latencies,
 }
 
-/// What was last heard from the registry, for those who wait for servers.
+/// Last update from the registry, for calls that wait for servers.
 #[derive(Debug, Clone, Default)]
 pub(super) enum ResolverUpdate {
-    /// Nothing yet.
+    /// No update yet.
     #[default]
     Silence,
-    /// A set.
+    /// A set of servers.
     Set,
-    /// It cannot be asked.
+    /// The registry failed.
     Trouble(Status),
-    /// It will say nothing more.
+    /// No more updates will follow.
     Over,
 }
 
 impl Channel {
-    /// A channel to the servers that `discover` finds. Nothing is asked yet. `spares`: they may say of a call that they
-    /// never looked at it.
+    /// Creates a channel to the servers that `discover` finds. Nothing is resolved yet. `spares`: servers may report
+    /// that they did not process a call.
     pub(super) fn new(
         name: String,
         mut plan: ChannelConfig,
@@ -135,12 +136,12 @@ impl Channel {
         Self { shared: Arc::new(shared), keeper: Mutex::default(), cores }
     }
 
-    /// Whether an unanswered call is sent to a second server.
+    /// Whether an unanswered call is also sent to a second server.
     pub(super) fn has_backups(&self) -> bool {
         self.shared.settings.fail_mode == FailMode::Failbackup
     }
 
-    /// Makes a call, and the same again on a second server where the first takes its time.
+    /// Makes a call, and sends a backup request to a second server if the first one is slow.
     pub(super) async fn exchange_with_backup(
         &self,
         call: Call<'_>,
@@ -149,12 +150,12 @@ impl Channel {
         backup::call_with_backup(self, call, routing).await
     }
 
-    /// The servers there are, as far as is known.
+    /// Returns the state of the known servers.
     pub(super) fn facts(&self) -> Vec<EndpointInfo> {
         self.shared.current.load().as_ref().map_or_else(Vec::new, |snapshot| snapshot.facts())
     }
 
-    /// The servers there are now, if they are known.
+    /// Returns the current servers, if they are known.
     fn snapshot(&self) -> Option<Arc<Snapshot>> {
         if !self.shared.kept.load(Ordering::Relaxed) {
             self.start();
@@ -162,7 +163,7 @@ impl Channel {
         self.shared.current.load_full()
     }
 
-    /// The servers there are, once there are any. `patient`: an answer that there are none is not taken for one.
+    /// Waits until there are servers. `patient`: an empty resolution does not end the wait.
     async fn servers(&self, deadline: Option<Instant>, patient: bool) -> Result<Arc<Snapshot>, Status> {
         let mut news = self.shared.news.subscribe();
         let latest = match deadline {
@@ -171,22 +172,22 @@ impl Channel {
             None => Instant::now() + FIRST_SET,
         };
         loop {
-            // Before the servers are looked at: what comes in between is news.
+            // Marked as seen before the servers are read, so that an update in between is noticed.
             let last = news.borrow_and_update().clone();
             match self.snapshot().filter(|snapshot| !snapshot.is_empty()) {
                 Some(snapshot) => return Ok(snapshot),
                 None if last.is_final() && !patient => return Err(self.no_endpoint(&last)),
                 None => {}
             }
-            // The sender is in the same place as the servers: it cannot be gone.
+            // The sender lives as long as the servers: it cannot be gone.
             if timeout_at(latest, news.changed()).await.is_err() {
                 return Err(self.no_endpoint(&last));
             }
         }
     }
 
-    /// Starts the task behind the channel, unless it runs. It runs where the first call is made, and anew where the
-    /// next is made should that runtime end.
+    /// Starts the background task, unless it runs. It runs in the runtime of the first call; if that runtime ends, the
+    /// next call starts it again in its own.
     #[cold]
     fn start(&self) {
         let mut keeper = self.keeper.lock().unwrap_or_else(PoisonError::into_inner);
@@ -216,24 +217,24 @@ impl Channel {
 }
 
 impl ResolverUpdate {
-    /// Whether who has no server now need not wait for one. A registry that cannot be asked may be asked again.
+    /// Whether a call without a server need not wait for one. A registry that failed may be asked again.
     fn is_final(&self) -> bool {
         matches!(self, Self::Set | Self::Over)
     }
 }
 
-/// Under which name a subscriber of `tracing` is told.
+/// Target of the `tracing` events.
 const TARGET: &str = "polyrpc::client::channel";
 
-/// The time by the clock that timers go by, which a test may have stopped.
+/// Current time of tokio's clock, which a test may have paused.
 fn now() -> std::time::Instant {
     Instant::now().into_std()
 }
 
-/// How long a call waits for the first set of servers that does not say how long it waits.
+/// Default time that a call without a deadline waits for the first set of servers.
 pub(super) const FIRST_SET: Duration = Duration::from_secs(10);
 
-/// How long a call waits for a server that wants to wait for ever: what clocks can say.
+/// Wait of a call without a limit: the longest duration that the clock arithmetic supports.
 const FOR_EVER: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
 impl fmt::Debug for Channel {

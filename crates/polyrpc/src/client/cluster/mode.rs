@@ -1,34 +1,34 @@
 use std::time::Duration;
 
-/// What a client does when a call fails, in rpcx's words.
+/// What a client does when a call fails, in rpcx's terms.
 ///
-/// Whatever it is, a call is sent again only if its failure says that it may be ([`Retry`](crate::Retry)): always if
-/// the server surely did not begin it, and otherwise if the call is marked
-/// [idempotent](crate::client::CallOptions::idempotent). It is never sent again after it was cancelled, past its deadline,
-/// or because the application said no; nor more often than the [budget](crate::client::cluster::budget::Budget) allows, which does not
-/// count servers that could not be reached.
+/// In every mode a call is retried only if its failure allows it ([`Retry`](crate::Retry)): always if the server
+/// certainly did not process it, otherwise only if the call is marked
+/// [idempotent](crate::client::CallOptions::idempotent). A call is never retried after it was cancelled, past its
+/// deadline, or if the application rejected it; nor more often than the
+/// [budget](crate::client::RetryBudget) allows. Unreachable servers do not count against the budget.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum FailMode {
-    /// Tells the failure at once.
+    /// Returns the failure at once.
     Failfast,
-    /// Tries the same server again, after a pause.
+    /// Retries on the same server, after a pause.
     Failtry,
-    /// Tries another server; one that was tried only if there is no other, after a pause.
+    /// Retries on another server; on a server that was tried already only if there is no other, after a pause.
     #[default]
     Failover,
-    /// As `Failover`; besides, a call that is not answered [for a while](Backup) is sent to a second server too. The
-    /// first success is the answer, and the other call is cancelled. So a call may be executed twice, whether it is
-    /// marked idempotent or not. Calls with several messages in a direction are sent to one server only.
+    /// As `Failover`; in addition, a call without a reply [for a while](Backup) is also sent to a second server. The
+    /// first success is the reply, and the other attempt is cancelled. A call may thus be executed twice, whether it is
+    /// marked idempotent or not. Streaming calls are sent to one server only.
     Failbackup,
 }
 
-/// How long an answer is waited for before a second server is asked.
+/// Delay before a backup request is sent to a second server.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Backup {
-    /// So long. rpcx's usual 10 ms are the default.
+    /// Fixed delay. The default is rpcx's usual 10 ms.
     After(Duration),
-    /// As long as this share of recent calls took: `0.95` asks a second server for the slowest twentieth. It is at
-    /// least a millisecond, and 10 ms until enough calls have been answered.
+    /// Percentile of the recent latencies: `0.95` sends a backup request for the slowest twentieth. It is at least a
+    /// millisecond, and 10 ms until enough calls have been answered.
     Percentile(f64),
 }
 
@@ -39,7 +39,7 @@ impl Default for Backup {
 }
 
 impl Backup {
-    /// How long to wait now; `slowest` tells how long this share of recent calls took.
+    /// Returns the current delay; `slowest` returns a percentile of the recent latencies.
     pub(super) fn delay(self, slowest: impl FnOnce(f64) -> Option<Duration>) -> Duration {
         match self {
             Self::After(delay) => delay,
@@ -51,5 +51,5 @@ impl Backup {
 /// rpcx `client/client.go`, `DefaultOption.BackupLatency`.
 const USUAL: Duration = Duration::from_millis(10);
 
-/// Less is no delay to a timer of tokio.
+/// A tokio timer cannot measure less.
 const LEAST: Duration = Duration::from_millis(1);

@@ -4,31 +4,32 @@ use std::time::{Duration, Instant};
 
 use polyrpc_core::{Fault, Retry, Status};
 
-/// What keeps the calls of a whole cluster from the first servers that come back, as brpc does it
-/// (`cluster_recover_policy.h`), whatever the balancer.
+/// Protection of the first servers that come back against the calls of a whole cluster, as in brpc
+/// (`cluster_recover_policy.h`), for any balancer.
 ///
-/// It begins when a call finds that no server is well. From then on calls are rejected at random, each with the share
-/// of servers that are missing from `min_working`: when three of six are back, every second. It ends when the number of
-/// servers that are well has not changed for `hold`.
+/// Recovery starts when a call finds no healthy server. From then on calls are rejected at random, with a probability
+/// equal to the share of servers that are missing from `min_working`: if three of six are back, every second call.
+/// Recovery ends when the number of healthy servers has not changed for `hold`.
 ///
-/// A rejected call fails with [`Unavailable`](crate::Code::Unavailable) and brpc's number for it, 1018 (`EREJECT`). It
-/// reached no server, and is not tried again.
+/// A rejected call fails with [`Unavailable`](crate::Code::Unavailable) and brpc's code for it, 1018 (`EREJECT`). It
+/// reached no server, and is not retried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RecoveryPolicy {
-    /// How many servers can do the work of all.
+    /// Number of servers that can handle all calls.
     pub min_working: usize,
-    /// How long the number of servers that are well must stay the same.
+    /// Time for which the number of healthy servers must stay the same.
     pub hold: Duration,
 }
 
 impl RecoveryPolicy {
-    /// Until `min_working` servers are well, or as many as there are have been for so long.
+    /// Recovers until `min_working` servers are healthy, or until the number of healthy servers has been constant for
+    /// `hold`.
     pub fn new(min_working: usize, hold: Duration) -> Self {
         Self { min_working, hold }
     }
 }
 
-/// Whether the servers of a channel are recovering.
+/// Recovery state of a channel's servers.
 #[derive(Debug)]
 pub(super) struct ClusterRecovery {
     recovery: RecoveryPolicy,
@@ -36,11 +37,11 @@ pub(super) struct ClusterRecovery {
     count: Mutex<HealthyCount>,
 }
 
-/// How many servers were well.
+/// Number of healthy servers.
 #[derive(Debug, Default)]
 struct HealthyCount {
     healthy: usize,
-    /// Since when it is that many.
+    /// Time since which the number is unchanged.
     since: Option<Instant>,
     counted: Option<Instant>,
 }
@@ -54,7 +55,7 @@ impl ClusterRecovery {
         self.is_active.load(Ordering::Relaxed)
     }
 
-    /// No server is well.
+    /// Starts the recovery: no server is healthy.
     #[cold]
     pub(super) fn start(&self) {
         if !self.is_active.swap(true, Ordering::Relaxed) {
@@ -62,11 +63,12 @@ impl ClusterRecovery {
         }
     }
 
-    /// Whether a call may go on, which a crisis leaves to `chance`, from zero to one. `well` counts servers.
+    /// Admits or rejects a call; during a recovery `chance`, from zero to one, decides. `well` counts the healthy
+    /// servers.
     ///
     /// # Errors
     ///
-    /// That it is rejected.
+    /// If the call is rejected.
     #[cold]
     pub(super) fn admit(
         &self,
@@ -108,7 +110,7 @@ impl HealthyCount {
     }
 }
 
-/// For how long a count holds (brpc `cluster_recover_policy.cpp`, `detect_available_server_interval_ms`).
+/// Time for which a count is valid (brpc `cluster_recover_policy.cpp`, `detect_available_server_interval_ms`).
 const FRESH: Duration = Duration::from_millis(10);
 
 #[cold]
@@ -132,7 +134,7 @@ mod tests {
         ClusterRecovery::new(RecoveryPolicy::new(4, 100 * MILLI))
     }
 
-    /// How many of a hundred calls go on while so many servers are well.
+    /// Returns how many of a hundred calls are admitted with this number of healthy servers.
     fn admitted(recovery: &ClusterRecovery, now: Instant, well: usize) -> usize {
         (0..100).filter(|&n| recovery.admit(now, f64::from(n) / 100.0, || well).is_ok()).count()
     }

@@ -10,11 +10,11 @@ use super::now;
 use super::snapshot::Snapshot;
 use crate::discovery::{Instance, Network};
 
-/// How far the sets of a registry are believed.
+/// Trust in the sets of a registry.
 ///
-/// A registry that was gone may be back without its data. It then knows of nobody, and a moment later of those who have
-/// entered themselves again; whoever is missing in its sets has not left. So after trouble who was there before stays for
-/// a while, unless he cannot be reached.
+/// A registry may come back from an outage without its data. It then lists no server, and a moment later only those
+/// that have registered again. A server that is missing in its sets has therefore not necessarily left. After an outage
+/// the previous servers are kept for a while, unless they are unreachable.
 ///
 /// ```text
 ///         trouble            somebody is missing
@@ -26,43 +26,43 @@ use crate::discovery::{Instance, Network};
 /// ```
 #[derive(Default)]
 pub(in crate::client) enum RegistryHealth<K> {
-    /// Who is missing in a set has left.
+    /// A server that is missing in a set has left.
     #[default]
     Healthy,
-    /// The registry is in trouble.
+    /// The registry fails.
     Degraded {
-        /// Who was there when that began.
+        /// Servers before the outage.
         before: Arc<K>,
     },
-    /// It tells of servers again.
+    /// The registry lists servers again.
     Recovering {
-        /// Who was there before the trouble.
+        /// Servers before the outage.
         before: Arc<K>,
-        /// What it told last.
+        /// Last set from the registry.
         told: Vec<Instance>,
-        /// When it is to be believed.
+        /// Time from which the registry is trusted again.
         until: Instant,
     },
 }
 
-/// How long whoever lives may take to enter himself again: as long as entries of ours are believed that are not entered
-/// anew (`Registration::ttl`).
+/// Time for which a running server may take to register again: the time for which an entry of ours is valid without
+/// renewal (`Registration::ttl`).
 const GRACE: Duration = Duration::from_secs(10);
 
-/// Who is known, of whom some may be missing in a set.
+/// Known servers, some of which may be missing in a set.
 pub(in crate::client) trait KnownInstances {
-    /// Who they are, in any order.
+    /// Keys of the servers, in any order.
     fn keys(&self) -> impl Iterator<Item = InstanceKey<'_>>;
 
-    /// Those that may be kept although they are not listed.
+    /// Returns the servers that may be kept although they are not listed.
     fn retained(&self, is_missing: impl Fn(InstanceKey<'_>) -> bool) -> Vec<Instance>;
 }
 
-/// What makes a server this one and no other.
+/// Identity of a server.
 pub(in crate::client) type InstanceKey<'k> = (Network, &'k str);
 
 impl<K: KnownInstances> RegistryHealth<K> {
-    /// The registry fails, or has lost what it knew.
+    /// Marks the registry as failed, or as having lost its data.
     pub(in crate::client) fn degrade(&mut self, current: Option<Arc<K>>) {
         *self = match mem::take(self) {
             Self::Healthy => match current {
@@ -73,7 +73,7 @@ impl<K: KnownInstances> RegistryHealth<K> {
         };
     }
 
-    /// Hears a set, and tells who stays of the current servers although he is missing in it.
+    /// Applies a set. Returns the current servers to keep although they are missing in it.
     pub(in crate::client) fn reconcile(&mut self, set: &[Instance], current: &K) -> Vec<Instance> {
         let (before, until) = match mem::take(self) {
             Self::Healthy => return Vec::new(),
@@ -91,7 +91,7 @@ impl<K: KnownInstances> RegistryHealth<K> {
         missing
     }
 
-    /// Waits until the last set is to be believed, if that is in doubt.
+    /// Waits until the last set is trusted, if it is in doubt.
     pub(in crate::client) async fn wait_until_settled(&self) {
         match self {
             Self::Recovering { until, .. } => sleep_until(*until).await,
@@ -99,7 +99,7 @@ impl<K: KnownInstances> RegistryHealth<K> {
         }
     }
 
-    /// The set that is in doubt, to be heard again.
+    /// Returns the set that is in doubt, to be applied again.
     pub(in crate::client) fn pending_set(&self) -> Option<Vec<Instance>> {
         match self {
             Self::Recovering { told, .. } => Some(told.clone()),
@@ -108,8 +108,8 @@ impl<K: KnownInstances> RegistryHealth<K> {
     }
 }
 
-/// Who was there before and is not listed. Not who came in the meantime: a registry that tells of others each time would
-/// pile them up.
+/// Returns the servers from before the outage that are not listed. Servers that came later are excluded: a registry
+/// that lists others each time would accumulate them.
 fn missing<K: KnownInstances>(set: &[Instance], before: &K, current: &K) -> Vec<Instance> {
     let listed: HashSet<_> = set.iter().map(key).collect();
     let before: HashSet<_> = before.keys().collect();
@@ -125,7 +125,7 @@ impl KnownInstances for Snapshot {
         self.servers().map(|(endpoint, _)| endpoint.key())
     }
 
-    /// Those that can be reached, as far as is known.
+    /// Keeps the servers that are reachable, as far as is known.
     fn retained(&self, is_missing: impl Fn(InstanceKey<'_>) -> bool) -> Vec<Instance> {
         let now = now();
         let missing = self
@@ -135,7 +135,7 @@ impl KnownInstances for Snapshot {
     }
 }
 
-/// Who was told of, where others find out whether they can be reached.
+/// Listed servers, where another component finds out whether they are reachable.
 impl KnownInstances for Vec<Instance> {
     fn keys(&self) -> impl Iterator<Item = InstanceKey<'_>> {
         self.iter().map(key)

@@ -21,27 +21,27 @@ use crate::client::Result;
 use crate::client::balance::Candidate;
 use crate::discovery::{Instance, Sets};
 
-/// The task behind a channel: it makes a snapshot of every set that the registry tells, and tries in the background
-/// whether servers that could not be reached can be again.
+/// Background task of a channel: builds a snapshot from every set of the registry, and probes unreachable servers until
+/// they are reachable again.
 pub(super) struct ResolverTask {
     shared: Arc<Shared>,
     /// `None` once nothing can change any more.
     sets: Option<Sets>,
-    /// The newest set, while it is too early to make a snapshot of it.
+    /// Newest set, while it is too early to build a snapshot of it.
     heard: Option<Vec<Instance>>,
-    /// When the next snapshot may be made.
+    /// Earliest time of the next snapshot.
     next: Instant,
     trust: RegistryHealth<Snapshot>,
     warnings: Warnings,
     trials: FuturesUnordered<BoxFuture<'static, ()>>,
-    /// How many servers may be tried at once.
+    /// Limits the number of concurrent probes.
     permits: Arc<Semaphore>,
 }
 
-/// At most twenty snapshots a second, however often a registry changes its mind.
+/// At most twenty snapshots a second, however often a registry changes its sets.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// How many connections are tried at once, where many servers are gone.
+/// Number of concurrent probes if many servers are gone.
 const TRIALS: usize = 32;
 
 impl ResolverTask {
@@ -58,7 +58,7 @@ impl ResolverTask {
         }
     }
 
-    /// Goes on until it is dropped.
+    /// Runs until it is dropped.
     pub(super) async fn run(mut self) {
         self.sets = Some(self.shared.discover.watch());
         self.take_over();
@@ -80,7 +80,7 @@ impl ResolverTask {
         }
     }
 
-    /// Goes on where another left off whose runtime has ended.
+    /// Takes over from a task whose runtime has ended.
     fn take_over(&mut self) {
         let Some(snapshot) = self.shared.current.load_full() else { return };
         for (endpoint, _) in snapshot.servers().filter(|(endpoint, _)| endpoint.is_suspect()) {
@@ -105,11 +105,11 @@ impl ResolverTask {
                 }
             }
         }
-        // A registry that never stops talking must not keep this thread.
+        // A registry that sends updates without a pause must not block this thread.
         tokio::task::yield_now().await;
     }
 
-    /// The registry has told what is wrong. Who has no server hears of it by his calls.
+    /// Handles an error of the registry. If there are no servers yet, calls report it.
     fn handle_error(&mut self, status: Status) {
         if self.heard.is_some() || self.shared.current.load().is_some() {
             self.warnings.of_registry(&self.shared.name, &status);
@@ -118,14 +118,14 @@ impl ResolverTask {
         self.publish(ResolverUpdate::Trouble(status));
     }
 
-    /// What the registry says next is not all that there is.
+    /// Marks the next sets of the registry as possibly incomplete.
     fn shake(&mut self) {
         if !self.shared.settings.believes_empty_sets {
             self.trust.degrade(self.shared.current.load_full());
         }
     }
 
-    /// Has the last set heard again, if it was not quite believed: by now it may be, or more of it.
+    /// Applies the last set again if it was in doubt.
     fn reapply_pending_set(&mut self) {
         if self.heard.is_none() {
             self.heard = self.trust.pending_set();
@@ -136,7 +136,7 @@ impl ResolverTask {
         self.shared.news.send_replace(news);
     }
 
-    /// Makes a snapshot of the newest set, unless that is nothing new or nothing to go by.
+    /// Builds a snapshot of the newest set, unless nothing has changed or the set is not trusted.
     fn renew(&mut self) {
         let Some(heard) = self.heard.take() else { return };
         self.next = Instant::now() + PAUSE;
@@ -154,7 +154,7 @@ impl ResolverTask {
         let servers = self.servers(current, sifted.instances);
         let is_believed = sifted.excluded || self.shared.settings.believes_empty_sets;
         if servers.is_empty() && !is_believed && current.is_some() {
-            // More likely the registry has lost its data than all servers went at once.
+            // It is more likely that the registry has lost its data than that all servers left at once.
             self.shake();
             return;
         }
@@ -169,7 +169,7 @@ impl ResolverTask {
         }
     }
 
-    /// The servers of a set. Those that were there stay what they are.
+    /// Returns the servers of a set. Known servers keep their state.
     fn servers(
         &mut self,
         current: Option<&Snapshot>,
@@ -179,7 +179,7 @@ impl ResolverTask {
         let mut unusable = Vec::new();
         let mut servers = Vec::with_capacity(instances.len());
         for instance in instances {
-            // Both are in the order of their keys.
+            // Both are sorted by key.
             let key = (instance.network, &*instance.address);
             while known.next_if(|(endpoint, _)| endpoint.key() < key).is_some() {}
             match known.next_if(|(endpoint, _)| endpoint.key() == key) {
@@ -199,7 +199,7 @@ impl ResolverTask {
         servers
     }
 
-    /// A server that was not there.
+    /// Creates a server that was not known before.
     fn add_endpoint(&self, instance: &Instance) -> Result<(Arc<Endpoint>, Candidate), Status> {
         let pool = self.shared.factory.pool(instance)?;
         let candidate = Candidate::new(instance.clone());
@@ -207,7 +207,7 @@ impl ResolverTask {
         Ok((endpoint, candidate))
     }
 
-    /// Has a server tried until it can be reached or is not listed any more.
+    /// Spawns a task that probes a server until it is reachable or no longer listed.
     fn spawn_probe(&self, endpoint: Weak<Endpoint>) {
         let health = self.shared.settings.health.clone();
         self.trials.push(probe_until_healthy(endpoint, health, self.permits.clone()).boxed());
@@ -216,12 +216,12 @@ impl ResolverTask {
 
 impl Drop for ResolverTask {
     fn drop(&mut self) {
-        // Either the channel has ended, or the runtime: then the next call starts another.
+        // Either the channel or the runtime has ended; in the latter case the next call starts another task.
         self.shared.kept.store(false, Ordering::Relaxed);
     }
 }
 
-/// The next set; there is none behind the last.
+/// Returns the next set; waits forever after the last one.
 async fn next(sets: &mut Option<Sets>) -> Option<Result<Vec<Instance>>> {
     match sets {
         Some(sets) => sets.next().await,
@@ -229,7 +229,7 @@ async fn next(sets: &mut Option<Sets>) -> Option<Result<Vec<Instance>>> {
     }
 }
 
-/// Whether a set says what is known already.
+/// Whether a set equals the current one.
 fn is_same(current: &Snapshot, instances: &[Instance]) -> bool {
     current.len() == instances.len()
         && current.candidates().iter().zip(instances).all(|(known, new)| known.instance() == new)
@@ -237,7 +237,7 @@ fn is_same(current: &Snapshot, instances: &[Instance]) -> bool {
 
 async fn probe_until_healthy(endpoint: Weak<Endpoint>, health: HealthCheck, permits: Arc<Semaphore>) {
     loop {
-        // Not held while nothing is done: a server that is not listed any more is let go of.
+        // Not held during the wait, so that a server that is no longer listed is dropped.
         let Some(next) = endpoint.upgrade().map(|endpoint| endpoint.next_attempt()) else { return };
         sleep_until(next.into()).await;
         // The semaphore is never closed.
@@ -252,7 +252,7 @@ async fn probe_until_healthy(endpoint: Weak<Endpoint>, health: HealthCheck, perm
     }
 }
 
-/// Asks all servers that are thought to be well, again and again.
+/// Periodically checks all servers that are considered healthy.
 async fn look_after(shared: Arc<Shared>) {
     let health = &shared.settings.health;
     loop {

@@ -1,19 +1,19 @@
 use std::sync::atomic::{AtomicI64, Ordering};
 
-/// How many attempts a client may make beyond one for each call, so that servers that fail are not buried under
-/// attempts that fail too.
+/// Limit of a client's attempts beyond one per call, so that failing servers are not overloaded with attempts that fail
+/// too.
 ///
-/// Every call brings a share of an attempt, and every attempt beyond the first, be it again or in advance
-/// ([`Failbackup`](super::FailMode::Failbackup)), takes a whole one. Attempts that reached no server cost nothing.
+/// Every call deposits a fraction of an attempt, and every further attempt, be it a retry or a backup request
+/// ([`Failbackup`](super::FailMode::Failbackup)), withdraws a whole one. Attempts that reached no server cost nothing.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct RetryBudget {
-    /// Further attempts for each call, in the long run. 0.2.
+    /// Further attempts per call, in the long run. 0.2.
     pub ratio: f64,
-    /// Further attempts there are before there were any calls, or as many as there are other calls under way if that is more,
-    /// so that a server may die under the first of many callers. Calls bring none until what was lent is paid for. 10.
+    /// Initial balance, which counts as borrowed. If more other calls than this are in flight, as many attempts as
+    /// those may be borrowed in total, so that a server may fail under the first of many callers. Calls deposit
+    /// nothing until the debt is repaid. 10.
     pub floor: u32,
-    /// Further attempts that may be saved for worse times: as many calls as are under way when a server dies can be
-    /// saved at once. 1000.
+    /// Maximum balance: when a server fails, at most this number of calls in flight can be retried at once. 1000.
     pub most: u32,
 }
 
@@ -24,17 +24,17 @@ impl Default for RetryBudget {
 }
 
 impl RetryBudget {
-    /// As many as it takes.
+    /// No limit.
     pub const UNLIMITED: Self = Self { ratio: f64::INFINITY, floor: u32::MAX, most: u32::MAX };
 }
 
-/// What is left of a budget, in thousandths of attempts.
+/// Balance of a retry budget, in thousandths of attempts.
 ///
-/// Not ordered against anything else: at worst an attempt more or less is made in a race.
+/// The atomics are relaxed: a race costs at most one attempt more or less.
 #[derive(Debug)]
 pub(in crate::client) struct RetryTokens {
     balance: AtomicI64,
-    /// What was lent.
+    /// Borrowed attempts.
     credit_used: AtomicI64,
     deposit_per_call: i64,
     max_balance: i64,
@@ -46,23 +46,23 @@ impl RetryTokens {
         Self {
             balance: AtomicI64::new(floor),
             credit_used: AtomicI64::new(floor),
-            // A conversion to an integer keeps to its bounds, and what is no number is zero.
+            // The conversion to an integer saturates, and turns NaN into zero.
             deposit_per_call: ((budget.ratio * ATTEMPT as f64) as i64).clamp(0, MOST_PER_CALL),
             max_balance: ATTEMPT * i64::from(budget.most.max(budget.floor)),
         }
     }
 
-    /// A call is made.
+    /// Deposits the share of one call.
     pub(in crate::client) fn deposit(&self) {
         if self.credit_used.load(Ordering::Relaxed) > 0 {
             self.credit_used.fetch_sub(self.deposit_per_call, Ordering::Relaxed);
         } else if self.balance.load(Ordering::Relaxed) < self.max_balance {
-            // In a client whose calls succeed it is full, so this is not written.
+            // With calls that succeed the balance is full, so this is not written.
             self.balance.fetch_add(self.deposit_per_call, Ordering::Relaxed);
         }
     }
 
-    /// Pays for one more attempt, if there is enough, or as much as may be lent where so many calls are under way.
+    /// Withdraws one attempt from the balance, or borrows it if enough calls are in flight.
     pub(in crate::client) fn withdraw(&self, under_way: impl FnOnce() -> usize) -> bool {
         let paid = |left: i64| (left >= ATTEMPT).then(|| left - ATTEMPT);
         self.balance.fetch_update(Ordering::Relaxed, Ordering::Relaxed, paid).is_ok()
@@ -71,7 +71,7 @@ impl RetryTokens {
 
     #[cold]
     fn withdraw_on_credit(&self, under_way: impl FnOnce() -> usize) -> bool {
-        // What no call pays back is not lent.
+        // Nothing is lent if no call repays it.
         if self.deposit_per_call == 0 {
             return false;
         }
@@ -84,14 +84,14 @@ impl RetryTokens {
 
 const ATTEMPT: i64 = 1000;
 
-/// No call needs more: it keeps sums far from where integers end.
+/// Upper limit of a deposit, which keeps sums far from overflow.
 const MOST_PER_CALL: i64 = 1000 * ATTEMPT;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// How many attempts so many calls make that fail as often as they are tried.
+    /// Returns how many attempts this number of calls makes if every attempt fails.
     fn attempts(budget: &RetryBudget, calls: u32) -> u32 {
         let retry_tokens = RetryTokens::new(budget);
         let mut attempts = 0;
@@ -129,7 +129,7 @@ mod tests {
     fn calls_that_are_under_way_together_can_be_saved_together() {
         let retry_tokens = RetryTokens::new(&RetryBudget::default());
         assert_eq!((0..100).filter(|_| retry_tokens.withdraw(|| 65)).count(), 64);
-        // It is paid back before anything is saved.
+        // The debt is repaid before the balance grows.
         (0..64 * 5 + 4).for_each(|_| retry_tokens.deposit());
         assert!(!retry_tokens.withdraw(|| 0));
         retry_tokens.deposit();

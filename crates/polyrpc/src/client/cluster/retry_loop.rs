@@ -17,7 +17,7 @@ use crate::client::connection::backoff::chance;
 use crate::client::failure::{is_retryable, is_unprocessed};
 use crate::client::pool::PooledConnection;
 
-/// What a call says that matters to where it goes.
+/// Call options that affect routing.
 #[derive(Debug, Clone, Copy, Default)]
 pub(in crate::client) struct RoutingOptions {
     pub(in crate::client) idempotent: bool,
@@ -25,7 +25,7 @@ pub(in crate::client) struct RoutingOptions {
     pub(in crate::client) wait_for_ready: bool,
 }
 
-/// The way of one call through the servers of a channel: which is asked next, if any.
+/// Retry loop of one call over the servers of a channel: decides which server is tried next, if any.
 pub(in crate::client) struct RetryLoop<'c> {
     channel: &'c Channel,
     service: &'c str,
@@ -34,25 +34,25 @@ pub(in crate::client) struct RetryLoop<'c> {
     began: Instant,
     timeout: Option<Duration>,
     deadline: Option<Instant>,
-    /// The call, to be sent again.
+    /// Copy of the call, for a retry.
     retained_call: Option<Call<'c>>,
-    /// How many attempts the call has had and may have yet.
+    /// Number of attempts made and number of attempts left.
     attempts_made: u32,
     attempts_left: u32,
-    /// How many servers were not even reached, which is not held against the call.
+    /// Number of servers that were unreachable, which does not count as attempts.
     unreachable: usize,
     tried: Vec<Arc<Endpoint>>,
-    /// A server was chosen, and there is no connection to it yet.
+    /// Chosen server without a connection yet.
     chosen: Option<ChosenEndpoint>,
-    /// Why the last attempt failed.
+    /// Reason of the last failure.
     last_failure: Option<Status>,
 }
 
-/// A server that was chosen for the next attempt.
+/// Server that was chosen for the next attempt.
 pub(super) struct ChosenEndpoint {
     pub(super) guard: Box<EndpointGuard>,
-    /// It is thought to be well, and the call was not there yet. A server that is chosen for want of a better one is
-    /// not.
+    /// Whether it is considered healthy and was not tried by this call. A server that is chosen for lack of a better
+    /// one is not.
     is_untried: bool,
 }
 
@@ -79,12 +79,12 @@ impl<'c> RetryLoop<'c> {
         }
     }
 
-    /// Until when the call waits.
+    /// Returns the deadline of the call.
     pub(in crate::client) fn deadline(&self) -> Option<Instant> {
         self.deadline
     }
 
-    /// A connection to the first server that is chosen, if there is one already.
+    /// Returns an existing connection to the first chosen server, if there is one.
     pub(in crate::client) fn ready(&mut self, call: &Call<'c>) -> Option<CallConnection> {
         if self.attempts_made > 0 || self.unreachable > 0 {
             return None;
@@ -108,11 +108,11 @@ impl<'c> RetryLoop<'c> {
         }
     }
 
-    /// A connection to the next server, made if need be; servers that cannot be reached are passed over.
+    /// Returns a connection to the next server, and establishes one if needed. Unreachable servers are skipped.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future gives the attempt up.
+    /// Dropping the future cancels the attempt.
     pub(in crate::client) async fn lease(&mut self, request: &[u8]) -> Result<CallConnection, Status> {
         loop {
             let chosen = match self.chosen.take() {
@@ -129,27 +129,27 @@ impl<'c> RetryLoop<'c> {
         }
     }
 
-    /// Whether the call, which failed so on this server, is to be sent again; then here it is.
+    /// Returns the call if it is to be retried after this failure on this server.
     #[cold]
     pub(in crate::client) fn retry(&mut self, status: &Status, guard: &EndpointGuard) -> Option<Call<'c>> {
         let call = self.retained_call.clone()?;
         (self.may_retry(status, guard) || self.may_resend_unprocessed(status, guard)).then_some(call)
     }
 
-    /// Whether the call, which this server did not take from its connection, is to look for another.
+    /// Whether to try another server after the connection did not take the call.
     #[cold]
     pub(in crate::client) fn retry_unsent(&mut self, guard: &EndpointGuard) -> bool {
         self.attempts_made = self.attempts_made.saturating_sub(1);
         self.unreachable += 1;
-        // The connection had just ended. That server may well be there and get another, so it counts as tried in
-        // vain only if that goes on.
+        // The connection had just ended. The server may well be reachable by a new one, so it counts as tried only if
+        // this happens again.
         if self.unreachable > 1 {
             self.mark_tried(guard);
         }
         self.unreachable <= guard.endpoint_count()
     }
 
-    /// Whether there is to be another attempt after this server failed so. It is paid for then.
+    /// Whether to make another attempt after this failure. Withdraws it from the budget.
     pub(super) fn may_retry(&mut self, status: &Status, guard: &EndpointGuard) -> bool {
         if !is_retryable(status, self.routing.idempotent)
             || self.attempts_left == 0
@@ -164,8 +164,8 @@ impl<'c> RetryLoop<'c> {
         true
     }
 
-    /// Whether the server never looked at the call, because it ends the connection: a client of one server finds
-    /// another connection then, once, and so does one of several whatever its mode.
+    /// Whether to resend a call that the server did not process because it closes the connection. A client of one
+    /// server then uses another connection, once; so does a channel in every mode.
     fn may_resend_unprocessed(&mut self, status: &Status, guard: &EndpointGuard) -> bool {
         let is_spared = self.channel.shared.settings.resends_unprocessed
             && self.attempts_made == 1
@@ -177,7 +177,7 @@ impl<'c> RetryLoop<'c> {
         is_spared
     }
 
-    /// The next server, when it may be asked.
+    /// Returns the next server, once it may be tried.
     pub(super) async fn next_endpoint(&mut self, request: &[u8]) -> Result<ChosenEndpoint, Status> {
         let deadline = self.deadline.map(Into::into);
         loop {
@@ -185,7 +185,7 @@ impl<'c> RetryLoop<'c> {
                 Some(snapshot) => snapshot,
                 None => match self.channel.servers(deadline, self.routing.wait_for_ready).await {
                     Ok(snapshot) => snapshot,
-                    // Why a server failed says more than that there is none any more.
+                    // The failure of a server says more than the lack of servers.
                     Err(status) => return Err(self.last_failure.take().unwrap_or(status)),
                 },
             };
@@ -206,7 +206,7 @@ impl<'c> RetryLoop<'c> {
         }
     }
 
-    /// A server for a second attempt beside the first, if there is one that was not tried, and it is paid for.
+    /// Chooses a server for a backup request, if one is untried and the budget allows it.
     pub(super) fn choose_backup(&mut self, request: &[u8]) -> Option<ChosenEndpoint> {
         if self.attempts_left == 0 || self.recovery().is_some() {
             return None;
@@ -219,7 +219,7 @@ impl<'c> RetryLoop<'c> {
         Some(chosen)
     }
 
-    /// Whether the budget bears one more attempt.
+    /// Withdraws one more attempt from the budget; `false` if it is exhausted.
     fn withdraw_retry(&self) -> bool {
         let snapshot = || self.channel.shared.current.load();
         self.channel
@@ -228,41 +228,41 @@ impl<'c> RetryLoop<'c> {
             .withdraw(|| snapshot().as_ref().map_or(0, |snapshot| snapshot.in_flight()))
     }
 
-    /// Sets out for a server: it counts as tried as long as the call is under way there.
+    /// Starts an attempt on a server, which counts as tried while the attempt is in flight.
     pub(super) fn start_attempt(&mut self, guard: &EndpointGuard) {
         self.attempts_made = self.attempts_made.saturating_add(1);
         self.mark_tried(guard);
     }
 
-    /// Whether the servers are recovering.
+    /// Returns the recovery state if the cluster is recovering.
     fn recovery(&self) -> Option<&'c ClusterRecovery> {
         self.channel.shared.recovery.as_ref().filter(|recovery| recovery.is_active())
     }
 
-    /// Whether the call may go to these servers.
+    /// Checks whether the recovery admits the call.
     fn check_recovery(&self, snapshot: &Snapshot) -> Result<(), Status> {
         let Some(recovery) = self.recovery() else { return Ok(()) };
         let now = now();
         recovery.admit(now, chance(), || snapshot.well(now))
     }
 
-    /// A server that is thought to be well and was not tried.
+    /// Chooses a server that is considered healthy and is untried.
     fn choose(&self, snapshot: Arc<Snapshot>, request: &[u8], now: Instant) -> Option<ChosenEndpoint> {
         let tried = self.tried_indices(&snapshot);
         let place = snapshot.pick(&self.pick_context(&snapshot, &tried, request, now))?;
-        // A balancer of the user's own may not care.
+        // A user's own balancer may return a tried server.
         let hopeful = !tried.contains(&place);
         self.choose_index(snapshot, place, now, hopeful)
     }
 
-    /// A server to which there is a connection, for a call that was to several in vain: where a registry lists many that
-    /// are not there, the balancer would send it to one after another until its time is over.
+    /// Chooses a server with an open connection for a call that found several servers unreachable. If a registry lists
+    /// many dead servers, the balancer would try one after another until the deadline.
     fn choose_connected(&self, snapshot: &Arc<Snapshot>, request: &[u8]) -> Option<ChosenEndpoint> {
         if self.unreachable < MAX_UNREACHABLE {
             return None;
         }
         let now = now();
-        // What says no to most comes first: there may be thousands.
+        // The most selective test comes first: there may be thousands of servers.
         let connection = |place: usize| {
             let (endpoint, candidate) = (snapshot.endpoint(place)?, snapshot.candidates().get(place)?);
             candidate.load().is_available(now).then(|| endpoint.pool().try_acquire()).flatten()
@@ -273,8 +273,8 @@ impl<'c> RetryLoop<'c> {
         self.choose_index(snapshot.clone(), place, now, true)
     }
 
-    /// A server although all were tried, or none is thought to be well: after a pause, since whatever failed may need
-    /// it.
+    /// Chooses a server although all were tried or none is considered healthy. Pauses first, since the failed server
+    /// may need it.
     async fn choose_or_wait(
         &mut self,
         snapshot: Arc<Snapshot>,
@@ -290,8 +290,8 @@ impl<'c> RetryLoop<'c> {
         Ok(place.and_then(|place| self.choose_index(snapshot, place, now(), false)))
     }
 
-    /// The place of a server that is thought to be well whether it was tried or not; if none is, of one that is not, the
-    /// others before those that were tried. `None` if the balancer gives the call to none of them.
+    /// Returns the place of a server that is considered healthy, tried or not; if there is none, of an unhealthy one,
+    /// untried ones first. `None` if the balancer offers none of them.
     fn choose_regardless_of_tried(&self, snapshot: &Snapshot, request: &[u8]) -> Option<usize> {
         let now = now();
         let asked = self.pick_context(snapshot, &[], request, now);
@@ -306,7 +306,7 @@ impl<'c> RetryLoop<'c> {
         untried.or_else(|| snapshot.pick_among(&asked, |_| true))
     }
 
-    /// The balancer has no server for the call. One that waits may see others come.
+    /// Handles that the balancer has no server for the call. A call with wait-for-ready waits for new ones.
     #[cold]
     async fn handle_no_endpoint(&mut self) -> Result<(), Status> {
         if !self.routing.wait_for_ready {
@@ -316,7 +316,7 @@ impl<'c> RetryLoop<'c> {
         self.pause(pause(&self.channel.shared.settings.backoff, self.attempts())).await
     }
 
-    /// The server that was tried already, after a pause.
+    /// Returns the server that was tried already, after a pause.
     async fn retry_same_endpoint(
         &mut self,
         snapshot: Arc<Snapshot>,
@@ -324,7 +324,7 @@ impl<'c> RetryLoop<'c> {
         request: &[u8],
     ) -> Result<Option<ChosenEndpoint>, Status> {
         let Some(place) = snapshot.place(endpoint) else {
-            // It has left: whoever takes its place.
+            // The server has left: any other one replaces it.
             self.tried.clear();
             return Ok(self.choose(snapshot, request, now()));
         };
@@ -332,14 +332,14 @@ impl<'c> RetryLoop<'c> {
         Ok(self.choose_index(snapshot, place, now(), false))
     }
 
-    /// The server to which the call is bound, once it was tried.
+    /// Returns the server that the call is bound to, once it was tried.
     fn bound_endpoint(&self) -> Option<Arc<Endpoint>> {
         let is_bound = self.channel.shared.settings.fail_mode == FailMode::Failtry;
         self.tried.last().filter(|_| is_bound).cloned()
     }
 
-    /// Waits before a server is tried again: at least until connections to it are, unless that takes too long for a
-    /// call that does not want to wait.
+    /// Waits before a server is tried again: at least until its connect backoff is over, unless that takes too long for
+    /// a call without wait-for-ready.
     async fn wait_before_retry(&mut self, endpoint: &Endpoint) -> Result<(), Status> {
         let attempts = self.attempts();
         if attempts == 0 {
@@ -364,12 +364,12 @@ impl<'c> RetryLoop<'c> {
         Ok(())
     }
 
-    /// How often it was tried, in vain or not.
+    /// Returns the number of attempts, including unreachable servers.
     fn attempts(&self) -> u32 {
         self.attempts_made.saturating_add(u32::try_from(self.unreachable).unwrap_or(u32::MAX))
     }
 
-    /// The places of those that were tried.
+    /// Returns the places of the tried servers.
     fn tried_indices(&self, snapshot: &Snapshot) -> Vec<usize> {
         self.tried.iter().filter_map(|endpoint| snapshot.place(endpoint)).collect()
     }
@@ -409,7 +409,7 @@ impl<'c> RetryLoop<'c> {
         }
     }
 
-    /// A connection to the server that was chosen.
+    /// Returns a connection to the chosen server.
     async fn connect(&self, chosen: &ChosenEndpoint) -> Result<PooledConnection, Status> {
         let pool = chosen.guard.endpoint().pool();
         if let Some(connection) = pool.try_acquire() {
@@ -418,25 +418,25 @@ impl<'c> RetryLoop<'c> {
         let Some(deadline) = self.deadline else { return pool.acquire().await };
         let now = now();
         let left = deadline.saturating_duration_since(now);
-        // A server that does not even answer is left in time for another to answer.
+        // Half of the time is kept for another server if this one does not accept the connection.
         let patience = if chosen.is_untried && self.attempts_left > 0 { left / 2 } else { left };
         match timeout_at((now + patience).into(), pool.acquire()).await {
             Ok(leased) => leased,
             Err(_) => {
-                // The call has given up; whether the server is to blame is seen in the background.
+                // The call has given up; a background probe finds out whether the server is to blame.
                 chosen.guard.endpoint().suspect();
                 Err(if patience < left { too_slow() } else { too_late() })
             }
         }
     }
 
-    /// Goes on behind a server that could not be reached, unless the call ends with that.
+    /// Skips an unreachable server, unless the call ends with that.
     fn skip_endpoint(&mut self, chosen: ChosenEndpoint, status: Status) -> Result<(), Status> {
         self.record_unreachable(&chosen.guard, &status);
         self.may_skip_endpoint(&chosen, status)
     }
 
-    /// A server could not be reached.
+    /// Records that a server was unreachable.
     pub(super) fn record_unreachable(&mut self, guard: &EndpointGuard, status: &Status) {
         guard.finish(Some(status));
         if status.retry() != Retry::Elsewhere {
@@ -449,7 +449,7 @@ impl<'c> RetryLoop<'c> {
         self.mark_tried(guard);
     }
 
-    /// Whether there is to be another attempt behind a server that was missed so.
+    /// Whether to continue after this server was unreachable; otherwise returns the failure.
     pub(super) fn may_skip_endpoint(
         &mut self,
         missed: &ChosenEndpoint,
@@ -458,7 +458,7 @@ impl<'c> RetryLoop<'c> {
         if status.retry() != Retry::Elsewhere {
             return Err(status);
         }
-        // Each of them once.
+        // Each server is free of charge once.
         let is_free = missed.is_untried && self.unreachable <= missed.guard.endpoint_count();
         let settings = &self.channel.shared.settings;
         if settings.fail_mode == FailMode::Failfast && !self.routing.wait_for_ready || self.is_expired() {
@@ -474,7 +474,7 @@ impl<'c> RetryLoop<'c> {
         Ok(())
     }
 
-    /// The server counts as tried. Of many only the last are remembered, as by brpc (`excluded_servers.h`).
+    /// Marks the server as tried. Only the most recent ones are remembered, as in brpc (`excluded_servers.h`).
     fn mark_tried(&mut self, guard: &EndpointGuard) {
         if self.tried.len() >= MAX_TRIED {
             self.tried.remove(0);
@@ -487,14 +487,14 @@ impl<'c> RetryLoop<'c> {
     }
 }
 
-/// After how many servers that could not be reached a call goes where there is a connection. Before, it is the
-/// balancer's to say who is next.
+/// Number of unreachable servers after which a call goes to a server with an open connection. Up to then the balancer
+/// chooses.
 const MAX_UNREACHABLE: usize = 2;
 
-/// How many servers are remembered as tried.
+/// Number of servers that are remembered as tried.
 const MAX_TRIED: usize = 8;
 
-/// How long a call that may try again waits for a server to which connections are not to be made yet.
+/// Longest connect backoff that a call with attempts left waits for.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 #[cold]

@@ -1,4 +1,4 @@
-//! Calls to servers that nobody chose: each of them is meant.
+//! Calls to given servers, without a pick by the balancer.
 
 use std::fmt;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ pub(in crate::client) struct SingleEndpoint {
 }
 
 impl Channel {
-    /// All servers there are, once there are any.
+    /// Waits until there are servers, and returns all of them.
     pub(in crate::client) async fn single_endpoints(
         &self,
         deadline: Option<Instant>,
@@ -56,12 +56,12 @@ impl SingleEndpoint {
         self.endpoint.pool()
     }
 
-    /// Whether a call that failed so was not begun because the server is not listed any more.
+    /// Whether a call that failed this way was not processed because the server is no longer listed.
     pub(in crate::client) fn has_left(&self, status: &Status) -> bool {
         self.pool().is_retired() && is_unprocessed(status)
     }
 
-    /// Makes a call there and nowhere else, once. Whoever chooses among servers learns of it.
+    /// Makes one call to this server, without retries. The picker is informed of the attempt.
     ///
     /// # Cancel safety
     ///
@@ -83,7 +83,7 @@ impl SingleEndpoint {
         ended
     }
 
-    /// No connection took a call: it is seen to in the background.
+    /// Handles that no connection took the call; the server is probed in the background.
     #[cold]
     fn miss(&self, failure: Option<&Status>) {
         match failure {

@@ -5,8 +5,7 @@ use super::endpoint::{Endpoint, EndpointInfo};
 use super::now;
 use crate::client::balance::{Candidate, Load, PickContext, Picker};
 
-/// The servers of a channel at one time, in the order of their addresses, and who chooses among them. Calls keep the
-/// one that they began with until they end.
+/// Servers of a channel at one time, sorted by address, and their picker. A call keeps its snapshot until it ends.
 pub(super) struct Snapshot {
     endpoints: Vec<Arc<Endpoint>>,
     candidates: Vec<Candidate>,
@@ -14,7 +13,7 @@ pub(super) struct Snapshot {
 }
 
 impl Snapshot {
-    /// Servers in the order of their keys, each with what is said of it.
+    /// Creates a snapshot of servers that are sorted by key, each with its attributes.
     pub(super) fn new(
         servers: Vec<(Arc<Endpoint>, Candidate)>,
         pick: impl FnOnce(&[Candidate]) -> Box<dyn Picker>,
@@ -44,18 +43,17 @@ impl Snapshot {
         self.endpoints.iter().zip(&self.candidates)
     }
 
-    /// The place of a server, if it is among them.
+    /// Returns the place of a server, if it is in the snapshot.
     pub(super) fn place(&self, endpoint: &Endpoint) -> Option<usize> {
         self.endpoints.binary_search_by(|known| known.key().cmp(&endpoint.key())).ok()
     }
 
-    /// The place of the server that is to answer. A choice that is no place is none.
+    /// Returns the place of the server that is to answer. A place out of range counts as none.
     pub(super) fn pick(&self, asked: &PickContext<'_>) -> Option<usize> {
         self.pick.pick(asked).filter(|&place| place < self.endpoints.len())
     }
 
-    /// The same among these servers only, be they thought to be well or not: those to which the balancer never gives a
-    /// call get none now either.
+    /// Picks among these servers only, healthy or not. Servers that the balancer never offers get no calls here either.
     #[cold]
     pub(super) fn pick_among(&self, asked: &PickContext<'_>, among: impl Fn(usize) -> bool) -> Option<usize> {
         let (well, unwell) = (Arc::<Load>::default(), Arc::<Load>::default());
@@ -67,17 +65,17 @@ impl Snapshot {
         self.pick(&PickContext { candidates: &candidates, ..*asked })
     }
 
-    /// How many attempts are under way.
+    /// Number of attempts in flight.
     pub(super) fn in_flight(&self) -> usize {
         self.candidates.iter().map(|candidate| candidate.load().in_flight()).sum()
     }
 
-    /// How many of them are thought to be well.
+    /// Number of servers that are considered healthy.
     pub(super) fn well(&self, now: Instant) -> usize {
         self.candidates.iter().filter(|candidate| candidate.load().is_available(now)).count()
     }
 
-    /// Whether any other than the one at this place is thought to be well.
+    /// Whether another server than the one at this place is considered healthy.
     pub(super) fn has_other_healthy(&self, place: usize, now: Instant) -> bool {
         let mut others = self.candidates.iter().enumerate().filter(|(other, _)| *other != place);
         others.any(|(_, candidate)| candidate.load().is_available(now))

@@ -3,9 +3,9 @@ use std::sync::{Mutex, PoisonError, Weak};
 
 use tokio::sync::Notify;
 
-/// Servers of which it is doubtful whether they can be reached, for the task that tries.
+/// Queue of servers that may be unreachable, for the task that probes them.
 ///
-/// Without a bound, but whoever adds a server does so once until it was tried.
+/// It is unbounded, but a server is added only once until it was probed.
 #[derive(Debug)]
 pub(super) struct SuspectQueue<Endpoint> {
     endpoints: Mutex<Vec<Weak<Endpoint>>>,
@@ -24,7 +24,7 @@ impl<Endpoint> SuspectQueue<Endpoint> {
         self.notify.notify_one();
     }
 
-    /// Waits until there are any.
+    /// Waits until the queue is not empty.
     ///
     /// # Cancel safety
     ///

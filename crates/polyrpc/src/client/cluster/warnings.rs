@@ -7,29 +7,29 @@ use tokio::time::Instant;
 use super::TARGET;
 use crate::discovery::Instance;
 
-/// Events about a registry and its entries: no call fails because of them, so that they would not be noticed otherwise. A
-/// registry that goes wrong without a pause must not fill the log.
+/// Log events about a registry and its entries. No call fails because of them, so they would go unnoticed otherwise.
+/// The rate is limited: a registry that fails continuously must not fill the log.
 #[derive(Debug, Default)]
 pub(super) struct Warnings {
-    /// What was said last of the registry, and when.
+    /// Last message about the registry, and its time.
     last: Option<(String, Instant)>,
-    /// A failure of the registry was logged, and not yet that it answers again.
+    /// Whether a failure of the registry was logged, but not its recovery.
     is_lost: bool,
-    /// The entries that were complained about.
+    /// Entries that were already logged.
     named: HashSet<String>,
 }
 
-/// Between two lines about a registry.
+/// Minimum time between two messages about a registry.
 const APART: Duration = Duration::from_secs(1);
-/// Between two lines that say the same.
+/// Minimum time between two identical messages.
 const AGAIN: Duration = Duration::from_secs(60);
-/// How many entries of a set are named.
+/// Number of entries of a set that are logged by name.
 const MOST_NAMED: usize = 10;
-/// How many entries are remembered; with more, some are complained about again.
+/// Number of entries that are remembered; beyond it, some are logged again.
 const MOST_REMEMBERED: usize = 10_000;
 
 impl Warnings {
-    /// A registry that cannot be asked, or holds what cannot be read.
+    /// Logs that a registry failed, or holds malformed data.
     #[cold]
     pub(super) fn of_registry(&mut self, name: &str, status: &Status) {
         if self.is_due(status.message()) {
@@ -39,7 +39,7 @@ impl Warnings {
         }
     }
 
-    /// The registry answered.
+    /// Logs that the registry answers again.
     pub(super) fn of_answer(&mut self, name: &str, instances: usize) {
         if std::mem::take(&mut self.is_lost) {
             tracing::info!(target: TARGET, client = name, instances, "the registry answers again");
@@ -52,7 +52,7 @@ impl Warnings {
             .is_none_or(|(last, when)| when.elapsed() >= if last == message { AGAIN } else { APART })
     }
 
-    /// All entries of a set that nobody could call.
+    /// Logs the entries of a set that cannot be called.
     pub(super) fn of_unusable(&mut self, name: &str, unusable: &[(Instance, Status)]) {
         if self.named.len() > MOST_REMEMBERED {
             self.named.clear();
@@ -82,7 +82,7 @@ mod tests {
             warnings.of_registry("x", &Status::unavailable(message));
             tokio::time::advance(Duration::from_millis(100)).await;
         }
-        // At the beginning, after a minute, and when it is something else.
+        // At the start, after a minute, and when the message changes.
         assert_eq!(said, 3);
     }
 

@@ -1,4 +1,4 @@
-//! Who holds which part, as the tags of servers say.
+//! Assignment of partitions to servers, according to the servers' tags.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,19 +10,19 @@ use polyrpc_core::Status;
 use crate::client::Result;
 use crate::discovery::Instance;
 
-/// Which part of the whole a server holds: brpc's `Partition`.
+/// Partition that a server holds: brpc's `Partition`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Portion {
-    /// The part's number, from zero on.
+    /// Index of the partition, from zero on.
     pub index: usize,
-    /// How many parts there are.
+    /// Number of partitions.
     pub of: usize,
 }
 
 impl FromStr for Portion {
     type Err = Status;
 
-    /// Reads `N/M`, the usual tag.
+    /// Parses `N/M`, the usual tag.
     fn from_str(tag: &str) -> Result<Self, Status> {
         let number = |text: &str| text.trim().parse().ok();
         tag.split_once('/')
@@ -44,13 +44,13 @@ impl fmt::Display for Portion {
     }
 }
 
-/// brpc's `PartitionParser`: what a tag says.
+/// brpc's `PartitionParser`: parses a tag.
 pub(super) type Parser = dyn Fn(&str) -> Option<Portion> + Send + Sync;
 
-/// A set of servers, told apart by the parts that they hold.
+/// Set of servers, grouped by the partitions that they hold.
 #[derive(Debug)]
 pub(super) struct PartitionAssignment {
-    /// By the number of parts, and the number of the part.
+    /// By the number of partitions, and the index of the partition.
     holders: BTreeMap<usize, BTreeMap<usize, Vec<Arc<Instance>>>>,
 }
 
@@ -67,14 +67,14 @@ impl PartitionAssignment {
         Self { holders }
     }
 
-    /// The servers that hold this part.
+    /// Returns the servers that hold this partition.
     pub(super) fn holders(&self, Portion { index, of }: Portion) -> Vec<Instance> {
         let holders = self.holders.get(&of).and_then(|parts| parts.get(&index));
         holders.into_iter().flatten().map(|instance| (**instance).clone()).collect()
     }
 
-    /// How much each partitioning of which every part is held can take: as much as its weakest part, which can take what
-    /// those of its servers weigh that count (brpc `partition_channel.cpp`, `Weight`).
+    /// Returns the capacity of each complete partitioning: that of its weakest partition, which is the sum of the
+    /// weights of its eligible servers (brpc `partition_channel.cpp`, `Weight`).
     pub(super) fn capacities(&self, counts: impl Fn(&Instance) -> bool) -> BTreeMap<usize, u32> {
         let weight = |holders: &Vec<Arc<Instance>>| {
             let weights = holders.iter().filter(|one| counts(one)).map(|one| one.attributes.weight());
@@ -86,14 +86,14 @@ impl PartitionAssignment {
     }
 }
 
-/// Who is listed twice holds a part once; the first time counts.
+/// Removes duplicate entries; the first one wins.
 fn dedup_holders(holders: &mut Vec<Arc<Instance>>) {
     holders
         .sort_by(|one, other| one.network.cmp(&other.network).then_with(|| one.address.cmp(&other.address)));
     holders.dedup_by(|later, first| later.network == first.network && later.address == first.address);
 }
 
-/// More parts than this are believed of nobody: every call would go to as many.
+/// Limit of the number of partitions: every call would go to as many servers.
 const MOST_PARTS: usize = 1000;
 
 #[cfg(test)]

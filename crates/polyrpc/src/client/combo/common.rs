@@ -8,7 +8,7 @@ use super::partitions::Partitions;
 use super::sub::{Map, Merger, SubChannel};
 use crate::client::Result;
 
-/// What holds for all parts.
+/// Settings shared by all partitions.
 #[derive(Default)]
 pub(super) struct Common {
     pub(super) map: Option<Arc<Map>>,
@@ -17,7 +17,7 @@ pub(super) struct Common {
 }
 
 impl Common {
-    /// The servers of so many parts, asked at once.
+    /// Creates a parallel client over the servers of all partitions.
     pub(super) fn parallel(&self, partitions: &Arc<Partitions>, of: usize) -> Result<Parallel> {
         let subs = (0..of).map(|index| {
             let mut sub = SubChannel::new(partitions.client(Portion { index, of })?);

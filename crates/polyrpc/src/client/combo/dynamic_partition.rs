@@ -19,13 +19,13 @@ use crate::client::{EndpointInfo, Result};
 use crate::codec::Body;
 use crate::discovery::Attributes;
 
-/// Asks the servers that each hold a part, while the number of parts changes: brpc's `DynamicPartitionChannel`.
+/// Partitioned client whose number of partitions changes: brpc's `DynamicPartitionChannel`.
 ///
-/// As a [`Partition`](super::Partition), but tags may say several numbers of parts at the same time (`0/3`, `0/4`), as
-/// they do while servers move from one partitioning to another. Each call goes to one partitioning of which every part
-/// is held, and to another if the failure says that it may be sent again. Each gets calls in proportion to its capacity:
-/// what its weakest part can take, counted by the weights of the servers. As long as none is complete, calls wait. Those of
-/// more than 1000 parts are left out.
+/// As a [`Partition`](super::Partition), but tags may name several numbers of partitions at the same time (`0/3`,
+/// `0/4`), as they do while servers move from one partitioning to another. Each call goes to one complete partitioning,
+/// and to another if the failure allows a retry. Each partitioning gets calls in proportion to its capacity: that of
+/// its weakest partition, which is the sum of its servers' weights. As long as none is complete, calls wait.
+/// Partitionings of more than 1000 partitions are ignored.
 ///
 /// ```
 /// use polyrpc::Client;
@@ -41,11 +41,11 @@ pub struct DynamicPartition {
     partitions: Arc<Partitions>,
     common: Common,
     defaults: Arc<CallDefaults>,
-    /// A client for each complete partitioning, under the number of its parts.
+    /// One client per complete partitioning, named by the number of its partitions.
     selective: Selective,
-    /// The set that they were made for.
+    /// Set that the clients were created for.
     known: ArcSwapOption<PartitionAssignment>,
-    /// Those clients, held while they are changed.
+    /// The same clients, locked while they are changed.
     clients: Mutex<BTreeMap<usize, SelectableClient>>,
 }
 
@@ -66,7 +66,7 @@ impl DynamicPartition {
         if !self.is_current() || self.is_incomplete() {
             let deadline = deadline(call.options.timeout)?;
             self.partitions.find(deadline, |set| self.renew(set)).await??;
-            // They may have been waited for.
+            // The call may have waited for them.
             call.end_by(deadline);
         }
         self.selective.call(call).await
@@ -84,7 +84,7 @@ impl DynamicPartition {
         self.selective.is_empty()
     }
 
-    /// Has a client for each partitioning that is complete in this set; `None` if there is none.
+    /// Creates a client for each complete partitioning of this set; `None` if there is none.
     fn renew(&self, set: &Arc<PartitionAssignment>) -> Option<Result<(), Status>> {
         let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
         // Another call may have been faster.
@@ -99,7 +99,7 @@ impl DynamicPartition {
         (!clients.is_empty()).then_some(Ok(()))
     }
 
-    /// The clients for a set. Those that are known stay what they are.
+    /// Returns the clients for a set. Known clients are kept.
     fn clients_for(
         &self,
         set: &PartitionAssignment,

@@ -1,4 +1,4 @@
-//! When a call to several has ended, and how.
+//! Completion and result of a call to several clients.
 
 use std::fmt;
 
@@ -11,18 +11,18 @@ use super::sub::Merge;
 use crate::call::Response;
 use crate::codec::Body;
 
-/// How many parts have to end so that the whole has ended.
+/// Number of parts that must end before the whole call ends.
 #[derive(Debug, Clone, Copy, Default)]
 pub(in crate::client) struct CompletionBounds {
-    /// So many failures are the whole's failure: brpc's `fail_limit`.
+    /// Number of failures that fail the call: brpc's `fail_limit`.
     pub(in crate::client) fail: Option<usize>,
-    /// So many successes are enough: brpc's `success_limit`.
+    /// Number of successes that are enough: brpc's `success_limit`.
     pub(in crate::client) success: Option<usize>,
 }
 
 impl CompletionBounds {
-    /// What they are for so many parts, failures first (brpc `parallel_channel.cpp`: `success_limit` counts only where
-    /// `fail_limit` is not set).
+    /// Returns the bounds for this number of parts, failures first (brpc `parallel_channel.cpp`: `success_limit` counts
+    /// only if `fail_limit` is not set).
     fn of(self, parts: usize) -> (usize, usize) {
         match (self.fail, self.success) {
             (Some(fail), _) => (fail.clamp(1, parts), parts),
@@ -32,20 +32,20 @@ impl CompletionBounds {
     }
 }
 
-/// How a part ended.
+/// Outcome of a part.
 pub(in crate::client) struct PartOutcome<O> {
-    /// Whose it was.
+    /// Identity of the part.
     pub(in crate::client) of: O,
-    /// Its answer; `None` if it turned out that it need not give one.
+    /// Reply of the part; `None` if it turned out to be unnecessary.
     pub(in crate::client) result: Option<Result<Response<Body>, Status>>,
 }
 
-/// Makes all parts of a call at once, and merges their answers in the order in which they come. When it is decided how
-/// the whole ends, the others are cancelled. `named` tells whose part it was.
+/// Runs all parts of a call concurrently and merges their replies in the order of arrival. When the result is decided,
+/// the other parts are cancelled. `named` names the client of a part.
 ///
 /// # Cancel safety
 ///
-/// Dropping the future cancels whatever is under way.
+/// Dropping the future cancels all parts in flight.
 pub(in crate::client) async fn gather<O, N: fmt::Display>(
     parts: impl IntoIterator<Item = impl Future<Output = PartOutcome<O>>>,
     bounds: CompletionBounds,
@@ -92,15 +92,15 @@ pub(in crate::client) async fn gather<O, N: fmt::Display>(
 /// The parts that failed.
 struct PartFailures<O, F> {
     named: F,
-    /// Of how many parts.
+    /// Number of parts.
     of: usize,
     failed: Vec<(O, Status)>,
-    /// A part was answered, whatever became of the answer.
+    /// Whether a part was answered, whatever was made of the reply.
     answered: bool,
 }
 
 impl<O, N: fmt::Display, F: Fn(&O) -> N> PartFailures<O, F> {
-    /// The whole's failure: what the parts' have in common, or brpc's `ETOOMANYFAILS`.
+    /// Returns the failure of the call: what the failures have in common, or brpc's `ETOOMANYFAILS`.
     #[cold]
     fn into_status(mut self) -> Status {
         if self.of == 1
@@ -127,7 +127,7 @@ impl<O, N: fmt::Display, F: Fn(&O) -> N> PartFailures<O, F> {
         status.with_retry(retry).with_scope(scope)
     }
 
-    /// Who failed, and how; not all of very many.
+    /// Describes which parts failed and how; abbreviated if there are many.
     fn text(&self) -> String {
         let mut text = format!("{} of {} failed", self.failed.len(), self.of);
         for (number, (whose, status)) in self.failed.iter().take(TOLD).enumerate() {
@@ -141,7 +141,7 @@ impl<O, N: fmt::Display, F: Fn(&O) -> N> PartFailures<O, F> {
         text
     }
 
-    /// Whether the whole may be tried again: what was begun anywhere was begun.
+    /// Whether the whole call may be retried: only if no part was processed.
     fn retry(&self) -> Retry {
         let mut retries = self.failed.iter().map(|(_, status)| status.retry());
         if retries.clone().any(|retry| retry == Retry::Never) {
@@ -153,7 +153,7 @@ impl<O, N: fmt::Display, F: Fn(&O) -> N> PartFailures<O, F> {
         }
     }
 
-    /// The whole is unreachable only if each of them is.
+    /// The whole call counts as unreachable only if every part is.
     fn scope(&self) -> Scope {
         let all_connections = self.failed.iter().all(|(_, status)| status.scope() == Scope::Connection);
         if self.all_failed() && all_connections { Scope::Connection } else { Scope::Call }
@@ -167,7 +167,7 @@ impl<O, N: fmt::Display, F: Fn(&O) -> N> PartFailures<O, F> {
 /// brpc `errno.proto`.
 const ETOOMANYFAILS: i32 = 1005;
 
-/// How many failures are told of in words.
+/// Number of failures that are described.
 const TOLD: usize = 8;
 
 #[cfg(test)]

@@ -1,14 +1,13 @@
-//! Clients that are made of clients: brpc's combo channels, for every protocol. Each is a [`Client`] again, so that
-//! stubs call it and combinations may be combined.
+//! Clients composed of clients: brpc's combo channels, for every protocol. Each is a [`Client`] itself, so that stubs
+//! can call it and combinations can be nested.
 //!
-//! [`Parallel`] asks all its clients at once and puts their answers together; `sub` says what each is asked, `gather`
-//! when the call has ended and how. [`Selective`] asks one of its clients, and another if that fails. [`Partition`] asks
-//! the servers that each hold a part: `holdings` tells them apart by their tags, `partitions` has them from a registry.
-//! [`DynamicPartition`] does so while the number of parts changes.
+//! [`Parallel`] calls all its clients concurrently and merges their replies; `sub` defines the request to each client,
+//! `gather` the completion. [`Selective`] calls one of its clients, and another one if that fails. [`Partition`] calls
+//! the servers of all partitions: `assignment` groups them by their tags, `partitions` reads them from a registry.
+//! [`DynamicPartition`] does so while the number of partitions changes.
 //!
-//! A call is encoded once, as the first of the clients has it: they should speak the same protocol. How long the call
-//! waits replaces what the clients within would wait by themselves. Calls with several messages in a direction have one
-//! server, and are refused.
+//! A call is encoded once, in the format of the first client: all clients should use the same protocol. The timeout of
+//! the call replaces those of the inner clients. Streaming calls need a single server, and are rejected.
 
 mod sub;
 
@@ -50,19 +49,19 @@ use crate::codec::Body;
 
 /// Makes calls by other clients.
 pub(super) trait Combo: fmt::Debug + Send + Sync + 'static {
-    /// Makes a call, which says itself how long it waits.
+    /// Makes a call with its own timeout.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future cancels whatever is under way.
+    /// Dropping the future cancels all attempts in flight.
     fn call<'a>(&'a self, call: OutgoingCall<'a>) -> BoxFuture<'a, Result<Response<Body>, Status>>;
 
-    /// The servers there are, as far as is known.
+    /// State of the known servers.
     fn endpoints(&self) -> Vec<EndpointInfo>;
 }
 
 impl Client {
-    /// A client whose calls a combination makes, encoded as these defaults say.
+    /// Creates a client whose calls are made by a combination and encoded with these defaults.
     pub(super) fn of(combo: impl Combo, defaults: CallDefaults) -> Self {
         Self {
             transport: Transport::Combo(std::sync::Arc::new(combo)),
@@ -71,7 +70,7 @@ impl Client {
         }
     }
 
-    /// Makes a call that was encoded already.
+    /// Makes a call that is encoded already.
     async fn call_outgoing(&self, call: OutgoingCall<'_>) -> Result<Response<Body>, Status> {
         let OutgoingCall { service, method, body, options, .. } = call;
         self.call_encoded(service, method, body, options).await

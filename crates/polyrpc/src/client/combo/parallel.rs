@@ -12,14 +12,15 @@ use crate::call::{OutgoingCall, Response};
 use crate::client::{EndpointInfo, Result};
 use crate::codec::Body;
 
-/// Asks several clients at once and makes one answer of theirs: brpc's `ParallelChannel`.
+/// Client that calls several clients concurrently and merges their replies into one: brpc's `ParallelChannel`.
 ///
-/// Each client is asked the same, or what its [`map`](SubChannel::map) makes of it; answers are [merged](SubChannel::merge) as they
-/// come. The call succeeds unless all fail; [`fail_limit`](ParallelBuilder::fail_limit) and
-/// [`success_limit`](ParallelBuilder::success_limit) change that. When it is decided, the others are cancelled. Those
-/// that have not answered in time have failed. It tries nothing again; the clients do as they were told.
+/// Each client gets the same request, or the result of its [`map`](SubChannel::map). Replies are
+/// [merged](SubChannel::merge) as they arrive. The call succeeds unless all parts fail;
+/// [`fail_limit`](ParallelBuilder::fail_limit) and [`success_limit`](ParallelBuilder::success_limit) change that. When
+/// the result is decided, the other parts are cancelled. Parts without a reply in time have failed. It retries nothing
+/// itself; the clients use their own settings.
 ///
-/// It fails as most of brpc's do: with what the failures have in common, otherwise with `ETOOMANYFAILS` (1005).
+/// It fails as in most of brpc's cases: with what the failures have in common, otherwise with `ETOOMANYFAILS` (1005).
 #[derive(Debug)]
 pub struct Parallel {
     subs: Arc<[SubChannel]>,
@@ -27,7 +28,7 @@ pub struct Parallel {
 }
 
 impl Parallel {
-    /// A combination to be, of no clients yet.
+    /// Returns a builder without any clients.
     pub fn builder() -> ParallelBuilder {
         ParallelBuilder::default()
     }
@@ -36,7 +37,7 @@ impl Parallel {
         Self { subs: subs.into(), bounds }
     }
 
-    /// What each client is asked.
+    /// Returns the request for each client.
     fn parts<'a>(
         &'a self,
         call: &OutgoingCall<'a>,
@@ -87,38 +88,38 @@ pub struct ParallelBuilder {
 }
 
 impl ParallelBuilder {
-    /// Adds a client. One that is there twice is asked twice.
+    /// Adds a client. A client that is added twice is called twice.
     #[expect(clippy::should_implement_trait, reason = "a builder is no number that could be subtracted from")]
     pub fn sub(mut self, sub: impl Into<SubChannel>) -> Self {
         self.subs.push(sub.into());
         self
     }
 
-    /// So many failures end the call. At least one; default: as many as are asked.
+    /// Sets the number of failures that end the call. At least one; default: the number of clients called.
     pub fn fail_limit(mut self, failures: usize) -> Self {
         self.bounds.fail = Some(failures);
         self
     }
 
-    /// So many successes end the call, if no [`fail_limit`](Self::fail_limit) is set. At least one; default: as many as
-    /// are asked.
+    /// Sets the number of successes that end the call, if no [`fail_limit`](Self::fail_limit) is set. At least one;
+    /// default: the number of clients called.
     pub fn success_limit(mut self, successes: usize) -> Self {
         self.bounds.success = Some(successes);
         self
     }
 
-    /// How long a call waits that does not say itself. Default: as long as the first client's. Where it is `None`, each
-    /// client waits as long as it does by itself.
+    /// Sets the timeout of calls without their own. Default: that of the first client. If it is `None`, each client
+    /// uses its own.
     pub fn timeout(mut self, timeout: impl Into<Option<Duration>>) -> Self {
         self.timeout = Some(timeout.into());
         self
     }
 
-    /// Makes the client.
+    /// Builds the client.
     ///
     /// # Errors
     ///
-    /// When it has no clients.
+    /// If there are no clients.
     pub fn build(self) -> Result<Client> {
         let Some(first) = self.subs.first() else {
             return Err(Status::invalid_argument("a parallel client needs clients").into());

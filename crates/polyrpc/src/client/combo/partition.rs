@@ -13,12 +13,12 @@ use crate::call::{OutgoingCall, Response};
 use crate::client::{Builder, Result};
 use crate::codec::Body;
 
-/// Asks the servers that each hold a part: brpc's `PartitionChannel`.
+/// Client of servers that each hold a partition: brpc's `PartitionChannel`.
 ///
-/// One registry tells the servers of all parts; a tag says which part a server holds and of how many, usually `N/M`.
-/// For each part there is a client of the servers that hold it, and each call goes to all of these as by a
-/// [`Parallel`]. Servers with tags of another number of parts, or none, get no calls; one with several tags holds
-/// several parts.
+/// One registry lists the servers of all partitions. A tag gives the partition of a server and the number of
+/// partitions, usually `N/M`. Each partition has a client of the servers that hold it, and each call goes to all of
+/// these as by a [`Parallel`]. Servers whose tags give another number of partitions, or none, get no calls; a server
+/// with several tags holds several partitions.
 ///
 /// ```
 /// use polyrpc::Client;
@@ -35,8 +35,8 @@ use crate::codec::Body;
 pub struct Partition {}
 
 impl Partition {
-    /// A combination of so many parts to be; `template` makes the client of each, but for its servers, which are taken
-    /// from what one such client would find. That client must find its servers.
+    /// Returns a builder for this number of partitions. `template` creates the client of each partition; that client
+    /// must use discovery, whose servers are split among the partitions.
     pub fn builder(
         parts: usize,
         template: impl Fn() -> Result<Builder> + Send + Sync + 'static,
@@ -46,17 +46,17 @@ impl Partition {
 }
 
 impl DynamicPartition {
-    /// A combination to be; `template` makes the client of each part, but for its servers, which are taken from what one
-    /// such client would find. That client must find its servers.
+    /// Returns a builder. `template` creates the client of each partition; that client must use discovery, whose
+    /// servers are split among the partitions.
     pub fn builder(template: impl Fn() -> Result<Builder> + Send + Sync + 'static) -> PartitionBuilder {
         PartitionBuilder::new(None, template)
     }
 }
 
-/// A [`Partition`] to be, or a [`DynamicPartition`].
+/// Builder for a [`Partition`] or a [`DynamicPartition`].
 #[must_use]
 pub struct PartitionBuilder {
-    /// How many there are, unless that changes.
+    /// Number of partitions, if it is fixed.
     parts: Option<usize>,
     template: Box<Template>,
     parse: Box<Parser>,
@@ -73,13 +73,13 @@ impl PartitionBuilder {
         }
     }
 
-    /// What a tag says: brpc's `PartitionParser`. `None`: nothing about parts. Default: `N/M`.
+    /// Sets the parser of tags: brpc's `PartitionParser`. `None`: the tag names no partition. Default: `N/M`.
     pub fn parse(mut self, parse: impl Fn(&str) -> Option<Portion> + Send + Sync + 'static) -> Self {
         self.parse = Box::new(parse);
         self
     }
 
-    /// What the servers of a part are asked, as [`SubChannel::map`].
+    /// Maps the request for each partition, as [`SubChannel::map`].
     pub fn map(
         mut self,
         map: impl for<'a> Fn(OutgoingCall<'a>, PartIndex) -> Part<'a> + Send + Sync + 'static,
@@ -88,7 +88,7 @@ impl PartitionBuilder {
         self
     }
 
-    /// What becomes of a part's answer, as [`SubChannel::merge`].
+    /// Merges a partition's reply, as [`SubChannel::merge`].
     pub fn merge(
         mut self,
         merge: impl Fn(&mut Option<Response<Body>>, Response<Body>, PartIndex) -> Merge + Send + Sync + 'static,
@@ -97,23 +97,25 @@ impl PartitionBuilder {
         self
     }
 
-    /// So many failures end the call, as [`ParallelBuilder::fail_limit`](super::ParallelBuilder::fail_limit).
+    /// Sets the number of failures that end the call, as
+    /// [`ParallelBuilder::fail_limit`](super::ParallelBuilder::fail_limit).
     pub fn fail_limit(mut self, failures: usize) -> Self {
         self.common.bounds.fail = Some(failures);
         self
     }
 
-    /// So many successes end the call, as [`ParallelBuilder::success_limit`](super::ParallelBuilder::success_limit).
+    /// Sets the number of successes that end the call, as
+    /// [`ParallelBuilder::success_limit`](super::ParallelBuilder::success_limit).
     pub fn success_limit(mut self, successes: usize) -> Self {
         self.common.bounds.success = Some(successes);
         self
     }
 
-    /// Makes the client.
+    /// Builds the client.
     ///
     /// # Errors
     ///
-    /// When there are no parts, or the template makes no client that finds its servers.
+    /// If there are no partitions, or the template creates no client with discovery.
     pub fn build(self) -> Result<Client> {
         let Self { parts, template, parse, common } = self;
         if parts == Some(0) {

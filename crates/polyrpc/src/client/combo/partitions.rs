@@ -1,4 +1,4 @@
-//! What a registry tells of the servers of all parts.
+//! Servers of all partitions, as listed by a registry.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -18,10 +18,10 @@ use crate::client::cluster::{FIRST_SET, RegistryHealth, ResolverUpdate, may_call
 use crate::client::{Builder, Result};
 use crate::discovery::{Discover, Instance, Sets};
 
-/// What makes the clients of the parts, all alike.
+/// Creates the clients of the partitions, all with the same configuration.
 pub(super) type Template = dyn Fn() -> Result<Builder> + Send + Sync;
 
-/// The servers of all parts. The registry is watched once, by whoever waits for news: there is no task.
+/// Servers of all partitions. There is no task: the callers that wait for updates watch the registry, one at a time.
 pub(super) struct Partitions {
     template: Box<Template>,
     parse: Box<Parser>,
@@ -29,27 +29,28 @@ pub(super) struct Partitions {
     group: Option<String>,
     believes_empty_sets: bool,
     hearing: Mutex<RegistryWatch>,
-    /// The newest set.
+    /// Newest set.
     latest: ArcSwapOption<PartitionAssignment>,
     news: watch::Sender<ResolverUpdate>,
 }
 
-/// What whoever watches the registry goes by.
+/// State of watching the registry.
 #[derive(Default)]
 struct RegistryWatch {
-    /// What is told; `None` before it was asked for.
+    /// Updates of the registry; `None` before the first request.
     sets: Option<Sets>,
-    /// Who the newest set was made of.
+    /// Instances of the newest set.
     current: Option<Arc<Vec<Instance>>>,
     trust: RegistryHealth<Vec<Instance>>,
 }
 
 impl Partitions {
-    /// The parts of what the template's clients would find; besides, what those clients do by default.
+    /// Creates the partitions of the servers that the template's clients would find. Also returns the defaults of those
+    /// clients.
     ///
     /// # Errors
     ///
-    /// When the template makes no client, or one of one server.
+    /// If the template creates no client, or a client of a single server.
     pub(super) fn new(template: Box<Template>, parse: Box<Parser>) -> Result<(Arc<Self>, CallDefaults)> {
         let mut builder = template()?;
         let (url, discover) = builder.resolve_url()?;
@@ -70,27 +71,27 @@ impl Partitions {
         Ok((Arc::new(partitions), defaults))
     }
 
-    /// A client of the servers that hold this part.
+    /// Creates a client of the servers that hold this partition.
     pub(super) fn client(self: &Arc<Self>, portion: Portion) -> Result<Client> {
         let mut builder = (self.template)()?;
         let (url, _) = builder.resolve_url()?;
-        // That nobody holds a part any more was said on purpose if others are there: whole sets that are empty are kept
-        // away from it.
+        // A partition without servers is intended if the others have some: sets that are entirely empty are filtered
+        // out before.
         builder.plan().believes_empty_sets = true;
         builder.build_by(url, Some(Box::new(PartitionDiscovery { partitions: self.clone(), portion })))
     }
 
-    /// The newest set, if one is known.
+    /// Returns the newest set, if one is known.
     pub(super) fn latest(&self) -> Option<Arc<PartitionAssignment>> {
         self.latest.load_full()
     }
 
-    /// How much each partitioning of which every part is held can take, by what may be called of it.
+    /// Returns the capacity of each complete partitioning, counting the servers that may be called.
     pub(super) fn capacities(&self, holdings: &PartitionAssignment) -> BTreeMap<usize, u32> {
         holdings.capacities(|instance| self.counts(instance))
     }
 
-    /// Waits until there is something new that was not `told`, and watches the registry meanwhile.
+    /// Waits for an update that `told` has not seen, and watches the registry meanwhile.
     ///
     /// # Cancel safety
     ///
@@ -106,12 +107,12 @@ impl Partitions {
         }
     }
 
-    /// Nothing was told yet.
+    /// Returns a version that has seen no update.
     pub(super) fn seen_version(&self) -> SeenVersion {
         SeenVersion(self.news.subscribe())
     }
 
-    /// Waits until what was heard last is a set of use to `find`.
+    /// Waits for a set in which `find` succeeds.
     pub(super) async fn find<T>(
         &self,
         deadline: Option<Instant>,
@@ -120,7 +121,7 @@ impl Partitions {
         let latest = deadline.unwrap_or_else(|| Instant::now() + FIRST_SET);
         let mut told = self.seen_version();
         loop {
-            // Before the set is looked at: there may be a last one.
+            // Checked before the set is read: there may be a last one.
             let is_over = matches!(*told.0.borrow(), ResolverUpdate::Over);
             if let Some(found) = self.latest().and_then(|set| find(&set)) {
                 return Ok(found);
@@ -131,7 +132,7 @@ impl Partitions {
         }
     }
 
-    /// Takes in what the registry tells next.
+    /// Waits for the next update of the registry and applies it.
     async fn next_update(&self) {
         let mut hearing = self.hearing.lock().await;
         let news = loop {
@@ -139,7 +140,7 @@ impl Partitions {
             let sets = sets.get_or_insert_with(|| self.discover.watch());
             let told = tokio::select! {
                 told = sets.next() => told,
-                // By now the last set may be believed.
+                // By now the last set may be trusted.
                 () = trust.wait_until_settled() => trust.pending_set().map(Ok),
             };
             match told {
@@ -162,10 +163,10 @@ impl Partitions {
         self.news.send_replace(news);
     }
 
-    /// Who holds what by this set, as far as it is believed: at once, in part, or not at all.
+    /// Returns the assignment of this set, as far as it is trusted: entirely, in part, or not at all.
     fn renew(&self, hearing: &mut RegistryWatch, mut set: Vec<Instance>) -> Option<PartitionAssignment> {
         if set.is_empty() && !self.believes_empty_sets && hearing.current.is_some() {
-            // More likely the registry has lost its data than all servers went at once.
+            // It is more likely that the registry has lost its data than that all servers left at once.
             self.shake(hearing);
             return None;
         }
@@ -176,14 +177,14 @@ impl Partitions {
         Some(PartitionAssignment::new(set, &*self.parse))
     }
 
-    /// What the registry says next is not all that there is.
+    /// Marks the next sets of the registry as possibly incomplete.
     fn shake(&self, hearing: &mut RegistryWatch) {
         if !self.believes_empty_sets {
             hearing.trust.degrade(hearing.current.clone());
         }
     }
 
-    /// Whether clients of the template would call it.
+    /// Whether clients of the template would call the instance.
     fn counts(&self, instance: &Instance) -> bool {
         may_call(instance, self.group.as_deref())
     }
@@ -201,7 +202,7 @@ impl Partitions {
     }
 }
 
-/// What somebody knows already.
+/// Last update that a caller has seen.
 pub(super) struct SeenVersion(watch::Receiver<ResolverUpdate>);
 
 impl fmt::Debug for Partitions {
@@ -210,7 +211,7 @@ impl fmt::Debug for Partitions {
     }
 }
 
-/// Finds the servers that hold one part.
+/// Discovery of the servers that hold one partition.
 struct PartitionDiscovery {
     partitions: Arc<Partitions>,
     portion: Portion,
@@ -235,16 +236,16 @@ struct PartitionWatch {
     partitions: Arc<Partitions>,
     portion: Portion,
     told: SeenVersion,
-    /// What was heard and not said yet.
+    /// Last update that was received and not returned yet.
     heard: ResolverUpdate,
-    /// The set whose holders were told last.
+    /// Set whose servers were returned last.
     known: Option<Arc<PartitionAssignment>>,
 }
 
 impl PartitionWatch {
     async fn next(&mut self) -> Option<Result<Vec<Instance>>> {
         loop {
-            // First of all, since news may have come behind it that hide it.
+            // Checked first, since later updates may replace it.
             if let Some(holders) = self.updated_holders() {
                 return Some(Ok(holders));
             }
@@ -319,7 +320,7 @@ mod tests {
         assert_eq!(told(&mut second).await, "tcp@b:1?tag=1%2F2");
         list.update([]);
         assert!(futures_util::FutureExt::now_or_never(first.next()).is_none());
-        // It has lost its data; one server has entered itself anew.
+        // The registry has lost its data; one server has registered again.
         let start = Instant::now();
         list.update(["b:1".parse::<Instance>().unwrap().with("tag=1/2".parse().unwrap())]);
         assert_eq!(told(&mut first).await, "tcp@a:1?tag=0%2F2");
@@ -352,7 +353,7 @@ mod tests {
         assert_eq!(told(&mut other).await, "the end");
     }
 
-    /// A registry that says this.
+    /// Registry with fixed answers.
     struct StaticSet<F>(F);
 
     impl<F: Fn() -> Sets + Send + Sync + 'static> Discover for StaticSet<F> {

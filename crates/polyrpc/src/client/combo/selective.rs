@@ -17,10 +17,10 @@ use crate::client::{EndpointInfo, Result, RetryBudget};
 use crate::codec::Body;
 use crate::discovery::{Attributes, Instance};
 
-/// Asks one of several clients, and another if that fails: brpc's `SelectiveChannel`.
+/// Client that calls one of several clients, and another one if that fails: brpc's `SelectiveChannel`.
 ///
-/// The clients may be of one server or of many, or combinations themselves; they come and go while calls are under way,
-/// which end where they began. Clones share them.
+/// The inner clients may have one server or many, or be combinations themselves. They can be added and removed while
+/// calls are in flight; such calls finish on the client that they started on. Clones share the inner clients.
 ///
 /// ```
 /// use polyrpc::Client;
@@ -42,28 +42,29 @@ pub struct Selective {
 }
 
 impl Selective {
-    /// A combination to be, of no clients yet.
+    /// Returns a builder without any clients.
     pub fn builder() -> SelectiveBuilder {
         SelectiveBuilder::new()
     }
 
-    /// The client whose calls it makes. What was added and removed, before or after, holds for it.
+    /// Returns the client that makes the calls. It follows later additions and removals.
     pub fn client(&self) -> Client {
         Client::of(Choice(self.inner.clone()), (*self.defaults).clone())
     }
 
-    /// Adds a client under a name, in place of the one that had it.
+    /// Adds a client under a name; replaces a client of the same name.
     pub fn add(&self, name: impl Into<String>, client: Client) {
         self.add_with(name, client, Attributes::default());
     }
 
-    /// Adds a client of which is said, to the balancer, what registries say of servers: its weight, where it stands.
+    /// Adds a client with the attributes that a registry would give a server, such as weight or position, for the
+    /// balancer.
     pub fn add_with(&self, name: impl Into<String>, client: Client, attributes: Attributes) {
         let sub = SelectableClient::new(name.into(), client, attributes);
         self.inner.change(|subs| put(subs, sub));
     }
 
-    /// Takes out the client of this name. Returns whether there was one. A call that finds none fails as unavailable.
+    /// Removes the client of this name. Returns whether there was one. A call without any client fails as unavailable.
     pub fn remove(&self, name: &str) -> bool {
         let mut was_there = false;
         self.inner.change(|subs| {
@@ -74,12 +75,12 @@ impl Selective {
         was_there
     }
 
-    /// The names of the clients there are, in the order in which they came.
+    /// Returns the names of the clients, in the order in which they were added.
     pub fn names(&self) -> Vec<String> {
         self.inner.current.load().subs.iter().map(|sub| sub.name().to_owned()).collect()
     }
 
-    /// One of no clients yet.
+    /// Creates a combination without any clients.
     pub(super) fn empty(balance: impl LoadBalancer, defaults: Arc<CallDefaults>) -> Self {
         Self::new(SelectiveBuilder::new().balance(balance), defaults)
     }
@@ -97,7 +98,7 @@ impl Selective {
         Self { inner: Arc::new(inner), defaults }
     }
 
-    /// Puts these clients in place of those there are.
+    /// Replaces all clients.
     pub(super) fn replace(&self, subs: Vec<SelectableClient>) {
         self.inner.change(|known| *known = subs);
     }
@@ -145,7 +146,7 @@ impl SelectiveBuilder {
         }
     }
 
-    /// Adds a client under a name, in place of the one that had it.
+    /// Adds a client under a name; replaces a client of the same name.
     pub fn sub(self, name: impl Into<String>, client: Client) -> Self {
         self.sub_with(name, client, Attributes::default())
     }
@@ -156,38 +157,37 @@ impl SelectiveBuilder {
         self
     }
 
-    /// How a client is chosen for a call; to the balancer it is an instance with its name as the address. Default:
-    /// each in its turn.
+    /// Sets the balancer; a client is an instance whose address is its name. Default: round robin.
     pub fn balance(mut self, balance: impl LoadBalancer) -> Self {
         self.balance = Box::new(balance);
         self
     }
 
-    /// How many more clients are asked when one fails, each of them once, if its failure says that the call may be sent
-    /// again ([`Retry`]). What the clients try again by themselves is within. Default: 3.
+    /// Sets how many more clients are tried when one fails, each of them once, if its failure allows a retry
+    /// ([`Retry`]). Retries within the clients are not counted. Default: 3.
     pub fn retries(mut self, retries: usize) -> Self {
         self.retries = retries;
         self
     }
 
-    /// How many calls may be sent on to another client, of all calls together; those that reached no server cost
-    /// nothing. What the clients try again by themselves is paid for by them.
+    /// Sets the retry budget: how many calls may be sent to another client, over all calls. Attempts that reached no
+    /// server cost nothing. Retries within the clients use those clients' own budgets.
     pub fn retry_budget(mut self, budget: RetryBudget) -> Self {
         self.budget = budget;
         self
     }
 
-    /// How long a call waits that does not say itself, on all clients together. Default: as long as the first client's.
+    /// Sets the timeout of calls without their own, over all clients together. Default: that of the first client.
     pub fn timeout(mut self, timeout: impl Into<Option<Duration>>) -> Self {
         self.timeout = Some(timeout.into());
         self
     }
 
-    /// Makes the combination.
+    /// Builds the combination.
     ///
     /// # Errors
     ///
-    /// When it has no clients. Later all may be removed.
+    /// If there are no clients. All clients may be removed later.
     pub fn build(self) -> Result<Selective> {
         let Some(first) = self.subs.first() else {
             return Err(Status::invalid_argument("a selective client needs clients").into());
@@ -201,7 +201,7 @@ impl SelectiveBuilder {
 /// brpc `channel.cpp`, `max_retry`.
 const RETRIES: usize = 3;
 
-/// A client that may be chosen.
+/// Client that may be picked.
 #[derive(Debug, Clone)]
 pub(super) struct SelectableClient {
     client: Client,
@@ -213,7 +213,7 @@ impl SelectableClient {
         Self { client, candidate: Candidate::new(Instance::tcp(name).with(attributes)) }
     }
 
-    /// The same, of which other things are said now.
+    /// Returns the same client with new attributes.
     pub(super) fn renewed(&self, attributes: Attributes) -> Self {
         Self { client: self.client.clone(), candidate: self.candidate.renewed(attributes) }
     }
@@ -223,11 +223,11 @@ impl SelectableClient {
     }
 }
 
-/// What calls and those who change the clients have in common.
+/// State shared by calls and changes of the clients.
 #[derive(Debug)]
 struct Inner {
     current: ArcSwap<Choices>,
-    /// Held by whoever changes the clients.
+    /// Held while the clients are changed.
     changing: Mutex<()>,
     balance: Box<dyn LoadBalancer>,
     retries: usize,
@@ -254,7 +254,7 @@ impl Inner {
             let place = choices.choose(&call, &tried, began);
             let visit = place
                 .and_then(|place| ChoiceGuard::start(&choices, place, began, call.options.timeout, attempts));
-            // Why a client failed says more than that there is none left.
+            // The failure of a client says more than the lack of clients.
             let Some(mut visit) = visit else { return Err(failure.unwrap_or_else(no_client)) };
             let status = match visit.sub.client.call_outgoing(call.clone()).await {
                 Ok(response) => {
@@ -274,13 +274,13 @@ impl Inner {
         }
     }
 
-    /// Whether another client may be asked after this failure. It is paid for then.
+    /// Whether another client may be tried after this failure. Withdraws the retry from the budget.
     fn may_try_again(&self, status: &Status, idempotent: bool) -> bool {
         is_retryable(status, idempotent)
             && (is_unprocessed(status) || self.retry_tokens.withdraw(|| self.in_flight()))
     }
 
-    /// How many attempts are under way.
+    /// Number of attempts in flight.
     fn in_flight(&self) -> usize {
         self.current.load().candidates.iter().map(|candidate| candidate.load().in_flight()).sum()
     }
@@ -297,7 +297,7 @@ fn no_client() -> Status {
         .with_retry(Retry::Elsewhere)
 }
 
-/// The clients at one time.
+/// Clients at one time.
 struct Choices {
     subs: Vec<SelectableClient>,
     candidates: Vec<Candidate>,
@@ -311,7 +311,7 @@ impl Choices {
         Self { subs, candidates, pick }
     }
 
-    /// A client that was not tried; one that is thought to be down only if there is no other.
+    /// Picks an untried client; an ejected one only if there is no other.
     fn choose(&self, call: &OutgoingCall<'_>, tried: &[Candidate], now: Instant) -> Option<usize> {
         let is_tried = |place: &usize| self.candidates.get(*place).is_some_and(|one| was_tried(one, tried));
         let tried: Vec<_> = (0..self.subs.len()).filter(is_tried).collect();
@@ -339,7 +339,7 @@ impl fmt::Debug for Choices {
     }
 }
 
-/// An attempt by a client, from the choice to its end. One that is dropped before it has ended was given up.
+/// Attempt on a client, from the pick to its end. Dropping it before the end counts as a cancellation.
 struct ChoiceGuard<'a> {
     choices: &'a Choices,
     place: usize,
@@ -391,15 +391,15 @@ impl Drop for ChoiceGuard<'_> {
     }
 }
 
-/// How long a client that could reach nobody gets no calls: brpc's `channel_check_interval`.
+/// Time for which a client that reached no server gets no calls: brpc's `channel_check_interval`.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// The time by the clock that timers go by, which a test may have stopped.
+/// Current time of tokio's clock, which a test may have paused.
 fn now() -> Instant {
     tokio::time::Instant::now().into_std()
 }
 
-/// The client's end of it.
+/// Adapter that makes a client's calls.
 #[derive(Debug)]
 struct Choice(Arc<Inner>);
 

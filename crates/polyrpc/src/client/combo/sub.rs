@@ -9,7 +9,7 @@ use crate::call::{OutgoingCall, Response};
 use crate::client::call_defaults::unreadable;
 use crate::codec::{Body, Codec};
 
-/// One of the clients of a [`Parallel`](super::Parallel), with what it is asked and what becomes of its answer.
+/// One of the clients of a [`Parallel`](super::Parallel), with the mapping of its request and the merging of its reply.
 ///
 /// ```
 /// use polyrpc::Client;
@@ -41,12 +41,12 @@ pub(super) type Merger =
     dyn Fn(&mut Option<Response<Body>>, Response<Body>, PartIndex) -> Merge + Send + Sync;
 
 impl SubChannel {
-    /// A client that is asked what the whole is asked, and whose answer is merged as protobuf merges messages.
+    /// Creates a sub-channel that gets the same request as the whole, and whose reply is merged as a protobuf message.
     pub fn new(client: Client) -> Self {
         Self { client, map: Arc::new(same_request), merge: Arc::new(merge_messages) }
     }
 
-    /// What the client is asked: brpc's `CallMapper`. It must not wait.
+    /// Sets the mapping of the request: brpc's `CallMapper`. It must not block.
     #[must_use]
     pub fn map(
         mut self,
@@ -56,11 +56,11 @@ impl SubChannel {
         self
     }
 
-    /// What becomes of the client's answer: brpc's `ResponseMerger`. Of one call it runs for one answer at a time, in the
-    /// order in which they come; the first finds no whole yet. It must not wait.
+    /// Sets the merging of the reply: brpc's `ResponseMerger`. It runs for one reply of a call at a time, in the order
+    /// of arrival; the first one finds no merged reply yet. It must not block.
     ///
-    /// Unless this is said, answers in protobuf are merged as protobuf merges messages: what may come several times is
-    /// put together, of what comes once the last counts. Answers in other formats must be the same as the first then.
+    /// By default, protobuf replies are merged as protobuf merges messages: repeated fields are concatenated, and of a
+    /// singular field the last one wins. Replies in other formats must then be equal to the first one.
     #[must_use]
     pub fn merge(
         mut self,
@@ -83,39 +83,39 @@ impl fmt::Debug for SubChannel {
     }
 }
 
-/// Which part of a call it is.
+/// Index of a part of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct PartIndex {
-    /// The client's place among the clients.
+    /// Index of the client among the clients.
     pub index: usize,
-    /// How many there are.
+    /// Number of clients.
     pub count: usize,
 }
 
-/// What one client is asked.
+/// Request to one client.
 #[derive(Debug)]
 pub enum Part<'a> {
-    /// This: the whole call, or what was made of it.
+    /// Sends this: the whole call, or one derived from it.
     Ask(OutgoingCall<'a>),
-    /// Nothing. A call in which nobody is asked anything fails as cancelled.
+    /// Sends nothing. If all parts are skipped, the call fails as cancelled.
     Skip,
-    /// The request cannot be one: the whole call fails with this, and nobody is asked.
+    /// The request is invalid: the whole call fails with this status, and nothing is sent.
     Bad(Status),
 }
 
-/// What became of an answer.
+/// Result of merging a reply.
 #[derive(Debug)]
 pub enum Merge {
-    /// It is in the whole, or not needed there.
+    /// The reply is merged, or not needed.
     Merged,
-    /// It counts as a failure of the client that gave it.
+    /// The reply counts as a failure of its client.
     Fail(Status),
-    /// The whole call fails with this, and ends.
+    /// The whole call ends with this failure.
     FailAll(Status),
 }
 
-/// A [merger](SubChannel::merge) of values: the first answer is the whole, and `fold` takes in each that comes later. An answer
-/// that is no `T` counts as a failure of the client that gave it. What is beside the messages stays the first's.
+/// Returns a [merger](SubChannel::merge) of values: the first reply is the initial value, and `fold` adds each later
+/// one. A reply that does not decode as `T` counts as a failure of its client. Metadata is taken from the first reply.
 ///
 /// ```
 /// use polyrpc::Client;
@@ -160,7 +160,7 @@ fn same_request(call: OutgoingCall<'_>, _: PartIndex) -> Part<'_> {
     Part::Ask(call)
 }
 
-/// Merges as protobuf does: the encoding of two messages, one behind the other, is that of both merged
+/// Merges as protobuf does: the concatenation of two encoded messages is the encoding of both merged
 /// (<https://protobuf.dev/programming-guides/encoding/#last-one-wins>).
 pub(super) fn merge_messages(
     whole: &mut Option<Response<Body>>,
@@ -175,7 +175,7 @@ pub(super) fn merge_messages(
     match (all.format, more.format) {
         (Format::Protobuf, Format::Protobuf) if all.bytes.is_empty() => all.bytes = more.bytes,
         (Format::Protobuf, Format::Protobuf) => {
-            // Without a copy from the second merge on: nobody else holds what the first has made.
+            // No copy from the second merge on: the buffer of the first merge is not shared.
             let mut bytes = std::mem::take(&mut all.bytes).try_into_mut().unwrap_or_else(|all| {
                 let mut copy = BytesMut::with_capacity(2 * (all.len() + more.bytes.len()));
                 copy.extend_from_slice(&all);
@@ -190,7 +190,7 @@ pub(super) fn merge_messages(
     Merge::Merged
 }
 
-/// The first answer is the whole.
+/// Keeps the first reply.
 pub(in crate::client) fn keep_first<O>(
     whole: &mut Option<Response<Body>>,
     part: Response<Body>,

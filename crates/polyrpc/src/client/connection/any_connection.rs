@@ -11,12 +11,11 @@ use super::pending::ReceivedMessages;
 use crate::client::hook::HookedConnection;
 use crate::streaming::StreamOptions;
 
-/// A live connection with its protocol type-erased: what endpoints and pools hold.
+/// Live connection with its protocol type-erased, as held by endpoints and pools.
 pub(in crate::client) trait AnyConnection: Send + Sync {
-    /// Sends a call; `waker` is woken when it has ended. A one-way call ends as soon as it is sent, and gets
-    /// no id.
+    /// Sends a call; `waker` is woken when it has ended. A one-way call ends as soon as it is sent, and gets no id.
     ///
-    /// The call is left where it is if the connection takes no more calls: another may.
+    /// If the connection takes no more calls, the call is left in place for another one.
     fn submit(
         &self,
         call: &mut Option<Call<'_>>,
@@ -24,7 +23,7 @@ pub(in crate::client) trait AnyConnection: Send + Sync {
         waker: &Waker,
     ) -> Result<Option<CallId>, Status>;
 
-    /// Sends a call with streams beside it; they are opened calls, each with an id of its own. Otherwise as
+    /// Sends a call with attached streams, which are streaming calls with ids of their own. Otherwise as
     /// [`submit`](Self::submit).
     fn submit_beside(
         &self,
@@ -34,18 +33,18 @@ pub(in crate::client) trait AnyConnection: Send + Sync {
         waker: &Waker,
     ) -> Result<(CallId, Vec<CallId>), Status>;
 
-    /// The call's result, once it has one.
+    /// Polls for the call's result.
     fn poll_reply(&self, id: CallId, cx: &mut Context<'_>) -> Poll<Result<Reply, Status>>;
 
-    /// Begins a call whose messages follow; it leaves with the first [`poll_send`](Self::poll_send). The call is left
-    /// where it is as by [`submit`](Self::submit).
+    /// Opens a streaming call; it is sent with the first [`poll_send`](Self::poll_send). If the connection takes no
+    /// more calls, the call is left in place as by [`submit`](Self::submit).
     fn open(&self, call: &mut Option<Call<'_>>, deadline: Option<Instant>) -> Result<CallId, Status>;
 
-    /// Subscribes to a topic: what is published comes as the messages of an opened call.
+    /// Subscribes to a topic: published messages arrive as the messages of a streaming call.
     fn subscribe(&self, key: &str, token: &str) -> Result<CallId, Status>;
 
-    /// Sends messages of an opened call as long as there is room. Ready when all are sent and there is room for
-    /// more, or they were the `last`.
+    /// Sends messages of a streaming call as long as there is capacity. Ready when all are sent and there is capacity
+    /// for more, or they were the `last`.
     fn poll_send(
         &self,
         id: CallId,
@@ -54,8 +53,8 @@ pub(in crate::client) trait AnyConnection: Send + Sync {
         cx: &mut Context<'_>,
     ) -> Poll<Result<(), CallEnded>>;
 
-    /// What has come on an opened call since it was last asked, when anything has. `consumed` bytes of what came
-    /// before were taken.
+    /// Polls for what a streaming call has received since the last poll. `consumed` bytes of the earlier messages were
+    /// taken.
     fn poll_receive(
         &self,
         id: CallId,
@@ -64,69 +63,71 @@ pub(in crate::client) trait AnyConnection: Send + Sync {
         cx: &mut Context<'_>,
     ) -> Poll<()>;
 
-    /// Whether an opened call can end in one direction while the other goes on.
+    /// Whether a streaming call can end in one direction while the other goes on.
     fn half_closes(&self) -> bool;
 
-    /// Ends an opened call in order, in both directions where they end together; its end comes as any other.
+    /// Ends a streaming call gracefully, in both directions if they end together; its end is received as usual.
     fn finish(&self, id: CallId);
 
-    /// From now on the opened call ends when no message has come or left for so long.
+    /// From now on the streaming call ends when no message was sent or received for this time.
     fn end_if_idle(&self, id: CallId, idle: Duration);
 
-    /// So many bytes of an opened call were taken.
+    /// Records that this number of bytes of a streaming call were taken.
     fn consumed(&self, id: CallId, bytes: usize);
 
-    /// Nobody waits for this call any more.
+    /// Abandons a call: its result is no longer awaited.
     fn abandon(&self, id: CallId);
 
-    /// Whether it takes calls.
+    /// Whether the connection takes calls.
     fn readiness(&self) -> Readiness;
 
-    /// Whether one more call may be sent now.
+    /// Whether another call may be sent now.
     fn available(&self) -> bool {
         self.readiness() == Readiness::Free
     }
 
-    /// Ready when it is not full. Only the task that asked last is woken.
+    /// Ready when the connection is not full. Only the task that polled last is woken.
     fn poll_vacancy(&self, cx: &mut Context<'_>) -> Poll<()>;
 
-    /// Ends the connection once nothing waits for a reply on it.
+    /// Closes the connection once no call is in flight on it.
     fn close(&self);
 
-    /// Who wants to know of its calls, if anybody.
+    /// Hooks that observe its calls, if there are any.
     fn watched(&self) -> Option<&HookedConnection> {
         None
     }
 }
 
-/// The streams that are wanted beside a call.
+/// Streams to attach to a call.
 pub(in crate::client) struct AttachedStreams {
     pub(in crate::client) options: StreamOptions,
     pub(in crate::client) streams: usize,
-    /// The deadline of the call is theirs too, since they carry its answer; else they go on without one.
+    /// Whether the deadline of the call applies to the streams too, since they carry its response; otherwise they have
+    /// none.
     pub(in crate::client) ends_with_call: bool,
 }
 
 /// Whether a connection takes calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::client) enum Readiness {
-    /// One more may be sent.
+    /// Another call may be sent.
     Free,
-    /// As many wait as the server allows; when one has ended, another may be sent.
+    /// The server's limit of concurrent calls is reached; when one has ended, another may be sent.
     Full,
-    /// It takes no more.
+    /// It takes no more calls.
     Ending,
 }
 
-/// The call has ended: nothing more can be sent on it.
+/// Error: the call has ended, and nothing more can be sent on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::client) struct CallEnded;
 
-/// Sends a call over a link and waits for its end. The call is left where it is as by [`AnyConnection::submit`].
+/// Sends a call over a link and waits for its end. If the connection takes no more calls, the call is left in place as
+/// by [`AnyConnection::submit`].
 ///
 /// # Cancel safety
 ///
-/// Dropping the future abandons the call: a later reply to it is thrown away.
+/// Dropping the future abandons the call: a later reply to it is discarded.
 pub(in crate::client) async fn call(
     link: &Arc<dyn AnyConnection>,
     call: &mut Option<Call<'_>>,
@@ -141,11 +142,11 @@ pub(in crate::client) async fn call(
     ended
 }
 
-/// Tells who wants to know that a call is about to be opened; its end is not told.
+/// Informs the hooks that a streaming call is about to be opened; its end is not reported.
 ///
 /// # Errors
 ///
-/// Why it is not to be opened. There is no call any more then.
+/// A hook's reason not to open it. The call is consumed in this case.
 pub(in crate::client) fn announce(
     link: &Arc<dyn AnyConnection>,
     call: &mut Option<Call<'_>>,
@@ -184,7 +185,7 @@ async fn answer(
     .await
 }
 
-/// A call that is waited for; dropping it abandons the call.
+/// Call in flight; dropping it abandons the call.
 struct AbandonOnDrop<'l> {
     link: &'l Arc<dyn AnyConnection>,
     id: CallId,

@@ -1,4 +1,4 @@
-//! When a client may connect, after connections to its server failed.
+//! Backoff of a client whose connections to a server fail.
 
 use std::time::{Duration, Instant};
 
@@ -6,10 +6,10 @@ use polyrpc_core::Status;
 
 use super::backoff::{Backoff, chance};
 
-/// Decides when the next connection to a server may be made.
+/// Decides when the next connection to a server may be attempted.
 ///
-/// A connection has failed if it could not be made, and also if it ended before any reply came on it: a server that
-/// accepts and closes must not be dialled as fast as callers call. The first reply ends the failure.
+/// A connection has failed if it could not be established, and also if it ended before any reply: a server that accepts
+/// and closes must not be connected to as fast as callers call. The first reply resets the failure.
 ///
 /// ```text
 ///           a connection attempt fails                      `until` has passed
@@ -23,42 +23,42 @@ use super::backoff::{Backoff, chance};
 pub(in crate::client) struct ConnectBackoff {
     settings: Backoff,
     failing: Option<FailureState>,
-    /// When a connection was last found to be good.
+    /// Last time that a connection was confirmed.
     proven: Option<Instant>,
-    /// Dials that began before anything was known of the server, and when the first of them did.
+    /// Connects that started before anything was known of the server: start of the first one, and their number.
     first: Option<(Instant, usize)>,
 }
 
-/// What is known of the last failure.
+/// State after the last failure.
 #[derive(Debug)]
 struct FailureState {
     reason: Status,
-    /// When it was noted.
+    /// Time at which it was recorded.
     noted: Instant,
-    /// How long connection attempts waited after it; `None`: they did not, since it was the first connection that ended early.
+    /// Pause after the failure; `None` if there was none, since it was the first connection that ended early.
     wait: Option<Duration>,
-    /// When the server may be tried again.
+    /// Time from which the server may be tried again.
     until: Instant,
-    /// While it is tried: when one more dial may begin.
+    /// While the server is tried: earliest start of another connect.
     slot: Option<Instant>,
-    /// While it is tried: since when there is a connection that has not failed yet.
+    /// While the server is tried: time since which a connection exists that has not failed yet.
     connected: Option<Instant>,
 }
 
-/// Whether a connection attempt may begin.
+/// Whether a connect may start.
 #[derive(Debug)]
 pub(in crate::client) enum ConnectPermit {
     Now,
-    /// The server is being tried; if that leads to nothing, one more dial may begin then.
+    /// The server is being tried; if that fails, another connect may start at this time.
     At(Instant),
     Refused(Status),
 }
 
-/// What a failure changed.
+/// Effect of a failure.
 #[derive(Debug, PartialEq, Eq)]
 pub(in crate::client) enum BackoffChange {
     Nothing,
-    /// Dials wait from now on.
+    /// Connects are delayed from now on.
     BacksOff,
 }
 
@@ -67,13 +67,13 @@ impl ConnectBackoff {
         Self { settings, failing: None, proven: None, first: None }
     }
 
-    /// Asks for a connection attempt. [`ConnectPermit::Now`] takes the slot if there is but one.
+    /// Asks for permission to connect. [`ConnectPermit::Now`] takes the slot if there is only one.
     pub(in crate::client) fn ask(&mut self, now: Instant) -> ConnectPermit {
         if let Some(refusal) = self.refusal(now) {
             return ConnectPermit::Refused(refusal);
         }
         let Some(failing) = &mut self.failing else { return self.ask_at_first(now) };
-        // A server may take its time for the first reply: a connection that lasts counts for as much.
+        // The first reply may take long: a connection that has lasted long enough counts as confirmed.
         if failing.connected.is_some_and(|since| now.saturating_duration_since(since) >= LASTS) {
             return ConnectPermit::Now;
         }
@@ -87,8 +87,8 @@ impl ConnectBackoff {
         }
     }
 
-    /// Nothing is known to be wrong. Of many callers that begin at once some dial, and the others wait for a moment for what
-    /// comes of it: a server that closes every connection must not be dialled by each.
+    /// Permits the first connects. Of many callers that start at once, a few connect, and the others wait briefly for
+    /// the outcome: a server that closes every connection must not be connected to by each of them.
     fn ask_at_first(&mut self, now: Instant) -> ConnectPermit {
         if self.proven.is_some() {
             return ConnectPermit::Now;
@@ -101,7 +101,7 @@ impl ConnectBackoff {
         ConnectPermit::Now
     }
 
-    /// Why no dial may begin now, if none may: the last failure and when the next attempt is.
+    /// Returns why no connect may start now, if so: the last failure and the time of the next attempt.
     pub(in crate::client) fn refusal(&self, now: Instant) -> Option<Status> {
         let failing = self.failing.as_ref()?;
         let left = failing.until.checked_duration_since(now).filter(|left| !left.is_zero())?;
@@ -111,19 +111,19 @@ impl ConnectBackoff {
         Some(refusal.with_scope(reason.scope()).with_retry(reason.retry()))
     }
 
-    /// When the next dial may begin that is not refused.
+    /// Returns when the next connect may start that is not refused.
     pub(in crate::client) fn next_attempt(&self, now: Instant) -> Instant {
         self.failing.as_ref().map_or(now, |failing| failing.until.max(now))
     }
 
-    /// A connection was made. Whether it is good shows its first reply.
+    /// Records that a connection was established. Its first reply will confirm it.
     pub(in crate::client) fn connected(&mut self, now: Instant) {
         if let Some(failing) = &mut self.failing {
             failing.connected.get_or_insert(now);
         }
     }
 
-    /// A connection attempt that began at `begun` failed to connect.
+    /// Records that the connect that started at `begun` failed.
     pub(in crate::client) fn failed(
         &mut self,
         begun: Instant,
@@ -133,22 +133,22 @@ impl ConnectBackoff {
         self.record_failure(begun, now, reason, false)
     }
 
-    /// A connection whose dial began at `begun` ended before any reply. The first time may be chance (a server that
-    /// restarts, a request that it chokes on): one dial may follow at once.
+    /// Records that a connection whose connect started at `begun` ended before any reply. The first time may be
+    /// accidental (a server that restarts, a request that crashes it): one connect may follow at once.
     pub(in crate::client) fn ended_early(
         &mut self,
         begun: Instant,
         now: Instant,
         reason: &Status,
     ) -> BackoffChange {
-        // Others were good since.
+        // Other connections have been confirmed since.
         if self.proven.is_some_and(|proven| begun < proven) {
             return BackoffChange::Nothing;
         }
         self.record_failure(begun, now, reason, true)
     }
 
-    /// The first reply came on a connection. Returns whether connection attempts had waited.
+    /// Records the first reply on a connection. Returns whether connects had been delayed.
     pub(in crate::client) fn succeeded(&mut self, now: Instant) -> bool {
         self.proven = Some(now);
         self.failing.take().is_some_and(|failing| failing.wait.is_some())
@@ -164,13 +164,13 @@ impl ConnectBackoff {
         let wait = match &mut self.failing {
             None if is_forgiven => None,
             None => Some(self.settings.initial),
-            // Dials that were under way together fail together: that is one failure.
+            // Concurrent connects fail together: that counts as one failure.
             Some(last) if begun < last.noted => {
                 last.reason = reason.clone();
                 return BackoffChange::Nothing;
             }
             Some(FailureState { wait: None, .. }) => Some(self.settings.initial),
-            // No call has been made for long: what was learnt then says little now.
+            // There was no call for long: the old state is no longer meaningful.
             Some(last) if now.saturating_duration_since(last.until) > self.settings.max => {
                 Some(self.settings.initial)
             }
@@ -195,19 +195,19 @@ impl ConnectBackoff {
     }
 }
 
-/// How many connection attempts begin before anything is known of a server.
+/// Number of connects that may start before anything is known of a server.
 const AT_FIRST: usize = 2;
 
-/// How long others wait for their outcome.
+/// Time for which other callers wait for their outcome.
 const HEARD: Duration = Duration::from_millis(50);
 
-/// Between two connection attempts while a server is tried: two a second at most.
+/// Pause between two connects while a server is tried: at most two a second.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// A connection that has not failed for so long is taken to be good although no reply has come.
+/// A connection that has not failed for this time counts as confirmed although no reply has arrived.
 const LASTS: Duration = Duration::from_secs(2);
 
-/// A fifth more or less, so that clients that failed together do not come back together.
+/// Adds a jitter of a fifth, so that clients that failed together do not reconnect together.
 fn with_jitter(wait: Duration) -> Duration {
     wait.mul_f64(0.8 + 0.4 * chance())
 }
@@ -226,8 +226,8 @@ mod tests {
         Status::unavailable("refused")
     }
 
-    /// How many connection attempts begin in so many milliseconds if callers ask every millisecond, and each connection fails after
-    /// `lasting` ms.
+    /// Returns the times of the connects within this many milliseconds if callers ask every millisecond, and each
+    /// connection fails after `lasting` ms.
     fn dials(backoff: &mut ConnectBackoff, start: Instant, millis: u32, lasting: u32) -> Vec<u32> {
         let mut dials = Vec::new();
         for at in 0..millis {
@@ -337,7 +337,7 @@ mod tests {
         assert!(matches!(backoff.ask(back + MILLI), ConnectPermit::At(_)));
         let lasting = back + LASTS;
         assert!((0..100).all(|_| matches!(backoff.ask(lasting), ConnectPermit::Now)));
-        // Its failure is a failure nevertheless, and the wait goes on growing.
+        // Its failure still counts, and the backoff keeps growing.
         backoff.ended_early(back, lasting, &refused());
         assert!(backoff.next_attempt(lasting) - lasting >= MILLI * 640);
     }

@@ -1,4 +1,4 @@
-//! What the connections of one server are admitted by and reported to.
+//! Admission of connects to one server, and recording of their outcomes.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,11 +14,11 @@ use crate::client::failure::is_unprocessed;
 use crate::rate_limited::EventLimiter;
 use crate::transport::Address;
 
-/// A [`ConnectBackoff`] that tasks share.
+/// [`ConnectBackoff`] that is shared by tasks.
 pub(in crate::client) struct ConnectGate {
     server: Address,
     backoff: Mutex<ConnectBackoff>,
-    /// The server was found to be good, or to be not.
+    /// Notified when a connection was confirmed or has failed.
     changed: Notify,
 }
 
@@ -28,14 +28,14 @@ impl ConnectGate {
         Self { server, backoff, changed: Notify::new() }
     }
 
-    /// Waits until a connection attempt may begin, and returns when it began.
+    /// Waits until a connect may start, and returns when it started.
     ///
     /// # Errors
     ///
     /// The reason of the last failure, if it is too early to try again.
     pub(in crate::client) async fn wait_turn(&self) -> Result<Instant, Status> {
         loop {
-            // Before the question, so that no answer is missed.
+            // Created before the check, so that no change is missed.
             let changed = self.changed.notified();
             let now = now();
             let permit = self.lock().ask(now);
@@ -47,17 +47,17 @@ impl ConnectGate {
         }
     }
 
-    /// Why no dial may begin now, if none may.
+    /// Returns why no connect may start now, if so.
     pub(in crate::client) fn refusal(&self) -> Option<Status> {
         self.lock().refusal(now())
     }
 
-    /// When it is not too early any more.
+    /// Returns when the next connect may start.
     pub(in crate::client) fn next_attempt(&self) -> Instant {
         self.lock().next_attempt(now())
     }
 
-    /// The connection attempt that began at `begun` has ended so.
+    /// Records the outcome of the connect that started at `begun`.
     pub(in crate::client) fn dialled(&self, begun: Instant, failure: Option<&Status>) {
         let Some(reason) = failure else { return self.lock().connected(now()) };
         let change = self.lock().failed(begun, now(), reason);
@@ -90,24 +90,24 @@ impl ConnectGate {
     }
 }
 
-/// A connection on which no reply has come yet.
+/// Connection without any reply yet.
 pub(super) struct UnconfirmedConnection {
     gate: Arc<ConnectGate>,
     begun: Instant,
-    /// The server refused a call on it.
+    /// Whether the server refused a call on it.
     refused: bool,
-    /// The server answered.
+    /// Whether the server answered.
     answered: bool,
 }
 
 impl UnconfirmedConnection {
-    /// Of a connection whose dial began then.
+    /// Tracks a connection whose connect started at `begun`.
     pub(in crate::client) fn new(gate: Arc<ConnectGate>, begun: Instant) -> Self {
         Self { gate, begun, refused: false, answered: false }
     }
 
-    /// A reply came; `None`: one that has several messages began. It counts unless all it says is that the server did not
-    /// look at the call.
+    /// Records a reply; `None`: a streaming response started. It confirms the connection unless it only reports that
+    /// the call was not processed.
     #[cold]
     pub(in crate::client) fn on_reply(&mut self, reply: Option<&Reply>) {
         let failure = reply.and_then(|reply| reply.result.as_ref().err());
@@ -117,8 +117,8 @@ impl UnconfirmedConnection {
         }
     }
 
-    /// The server wants no more calls on it. One that says so as soon as it was connected to refuses to serve; later it is
-    /// how a server lets go of its connections.
+    /// Records that the server takes no more calls on the connection. Right after the connect this means that it
+    /// refuses to serve; later it is how a server closes its connections.
     #[cold]
     pub(super) fn on_go_away(&mut self) {
         self.refused |= self.was_just_connected();
@@ -132,19 +132,20 @@ impl UnconfirmedConnection {
         self.answered
     }
 
-    /// Tells the others that the server answers.
+    /// Confirms to other connects that the server answers.
     #[cold]
     pub(in crate::client) fn confirm(self) {
         self.gate.succeeded();
     }
 
-    /// The connection ended without a reply. `left`: calls waited for one. `by_us`: this client ended it.
+    /// Records that the connection ended without a reply. `left`: calls were waiting for one. `by_us`: this client
+    /// closed it.
     #[cold]
     pub(in crate::client) fn on_close(self, left: bool, by_us: bool, status: &Status) {
         if self.answered {
             return self.confirm();
         }
-        // A connection that nobody used may be closed by an idle server, but not as soon as it is made.
+        // An idle server may close an unused connection, but not right after it was established.
         if self.refused || left || !by_us && self.was_just_connected() {
             self.gate.ended_early(self.begun, status);
         }
@@ -154,7 +155,7 @@ impl UnconfirmedConnection {
 /// A server that closes an unused connection within this time did not do so because it was idle.
 const YOUNG: Duration = Duration::from_secs(1);
 
-/// Why no call was sent, when connections end before any reply.
+/// Returns the status of a call that is not sent because connections end before any reply.
 pub(in crate::client) fn ended_early(server: &Address, status: &Status) -> Status {
     Status::unavailable(format!(
         "cannot reach {server}: a connection ended before any reply: {}",
@@ -165,8 +166,8 @@ pub(in crate::client) fn ended_early(server: &Address, status: &Status) -> Statu
     .with_source(status.clone())
 }
 
-/// Logs that a server cannot be reached, once until it can be again, whichever client finds it: some make a client for
-/// each attempt.
+/// Logs that a server is unreachable, once until it is reachable again, for all clients of the process: some programs
+/// create a client per attempt.
 #[cold]
 pub(in crate::client) fn log_failure(server: &Address, reason: &Status) {
     if !LOST.add(server) {
@@ -177,7 +178,7 @@ pub(in crate::client) fn log_failure(server: &Address, reason: &Status) {
     }
 }
 
-/// Logs that a server that could not be reached can be again. `had_waited`: the client that finds it had to wait for it.
+/// Logs that an unreachable server is reachable again. `had_waited`: this client had to wait for it.
 #[cold]
 pub(in crate::client) fn log_recovery(server: &Address, had_waited: bool) {
     if !LOST.remove(server) && !had_waited {
@@ -188,39 +189,39 @@ pub(in crate::client) fn log_recovery(server: &Address, had_waited: bool) {
     }
 }
 
-/// Under which name a subscriber of `tracing` is told.
+/// Target of the `tracing` events.
 const TARGET: &str = "polyrpc::client::connect_gate";
 
-/// The servers of which was logged that they cannot be reached.
+/// Servers that were logged as unreachable.
 static LOST: LostConnection = LostConnection(Mutex::new(BTreeSet::new()));
 
 struct LostConnection(Mutex<BTreeSet<String>>);
 
 impl LostConnection {
-    /// Returns whether it was not known.
+    /// Adds a server. Returns whether it was new.
     fn add(&self, server: &Address) -> bool {
         let mut lost = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        // Servers may be gone for good. What is forgotten is logged once more.
+        // Servers may be gone for good. A forgotten server is logged once more.
         if lost.len() >= MOST_LOST {
             lost.clear();
         }
         lost.insert(server.to_string())
     }
 
-    /// Returns whether it was known.
+    /// Removes a server. Returns whether it was known.
     fn remove(&self, server: &Address) -> bool {
         let mut lost = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         !lost.is_empty() && lost.remove(&server.to_string())
     }
 }
 
-/// How many lost servers are remembered.
+/// Number of unreachable servers that are remembered.
 const MOST_LOST: usize = 1024;
 
-/// A program may have many clients, and a network may take all their servers away at once, again and again.
+/// A program may have many clients, and a network may lose all their servers at once, repeatedly.
 static CHANGES: EventLimiter = EventLimiter::new(20, Duration::from_secs(10));
 
-/// The time by the clock that timers go by, which a test may have stopped.
+/// Current time of tokio's clock, which a test may have paused.
 fn now() -> Instant {
     tokio::time::Instant::now().into_std()
 }
@@ -231,7 +232,7 @@ mod tests {
 
     use super::*;
 
-    /// Whether connection attempts have to wait after two connections that went so.
+    /// Returns whether connects are delayed after two connections with this outcome.
     async fn waits(connection: impl AsyncFn(UnconfirmedConnection)) -> bool {
         let server = Address::Tcp("h:1".into());
         let gate = Arc::new(ConnectGate::new(server, Backoff::single_server()));

@@ -6,8 +6,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, Sleep, sleep};
 
-/// How often the connections to one server ask whether it is there: as the user said, until the server finds it too
-/// often.
+/// Keepalive interval of the connections to one server: the user's setting, until the server finds it too frequent.
 #[derive(Debug, Clone)]
 pub(in crate::client) struct Keepalive(Arc<AtomicU64>);
 
@@ -20,7 +19,7 @@ impl Keepalive {
         Duration::from_millis(self.0.load(Ordering::Relaxed))
     }
 
-    /// Asks half as often from now on, on new connections too (gRPC's proposal A8).
+    /// Doubles the interval from now on, also for new connections (gRPC's proposal A8).
     pub(super) fn halve(&self) {
         self.0.store(
             (self.interval() * 2).min(SELDOM.max(self.interval())).as_millis() as u64,
@@ -29,10 +28,10 @@ impl Keepalive {
     }
 }
 
-/// As seldom as it gets.
+/// Longest interval.
 const SELDOM: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// When a connection is to ask next.
+/// Next keepalive of a connection.
 pub(in crate::client) struct Heartbeat {
     pub(in crate::client) keepalive: Keepalive,
     next: Pin<Box<Sleep>>,

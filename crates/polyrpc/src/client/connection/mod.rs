@@ -1,5 +1,5 @@
-//! A connection, from what makes it to what its calls wait for: [`dial`] connects as often as [`connect_gate`] lets it,
-//! [`link`] is a connection with its protocol type-erased, [`pending`] are the calls that wait on one.
+//! Connections: [`connector`] connects as often as [`connect_gate`] permits, [`any_connection`] is a connection with
+//! its protocol type-erased, and [`pending`] holds the calls in flight on one.
 
 pub(super) mod connect_gate;
 mod keepalive;
@@ -37,54 +37,54 @@ use self::pending::{PendingCalls, ReceivedMessages, register_waker};
 use super::hook::HookedConnection;
 use crate::transport::{Inbox, ReadHalf, Stream, WriteHalf};
 
-/// A connection that many callers share.
+/// Connection that is shared by many callers.
 ///
-/// Callers append to one outbox under one short lock. A lone caller writes at once; where several are at
-/// it, they only append and the connection's task writes for all of them, and while it hands out a batch of
-/// replies it holds writing back until every caller it woke has appended its next call ("corked"). So
-/// batches leave whole, which spares this side and the server as many system calls.
+/// Callers append to one outbox under one short lock. A single caller writes at once. If several are active, they only
+/// append and the connection's task writes for all of them. While the task hands out a batch of replies, it delays
+/// writing until every caller it woke has appended its next call ("corked"). Batches are thus sent whole, which saves
+/// system calls on both sides.
 pub(super) struct Connection<S> {
     shared: Mutex<Shared<S>>,
     socket: WriteHalf,
-    /// The task that reads.
+    /// Waker of the reading task.
     reader: AtomicWaker,
     ears: ConnectionListeners,
 }
 
-/// Who is told what happens on a connection beside its calls.
+/// Listeners for events of a connection other than replies.
 #[derive(Default)]
 pub(super) struct ConnectionListeners {
     pub(super) push: Option<PushHandler>,
     pub(super) watched: Option<HookedConnection>,
-    /// Until the first reply.
+    /// Set until the first reply.
     probation: Option<UnconfirmedConnection>,
 }
 
-/// Called with each message that no call asked for.
+/// Handler of messages that belong to no call.
 pub(super) type PushHandler = Arc<dyn Fn(Push) + Send + Sync>;
 
 struct Shared<S> {
     session: S,
     out: Outbox,
     pending: PendingCalls,
-    /// The reader will write: callers only append.
+    /// Whether the reader will write: callers only append.
     corked: bool,
-    /// No call may be sent any more, for this reason.
+    /// Reason why no call may be sent any more.
     closed: Option<Status>,
-    /// The connection shall end when nothing waits on it.
+    /// Whether the connection ends as soon as no call is in flight.
     retiring: bool,
-    /// A heartbeat was sent and not answered.
+    /// Whether a heartbeat was sent and not answered.
     listening: bool,
-    /// Opened calls whose messages wait until the outbox is emptier.
+    /// Streaming calls whose messages wait until the outbox is emptier.
     held: Vec<CallId>,
-    /// Who waits until one more call may be sent.
+    /// Waker of the task that waits until another call may be sent.
     vacancy: Option<Waker>,
-    /// Of the bytes in the outbox, about how many nobody here asked for: the session answers the server by itself.
+    /// Approximate number of bytes in the outbox that the session produced by itself, in answer to the server.
     answers: usize,
 }
 
 impl<S: Session + Send + 'static> Connection<S> {
-    /// Takes a socket over: spawns the task that reads from it, in the current runtime. The task ends with the
+    /// Takes over a socket: spawns the task that reads from it, in the current runtime. The task ends with the
     /// connection.
     pub(super) fn start(
         stream: Stream,
@@ -341,22 +341,22 @@ impl<S: Session + Send + 'static> AnyConnection for Connection<S> {
 }
 
 impl<S: Session> Connection<S> {
-    /// Writes, or leaves it to the reader. Returns whether the reader need not be told.
+    /// Writes the outbox, or leaves it to the reader. Returns whether the reader need not be woken.
     fn send(&self, shared: &mut Shared<S>) -> bool {
         if shared.corked {
             return true;
         }
-        // Opened calls do not count: most of the time they say nothing.
+        // Streaming calls do not count: they are silent most of the time.
         if shared.pending.unary() > 1 {
-            // Others wait too: theirs and ours leave together.
+            // Other calls are waiting too: their messages and ours are sent together.
             shared.corked = true;
             return false;
         }
-        // What the socket does not take, and its failure, are the reader's to deal with.
+        // The reader handles what the socket does not accept, and its failure.
         self.socket.try_flush(&mut shared.out).is_ok() && shared.out.is_empty()
     }
 
-    /// So many bytes of an opened call were taken.
+    /// Records that this number of bytes of a streaming call were taken.
     fn take(&self, shared: &mut Shared<S>, id: CallId, bytes: usize) {
         let held_back = shared.session.blocks_input();
         shared.session.consumed(id, bytes, &mut shared.out);
@@ -366,7 +366,7 @@ impl<S: Session> Connection<S> {
         }
     }
 
-    /// Has what is in the outbox written, by whomever.
+    /// Writes the outbox, or wakes the reader to write it.
     fn flush(&self, shared: &mut Shared<S>) {
         if !shared.out.is_empty() && !self.send(shared) {
             self.reader.wake();
@@ -375,7 +375,7 @@ impl<S: Session> Connection<S> {
 }
 
 impl<S: Session> Shared<S> {
-    /// Takes a call over, or leaves it if this connection takes no more.
+    /// Takes a call, or leaves it if this connection takes no more.
     fn admit<'a>(&mut self, call: &mut Option<Call<'a>>) -> Result<Call<'a>, Status> {
         self.check()?;
         let call = call.take().expect("a call is sent once");
@@ -385,7 +385,7 @@ impl<S: Session> Shared<S> {
         Ok(call)
     }
 
-    /// Whether one more call may be sent.
+    /// Checks whether another call may be sent.
     fn check(&self) -> Result<(), Status> {
         match &self.closed {
             Some(status) => Err(status.clone()),
@@ -404,7 +404,7 @@ impl<S: Session> Shared<S> {
         }
     }
 
-    /// Who is to be told that there is a place for a call now, or that there never will be one.
+    /// Takes the waker of the task that waits for a free slot, if there is one now or never will be.
     fn take_slot_waiter(&mut self) -> Option<Waker> {
         if self.vacancy.is_none() || self.readiness() == Readiness::Full {
             return None;
@@ -412,12 +412,12 @@ impl<S: Session> Shared<S> {
         self.vacancy.take()
     }
 
-    /// Whether a message of an opened call may be sent now.
+    /// Whether a message of a streaming call may be sent now.
     fn is_roomy(&self, id: CallId) -> bool {
         self.out.len() < AHEAD && self.session.has_room(id)
     }
 
-    /// Notes whom to wake when there is room for an opened call's messages.
+    /// Registers the waker to call when there is capacity for a streaming call's messages.
     fn hold(&mut self, id: CallId, waker: &Waker) {
         let crowded = self.out.len() >= AHEAD;
         let Some(opened) = self.pending.opened(id) else { return };
@@ -427,7 +427,7 @@ impl<S: Session> Shared<S> {
         }
     }
 
-    /// Wakes those who waited for the outbox, once half of it is empty.
+    /// Wakes the streaming calls that waited for the outbox, once half of it is empty.
     fn release(&mut self, wakers: &mut Vec<Waker>) {
         if self.out.len() > AHEAD / 2 {
             return;
@@ -440,15 +440,15 @@ impl<S: Session> Shared<S> {
         }
     }
 
-    /// Nothing can be written any more: what is in the outbox is dropped.
+    /// Drops the outbox, since nothing can be written any more.
     #[cold]
     fn discard(&mut self) {
         self.out = Outbox::new();
         self.answers = 0;
     }
 
-    /// Hands a message to its call. One that nobody will take counts as taken, so that the server's other messages
-    /// do not wait for its room.
+    /// Delivers a message to its call. A message without a receiver counts as taken, so that flow control does not
+    /// stall the server's other messages.
     fn give(&mut self, id: CallId, message: Message, wakers: &mut Vec<Waker>) {
         match self.pending.opened(id) {
             Some(opened) => {
@@ -468,24 +468,24 @@ fn is_earlier(deadline: Option<Instant>, alarmed: Option<Instant>) -> bool {
     deadline.is_some_and(|deadline| alarmed.is_none_or(|alarmed| deadline < alarmed))
 }
 
-/// The task that reads from a connection, and writes what callers left to it.
+/// Task that reads from a connection, and writes what callers left to it.
 struct Reader<S> {
     connection: Arc<Connection<S>>,
     source: ReadHalf,
     inbox: Inbox,
     wanted: usize,
-    /// What is in the inbox is looked at when messages were taken, and nothing is read until then.
+    /// Whether the inbox is processed only after messages were taken; nothing is read until then.
     held_back: bool,
-    /// Nothing is read until the server has read what it was answered.
+    /// Whether reading is paused until the server has read the answers to it.
     pauses: bool,
     wakers: Vec<Waker>,
-    /// Nothing can be written any more, for this reason. What the server said before it closed is still read: answers,
-    /// and why it did.
+    /// Reason why nothing can be written any more. What the server sent before it closed is still read: replies, and
+    /// the reason of the close.
     unwritable: Option<io::Error>,
-    /// Rings when a call may have waited too long.
+    /// Timer of the earliest deadline of a call.
     alarm: Option<Pin<Box<Sleep>>>,
     heartbeat: Option<Heartbeat>,
-    /// No reply has come yet.
+    /// Set until the first reply.
     probation: Option<UnconfirmedConnection>,
 }
 
@@ -496,7 +496,7 @@ impl<S: Session + Send + 'static> Reader<S> {
         self.fail_pending(ended.err().unwrap_or_else(|| Status::unavailable("the connection was closed")));
     }
 
-    /// The connection ends: what that says of the server, if no reply ever came.
+    /// Records the end of the connection if no reply was ever received.
     fn end_probation(&mut self, failure: Option<Status>) {
         let Some(probation) = self.probation.take() else { return };
         let shared = self.connection.lock();
@@ -506,7 +506,7 @@ impl<S: Session + Send + 'static> Reader<S> {
         probation.on_close(left, by_us, &failure.unwrap_or_else(connection_closing));
     }
 
-    /// Goes on until the connection ends.
+    /// Runs until the connection ends.
     fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Status>> {
         self.connection.reader.register(cx.waker());
         loop {
@@ -523,7 +523,7 @@ impl<S: Session + Send + 'static> Reader<S> {
                 }
             }
             if self.pauses {
-                // Woken when the socket takes more.
+                // The socket wakes this task when it accepts more.
                 self.inbox.release_spare();
                 return Poll::Pending;
             }
@@ -555,7 +555,7 @@ impl<S: Session + Send + 'static> Reader<S> {
                 return Poll::Pending;
             }
             if corked {
-                // Behind every caller that was just woken; then one write takes all they appended.
+                // Runs after every caller that was just woken; then one write sends all they appended.
                 cx.waker().wake_by_ref();
                 self.inbox.release_spare();
                 return Poll::Pending;
@@ -593,23 +593,23 @@ impl<S: Session + Send + 'static> Reader<S> {
         Poll::Pending
     }
 
-    /// The server broke the protocol: what the session has to say of that is sent if the socket takes it at once.
+    /// After a protocol violation by the server: sends the session's error if the socket accepts it at once.
     fn flush_error(&mut self) {
         let mut shared = self.connection.lock();
-        // The connection ends whether it hears it or not.
+        // The connection ends whether the server receives it or not.
         let _ = self.connection.socket.try_flush(&mut shared.out);
     }
 
-    /// Takes every answer out of the inbox. Returns whether callers shall only append for now.
+    /// Processes all replies in the inbox. Returns whether callers shall only append for now.
     fn take_answers(&mut self) -> Result<bool, Status> {
         let mut pushes = Vec::new();
         let taken = self.take_into(&mut pushes);
         if let Some(probation) = self.probation.take_if(|probation| probation.is_confirmed()) {
             probation.confirm();
         }
-        // Outside of the lock: the handler may make calls of its own on this connection.
+        // Outside of the lock: the handler may make calls on this connection.
         if let Some(on_push) = &self.connection.ears.push {
-            // A handler's panic is no reason to fail the calls of others.
+            // A handler's panic must not fail the calls of others.
             pushes.into_iter().for_each(|push| drop(catch_unwind(AssertUnwindSafe(|| on_push(push)))));
         }
         taken
@@ -675,7 +675,7 @@ impl<S: Session + Send + 'static> Reader<S> {
         taken.map(|()| shared.corked)
     }
 
-    /// The server closed: a reply that only the end of the connection delimits is complete now.
+    /// Handles the server's close: a reply that is delimited by the end of the connection is complete now.
     fn take_last(&mut self) -> Result<(), Status> {
         let mut shared = self.connection.lock();
         if let Some(ClientEvent::Reply(id, reply)) = shared.session.end_of_stream(&mut self.inbox.bytes) {
@@ -687,7 +687,7 @@ impl<S: Session + Send + 'static> Reader<S> {
         Err(closed(&shared.session, &self.inbox.bytes))
     }
 
-    /// Ends calls that have waited too long.
+    /// Ends the calls whose deadline has passed.
     fn poll_alarm(&mut self, cx: &mut Context<'_>) {
         let mut shared = self.connection.lock();
         while let Some(earliest) = shared.pending.earliest() {
@@ -698,7 +698,7 @@ impl<S: Session + Send + 'static> Reader<S> {
             if alarm.as_mut().poll(cx).is_pending() {
                 break;
             }
-            // By the clock that the alarm goes by, which a test may have stopped.
+            // By the timer's clock, which a test may have paused.
             let now = tokio::time::Instant::now().into_std();
             let expired = shared.pending.expire(now, &mut self.wakers);
             let shared = &mut *shared;
@@ -711,7 +711,7 @@ impl<S: Session + Send + 'static> Reader<S> {
         self.wake();
     }
 
-    /// Asks a silent server whether it is there.
+    /// Sends a heartbeat to a silent server.
     fn poll_heartbeat(&mut self, cx: &mut Context<'_>) -> Result<(), Status> {
         let Some(heartbeat) = &mut self.heartbeat else { return Ok(()) };
         while heartbeat.poll_due(cx) {
@@ -721,7 +721,7 @@ impl<S: Session + Send + 'static> Reader<S> {
             }
             let shared = &mut *shared;
             if !shared.session.heartbeat(&mut shared.out) {
-                // The protocol has no word for it, or not now.
+                // The protocol has no heartbeat, or none may be sent now.
                 shared.listening = false;
             }
         }
@@ -734,7 +734,7 @@ impl<S> Reader<S> {
         self.wakers.drain(..).for_each(Waker::wake);
     }
 
-    /// Fails every call that still waits.
+    /// Fails every call in flight.
     fn fail_pending(&mut self, status: Status) {
         let mut shared = self.connection.lock();
         if shared.closed.is_some() {
@@ -743,7 +743,7 @@ impl<S> Reader<S> {
         tracing::debug!(target: "polyrpc::client", reason = status.message(), "a connection ended");
         shared.pending.end_all(&status, &mut self.wakers);
         shared.closed = Some(status.clone().with_retry(Retry::Elsewhere));
-        // A pool may hold the connection for long; the server need not wait until it looks.
+        // A pool may hold the connection for long; the socket is closed now.
         self.connection.socket.close();
         self.wakers.extend(shared.vacancy.take());
         drop(shared);
@@ -761,15 +761,16 @@ impl<S> Drop for Reader<S> {
     }
 }
 
-/// How many bytes may wait for a server that does not read. brpc's `socket_max_unwritten_bytes`.
+/// Maximum number of unsent bytes for a server that does not read. brpc's `socket_max_unwritten_bytes`.
 const UNSENT: usize = 64 << 20;
 
-/// How many bytes of what the session answers by itself may wait, before a server that does not read is not read either.
-/// Honest servers come nowhere near it: acknowledgements and windows for more than a gibibyte of messages.
+/// Maximum number of unsent bytes that the session produced by itself, before reading from a server that does not read
+/// is paused. Well-behaved servers stay far below it: acknowledgements and window updates for more than a gibibyte of
+/// messages.
 const ANSWERS: usize = 1 << 20;
 
-/// How many bytes may wait before messages of opened calls wait themselves. A few writes' worth, so that the
-/// socket never runs dry.
+/// Number of unsent bytes from which messages of streaming calls wait. It is a few writes' worth, so that the socket
+/// never runs dry.
 const AHEAD: usize = 256 << 10;
 
 #[cold]
@@ -789,7 +790,7 @@ fn too_many_calls() -> Status {
     Status::resource_exhausted("the server does not read what it is sent")
 }
 
-/// The server broke the protocol; `inbox` is what came last and was not understood.
+/// Status of a protocol violation by the server; `inbox` holds the last bytes, which were not understood.
 #[cold]
 pub(super) fn broken_protocol(
     violation: &Violation,
@@ -804,7 +805,7 @@ pub(super) fn broken_protocol(
         .with_retry(Retry::IfIdempotent)
 }
 
-/// The server closed the connection; `inbox` is what came last and was not understood.
+/// Status of a close by the server; `inbox` holds the last bytes, which were not understood.
 #[cold]
 pub(super) fn closed(session: &(impl Session + ?Sized), inbox: &[u8]) -> Status {
     if expects_tls(inbox) {
@@ -820,8 +821,8 @@ fn with_hint(text: String, hint: Option<String>) -> String {
     }
 }
 
-/// Whether a server that got clear text says that it wants TLS: by an alert (RFC 8446, 5.1), or by HTTP/1 (nginx: "The
-/// plain HTTP request was sent to HTTPS port"; Go: "Client sent an HTTP request to an HTTPS server.").
+/// Whether a server that received plaintext reports that it expects TLS: by an alert (RFC 8446, 5.1), or by HTTP/1
+/// (nginx: "The plain HTTP request was sent to HTTPS port"; Go: "Client sent an HTTP request to an HTTPS server.").
 fn expects_tls(inbox: &[u8]) -> bool {
     let says = |words: &[u8]| inbox.windows(words.len()).any(|part| part == words);
     inbox.starts_with(&[21, 3]) || inbox.starts_with(b"HTTP/1.") && (says(b"HTTPS") || says(b"expects TLS"))
@@ -837,7 +838,7 @@ fn broken(error: io::Error) -> Status {
     connection_lost(format!("the connection broke: {error}")).with_source(error)
 }
 
-/// The connection is gone, and how far its calls came is unknown.
+/// Status of a lost connection: it is unknown whether its calls were processed.
 #[cold]
 fn connection_lost(why: impl Into<Cow<'static, str>>) -> Status {
     Status::unavailable(why).with_scope(Scope::Connection).with_retry(Retry::IfIdempotent)

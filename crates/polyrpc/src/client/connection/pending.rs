@@ -4,19 +4,19 @@ use std::time::{Duration, Instant};
 
 use polyrpc_core::{CallId, Code, Fault, Head, Message, Reply, Status};
 
-/// The calls of one connection that wait for their replies.
+/// Calls in flight on one connection.
 ///
-/// A call's id is its place and how often the place was used, so that a late reply to a call that nobody
-/// waits for any more never reaches another.
+/// A call's id consists of its slot and the generation of the slot, so that a late reply to an abandoned call never
+/// reaches another one.
 #[derive(Debug, Default)]
 pub(in crate::client) struct PendingCalls {
     slots: Vec<Slot>,
     free: Vec<u32>,
-    /// Unary calls that wait.
+    /// Unary calls in flight.
     unary: usize,
-    /// Opened calls that have not ended.
+    /// Streaming calls that have not ended.
     opened: usize,
-    /// No waiting call has an earlier deadline than this. It may be too early: calls that end leave it.
+    /// Lower bound of the deadlines of the waiting calls. It may be too early: calls that end do not update it.
     earliest: Option<Instant>,
 }
 
@@ -38,46 +38,45 @@ enum State {
     Opened(Box<StreamState>),
 }
 
-/// A call whose messages come and go one by one.
+/// Streaming call.
 #[derive(Debug, Default)]
 pub(in crate::client) struct StreamState {
     deadline: Option<Instant>,
-    /// How long no message may come or leave, if that has a limit: the deadline is this long behind the last then.
+    /// Idle timeout, if there is one: the deadline is then this long after the last message.
     idle: Option<Duration>,
     arrived: ReceivedMessages,
-    /// Whom to wake when more has come.
+    /// Waker of the task that receives.
     pub(super) taker: Option<Waker>,
-    /// Whom to wake when there is room for more.
+    /// Waker of the task that sends.
     pub(in crate::client) sender: Option<Waker>,
-    /// The sender waits for the outbox, not for the peer.
+    /// Whether the sender waits for the outbox, not for the peer.
     pub(in crate::client) held: bool,
 }
 
-/// What has come on an opened call and was not taken. The peer sends no more ahead than it was allowed to.
+/// Received messages of a streaming call that were not taken. Flow control limits what the peer sends ahead.
 #[derive(Debug, Default)]
 pub(in crate::client) struct ReceivedMessages {
     pub(in crate::client) head: Option<Head>,
     pub(in crate::client) messages: VecDeque<Message>,
-    /// How the call ended, behind the messages.
+    /// End of the call, after the messages.
     pub(in crate::client) end: Option<Reply>,
 }
 
-/// Messages of a call that may wait to be taken, however small they are. Bytes meet the limits of the protocol much
-/// earlier.
+/// Maximum number of waiting messages of a call, however small. The protocol's limit of bytes is reached much earlier.
 const MOST_WAITING: usize = 1 << 20;
 
-/// Places a connection has for calls: the id's low bits. One more call is refused.
+/// Number of bits of the slot: the low bits of the id. A call beyond them is rejected.
 const PLACES: u32 = 20;
 
 impl PendingCalls {
-    /// Takes on a unary call; `None` when there are too many.
+    /// Registers a unary call; `None` if there are too many.
     pub(in crate::client) fn insert(&mut self, waker: Waker, deadline: Option<Instant>) -> Option<CallId> {
         let id = self.place(State::Waiting { waker, deadline }, deadline)?;
         self.unary += 1;
         Some(id)
     }
 
-    /// Takes on a call whose messages come one by one; `None` when there are too many.
+    /// Registers a streaming call; `None` if there are too many.
     pub(in crate::client) fn open(&mut self, deadline: Option<Instant>) -> Option<CallId> {
         let opened = StreamState { deadline, ..StreamState::default() };
         let id = self.place(State::Opened(Box::new(opened)), deadline)?;
@@ -103,22 +102,22 @@ impl PendingCalls {
         Some(CallId(slot.generation << PLACES | u64::from(place)))
     }
 
-    /// How many calls wait.
+    /// Number of calls in flight.
     pub(in crate::client) fn waiting(&self) -> usize {
         self.unary + self.opened
     }
 
-    /// How many unary calls wait.
+    /// Number of unary calls in flight.
     pub(in crate::client) fn unary(&self) -> usize {
         self.unary
     }
 
-    /// When the next call may have waited too long.
+    /// Earliest time at which a call may expire.
     pub(super) fn earliest(&self) -> Option<Instant> {
         self.earliest
     }
 
-    /// An opened call that has not ended.
+    /// Returns a streaming call that has not ended.
     pub(in crate::client) fn opened(&mut self, id: CallId) -> Option<&mut StreamState> {
         match &mut self.slot(id)?.state {
             State::Opened(opened) if opened.arrived.end.is_none() => Some(opened),
@@ -126,7 +125,7 @@ impl PendingCalls {
         }
     }
 
-    /// Has an opened call end when no message has come or left for so long. Returns when that may be first.
+    /// Sets the idle timeout of a streaming call. Returns when it may first expire.
     pub(in crate::client) fn end_if_idle(&mut self, id: CallId, idle: Duration) -> Option<Instant> {
         let opened = self.opened(id)?;
         opened.idle = Some(idle);
@@ -139,7 +138,7 @@ impl PendingCalls {
         deadline
     }
 
-    /// Ends a call, if anybody waits for it, and tells whom to wake.
+    /// Ends a call if its result is awaited, and returns the waker to call.
     pub(in crate::client) fn finish(
         &mut self,
         id: CallId,
@@ -164,7 +163,7 @@ impl PendingCalls {
         }
     }
 
-    /// Takes a call's result out, or notes whom to wake.
+    /// Takes a call's result, or registers the waker.
     pub(in crate::client) fn take(&mut self, id: CallId, waker: &Waker) -> Option<Result<Reply, Status>> {
         let slot = self.slot(id)?;
         match &mut slot.state {
@@ -180,8 +179,8 @@ impl PendingCalls {
         }
     }
 
-    /// Moves what has come on an opened call behind what is in `into`, or notes whom to wake. A call whose end was
-    /// taken is forgotten.
+    /// Appends what a streaming call has received to `into`, or registers the waker. A call whose end was taken is
+    /// forgotten.
     pub(in crate::client) fn receive(
         &mut self,
         id: CallId,
@@ -200,7 +199,7 @@ impl PendingCalls {
         Poll::Ready(())
     }
 
-    /// Forgets a call. Returns whether it was still waiting.
+    /// Forgets a call. Returns whether it was still in flight.
     pub(in crate::client) fn forget(&mut self, id: CallId) -> bool {
         match self.remove(id) {
             State::Waiting { .. } => {
@@ -215,7 +214,7 @@ impl PendingCalls {
         }
     }
 
-    /// Ends every call that has waited until `now`.
+    /// Ends every call whose deadline is not after `now`.
     pub(super) fn expire(&mut self, now: Instant, wakers: &mut Vec<Waker>) -> Vec<CallId> {
         let mut expired = Vec::new();
         self.earliest = None;
@@ -237,7 +236,7 @@ impl PendingCalls {
         expired
     }
 
-    /// Ends every call: the connection is gone.
+    /// Ends every call, since the connection is gone.
     pub(super) fn end_all(&mut self, status: &Status, wakers: &mut Vec<Waker>) {
         for slot in &mut self.slots {
             match &mut slot.state {
@@ -273,7 +272,7 @@ impl PendingCalls {
 }
 
 impl State {
-    /// Until when the call waits, if it waits.
+    /// Deadline of the call, if it is in flight.
     fn deadline(&self) -> Option<Instant> {
         match self {
             Self::Waiting { deadline, .. } => *deadline,
@@ -284,21 +283,21 @@ impl State {
 }
 
 impl StreamState {
-    /// The answer has begun.
+    /// Records the start of the response.
     pub(in crate::client) fn start_response(&mut self, head: Head, wakers: &mut Vec<Waker>) {
         self.arrived.head = Some(head);
         wakers.extend(self.taker.take());
     }
 
-    /// A message has come or left: it is not idle.
+    /// Resets the idle timeout, since a message was sent or received.
     pub(super) fn touch(&mut self) {
         if let Some(idle) = self.idle {
-            // By the clock that the alarm goes by, which a test may have stopped.
+            // By the timer's clock, which a test may have paused.
             self.deadline = tokio::time::Instant::now().into_std().checked_add(idle);
         }
     }
 
-    /// A message has come. `false`: too many wait already.
+    /// Adds a received message. `false`: too many are waiting already.
     pub(in crate::client) fn give(&mut self, message: Message, wakers: &mut Vec<Waker>) -> bool {
         self.touch();
         let taken = self.arrived.messages.len() < MOST_WAITING;
@@ -335,7 +334,7 @@ impl ReceivedMessages {
     }
 }
 
-/// Notes whom to wake.
+/// Registers the waker.
 pub(in crate::client) fn register_waker(known: &mut Option<Waker>, waker: &Waker) {
     match known {
         Some(known) => known.clone_from(waker),
@@ -343,8 +342,8 @@ pub(in crate::client) fn register_waker(known: &mut Option<Waker>, waker: &Waker
     }
 }
 
-/// A server that keeps the deadline by itself may reset the stream without a word of why (grpc-go does); it is the
-/// deadline to whoever waits.
+/// Maps a reset by the server to the deadline: a server that enforces the deadline may reset the stream without a
+/// reason (grpc-go does).
 fn apply_deadline(result: Result<Reply, Status>, deadline: Option<Instant>) -> Result<Reply, Status> {
     let was_reset = |status: &Status| status.code() == Code::Cancelled && status.fault() == Fault::Peer;
     match (&result, deadline) {
@@ -362,7 +361,7 @@ fn too_late() -> Status {
     Status::deadline_exceeded("no reply in time")
 }
 
-/// The server's words for the same.
+/// Status with the server's text for the idle timeout.
 #[cold]
 fn idle_too_long() -> Status {
     Status::deadline_exceeded("the stream was idle for too long")

@@ -1,4 +1,4 @@
-//! The connections to one server: those that are there, and those that are being made ([`connection attempts`]).
+//! Connection pool of one server: open connections and pending connects ([`pending_connects`]).
 
 mod pending_connects;
 
@@ -20,39 +20,39 @@ use crate::transport::{Address, Stream};
 /// How calls share connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ConnectionMode {
-    /// All calls share one connection, many at a time; where a server allows only so many calls on each (HTTP/2),
-    /// further connections are made, up to [a bound](super::Builder::connections). A protocol without correlation
-    /// ids (HTTP/1, rest_rpc since v0.21) uses a pool instead, since one slow call would hold up the rest.
+    /// All calls share one connection and are multiplexed on it. If a server limits the calls per connection (HTTP/2),
+    /// further connections are made, up to [a bound](super::Builder::connections). A protocol without correlation ids
+    /// (HTTP/1, rest_rpc since v0.21) uses a pool instead, since one slow call would hold up the rest.
     #[default]
     Shared,
-    /// Every call has a connection to itself, which goes back to a pool afterwards.
+    /// Every call has a connection to itself, which returns to the pool afterwards.
     Pooled,
     /// Every call makes a connection and closes it.
     Short,
 }
 
-/// The connections to one server.
+/// Connection pool of one server.
 pub(super) struct Pool {
     connector: Option<Arc<Connector>>,
     kind: ConnectionMode,
     connections: Mutex<Vec<Arc<dyn AnyConnection>>>,
-    /// Connections that are being made.
+    /// Connections that are being established.
     pending: PendingConnects,
-    /// Held while a shared connection is made or waited for, so that it is made once and calls wait in order.
+    /// Held while a shared connection is established or waited for, so that only one is made and calls wait in order.
     turn: tokio::sync::Mutex<()>,
-    /// How many calls wait for their turn. While there are any, nobody may overtake them.
+    /// Number of calls that wait for their turn. While there are any, no other call may overtake them.
     queued: AtomicUsize,
     bounds: PoolLimits,
-    /// The server is not listed any more: no connection is made, and none kept.
+    /// Whether the server is no longer listed: no connection is made or kept.
     retired: AtomicBool,
 }
 
-/// How many connections a pool may hold.
+/// Limits of a pool.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct PoolLimits {
-    /// Connections that wait for a call to have them to itself.
+    /// Maximum number of idle exclusive connections.
     pub(super) idle: usize,
-    /// Connections that are shared.
+    /// Maximum number of shared connections.
     pub(super) shared: usize,
 }
 
@@ -75,7 +75,7 @@ impl Pool {
         }
     }
 
-    /// A pool of one connection that cannot be made again.
+    /// Creates a pool of one connection that cannot be replaced.
     pub(super) fn fixed(link: Arc<dyn AnyConnection>) -> Self {
         Self {
             connector: None,
@@ -89,7 +89,7 @@ impl Pool {
         }
     }
 
-    /// A connection for one call, if there is one already.
+    /// Returns a connection for one call, if one is open.
     pub(super) fn try_acquire(self: &Arc<Self>) -> Option<PooledConnection> {
         match self.kind {
             ConnectionMode::Shared if self.queued.load(Ordering::Relaxed) > 0 => None,
@@ -103,7 +103,7 @@ impl Pool {
         }
     }
 
-    /// A connection for one call, made if need be.
+    /// Returns a connection for one call, and establishes one if needed.
     pub(super) async fn acquire(self: &Arc<Self>) -> Result<PooledConnection, Status> {
         match self.kind {
             ConnectionMode::Shared => Ok(PooledConnection::new(self.share().await?, OnRelease::Nowhere)),
@@ -114,13 +114,13 @@ impl Pool {
         }
     }
 
-    /// A connection that is made now, whatever others there are, and closed afterwards unless the pool is
-    /// [renewed](Self::replace_connections) by it.
+    /// Establishes a new connection regardless of the open ones. It is closed afterwards unless it
+    /// [replaces](Self::replace_connections) the others.
     pub(super) async fn acquire_new(&self) -> Result<PooledConnection, Status> {
         Ok(PooledConnection::new(self.dial().await?, OnRelease::Close))
     }
 
-    /// Has this connection take the place of all others; those close when their last call has ended.
+    /// Replaces all other connections by this one; those close when their last call has ended.
     pub(super) fn replace_connections(&self, connection: PooledConnection) {
         if self.kind == ConnectionMode::Short {
             return;
@@ -134,11 +134,11 @@ impl Pool {
         links.push(connection.into_connection());
     }
 
-    /// A connection that no call takes, and what would speak on it if that may speak first.
+    /// Establishes a connection that takes no calls. Also returns a session for it if the client may send first.
     ///
     /// # Errors
     ///
-    /// When it cannot be made.
+    /// If it cannot be established.
     pub(super) async fn connect_detached(&self) -> io::Result<(Stream, Option<Box<dyn Session + Send>>)> {
         match &self.connector {
             Some(connector) => connector.apart().await,
@@ -146,22 +146,22 @@ impl Pool {
         }
     }
 
-    /// The server's name, as HTTP asks for it.
+    /// Name of the server, as HTTP's authority.
     pub(super) fn authority(&self) -> String {
         self.connector.as_ref().map(|connector| connector.url.authority()).unwrap_or_default()
     }
 
-    /// Where connections lead, if they can be made.
+    /// Address of the server, if connections can be made.
     pub(super) fn address(&self) -> Option<&Address> {
         self.connector.as_ref().map(|connector| &connector.url.address)
     }
 
-    /// When a connection that cannot be made now may be tried again; `None` if it never can.
+    /// Returns when the next connection may be attempted; `None` if never.
     pub(super) fn next_attempt(&self) -> Option<Instant> {
         self.connector.as_ref().map(|connector| connector.next_attempt())
     }
 
-    /// Makes no more connections; those there are close when their last call has ended.
+    /// Makes no more connections; open ones close when their last call has ended.
     pub(super) fn retire(&self) {
         let mut links = self.lock();
         self.retired.store(true, Ordering::Relaxed);
@@ -189,7 +189,7 @@ impl Pool {
         links.iter().find(|link| link.available()).cloned()
     }
 
-    /// Makes a shared connection, unless another caller has just done so, or waits for a place on those there are.
+    /// Establishes a shared connection, unless another caller has just done so, or waits for capacity on the open ones.
     async fn share(&self) -> Result<Arc<dyn AnyConnection>, Status> {
         let _queued = QueueTicket::new(&self.queued);
         let _turn = self.turn.lock().await;
@@ -210,7 +210,7 @@ impl Pool {
                         return Ok(link);
                     }
                     Err(status) if full.is_empty() => return Err(status),
-                    // Those there are will do.
+                    // The open connections suffice.
                     Err(_) => {}
                 }
             }
@@ -228,7 +228,7 @@ impl Pool {
         }
     }
 
-    /// A connection that no call has had yet. If nobody waits for it any more the next call gets it.
+    /// Returns a new connection without any calls. If no caller waits for it any more, the next call gets it.
     async fn connect(&self) -> Result<Arc<dyn AnyConnection>, Status> {
         self.pending.connect(self.connector()?).await
     }
@@ -266,7 +266,7 @@ fn pool_retired() -> Status {
         .with_retry(Retry::Elsewhere)
 }
 
-/// Waits until one of the connections may take a call, or never will.
+/// Waits until one of the connections can take a call, or never will.
 async fn wait_for_capacity(links: &[Arc<dyn AnyConnection>]) {
     poll_fn(|cx| match links.iter().any(|link| link.poll_vacancy(cx).is_ready()) {
         true => Poll::Ready(()),
@@ -275,7 +275,7 @@ async fn wait_for_capacity(links: &[Arc<dyn AnyConnection>]) {
     .await;
 }
 
-/// A call that waits for its turn.
+/// Registration of a call that waits for its turn.
 struct QueueTicket<'p>(&'p AtomicUsize);
 
 impl<'p> QueueTicket<'p> {
@@ -299,7 +299,7 @@ impl Drop for Pool {
     }
 }
 
-/// A connection lent to one call.
+/// Connection lent to one call.
 pub(super) struct PooledConnection {
     pub(super) connection: Arc<dyn AnyConnection>,
     on_release: OnRelease,
@@ -310,14 +310,14 @@ impl PooledConnection {
         Self { connection: link, on_release: back }
     }
 
-    /// The connection, which is not given back.
+    /// Takes the connection without returning it to the pool.
     fn into_connection(mut self) -> Arc<dyn AnyConnection> {
         self.on_release = OnRelease::Nowhere;
         self.connection.clone()
     }
 }
 
-/// Where a connection goes after its call.
+/// What happens to a connection after its call.
 enum OnRelease {
     Nowhere,
     Pool(Arc<Pool>),

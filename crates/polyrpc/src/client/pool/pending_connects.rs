@@ -1,4 +1,4 @@
-//! Connections that are being made for calls that could not wait.
+//! Connects in progress that outlive their calls.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,23 +11,23 @@ use crate::client::connection::any_connection::{AnyConnection, Readiness};
 use crate::client::connection::connector::Connector;
 use crate::runtime::{AbortOnDrop, resume_panic};
 
-/// Attempts to connect, which outlive the calls that began them, as by brpc and gRPC: otherwise a client whose calls
-/// have less time than connecting takes would never have a connection. Those that nobody waits for are kept for the
-/// next call, and end with this.
+/// Pending connects, which outlive the calls that started them, as in brpc and gRPC: otherwise a client whose calls
+/// time out before the connection is established would never get one. Connects without a waiting call are kept for the
+/// next call, and are aborted when this is dropped.
 pub(super) struct PendingConnects {
     state: Mutex<PendingState>,
-    /// How many are kept.
+    /// Maximum number of connects that are kept.
     max_kept: usize,
 }
 
 #[derive(Default)]
 struct PendingState {
     pending: Vec<PendingConnect>,
-    /// None is kept any more.
+    /// Whether no further connects are kept.
     is_closed: bool,
 }
 
-/// An attempt to connect.
+/// Pending connect.
 pub(super) type PendingConnect = AbortOnDrop<Result<UnusedConnection, Status>>;
 
 impl PendingConnects {
@@ -35,18 +35,18 @@ impl PendingConnects {
         Self { state: Mutex::default(), max_kept: most }
     }
 
-    /// A connection that no call has had yet, by an attempt that is under way or by a new one.
+    /// Returns a connection without any calls, from a pending connect or a new one.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future leaves the attempt to the next caller.
+    /// Dropping the future leaves the connect to the next caller.
     pub(super) async fn connect(&self, connector: &Arc<Connector>) -> Result<Arc<dyn AnyConnection>, Status> {
         let dial = loop {
             let Some(dial) = self.take() else { break spawn(connector)? };
             if !dial.is_finished() {
                 break dial;
             }
-            // A failure that nobody waited for says nothing any more.
+            // A failure that no call waited for is outdated.
             let Ok(Ok(fresh)) = dial.await else { continue };
             let link = fresh.link();
             if link.readiness() != Readiness::Ending {
@@ -63,12 +63,12 @@ impl PendingConnects {
         }
     }
 
-    /// Gives up whatever nobody waits for.
+    /// Aborts all connects that no call waits for.
     pub(super) fn clear(&self) {
         self.lock().pending.clear();
     }
 
-    /// The same, for good.
+    /// Aborts them and keeps no further ones.
     pub(super) fn close(&self) {
         *self.lock() = PendingState { pending: Vec::new(), is_closed: true };
     }
@@ -77,7 +77,7 @@ impl PendingConnects {
         ConnectWaiter { dials: self, dial: Some(dial) }.await
     }
 
-    /// One that has come to its end if there is any, or else the one that was begun first.
+    /// Takes a finished connect if there is any, otherwise the oldest one.
     fn take(&self) -> Option<PendingConnect> {
         let dials = &mut self.lock().pending;
         let place = dials.iter().position(PendingConnect::is_finished).unwrap_or_default();
@@ -96,7 +96,7 @@ impl PendingConnects {
     }
 }
 
-/// A caller who waits for a connection.
+/// Caller that waits for a connection.
 struct ConnectWaiter<'d> {
     dials: &'d PendingConnects,
     dial: Option<PendingConnect>,
@@ -121,7 +121,7 @@ impl Drop for ConnectWaiter<'_> {
     }
 }
 
-/// A connection that no call has had yet: it closes if none is to.
+/// Connection without any calls; dropping it closes it.
 pub(super) struct UnusedConnection(Option<Arc<dyn AnyConnection>>);
 
 impl UnusedConnection {
@@ -142,7 +142,7 @@ impl Drop for UnusedConnection {
     }
 }
 
-/// The same in a task, for more than one call to wait for.
+/// Connects in a task, so that several calls can wait for it in turn.
 fn spawn(connector: &Arc<Connector>) -> Result<PendingConnect, Status> {
     if let Some(reason) = connector.gate.refusal() {
         return Err(reason);

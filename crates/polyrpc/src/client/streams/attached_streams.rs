@@ -1,4 +1,4 @@
-//! Streams beside a call (brpc's streaming_rpc), seen from the caller.
+//! Client side of streams attached to a call (brpc's streaming_rpc).
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -18,23 +18,23 @@ use crate::layer::Call as LayeredCall;
 use crate::streaming::StreamOptions;
 
 impl Client {
-    /// Makes a call and opens a stream beside it (brpc's `StreamCreate`): the reply, and the stream, whose messages mean
-    /// nothing to the protocol.
+    /// Makes a call and opens a stream attached to it (brpc's `StreamCreate`). Returns the reply and the stream, whose
+    /// messages are opaque to the protocol.
     ///
-    /// The call's time-out bounds the call; the stream goes on until a side ends it, the connection does, or no message
-    /// has come or left for [`idle_timeout`](StreamOptions::idle_timeout), if that is set
-    /// ([`DeadlineExceeded`](crate::Code::DeadlineExceeded)). [`RawCall::close`] ends it in order and waits until the server
-    /// knows; dropping it ends it without waiting. A stream of brpc ends in both directions at once, so
-    /// [`RawCall::finish_sending`] is refused.
+    /// The call's timeout applies to the call only. The stream lasts until a side closes it, the connection breaks, or
+    /// no message was sent or received for [`idle_timeout`](StreamOptions::idle_timeout), if that is set
+    /// ([`DeadlineExceeded`](crate::Code::DeadlineExceeded)). [`RawCall::close`] closes it gracefully and waits for the
+    /// server's confirmation; dropping it closes it without waiting. A brpc stream ends in both directions at once, so
+    /// [`RawCall::finish_sending`] is rejected.
     ///
     /// # Errors
     ///
-    /// What the server answered, or why it could not be asked; brpc's 1003 when it answered and did not accept the
-    /// stream; [`Unimplemented`](crate::Code::Unimplemented) where the protocol has no streams beside a call.
+    /// The server's error, or the reason why the server could not be reached; brpc's 1003 if it replied without
+    /// accepting the stream; [`Unimplemented`](crate::Code::Unimplemented) if the protocol has no attached streams.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future cancels the call; the server may have begun it.
+    /// Dropping the future cancels the call; the server may have started it.
     pub async fn open_stream<C, Req, Resp>(
         &self,
         target: &str,
@@ -50,7 +50,7 @@ impl Client {
         Ok((response.decode::<C, Resp>(None)?, call))
     }
 
-    /// [`open_stream`](Self::open_stream) with an encoded message, for an encoded reply.
+    /// [`open_stream`](Self::open_stream) with an encoded message and an encoded reply.
     ///
     /// # Errors
     ///
@@ -71,8 +71,8 @@ impl Client {
         Ok((response, call))
     }
 
-    /// [`open_stream_raw`](Self::open_stream_raw) for several streams beside one call. A server accepts all of them or
-    /// none.
+    /// [`open_stream_raw`](Self::open_stream_raw) with several streams attached to one call. A server accepts all of
+    /// them or none.
     ///
     /// # Errors
     ///
@@ -104,7 +104,7 @@ impl Client {
         Ok((response, calls.collect()))
     }
 
-    /// Makes a call that has passed the layers, with streams beside it.
+    /// Makes a call with attached streams, after the layers.
     async fn call_with_streams(
         &self,
         call: OutgoingCall<'_>,
@@ -119,7 +119,7 @@ impl Client {
         Ok((self.defaults.open(Some(reply), format)?, halves))
     }
 
-    /// Makes a call with streams beside it on a connection that takes it; its reply has accepted them.
+    /// Makes a call with attached streams on a connection that takes it; the reply has accepted them.
     pub(super) async fn open_with_streams(
         &self,
         attempt: &mut CallAttempt<'_>,
@@ -150,7 +150,7 @@ impl Client {
     }
 }
 
-/// Sends a call and waits for its reply. The call is left where it is as by [`AnyConnection::submit`].
+/// Sends a call and waits for its reply. The call is left in place as by [`AnyConnection::submit`].
 async fn call_on(
     lease: &Arc<CallConnection>,
     call: &mut Option<Call<'_>>,
@@ -161,7 +161,7 @@ async fn call_on(
     let reply = poll_fn(|cx| match &sent {
         None => match lease.link().submit_beside(call, deadline, beside, cx.waker()) {
             Ok((id, streams)) => {
-                // From here on dropping the future lets go of all of it.
+                // From here on dropping the future releases everything.
                 let opened = streams.into_iter().map(|id| StreamingCall::new(lease.clone(), id)).collect();
                 sent = Some((AbandonOnDrop { link: lease.link(), id: Some(id) }, opened));
                 Poll::Pending
@@ -180,7 +180,7 @@ async fn call_on(
     Ok((reply?, opened))
 }
 
-/// A call that is waited for; dropping it abandons the call.
+/// Call in flight; dropping it abandons the call.
 struct AbandonOnDrop<'l> {
     link: &'l Arc<dyn AnyConnection>,
     id: Option<CallId>,

@@ -1,4 +1,4 @@
-//! A call with several messages as one thing to poll: whoever waits for the answer has the requests sent.
+//! Bidirectional call as one pollable state machine: polling for the response also sends the requests.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -14,12 +14,12 @@ use crate::client::cluster::CallConnection;
 use crate::client::layered_call::LayerGuard;
 use crate::codec::Body;
 
-/// Both halves of a call and the requests that are still to be sent.
+/// Both halves of a call, and the requests that are still to be sent.
 pub(super) struct BidiCall {
     script: MessageSource,
     sending: CallSender,
     receiving: CallReceiver,
-    /// The server has said how the call ended and receives nothing more.
+    /// Whether the server has ended the call and receives nothing more.
     over: bool,
 }
 
@@ -28,18 +28,18 @@ impl BidiCall {
         Self { script, sending, receiving, over: false }
     }
 
-    /// Puts layers around the call.
+    /// Attaches layers to the call.
     pub(super) fn attach_layers(&mut self, around: LayerGuard) {
         self.receiving.attach_layers(around);
     }
 
-    /// Until the answer begins. An error ends the call.
+    /// Polls for the response head. An error ends the call.
     pub(super) fn poll_head(&mut self, cx: &mut Context<'_>) -> Poll<Result<Head, Status>> {
         self.poll_requests(cx)?;
         self.receiving.poll_head(cx).map_ok(|()| self.receiving.head().cloned().unwrap_or_default())
     }
 
-    /// The next message of the answer; `None` behind the last. An error ends the call.
+    /// Polls for the next response message; `None` after the last. An error ends the call.
     pub(super) fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Body, Status>>> {
         if let Err(status) = self.poll_requests(cx) {
             return Poll::Ready(Some(Err(status)));
@@ -47,12 +47,12 @@ impl BidiCall {
         self.receiving.poll_next(cx)
     }
 
-    /// What travelled behind the last message.
+    /// Trailing metadata.
     pub(super) fn trailers(&self) -> &Metadata {
         self.receiving.trailers()
     }
 
-    /// The answer has begun: the call will not be sent again.
+    /// Disables retries, since the response has started.
     pub(super) fn disable_retry(&mut self) {
         self.script.forget();
         if self.over {
@@ -60,7 +60,7 @@ impl BidiCall {
         }
     }
 
-    /// The requests from the first on, if they can be sent again.
+    /// Returns the requests from the first one on, if they can be sent again.
     pub(super) fn into_rewound(self) -> Option<MessageSource> {
         let mut script = self.script;
         script.rewind().then_some(script)
@@ -70,7 +70,7 @@ impl BidiCall {
         self.sending.connection()
     }
 
-    /// Sends what there is to send and room for. An error is that of the requests.
+    /// Sends requests as long as there is capacity. An error is that of the requests.
     fn poll_requests(&mut self, cx: &mut Context<'_>) -> Result<(), Status> {
         if self.over {
             return Ok(());
@@ -94,7 +94,7 @@ impl BidiCall {
         Ok(())
     }
 
-    /// Puts requests into the queue. Returns whether there are no more of them now.
+    /// Queues requests. Returns whether there are no more of them now.
     fn fill(&mut self, cx: &mut Context<'_>) -> Result<bool, Status> {
         while self.sending.has_capacity() {
             match self.script.poll_next(cx) {
@@ -107,31 +107,31 @@ impl BidiCall {
     }
 }
 
-/// How many batches are sent before others have their turn.
+/// Number of batches that are sent before yielding.
 const ROUNDS: usize = 16;
 
-/// The requests of a call, encoded.
+/// Encoded requests of a call.
 pub(super) type Requests = Pin<Box<dyn Stream<Item = Result<Bytes, Status>> + Send>>;
 
-/// The requests of a call; they can be sent again as long as they were kept.
+/// Requests of a call; they can be resent as long as they are retained.
 pub(super) struct MessageSource {
     rest: Option<Requests>,
-    /// To be sent before the rest.
+    /// Requests to resend before the rest.
     again: VecDeque<Bytes>,
-    /// What was sent, while the server may still say that it never looked at the call.
+    /// Requests sent so far, while the server may still report that it did not process the call.
     kept: Option<Vec<Bytes>>,
     bytes: usize,
 }
 
 impl MessageSource {
-    /// How many bytes are kept to be sent again.
+    /// Maximum number of bytes that are retained for a resend.
     const KEPT: usize = 64 << 10;
 
     pub(super) fn new(requests: Requests, keep: bool) -> Self {
         Self { rest: Some(requests), again: VecDeque::new(), kept: keep.then(Vec::new), bytes: 0 }
     }
 
-    /// Begins anew, if nothing that was sent is lost.
+    /// Restarts from the first request, if all sent requests are retained.
     fn rewind(&mut self) -> bool {
         let Some(kept) = self.kept.take() else { return false };
         let rest = std::mem::take(&mut self.again);
@@ -165,7 +165,7 @@ impl MessageSource {
         match &next {
             Poll::Ready(Some(Ok(message))) => self.keep(message),
             Poll::Ready(Some(Err(_))) => {
-                // The failure is the caller's own, whatever it looks like.
+                // The failure is the caller's own, whatever its status.
                 self.forget();
                 self.close();
             }

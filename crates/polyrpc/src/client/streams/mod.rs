@@ -1,5 +1,5 @@
-//! Calls with several messages: [`opened`] holds such a call's two halves, [`talk`] drives both at once. They come to a user
-//! as they are ([`raw`]), with types ([`streamed`]), beside a call ([`beside`]), or as a subscription ([`subscribed`]).
+//! Streaming calls: [`streaming_call`] holds a call's two halves, [`bidi_call`] drives both at once. Users get them
+//! encoded ([`raw`]), typed ([`stream_calls`]), attached to a call ([`attached_streams`]), or as a [`subscription`].
 
 mod attached_streams;
 mod bidi_call;

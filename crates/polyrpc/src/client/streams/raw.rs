@@ -11,13 +11,13 @@ use crate::client::Result;
 use crate::client::connection::any_connection::CallEnded;
 use crate::codec::Body;
 
-/// A call whose encoded messages are sent and received one by one; [`Client::open_raw`](crate::client::Client::open_raw)
-/// opens it.
+/// Call whose encoded messages are sent and received one by one; opened by
+/// [`Client::open_raw`](crate::client::Client::open_raw).
 ///
 /// Dropping it before the end cancels the call.
 ///
-/// A server that is not read from may stop reading. Who sends much and receives much does both at once, with the
-/// halves that [`split`](Self::split) gives.
+/// A server whose messages are not read may stop reading. To send and receive much, do both concurrently with the
+/// halves that [`split`](Self::split) returns.
 #[derive(Debug)]
 pub struct RawCall {
     sender: RawSender,
@@ -38,39 +38,39 @@ impl RawCall {
         self.sender.send(message).await
     }
 
-    /// Says that no more messages follow, as [`RawSender::finish`]; the answer may still go on.
+    /// Ends the messages, as [`RawSender::finish`]; the response may still go on.
     ///
     /// # Errors
     ///
-    /// As [`RawSender::finish`]. Where the protocol cannot say it ([`Unimplemented`](Code::Unimplemented)), the call goes on
-    /// as before.
+    /// As [`RawSender::finish`]. If the protocol cannot half-close ([`Unimplemented`](Code::Unimplemented)), the call
+    /// goes on as before.
     pub async fn finish_sending(&mut self) -> Result<()> {
         self.sender.flush_last().await
     }
 
-    /// Ends the call in order: what was sent leaves, the server is told, and its word is awaited.
+    /// Closes the call gracefully: sends what is queued, ends the call, and waits for the server's confirmation.
     ///
-    /// A stream beside a call (brpc) ends in both directions at once: what the server has still under way is thrown away,
-    /// and it is ready when the server has answered the end, and so has seen all that was sent. In a call that can end in
-    /// one direction (gRPC) no more messages follow, and the rest of the answer is taken and thrown away until the server
-    /// has said how the call ended.
+    /// A stream attached to a call (brpc) ends in both directions at once: messages that the server still has in flight
+    /// are discarded. The future completes when the server has confirmed the close, and so has received all messages.
+    /// In a call that can half-close (gRPC), no more messages are sent, and the rest of the response is discarded until
+    /// the server ends the call.
     ///
     /// # Errors
     ///
-    /// Why the call failed, also if it had before; a stream that the server has closed is closed well.
+    /// The reason why the call failed, also if it failed earlier; a stream that the server has closed is no error.
     ///
     /// # Cancel safety
     ///
     /// Dropping the future ends the call as dropping the call does.
     pub async fn close(self) -> Result<()> {
         let Self { sender, mut receiver } = self;
-        // If the call has ended, the other half says how.
+        // If the call has ended, the other half returns the reason.
         let _ = sender.close().await;
         while receiver.next().await?.is_some() {}
         Ok(())
     }
 
-    /// The next message of the answer, as [`RawReceiver::next`].
+    /// Receives the next response message, as [`RawReceiver::next`].
     ///
     /// # Errors
     ///
@@ -79,7 +79,7 @@ impl RawCall {
         self.receiver.next().await
     }
 
-    /// What travels before the messages of the answer, as [`RawReceiver::metadata`].
+    /// Returns the leading metadata of the response, as [`RawReceiver::metadata`].
     ///
     /// # Errors
     ///
@@ -88,7 +88,7 @@ impl RawCall {
         self.receiver.metadata().await
     }
 
-    /// What travelled behind the last message; empty before the end.
+    /// Returns the trailing metadata; empty before the end.
     pub fn trailers(&self) -> &Metadata {
         self.receiver.trailers()
     }
@@ -97,26 +97,26 @@ impl RawCall {
         (self.sender.0, self.receiver.0)
     }
 
-    /// The halves of the call, for two tasks. When both are dropped before the end, the call is cancelled.
+    /// Splits the call into its halves, for two tasks. If both are dropped before the end, the call is cancelled.
     pub fn split(self) -> (RawSender, RawReceiver) {
         (self.sender, self.receiver)
     }
 }
 
-/// The half of a [`RawCall`] that sends.
+/// Sending half of a [`RawCall`].
 pub struct RawSender(CallSender);
 
 impl RawSender {
-    /// Sends a message as soon as there is room for it.
+    /// Sends a message as soon as there is capacity.
     ///
     /// # Errors
     ///
-    /// [`Cancelled`](Code::Cancelled) when the call has ended; [`RawReceiver::next`] says how.
-    /// [`FailedPrecondition`](Code::FailedPrecondition) behind the end of the messages.
+    /// [`Cancelled`](Code::Cancelled) if the call has ended; [`RawReceiver::next`] returns the reason.
+    /// [`FailedPrecondition`](Code::FailedPrecondition) after the end of the messages.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future before it is ready may lose the message.
+    /// Dropping the future before it completes may lose the message.
     pub async fn send(&mut self, message: impl Into<Bytes>) -> Result<()> {
         if self.0.is_finished() {
             return Err(finished());
@@ -124,7 +124,7 @@ impl RawSender {
         poll_fn(|cx| self.0.poll_flush(cx)).await.map_err(call_ended)?;
         self.0.push(message.into());
         poll_fn(|cx| match self.0.poll_flush(cx) {
-            // That there is room for yet another is the next one's matter.
+            // Capacity for another message is left to the next send.
             Poll::Pending if self.0.is_empty() => Poll::Ready(Ok(())),
             sent => sent,
         })
@@ -132,18 +132,19 @@ impl RawSender {
         .map_err(call_ended)
     }
 
-    /// Says that no more messages follow.
+    /// Ends the messages.
     ///
     /// # Errors
     ///
-    /// As [`send`](Self::send). [`Unimplemented`](Code::Unimplemented) where the protocol cannot say it while the answer goes
-    /// on: brpc's streams end in both directions at once, by [`close`](Self::close). Nothing is sent then.
+    /// As [`send`](Self::send). [`Unimplemented`](Code::Unimplemented) if the protocol cannot half-close: brpc's
+    /// streams end in both directions at once, by [`close`](Self::close). Nothing is sent in this case.
     pub async fn finish(mut self) -> Result<()> {
         self.flush_last().await
     }
 
-    /// Ends the call behind what was sent: where the protocol can, only this direction, as [`finish`](Self::finish);
-    /// else (brpc) both, and the other half finds the end once the server knows.
+    /// Ends the call after the sent messages. If the protocol can half-close, only this direction ends, as by
+    /// [`finish`](Self::finish); otherwise (brpc) both end, and the other half receives the end once the server
+    /// confirms.
     ///
     /// # Errors
     ///
@@ -171,15 +172,15 @@ impl RawSender {
     }
 }
 
-/// The half of a [`RawCall`] that receives.
+/// Receiving half of a [`RawCall`].
 pub struct RawReceiver(CallReceiver);
 
 impl RawReceiver {
-    /// The next message of the answer; `None` behind the last.
+    /// Receives the next response message; `None` after the last.
     ///
     /// # Errors
     ///
-    /// Why there will be no more messages. It is given once; `None` follows.
+    /// The reason why there are no more messages. It is returned once; `None` follows.
     ///
     /// # Cancel safety
     ///
@@ -188,12 +189,12 @@ impl RawReceiver {
         poll_fn(|cx| self.0.poll_next(cx)).await.transpose().map_err(Error::from)
     }
 
-    /// What travels before the messages of the answer. It waits until the answer has begun, which some servers
-    /// do only with the first message.
+    /// Returns the leading metadata. Waits until the response has started, which some servers do only with the first
+    /// message.
     ///
     /// # Errors
     ///
-    /// Why there is no answer.
+    /// The reason why there is no response.
     ///
     /// # Cancel safety
     ///
@@ -204,7 +205,7 @@ impl RawReceiver {
         Ok(self.0.head().map_or(&NONE, |head| &head.metadata))
     }
 
-    /// What travelled behind the last message; empty before the end.
+    /// Returns the trailing metadata; empty before the end.
     pub fn trailers(&self) -> &Metadata {
         self.0.trailers()
     }

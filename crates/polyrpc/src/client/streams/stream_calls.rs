@@ -1,4 +1,4 @@
-//! Calls with several messages in a direction, as stubs make them.
+//! Streaming calls, as made by stubs.
 
 use std::future::poll_fn;
 use std::sync::{Arc, OnceLock};
@@ -23,21 +23,21 @@ use crate::streaming::StreamOptions;
 use crate::{Failure, Streaming};
 
 impl Client {
-    /// Calls a method that answers with any number of messages, as a typed stub does. It may take any number of them
-    /// too; one that takes a single message takes a stream of one.
+    /// Calls a server-streaming or bidirectional method, as a typed stub does. A method that takes a single message
+    /// gets a stream of one.
     ///
-    /// This returns when the answer has begun, which some servers do only with the first message. The requests are
-    /// sent by whoever waits: here, and later where the messages of the answer are awaited. Nothing runs beside the
-    /// caller. An error of the requests ends the call with that error, and so do a time-out in the options and the
-    /// end of the connection; dropping the stream cancels the call.
+    /// The future completes when the response has started, which some servers do only with the first message. The
+    /// requests are sent while the caller polls: in this future, and later in the stream of response messages. No task
+    /// runs in the background. An error of the requests ends the call with that error; so do a timeout in the options
+    /// and the end of the connection. Dropping the stream cancels the call.
     ///
     /// # Errors
     ///
-    /// What the server answered instead, or why it could not be asked.
+    /// The server's error, or the reason why the server could not be reached.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future cancels the call; the server may have begun it.
+    /// Dropping the future cancels the call; the server may have started it.
     pub async fn invoke_streaming<C, Req, Resp>(
         &self,
         signature: &Signature,
@@ -56,9 +56,9 @@ impl Client {
         Ok(Response { metadata: head.metadata, ..Response::new(messages) })
     }
 
-    /// Calls a method that takes any number of messages and answers with one, as a typed stub does.
+    /// Calls a client-streaming method, as a typed stub does.
     ///
-    /// The requests are sent while the future is awaited, until the server answers.
+    /// The requests are sent while the future is polled, until the server replies.
     ///
     /// # Errors
     ///
@@ -77,7 +77,7 @@ impl Client {
         Req: Send + 'static,
     {
         if self.defaults.attaches_streams() {
-            // Their two directions end together: there could be no answer behind the last request.
+            // Both directions end together: no reply could follow the last request.
             return Err(
                 Status::unimplemented("a stream of baidu_std cannot end in one direction only").into()
             );
@@ -92,16 +92,16 @@ impl Client {
         Ok(Response { metadata: head.metadata, trailers, ..Response::new(message) })
     }
 
-    /// Opens a call whose encoded messages are sent and received one by one; those sent are written as `format`.
+    /// Opens a call whose encoded messages are sent and received one by one; sent messages are in `format`.
     ///
-    /// Over baidu_std the call itself carries no message then, and this returns when it was answered: a method that
-    /// takes one message wants it with the call, which is [`open_stream_raw`](Self::open_stream_raw).
+    /// Over baidu_std the call itself then carries no message, and the future completes when the reply has arrived. A
+    /// method that expects a message with the call needs [`open_stream_raw`](Self::open_stream_raw).
     ///
-    /// This returns when the call is on its way. The options' own format does not count here.
+    /// The future completes when the call has been sent. The options' own format is ignored.
     ///
     /// # Errors
     ///
-    /// When there is no connection, or the protocol has no streams.
+    /// If there is no connection, or the protocol has no streams.
     ///
     /// # Cancel safety
     ///
@@ -123,7 +123,7 @@ impl Client {
         Ok(RawCall::new(sending, receiving))
     }
 
-    /// A call whose messages follow one by one, for layers.
+    /// Opens a raw streaming call within the layers.
     fn opened_by<'a>(
         &self,
         service: &'a str,
@@ -148,7 +148,7 @@ impl Client {
             return Ok((sending, receiving));
         }
         let (mut sending, receiving) = self.open(&mut attempt, format).await?;
-        // The call leaves, whatever room there is for messages.
+        // The call is sent regardless of the capacity for messages.
         poll_fn(|cx| {
             sending.start(cx);
             Poll::Ready(())
@@ -157,7 +157,7 @@ impl Client {
         Ok((sending, receiving))
     }
 
-    /// Makes a call and has its requests sent until the answer begins.
+    /// Makes a call and sends its requests until the response starts.
     async fn start_bidi<C, Req>(
         &self,
         signature: &Signature,
@@ -232,7 +232,7 @@ impl Client {
         self.attempt_of(call, routing, keep)
     }
 
-    /// A call that looks for a connection to one of the client's servers.
+    /// Creates an attempt of a call to one of the client's servers.
     pub(super) fn attempt_of<'a>(
         &'a self,
         call: Call<'a>,
@@ -252,8 +252,8 @@ impl Client {
         }
     }
 
-    /// Makes a call of a method that streams where streams are beside calls: its answer travels on the stream that the
-    /// reply accepts.
+    /// Calls a streaming method of a protocol with attached streams: the response arrives on the stream that the reply
+    /// accepts.
     async fn open_accepted(
         &self,
         attempt: &mut CallAttempt<'_>,
@@ -267,7 +267,7 @@ impl Client {
         Ok((sending, receiving, reply.head))
     }
 
-    /// Begins a call on a connection that takes it.
+    /// Opens a call on a connection that takes it.
     async fn open(
         &self,
         attempt: &mut CallAttempt<'_>,
@@ -289,10 +289,10 @@ impl Client {
 }
 
 impl RawCall {
-    /// The call as values that `C` carries: what is sent, and what comes.
+    /// Converts the call to typed messages in the codec `C`: takes those to send, and returns those received.
     ///
-    /// Nothing runs beside the caller: what there is to send leaves while he awaits what comes. Dropping what is returned
-    /// ends the call.
+    /// No task runs in the background: messages are sent while the caller polls the returned stream. Dropping it ends
+    /// the call.
     pub fn into_streaming<C, Out, In>(self, outgoing: Streaming<Out>) -> Streaming<In>
     where
         C: Codec<Out> + Codec<In>,
@@ -307,8 +307,8 @@ impl RawCall {
     }
 }
 
-/// Has the first request travel with the call, if it is at hand: a method that takes one message finds it there. An empty
-/// one follows on the stream, since an empty call says nothing but that it opens one.
+/// Sends the first request with the call if it is available: a method that takes one message finds it there. An empty
+/// request follows on the stream, since an empty call only opens one.
 async fn send_first(requests: &mut Requests, attempt: &mut CallAttempt<'_>) -> Result<Option<Bytes>, Status> {
     let at_hand = poll_fn(|cx| match requests.as_mut().poll_next(cx) {
         Poll::Ready(first) => Poll::Ready(first),
@@ -324,7 +324,7 @@ async fn send_first(requests: &mut Requests, attempt: &mut CallAttempt<'_>) -> R
     }
 }
 
-/// The requests, encoded when there is room for them.
+/// Encodes the requests when there is capacity for them.
 fn requests<C: Codec<Req>, Req: Send + 'static>(
     messages: Streaming<Req>,
     format: Format,
@@ -332,12 +332,12 @@ fn requests<C: Codec<Req>, Req: Send + 'static>(
 ) -> Requests {
     Box::pin(messages.map(move |message| match message {
         Ok(message) => C::encode_owned(message, format, schema.as_ref()),
-        // It stays in this process: the one who calls made it.
+        // The detail may be exposed: the caller in this process created the error.
         Err(error) => Err(error.into_status().exposed()),
     }))
 }
 
-/// The messages of an answer.
+/// Stream of response messages.
 fn answer<C: Codec<Resp>, Resp: Send + 'static>(
     talk: BidiCall,
     schema: Option<schema::Message>,
@@ -361,7 +361,7 @@ fn answer<C: Codec<Resp>, Resp: Send + 'static>(
             Ok::<_, Failure>(message)
         });
         if let Some(Err(_)) = message {
-            // What the server would still send will not be received.
+            // What the server still sends is not received.
             talk = None;
         }
         Poll::Ready(message)
@@ -369,7 +369,7 @@ fn answer<C: Codec<Resp>, Resp: Send + 'static>(
     Streaming::answer(messages, trailers)
 }
 
-/// The next message; at the end the call is let go, and with it the connection.
+/// Polls the next message; at the end releases the call and its connection.
 fn poll_answer(
     talk: &mut Option<BidiCall>,
     trailers: &OnceLock<Metadata>,
@@ -378,14 +378,14 @@ fn poll_answer(
     let Some(talking) = talk else { return Poll::Ready(None) };
     let next = ready!(talking.poll_next(cx));
     if let None | Some(Err(_)) = next {
-        // It is set once, since this is the end.
+        // Set only once, since this is the end.
         let _ = trailers.set(talking.trailers().clone());
         *talk = None;
     }
     Poll::Ready(next)
 }
 
-/// What `call` ends with, unless the handle cancels it.
+/// Awaits `call`, unless the handle cancels it.
 async fn guarded<T>(
     cancel: &Option<CancelHandle>,
     call: impl Future<Output = Result<T, Status>>,
@@ -396,7 +396,7 @@ async fn guarded<T>(
     }
 }
 
-/// The one message of an answer.
+/// Returns the only message of a response.
 async fn single_message(talk: &mut BidiCall) -> Result<Body, Status> {
     let Some(body) = poll_fn(|cx| talk.poll_next(cx)).await.transpose()? else {
         return Err(not_one("the server answered without a message"));

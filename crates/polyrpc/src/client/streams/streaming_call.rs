@@ -1,4 +1,4 @@
-//! A call whose messages come and go one by one, seen from the caller: its two halves over a connection.
+//! Client side of a streaming call: its two halves over a connection.
 
 use std::collections::VecDeque;
 use std::mem;
@@ -16,7 +16,7 @@ use crate::client::connection::pending::ReceivedMessages;
 use crate::client::layered_call::LayerGuard;
 use crate::codec::{Body, decompress_message};
 
-/// A call on its connection. When the last half of it is dropped before it has ended, it is cancelled.
+/// Call on its connection. Dropping the last half before the end cancels the call.
 pub(super) struct StreamingCall {
     /// Shared by the streams of one call.
     lease: Arc<CallConnection>,
@@ -24,18 +24,18 @@ pub(super) struct StreamingCall {
 }
 
 impl StreamingCall {
-    /// A call that was opened under this id.
+    /// Wraps a call that was opened under this id.
     pub(super) fn new(lease: Arc<CallConnection>, id: CallId) -> Self {
         Self { lease, id }
     }
 
-    /// The call ends when no message has come or left for so long.
+    /// Ends the call when no message was sent or received for this time.
     pub(super) fn end_if_idle(&self, idle: Duration) {
         self.lease.link().end_if_idle(self.id, idle);
     }
 
-    /// Its halves, its messages written as `format`; those of the answer may have `limit` bytes once their compression
-    /// is undone.
+    /// Returns the halves. Sent messages are in `format`; received ones are limited to `limit` bytes after
+    /// decompression.
     pub(super) fn halves(self, format: Format, limit: usize) -> (CallSender, CallReceiver) {
         let call = Arc::new(self);
         (CallSender::new(call.clone()), CallReceiver::new(call, format, limit))
@@ -48,62 +48,62 @@ impl Drop for StreamingCall {
     }
 }
 
-/// The half of a call that sends.
+/// Sending half of a call.
 pub(super) struct CallSender {
     call: Arc<StreamingCall>,
-    /// Messages that leave together.
+    /// Messages of the next batch.
     queue: VecDeque<Bytes>,
     queued: usize,
-    /// Nothing follows what is in the queue.
+    /// Whether the queue holds the last messages.
     last: bool,
-    /// As far as is known there is room.
+    /// Whether there is capacity, as far as is known.
     roomy: bool,
     done: bool,
 }
 
 impl CallSender {
-    /// How many messages leave together at most: many small ones in one write.
+    /// Maximum number of messages in a batch: many small ones go into one write.
     const MESSAGES: usize = 32;
-    /// From how many bytes on they leave.
+    /// Number of queued bytes from which a batch is sent.
     const BYTES: usize = 32 << 10;
 
     fn new(call: Arc<StreamingCall>) -> Self {
         Self { call, queue: VecDeque::new(), queued: 0, last: false, roomy: true, done: false }
     }
 
-    /// Has the beginning of the call leave.
+    /// Sends the start of the call.
     pub(super) fn start(&mut self, cx: &mut Context<'_>) {
-        // Whether there is room does not matter yet.
+        // The capacity does not matter yet.
         let _ = self.poll_flush(cx);
     }
 
-    /// Whether one more message may be put into the queue.
+    /// Whether another message may be queued.
     pub(super) fn has_capacity(&self) -> bool {
         self.roomy && !self.last && self.queue.len() < Self::MESSAGES && self.queued < Self::BYTES
     }
 
-    /// Puts a message into the queue.
+    /// Queues a message.
     pub(super) fn push(&mut self, message: Bytes) {
         self.queued += message.len();
         self.queue.push_back(message);
     }
 
-    /// No message follows those in the queue.
+    /// Marks the queued messages as the last ones.
     pub(super) fn finish(&mut self) {
         self.last = true;
     }
 
-    /// Whether the end was said.
+    /// Whether the messages were ended.
     pub(super) fn is_finished(&self) -> bool {
         self.last
     }
 
-    /// Whether nothing is in the queue.
+    /// Whether the queue is empty.
     pub(super) fn is_empty(&self) -> bool {
         self.queue.is_empty()
     }
 
-    /// Sends what is in the queue. Ready when all of it is sent and there is room for more, if any follows.
+    /// Sends the queue. Ready when all of it is sent and there is capacity for more, if any follows.
     pub(super) fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), CallEnded>> {
         if self.done {
             return Poll::Ready(Ok(()));
@@ -121,12 +121,12 @@ impl CallSender {
         &self.call.lease
     }
 
-    /// Whether the end of the messages can be said while the answer goes on.
+    /// Whether the protocol can end the messages while the response goes on.
     pub(super) fn half_closes(&self) -> bool {
         self.call.lease.link().half_closes()
     }
 
-    /// Ends the call in order, in both directions where they end together. What is in the queue must have left.
+    /// Ends the call gracefully, in both directions if they end together. The queue must have been sent.
     pub(super) fn finish_call(&mut self) {
         self.last = true;
         self.done = true;
@@ -134,26 +134,26 @@ impl CallSender {
     }
 }
 
-/// The half of a call that receives.
+/// Receiving half of a call.
 pub(super) struct CallReceiver {
     call: Arc<StreamingCall>,
-    /// What was fetched from the connection and not taken.
+    /// Received messages that were not taken yet.
     arrived: ReceivedMessages,
-    /// Bytes taken that the server was not told of.
+    /// Bytes that were taken but not credited to the server.
     consumed: usize,
     limit: usize,
-    /// What travelled before the messages, once it is known.
+    /// Response head, once it is known.
     head: Option<Head>,
-    /// How messages are written if the server does not say.
+    /// Format of messages if the server does not name one.
     format: Format,
     trailers: Metadata,
     over: bool,
-    /// The layers around the call. Most calls have none.
+    /// Layers of the call. Most calls have none.
     around: Option<Box<LayerGuard>>,
 }
 
 impl CallReceiver {
-    /// From how many bytes on the server is told that they were taken. Before, it is told when all were.
+    /// Number of taken bytes from which the server gets credit. Below it, credit is given when all messages were taken.
     const CREDIT: usize = 32 << 10;
 
     fn new(call: Arc<StreamingCall>, format: Format, limit: usize) -> Self {
@@ -170,14 +170,14 @@ impl CallReceiver {
         }
     }
 
-    /// Puts layers around the call: they hear of its end, and may end it.
+    /// Attaches layers to the call: they observe its end, and may end it.
     pub(super) fn attach_layers(&mut self, around: LayerGuard) {
         self.around = Some(Box::new(around));
     }
 
-    /// What travels before the messages.
+    /// Polls for the leading metadata.
     ///
-    /// An error ends the call: it failed before its answer began.
+    /// An error ends the call: it failed before the response started.
     pub(super) fn poll_head(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Status>> {
         while self.head.is_none() {
             if let Some(head) = self.arrived.head.take() {
@@ -197,17 +197,17 @@ impl CallReceiver {
         Poll::Ready(Ok(()))
     }
 
-    /// The answer has begun: its messages are written as its head says.
+    /// Starts the response: its messages are in the format of the head.
     pub(super) fn start_response(&mut self, head: Head) {
         self.head = Some(head);
     }
 
-    /// What travelled before the messages; `None` as long as it is not known.
+    /// Response head; `None` as long as it is not known.
     pub(super) fn head(&self) -> Option<&Head> {
         self.head.as_ref()
     }
 
-    /// The next message; `None` behind the last. An error is given once and ends it.
+    /// Polls for the next message; `None` after the last. An error is returned once and ends the stream.
     pub(super) fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Body, Status>>> {
         match self.around {
             None => self.poll_inner(cx),
@@ -266,14 +266,14 @@ impl CallReceiver {
         }
     }
 
-    /// A failure with what the peer sent before and behind it.
+    /// Adds the leading and trailing metadata to a failure.
     #[cold]
     fn received(&self, status: Status) -> Status {
         let headers = self.head.as_ref().map(|head| head.metadata.clone()).unwrap_or_default();
         status.received_with(headers, self.trailers.clone())
     }
 
-    /// What travelled behind the last message.
+    /// Trailing metadata.
     pub(super) fn trailers(&self) -> &Metadata {
         &self.trailers
     }
@@ -282,7 +282,8 @@ impl CallReceiver {
         let consumed = mem::take(&mut self.consumed);
         let lease = &self.call.lease;
         ready!(lease.link().poll_receive(self.call.id, consumed, &mut self.arrived, cx));
-        // How long all of it takes says nothing of the server: that it has begun counts, or why it did not.
+        // The duration of a stream says nothing about the server: only whether the response started, or why not, is
+        // recorded.
         let failure = self.arrived.end.as_ref().and_then(|end| end.result.as_ref().err());
         lease.finish(failure.filter(|_| self.arrived.head.is_none() && self.arrived.messages.is_empty()));
         Poll::Ready(())
@@ -295,8 +296,8 @@ impl CallReceiver {
         Ok(Body::new(format, bytes))
     }
 
-    /// Notes that a message was taken. The server is told once it is much, and with the last that is here: it may wait
-    /// for that before it sends another, even if the caller does not ask for one.
+    /// Records that a message was taken. The server gets credit once enough bytes were taken, and with the last message
+    /// received so far: it may wait for that before it sends another one, even if the caller does not poll for it.
     fn credit(&mut self, bytes: usize) {
         self.consumed += bytes;
         let is_due = self.consumed >= Self::CREDIT || self.arrived.messages.is_empty();

@@ -23,16 +23,16 @@ use crate::codec::{Body, decode_plain, published};
 use crate::layer::Call as LayeredCall;
 
 impl Client {
-    /// Subscribes to what the server publishes under `key` and `token` (rest_rpc since v0.05); the token is empty
-    /// where there is none.
+    /// Subscribes to what the server publishes under `key` and `token` (rest_rpc since v0.05); the token is empty if
+    /// there is none.
     ///
-    /// The server does not acknowledge it. When the connection breaks, another is made and the subscription sent
-    /// again, for as long as the stream is awaited; what was published meanwhile is lost. A stream that is not taken
-    /// from while much is published ends with an error. Dropping it ends the subscription.
+    /// The server does not acknowledge the subscription. If the connection breaks, another one is made and the
+    /// subscription is sent again, as long as the stream is polled; messages published meanwhile are lost. A stream
+    /// that is not read while much is published ends with an error. Dropping it ends the subscription.
     ///
     /// # Errors
     ///
-    /// When there is no connection, or the protocol has no topics.
+    /// If there is no connection, or the protocol has no topics.
     ///
     /// # Cancel safety
     ///
@@ -70,7 +70,7 @@ impl Client {
 }
 
 impl Client {
-    /// A connection to a server that publishes.
+    /// Returns a connection to a publishing server.
     async fn connect_for(&self, topic: &str) -> Result<CallConnection, Status> {
         match &self.transport {
             Transport::Network(pool) => lease_of(pool).await,
@@ -85,12 +85,12 @@ impl Client {
         }
     }
 
-    /// When a connection that could not be made may be tried again; `None` if it never can.
+    /// Returns when the next connection may be attempted; `None` if never.
     fn next_attempt(&self) -> Option<Instant> {
         match &self.transport {
             Transport::Network(pool) => pool.next_attempt(),
             Transport::Server(server) => server.pool().next_attempt(),
-            // Its servers are looked after by themselves.
+            // The channel probes its servers itself.
             Transport::Channel(_) => Some(Instant::now() + PAUSE),
             Transport::Combo(_) | Transport::Mock(_) => None,
         }
@@ -104,7 +104,7 @@ async fn lease_of(pool: &Arc<Pool>) -> Result<CallConnection, Status> {
     }
 }
 
-/// Up to v0.20 a published text is as it is; since v0.21 a value is written as a result is.
+/// Up to v0.20 a published text is sent verbatim; since v0.21 a value is encoded like a result.
 fn read<T: DeserializeOwned + 'static>(body: &Body) -> Result<T, Status> {
     match body.format {
         Format::RestRpc => decode_plain(body),
@@ -113,7 +113,7 @@ fn read<T: DeserializeOwned + 'static>(body: &Body) -> Result<T, Status> {
     .map_err(|status| unreadable(&status))
 }
 
-/// How long after a connection broke the next is made.
+/// Pause between a broken connection and the next one.
 const PAUSE: Duration = Duration::from_millis(100);
 
 struct Subscription {
@@ -122,14 +122,14 @@ struct Subscription {
     token: String,
     format: Format,
     limit: usize,
-    /// `None` once its connection broke.
+    /// `None` once the connection broke.
     receiving: Option<CallReceiver>,
-    /// The layers around it.
+    /// Layers of the subscription.
     around: Option<LayerGuard>,
 }
 
 impl Subscription {
-    /// The next published message.
+    /// Returns the next published message.
     async fn next(&mut self) -> Result<Body, Status> {
         let Some(mut around) = self.around.take() else { return self.next_published().await };
         let next = {
@@ -198,17 +198,18 @@ impl Subscription {
                     self.receiving = Some(receiving);
                     return Ok(());
                 }
-                // It has just ended, or another call was faster: the pool gives no such connection twice.
+                // The connection has just ended, or another call was faster: the pool does not return such a connection
+                // twice.
                 Err(status) if status.scope() == Scope::Connection => {}
                 Err(status) => return Err(status),
             }
         }
     }
 
-    /// The same, as often as it takes.
+    /// Subscribes again until it succeeds.
     async fn begin_again(&mut self) -> Result<(), Status> {
         loop {
-            // A server that takes connections and closes them is not met by a storm either.
+            // Pauses also if a server accepts connections and closes them, so as not to flood it.
             tokio::time::sleep(PAUSE).await;
             match (self.start().await, self.client.next_attempt()) {
                 (Err(status), Some(next)) if status.scope() == Scope::Connection => {

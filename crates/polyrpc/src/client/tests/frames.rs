@@ -1,4 +1,4 @@
-//! A protocol of lines, which says in words what a session is asked to do, and a server that speaks it.
+//! Line-based test protocol, which writes out what a session is asked to do, and a server for it.
 
 use std::collections::HashMap;
 use std::fmt::Arguments;
@@ -20,7 +20,7 @@ use crate::client::url::Url;
 use crate::client::{Builder, ConnectionMode, Transport};
 use crate::transport::Address;
 
-/// Where a client under test connects to.
+/// Listener that a client under test connects to.
 pub(super) struct Place {
     listener: TcpListener,
 }
@@ -30,7 +30,7 @@ impl Place {
         Self { listener: TcpListener::bind("127.0.0.1:0").await.unwrap() }
     }
 
-    /// A client whose calls are sent again if a server never looked at them.
+    /// Creates a client that resends calls which a server did not process.
     pub(super) fn client(&self, builder: Builder) -> Client {
         let mut defaults = builder.defaults(&self.url());
         defaults.retains_calls = true;
@@ -59,13 +59,13 @@ impl Place {
         Url { address, ..Url::in_process(Protocol::Rpcx, Default::default()) }
     }
 
-    /// The next connection.
+    /// Accepts the next connection.
     pub(super) async fn accept(&self) -> Peer {
         Peer { socket: self.listener.accept().await.unwrap().0 }
     }
 }
 
-/// The server's end of a connection that speaks in lines.
+/// Server side of a connection of the line protocol.
 pub(super) struct Peer {
     socket: TcpStream,
 }
@@ -88,12 +88,12 @@ impl Peer {
         assert_eq!(String::from_utf8_lossy(&heard[..at]), lines);
     }
 
-    /// Reads whatever comes; `false` at the end.
+    /// Reads some bytes; `false` at the end.
     pub(super) async fn read(&mut self) -> bool {
         self.socket.read(&mut [0; 4096]).await.is_ok_and(|n| n > 0)
     }
 
-    /// Waits until the client closes the connection, having said nothing more.
+    /// Waits until the client closes the connection without sending anything more.
     pub(super) async fn hears_the_end(&mut self) {
         let mut rest = Vec::new();
         self.socket.read_to_end(&mut rest).await.unwrap();
@@ -101,7 +101,7 @@ impl Peer {
     }
 }
 
-/// Calls are numbered in the order in which they are made. The server may say:
+/// Calls are numbered in the order in which they are made. The server may send:
 ///
 /// ```text
 /// head 0 key=value     message 0 text     end 0 key=value     fail 0 text     reply 0 text
@@ -110,9 +110,9 @@ impl Peer {
 #[derive(Default)]
 pub(crate) struct Lines {
     calls: Vec<CallId>,
-    /// How many more messages of a call the server takes, where it has said so.
+    /// Number of further messages of a call that the server accepts, where it has announced one.
     room: HashMap<CallId, usize>,
-    /// The server takes no message of a call unless it has said so.
+    /// Whether the server accepts a call's messages only if it has announced capacity.
     tight: bool,
     most: Option<usize>,
 }

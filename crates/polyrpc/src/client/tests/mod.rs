@@ -1,4 +1,4 @@
-//! Calls with several messages, by a protocol made up for it.
+//! Streaming calls over a test protocol.
 
 mod frames;
 
@@ -24,7 +24,7 @@ const CHAT: Signature = Signature::plain("S", "Chat");
 
 type Texts = Streaming<String>;
 
-/// A client and the server's end of its connection, once a call has made it.
+/// Creates a client, and the server that its first call connects to.
 async fn place() -> (Place, Client) {
     let place = Place::new().await;
     let client = place.client(Builder::new(""));
@@ -35,7 +35,7 @@ async fn chat(client: &Client, requests: impl Into<Request<Texts>>) -> Result<Re
     client.invoke_streaming::<Raw, String, String>(&CHAT, requests).await
 }
 
-/// A call that was made, with the answer begun.
+/// Makes a call whose response has started.
 async fn chatting(requests: Texts) -> (Place, Client, Peer, Texts) {
     let (place, client) = place().await;
     let (peer, answer) = (async {
@@ -65,7 +65,7 @@ fn texts(texts: &[&str]) -> Texts {
     Streaming::from_iter(texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>())
 }
 
-/// Requests without end, each counted when it is made.
+/// Endless requests, each counted when it is created.
 fn endless(made: &Arc<AtomicUsize>, size: usize) -> Texts {
     let made = made.clone();
     Streaming::from_stream(stream::repeat_with(move || {
@@ -142,7 +142,7 @@ async fn the_server_may_send_more_only_when_messages_were_taken() {
     assert_eq!(answer.message().await.unwrap().unwrap().len(), large.len());
     assert_eq!(answer.message().await.unwrap().unwrap().len(), large.len());
     peer.hears(&format!("consumed 0 {}\n", 2 * large.len())).await;
-    // The last that is here is told at once: the server may wait for it.
+    // The last message received so far is credited at once: the server may wait for that.
     assert_eq!(answer.message().await.unwrap().unwrap(), "x");
     peer.hears("consumed 0 1\n").await;
     drop(answer);
@@ -394,7 +394,7 @@ async fn a_raw_call_is_cancelled_when_both_halves_are_gone() {
     peer.hears("consumed 0 1\ncancel 0\n").await;
 }
 
-/// Makes a unary call, in a task of its own.
+/// Makes a unary call in a task of its own.
 fn unary(client: &Client, method: &'static str) -> tokio::task::JoinHandle<Result<Bytes>> {
     let client = client.clone();
     tokio::spawn(async move {

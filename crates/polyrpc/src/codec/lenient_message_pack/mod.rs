@@ -1,6 +1,6 @@
-//! MessagePack of peers that do not look too closely. What a type wants as a list of bytes may be written as a text, as
-//! before it told these apart (go-msgpack v0.5.5, which the rpcx of 2016 stands on). And where lists may have
-//! [`Any`](Lengths::Any) length, a tuple or a struct takes what there is (msgpack-c, on which rest_rpc stands).
+//! Lenient MessagePack decoder for older peers. A list of bytes may be encoded as a text, as in the old specification
+//! without `bin` (go-msgpack v0.5.5, used by the rpcx of 2016). Where lists may have [`Any`](Lengths::Any) length, a
+//! tuple or a struct accepts a list of any length (msgpack-c, used by rest_rpc).
 
 mod zero;
 
@@ -16,33 +16,33 @@ use polyrpc_payload::msgpack::{Reader, Token};
 
 use zero::Zero;
 
-/// Reads what newer readers refuse. They are tried first: they are faster.
+/// Decodes input that strict decoders reject. Those are tried first, since they are faster.
 pub(super) fn from_slice<T: DeserializeOwned>(bytes: &[u8], lengths: Lengths) -> Result<T, Error> {
     let zeros = Cell::new(bytes.len() + SPARE_ZEROS);
     let zeros = (lengths == Lengths::Any).then_some(&zeros);
     T::deserialize(Value { reader: &mut Reader::new(bytes), zeros, depth: MOST_DEPTH })
 }
 
-/// How long a list may be that stands for a tuple or a struct.
+/// Length of a list that represents a tuple or a struct.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Lengths {
-    /// As long as that is.
+    /// The exact length.
     Exact,
-    /// As long as it likes: what is too much is passed over, and what is missing is zero or empty (msgpack-c
+    /// Any length: surplus elements are skipped, and missing ones are zero or empty (msgpack-c
     /// `adaptor/cpp11/tuple.hpp`, `adaptor/detail/cpp11_define_array.hpp`).
     Any,
 }
 
-/// How deep values may be in one another.
+/// Maximum nesting depth of values.
 const MOST_DEPTH: usize = 128;
 
-/// How many zeros may stand for what is missing, beside one for each byte there is: what a message becomes in memory is no
-/// more than twice what as many bytes could be.
+/// Number of zeros that may replace missing elements, in addition to one for each byte of input: the decoded message is
+/// at most twice as large as one without missing elements.
 const SPARE_ZEROS: usize = 4096;
 
 struct Value<'r, 'de> {
     reader: &'r mut Reader<'de>,
-    /// How many may still be made where lists have any length.
+    /// Number of zeros left, where lists may have any length.
     zeros: Option<&'r Cell<usize>>,
     depth: usize,
 }
@@ -57,7 +57,7 @@ impl<'r, 'de> Value<'r, 'de> {
         Ok(Parts { reader: self.reader, left, zeros: self.zeros, depth })
     }
 
-    /// What stands for so many values, if it is a list.
+    /// Decodes a list that represents this number of values.
     fn list<V: Visitor<'de>>(mut self, wanted: usize, visitor: V) -> Result<V::Value, Error> {
         match (self.zeros, self.reader.clone().next()) {
             (Some(zeros), Ok(Token::Array(count))) => {
@@ -152,7 +152,7 @@ impl<'de> Deserializer<'de> for Value<'_, 'de> {
         self.list(members.len(), visitor)
     }
 
-    /// A variant's name, or its name and what it holds.
+    /// Decodes a variant: its name, or its name and contents.
     fn deserialize_enum<V: Visitor<'de>>(
         mut self,
         _: &'static str,
@@ -179,7 +179,7 @@ impl<'de> Deserializer<'de> for Value<'_, 'de> {
     }
 }
 
-/// A byte of a text, which is no other number: a text is not a list of those.
+/// Byte of a text; it does not decode as any other number: a text is not a list of numbers.
 struct Byte(u8);
 
 impl<'de> Deserializer<'de> for Byte {
@@ -207,7 +207,7 @@ impl IntoDeserializer<'_, Error> for Byte {
     }
 }
 
-/// The elements of an array, or the pairs of a map.
+/// Elements of an array, or pairs of a map.
 struct Parts<'r, 'de> {
     reader: &'r mut Reader<'de>,
     left: u32,
@@ -220,12 +220,12 @@ impl<'de> Parts<'_, 'de> {
         Value { reader: self.reader, zeros: self.zeros, depth: self.depth }
     }
 
-    /// Passes over the values that were not read.
+    /// Skips the remaining values.
     fn skip(&mut self) -> Result<(), Error> {
         (0..self.left).try_for_each(|_| self.reader.skip()).map_err(Error::custom)
     }
 
-    /// Values that were not read would be taken for what follows.
+    /// Fails if values remain: they would be read as the following ones.
     fn end<T>(&self, value: T) -> Result<T, Error> {
         if self.left == 0 { Ok(value) } else { Err(Error::custom(format!("{} too many", self.left))) }
     }
@@ -241,7 +241,7 @@ impl<'de> SeqAccess<'de> for &mut Parts<'_, 'de> {
     }
 }
 
-/// The elements of an array, and nothings where it is too short.
+/// Elements of an array, filled up with zeros if it is too short.
 struct Filled<'r, 'de> {
     parts: Parts<'r, 'de>,
     missing: usize,

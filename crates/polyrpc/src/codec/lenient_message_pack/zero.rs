@@ -1,4 +1,4 @@
-//! What stands where nothing was written: zero, or something empty, as C++ value-initialises it.
+//! Default of a missing value: zero or empty, as by C++'s value-initialisation.
 
 use std::cell::Cell;
 
@@ -6,11 +6,11 @@ use ::serde::de::value::{Error, MapDeserializer};
 use ::serde::de::{DeserializeSeed, Deserializer, Error as _, IntoDeserializer, SeqAccess, Visitor};
 use ::serde::forward_to_deserialize_any;
 
-/// The zero of any type.
+/// Deserializer that produces the zero of any type.
 pub(super) struct Zero<'z> {
-    /// How many more may be made.
+    /// Number of zeros left.
     left: &'z Cell<usize>,
-    /// How deep its members may be in one another: a type may contain itself without end.
+    /// Remaining nesting depth: a type may contain itself.
     depth: usize,
 }
 
@@ -30,7 +30,7 @@ impl<'z> Zero<'z> {
     }
 }
 
-/// Answers each of these with one call of the visitor.
+/// Implements each of these methods by one call of the visitor.
 macro_rules! zeros {
     ($($method:ident => $visit:ident($($zero:expr)?);)*) => {
         $(fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
@@ -103,7 +103,7 @@ impl<'de> Deserializer<'de> for Zero<'_> {
         self.members(members.len(), visitor)
     }
 
-    /// The first variant, if it holds nothing.
+    /// Produces the first variant, if it has no contents.
     fn deserialize_enum<V: Visitor<'de>>(
         self,
         _: &'static str,

@@ -1,8 +1,8 @@
-//! How rest_rpc writes arguments and results.
+//! Encoding of rest_rpc's arguments and results.
 //!
-//! Up to v0.20 in MessagePack. Since v0.21 a single basic value (a number, a truth value, a text) is written as
-//! text, and anything else in struct_pack, arguments as a `std::tuple` (rest_rpc `rpc_router.hpp`,
-//! `rest_rpc_client.hpp`). Which it is, only the types say.
+//! Up to v0.20 they are MessagePack. Since v0.21 a single basic value (a number, a boolean, a text) is encoded as text,
+//! and anything else in struct_pack, with arguments as a `std::tuple` (rest_rpc `rpc_router.hpp`,
+//! `rest_rpc_client.hpp`). Only the types determine which one applies.
 
 mod publish;
 mod text;
@@ -26,7 +26,7 @@ pub(crate) use publish::{publish, publish_coded, published, unpack};
 use text::{ReadOutcome, WriteOutcome};
 use value_kind::ValueKind;
 
-/// Writes the arguments of a call: the members of a tuple, or a single one that stands alone.
+/// Encodes the arguments of a call: the members of a tuple, or a single argument.
 pub(crate) fn encode_arguments(
     arguments: &(impl Serialize + ?Sized),
     format: Format,
@@ -42,7 +42,7 @@ pub(crate) fn encode_arguments(
     Ok(Body { positional, ..Body::new(format, bytes) })
 }
 
-/// The same of a type that is known from outside, so that nothing in the value need tell it.
+/// Encodes arguments whose type is known statically, so that the value need not describe it.
 pub(super) fn encode_request<T>(request: &T, format: Format) -> Result<Body, Status>
 where
     T: Serialize + DeserializeOwned + 'static,
@@ -69,7 +69,7 @@ fn write_arguments(arguments: &(impl Serialize + ?Sized), shape: ValueKind) -> R
     }
 }
 
-/// Reads the arguments of a call as a tuple.
+/// Decodes the arguments of a call as a tuple.
 pub(super) fn read_arguments<T: DeserializeOwned + 'static>(bytes: &[u8]) -> Result<T, Status> {
     match text::read(bytes, true) {
         ReadOutcome::Value(arguments) => Ok(arguments),
@@ -78,7 +78,7 @@ pub(super) fn read_arguments<T: DeserializeOwned + 'static>(bytes: &[u8]) -> Res
     }
 }
 
-/// Writes a single argument or a result.
+/// Encodes a single argument or a result.
 pub(super) fn write_value<T>(value: &T) -> Result<Bytes, Status>
 where
     T: Serialize + DeserializeOwned + 'static,
@@ -90,7 +90,7 @@ where
     }
 }
 
-/// Reads a result.
+/// Decodes a result.
 pub(super) fn read_value<T: DeserializeOwned + 'static>(bytes: &[u8]) -> Result<T, Status> {
     match text::read(bytes, false) {
         ReadOutcome::Value(value) => Ok(value),
@@ -99,7 +99,7 @@ pub(super) fn read_value<T: DeserializeOwned + 'static>(bytes: &[u8]) -> Result<
     }
 }
 
-/// Writes a result up to v0.20: in MessagePack, and not at all where there is none.
+/// Encodes a result for versions up to v0.20: MessagePack, and nothing if there is no result.
 pub(super) fn write_packed(value: &(impl Serialize + ?Sized)) -> Result<Bytes, Status> {
     match ValueKind::of_value(value) {
         ValueKind::Nothing => Ok(Bytes::new()),
@@ -108,7 +108,7 @@ pub(super) fn write_packed(value: &(impl Serialize + ?Sized)) -> Result<Bytes, S
     }
 }
 
-/// Writes bytes as a text in MessagePack: serde would have them be `bin`.
+/// Encodes bytes as a text in MessagePack; serde would encode them as `bin`.
 fn pack_text(value: &(impl Serialize + ?Sized)) -> Result<Bytes, Status> {
     match text::write(value, false) {
         WriteOutcome::Text(text) => {
@@ -121,12 +121,13 @@ fn pack_text(value: &(impl Serialize + ?Sized)) -> Result<Bytes, Status> {
     }
 }
 
-/// Reads the arguments of a function up to v0.20, once it is known that they are not what is wanted: there must be as many
-/// as the function has, but their members are read as the peer reads them. `None` if these are none, or no `T`.
+/// Leniently decodes the arguments of a function for versions up to v0.20, after the strict decoding has failed: their
+/// number must match, but their members are decoded as by the peer. `None` if the body is no list of arguments, or does
+/// not decode as `T`.
 ///
 /// # Errors
 ///
-/// If there are more or fewer.
+/// If the number of arguments differs.
 #[cold]
 pub(super) fn read_function_list<T: DeserializeOwned>(
     body: &Body,
@@ -140,8 +141,8 @@ pub(super) fn read_function_list<T: DeserializeOwned>(
     }
 }
 
-/// Reads the message of a method from the arguments of a call up to v0.20 as the peer does, once it is known that they are
-/// not what is wanted: members that are missing are zero or empty, further ones are not looked at.
+/// Leniently decodes the message of a method from the arguments of a call for versions up to v0.20, as the peer does,
+/// after the strict decoding has failed: missing members are zero or empty, surplus ones are ignored.
 #[cold]
 pub(super) fn read_list<T: DeserializeOwned>(body: &Body) -> Option<T> {
     match is_list(body) {
@@ -150,13 +151,13 @@ pub(super) fn read_list<T: DeserializeOwned>(body: &Body) -> Option<T> {
     }
 }
 
-/// Whether these are the arguments of a call up to v0.20.
+/// Whether the body is a list of arguments for versions up to v0.20.
 pub(super) fn is_list(body: &Body) -> bool {
     body.positional && matches!(body.format, Format::MessagePack | Format::MessagePackArray)
 }
 
-/// How long the head of a text in MessagePack may be.
+/// Maximum length of a text's header in MessagePack.
 const LONGEST_HEAD: usize = 5;
 
-/// An empty list in MessagePack.
+/// Empty list in MessagePack.
 pub(super) const EMPTY_LIST: &[u8] = &[0x90];

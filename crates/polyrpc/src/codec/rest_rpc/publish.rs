@@ -1,4 +1,4 @@
-//! How published values travel up to v0.20: a text as it is, anything else in MessagePack, and that as a text.
+//! Encoding of published values up to v0.20: a text verbatim, anything else as MessagePack within a text.
 
 use bytes::Bytes;
 use polyrpc_core::{Format, Status};
@@ -11,7 +11,7 @@ use super::pack_text;
 use super::text::{self, ReadOutcome, WriteOutcome};
 use super::value_kind::ValueKind;
 
-/// Writes a value to be published.
+/// Encodes a value to publish.
 pub(crate) fn publish(value: &(impl Serialize + ?Sized)) -> Result<Bytes, Status> {
     let packed = match ValueKind::of_value(value) {
         ValueKind::Text => pack_text(value)?,
@@ -20,7 +20,7 @@ pub(crate) fn publish(value: &(impl Serialize + ?Sized)) -> Result<Bytes, Status
     Ok(unpack(packed))
 }
 
-/// Writes a value to be published since v0.21: as a result is written.
+/// Encodes a value to publish since v0.21: like a result.
 pub(crate) fn publish_coded(value: &(impl Serialize + ?Sized)) -> Result<Bytes, Status> {
     match text::write(value, false) {
         WriteOutcome::Text(text) => Ok(text),
@@ -29,8 +29,8 @@ pub(crate) fn publish_coded(value: &(impl Serialize + ?Sized)) -> Result<Bytes, 
     }
 }
 
-/// What a client has packed to be published by a function of the server: a text is taken out of its MessagePack, as
-/// the last argument of a function that is registered for it (rest_rpc `router.h`, `is_pub`).
+/// Unpacks a value that a client has packed for a publishing function of the server: a text is extracted from its
+/// MessagePack, like the last argument of a function that is registered for publishing (rest_rpc `router.h`, `is_pub`).
 pub(crate) fn unpack(packed: Bytes) -> Bytes {
     let mut reader = Reader::new(&packed);
     match reader.next() {
@@ -39,7 +39,7 @@ pub(crate) fn unpack(packed: Bytes) -> Bytes {
     }
 }
 
-/// Reads a published value.
+/// Decodes a published value.
 pub(crate) fn published<T: DeserializeOwned>(data: &[u8]) -> Result<T, Status> {
     match text::read_string(data) {
         ReadOutcome::Value(text) => Ok(text),

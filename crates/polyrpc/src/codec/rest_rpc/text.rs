@@ -1,4 +1,4 @@
-//! Basic values as text, as C++ writes and reads them: numbers by `std::to_string` and `std::from_chars`.
+//! Basic values as text, as encoded and decoded in C++: numbers by `std::to_string` and `std::from_chars`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,20 +11,20 @@ use serde::ser::{self, Impossible, Serialize, SerializeTuple, Serializer};
 
 use super::super::buffer::Buffer;
 
-/// What became of reading a value.
+/// Outcome of decoding a value.
 pub(super) enum ReadOutcome<T> {
     Value(T),
-    /// The type is none that is written as text.
+    /// The type is not encoded as text.
     NotBasic,
     Wrong(String),
 }
 
-/// Reads a value of a basic type; `listed`: as the only member of a tuple.
+/// Decodes a value of a basic type; `listed`: as the only member of a tuple.
 pub(super) fn read<T: DeserializeOwned>(text: &[u8], listed: bool) -> ReadOutcome<T> {
     ReadOutcome::of(T::deserialize(Text { text, listed, kinds: Kinds::All }))
 }
 
-/// Reads a value of a type that is a text.
+/// Decodes a value of a text type.
 pub(super) fn read_string<T: DeserializeOwned>(text: &[u8]) -> ReadOutcome<T> {
     ReadOutcome::of(T::deserialize(Text { text, listed: false, kinds: Kinds::Strings }))
 }
@@ -39,15 +39,15 @@ impl<T> ReadOutcome<T> {
     }
 }
 
-/// What became of writing a value.
+/// Outcome of encoding a value.
 pub(super) enum WriteOutcome {
     Text(Bytes),
-    /// The value is of no type that is written as text.
+    /// The type of the value is not encoded as text.
     NotBasic,
     Wrong(String),
 }
 
-/// Writes a value of a basic type; `listed`: as the only member of a tuple.
+/// Encodes a value of a basic type; `listed`: as the only member of a tuple.
 pub(super) fn write(value: &(impl Serialize + ?Sized), listed: bool) -> WriteOutcome {
     match value.serialize(Writer { listed }) {
         Ok(text) => WriteOutcome::Text(text),
@@ -56,7 +56,7 @@ pub(super) fn write(value: &(impl Serialize + ?Sized), listed: bool) -> WriteOut
     }
 }
 
-/// Why a value is not read or written as text.
+/// Reason why a value is not decoded from or encoded as text.
 #[derive(Debug)]
 enum Error {
     NotBasic,
@@ -86,14 +86,14 @@ impl ser::Error for Error {
     }
 }
 
-/// A text that is about to become a value.
+/// Deserializer of a text.
 struct Text<'t> {
     text: &'t [u8],
     listed: bool,
     kinds: Kinds,
 }
 
-/// Which types are read.
+/// Types that are accepted.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kinds {
     All,
@@ -101,7 +101,7 @@ enum Kinds {
 }
 
 impl Text<'_> {
-    /// Whether a type that is no string may be read from it.
+    /// Checks that a type other than a string may be decoded from it.
     fn expects_number(&self) -> Result<(), Error> {
         if self.listed || self.kinds == Kinds::Strings { Err(Error::NotBasic) } else { Ok(()) }
     }
@@ -194,7 +194,7 @@ impl<'t> Deserializer<'t> for Text<'t> {
         self.expects_string()?;
         match std::str::from_utf8(self.text) {
             Ok(text) => visitor.visit_borrowed_str(text),
-            // Those who take a text of any bytes have it as bytes.
+            // Types that accept a text of any bytes get the bytes.
             Err(_) => visitor
                 .visit_borrowed_bytes::<Error>(self.text)
                 .map_err(|_| Error::Wrong("the text is not UTF-8".to_owned())),
@@ -214,7 +214,7 @@ impl<'t> Deserializer<'t> for Text<'t> {
         self.deserialize_bytes(visitor)
     }
 
-    /// No value: whatever came is not looked at.
+    /// The unit type: the input is ignored.
     fn deserialize_unit<V: Visitor<'t>>(self, visitor: V) -> Result<V::Value, Error> {
         self.expects_number()?;
         visitor.visit_unit()
@@ -251,7 +251,7 @@ impl<'t> IntoDeserializer<'t, Error> for Text<'t> {
     }
 }
 
-/// The only member of a tuple.
+/// Only member of a tuple.
 struct SingleElement<'t>(Option<Text<'t>>);
 
 impl<'t> SeqAccess<'t> for SingleElement<'t> {
@@ -262,7 +262,7 @@ impl<'t> SeqAccess<'t> for SingleElement<'t> {
     }
 }
 
-/// An integer as `std::from_chars` reads it: no blank and no `+` before it, and whatever comes behind it.
+/// Parses an integer as `std::from_chars` does: no blank and no `+` before it, any characters after it.
 fn integer(text: &[u8], signed: bool) -> Option<i128> {
     let (negative, digits) = match text.strip_prefix(b"-") {
         Some(digits) if signed => (true, digits),
@@ -275,7 +275,7 @@ fn integer(text: &[u8], signed: bool) -> Option<i128> {
     Some(if negative { -value } else { value })
 }
 
-/// A number as `std::from_chars` reads it: a word or digits, and whatever comes behind them.
+/// Parses a number as `std::from_chars` does: a word or digits, any characters after it.
 fn float<F: FromStr + Into<f64> + Copy>(text: &[u8]) -> Option<F> {
     let unsigned = text.strip_prefix(b"-").unwrap_or(text);
     let sign = text.len() - unsigned.len();
@@ -288,7 +288,7 @@ fn float<F: FromStr + Into<f64> + Copy>(text: &[u8]) -> Option<F> {
     let length = decimal(unsigned);
     let value: F = parse(length)?;
     let mut mantissa = unsigned.iter().take(length).take_while(|byte| !matches!(byte, b'e' | b'E'));
-    // Digits that are too large or too small for the type are out of its range, not infinite and not zero.
+    // Digits that are too large or too small for the type are out of range, not infinite or zero.
     let in_range = match value.into() {
         0.0 => mantissa.all(|byte| matches!(byte, b'0' | b'.')),
         value => value.is_finite(),
@@ -296,10 +296,10 @@ fn float<F: FromStr + Into<f64> + Copy>(text: &[u8]) -> Option<F> {
     in_range.then_some(value)
 }
 
-/// Numbers that have no digits; the longer stands before its own beginning.
+/// Non-finite numbers; the longer word precedes its own prefix.
 const WORDS: [&[u8]; 3] = [b"infinity", b"inf", b"nan"];
 
-/// How many bytes of a decimal number are at the front.
+/// Returns the length of the decimal number at the start.
 fn decimal(text: &[u8]) -> usize {
     let digits = |from: usize| {
         text.iter().skip(from).position(|byte| !byte.is_ascii_digit()).map_or(text.len(), |n| from + n)
@@ -318,7 +318,7 @@ fn decimal(text: &[u8]) -> usize {
     end
 }
 
-/// Writes a basic value as text.
+/// Serializer of a basic value as text.
 struct Writer {
     listed: bool,
 }
@@ -371,7 +371,7 @@ impl Serializer for Writer {
         self.serialize_f64(value.into())
     }
 
-    /// `std::to_string` writes six decimals, and the words in small letters.
+    /// `std::to_string` writes six decimals, and the words in lower case.
     fn serialize_f64(self, value: f64) -> Result<Bytes, Error> {
         self.text(if value.is_nan() { "nan".to_owned() } else { format!("{value:.6}") })
     }
@@ -388,7 +388,7 @@ impl Serializer for Writer {
         self.text(Buffer::copy(&[value]))
     }
 
-    /// No value is an empty text.
+    /// The unit is an empty text.
     fn serialize_unit(self) -> Result<Bytes, Error> {
         self.text(Bytes::new())
     }
@@ -472,7 +472,7 @@ impl Serializer for Writer {
     }
 }
 
-/// The only member of a tuple, once it was written.
+/// Only member of a tuple, once it is encoded.
 struct Element(Option<Bytes>);
 
 impl SerializeTuple for Element {

@@ -1,4 +1,4 @@
-//! Whether a value is a list of arguments: what only its `Serialize` knows.
+//! Kind of a value: whether it is a list of arguments, which only its `Serialize` reveals.
 
 use std::fmt;
 
@@ -6,38 +6,38 @@ use serde::ser::{Error, Impossible, Serialize, Serializer};
 
 use super::super::byte_string::NOT_UTF8;
 
-/// What a value is, seen from outside.
+/// Kind of a value, as seen by a serializer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ValueKind {
-    /// The unit: no arguments, or no result.
+    /// Unit: no arguments, or no result.
     Nothing,
-    /// A tuple: arguments in their order.
+    /// Tuple: positional arguments.
     List,
-    /// A text that is not UTF-8, which serde has no word for.
+    /// Text that is not UTF-8, which serde cannot represent.
     Text,
     /// Anything else: a single value.
     Sole,
 }
 
 impl ValueKind {
-    /// The value is asked what it is, and stopped as soon as it has said so.
+    /// Serializes the value just far enough to determine its kind.
     pub(super) fn of_value(value: &(impl Serialize + ?Sized)) -> Self {
         let ask = |readable| value.serialize(KindProbe { readable }).unwrap_or_else(|said| said);
         match ask(true) {
             ProbedKind(Some(shape)) => shape,
-            // What cannot be written for people may be a text all the same.
+            // A value that is not human-readable may be a text all the same.
             ProbedKind(None) => ask(false).0.filter(|shape| *shape == Self::Text).unwrap_or(Self::Sole),
         }
     }
 }
 
 struct KindProbe {
-    /// It is to say what it is among texts. An address, say, is one of these, and a list of bytes otherwise.
+    /// Whether to report a human-readable format. An address, for example, is a text in such formats, and a list of
+    /// bytes otherwise.
     readable: bool,
 }
 
-/// What a value said it is: an answer, but given as an error where a value would go on. `None` if it said nothing but an
-/// error of its own.
+/// Determined kind, returned as an error to stop the serialization. `None` if the value returned an error of its own.
 #[derive(Debug)]
 struct ProbedKind(Option<ValueKind>);
 

@@ -16,10 +16,10 @@ use super::polled::{self, PollResult, PollSource, jittered};
 use super::{Attributes, Discover, Instance, Network, Sets};
 use crate::error::ClientResult as Result;
 
-/// Servers as DNS knows them: all addresses of a host, or the places that SRV records name.
+/// Servers from DNS: all addresses of a host, or the targets of SRV records.
 ///
-/// They are asked for again when the records' time to live is over, give or take a tenth, within
-/// [bounds](Self::between). As long as they cannot be had, what was found before stays true.
+/// The records are resolved again when their time to live is over, with a jitter of a tenth, within
+/// [bounds](Self::between). If resolution fails, the previous result is kept.
 ///
 /// ```
 /// use polyrpc::discovery::Dns;
@@ -30,11 +30,11 @@ use crate::error::ClientResult as Result;
 /// # Ok::<(), polyrpc::Status>(())
 /// ```
 ///
-/// The servers to ask, and the domains to search a short name in, are those of `/etc/resolv.conf`; a host that is in
-/// `/etc/hosts`, or that DNS does not know, is looked up as the system does it. A host with addresses of IPv4 has
-/// only these: those of IPv6 would be the same servers again ([`prefer_ipv6`](Self::prefer_ipv6) turns that round).
+/// The name servers and the search domains of short names are those of `/etc/resolv.conf`. A host that is in
+/// `/etc/hosts`, or unknown to DNS, is resolved by the system. If a host has IPv4 addresses, only these are used: those
+/// of IPv6 would be the same servers again ([`prefer_ipv6`](Self::prefer_ipv6) reverses that).
 ///
-/// Of SRV records those with the least number for a priority are taken; their weight becomes the attribute `weight`.
+/// Of SRV records those with the lowest priority value are used; their weight becomes the attribute `weight`.
 #[derive(Debug, Clone)]
 pub struct Dns {
     question: Question,
@@ -47,19 +47,19 @@ pub struct Dns {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Question {
-    /// What addresses a host has.
+    /// Addresses of a host.
     Host(String, u16),
-    /// Where a service is.
+    /// SRV records of a service.
     Service(String),
 }
 
 impl Dns {
-    /// All addresses of a host, with this port.
+    /// Resolves all addresses of a host, with this port.
     pub fn host(host: impl Into<String>, port: u16) -> Self {
         Self::new(Question::Host(host.into(), port))
     }
 
-    /// Where the SRV records of a service are: `_grpc._tcp.example.org`.
+    /// Resolves the SRV records of a service: `_grpc._tcp.example.org`.
     pub fn service(name: impl Into<String>) -> Self {
         Self::new(Question::Service(name.into()))
     }
@@ -75,28 +75,29 @@ impl Dns {
         }
     }
 
-    /// Asks this server and no other.
+    /// Uses only this name server.
     #[must_use]
     pub fn server(mut self, server: SocketAddr) -> Self {
         self.server = Some(server);
         self
     }
 
-    /// How the instances are reached. Default: by TCP.
+    /// Sets the network of the instances. Default: TCP.
     #[must_use]
     pub fn network(mut self, network: Network) -> Self {
         self.network = network;
         self
     }
 
-    /// Takes addresses of IPv6 where a host has any.
+    /// Prefers IPv6 addresses if a host has any.
     #[must_use]
     pub fn prefer_ipv6(mut self) -> Self {
         self.ipv6_first = true;
         self
     }
 
-    /// How soon to ask again at the earliest and at the latest, whatever the records say. Default: 1 s and 5 min.
+    /// Sets the shortest and longest time between two resolutions, whatever the records' time to live. Default: 1 s and
+    /// 5 min.
     #[must_use]
     pub fn between(mut self, shortest: Duration, longest: Duration) -> Self {
         self.shortest = shortest.max(Duration::from_millis(100));
@@ -108,7 +109,7 @@ impl Dns {
 impl FromStr for Dns {
     type Err = Status;
 
-    /// Reads `host:port`, or `_service._proto.domain` for SRV records; before it may stand the server to be asked,
+    /// Parses `host:port`, or `_service._proto.domain` for SRV records; the name server may precede it as
     /// `server:port/`.
     fn from_str(text: &str) -> Result<Self, Status> {
         let wrong = |why: &str| {
@@ -146,7 +147,7 @@ impl Discover for Dns {
 struct DnsWatch {
     dns: Dns,
     resolver: Option<Resolver>,
-    /// The addresses that hosts of SRV records had.
+    /// Last known addresses of the hosts of SRV records.
     known: HashMap<String, Vec<IpAddr>>,
 }
 
@@ -170,7 +171,7 @@ impl PollSource for DnsWatch {
         };
         // Servers shuffle their answers.
         instances.sort_by(|one: &Instance, other| one.address.cmp(&other.address));
-        // After a failure the system's configuration is read anew, since it may be the reason.
+        // After a failure the system's configuration is read again, since it may be the cause.
         self.resolver = Some(resolver);
         let again = jittered(ttl.clamp(self.dns.shortest, self.dns.longest));
         Ok(PollResult { instances: Some(instances), again, complaint })
@@ -178,8 +179,8 @@ impl PollSource for DnsWatch {
 }
 
 impl DnsWatch {
-    /// The servers at these places, and how long that holds. A host whose addresses cannot be had at the moment keeps
-    /// those that it had.
+    /// Returns the servers at these targets, and their time to live. A host whose resolution fails keeps its previous
+    /// addresses.
     async fn instances(
         &mut self,
         resolver: &Resolver,
@@ -212,7 +213,7 @@ impl DnsWatch {
         match (instances.is_empty(), complaint) {
             (true, Some(status)) => Err(status.into()),
             (_, complaint) => {
-                // What could not be had is asked for again soon.
+                // A failed resolution is repeated soon.
                 let ttl = if complaint.is_some() { self.dns.shortest } else { ttl };
                 Ok((instances, ttl, complaint.map(Into::into)))
             }
@@ -225,5 +226,5 @@ impl DnsWatch {
     }
 }
 
-/// How many hosts are asked for at a time.
+/// Number of hosts that are resolved concurrently.
 const AT_ONCE: usize = 16;

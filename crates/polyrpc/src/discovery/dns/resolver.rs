@@ -16,33 +16,33 @@ use tokio::task::spawn_blocking;
 use crate::discovery::names::{by_the_system, of_one_family};
 use crate::runtime::AbortOnDrop;
 
-/// Asks DNS, and the system where DNS is not to be asked.
+/// Resolver that uses DNS, and the system where DNS does not apply.
 pub(super) struct Resolver {
     stub: StubResolver,
-    /// It asks whom the system asks.
+    /// Whether it uses the system's name servers.
     is_systems: bool,
     ipv6_first: bool,
-    /// The hosts of `/etc/hosts`.
+    /// Hosts of `/etc/hosts`.
     hosts: Vec<String>,
 }
 
-/// What was asked for, and how long it holds.
+/// Result of a lookup, with its time to live.
 pub(super) struct Lookup<T> {
     pub(super) records: Vec<T>,
     pub(super) ttl: Duration,
 }
 
-/// What an SRV record names.
+/// Target of an SRV record.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct SrvTarget {
-    /// An absolute name.
+    /// Absolute name.
     pub(super) host: String,
     pub(super) port: u16,
     pub(super) weight: u16,
     priority: u16,
 }
 
-/// Checks that a name may be asked for.
+/// Checks that a name can be looked up.
 pub(super) fn check(name: &str) -> Result<(), Status> {
     let literal = name.strip_prefix('[').and_then(|name| name.strip_suffix(']')).unwrap_or(name);
     if literal.parse::<IpAddr>().is_ok() { Ok(()) } else { absolute(name).map(|_| ()) }
@@ -54,7 +54,7 @@ fn absolute(name: &str) -> Result<Name<Vec<u8>>, Status> {
 }
 
 impl Resolver {
-    /// Asks this server, or those that the system asks.
+    /// Uses this name server, or those of the system.
     pub(super) async fn new(server: Option<SocketAddr>, ipv6_first: bool) -> Self {
         let (conf, hosts) = match server {
             Some(server) => {
@@ -64,14 +64,14 @@ impl Resolver {
             }
             None => {
                 let read = spawn_blocking(|| (ResolvConf::default(), hosts()));
-                // It fails only when the runtime ends, and then the answer is not needed.
+                // The task fails only when the runtime ends, and then the result is not needed.
                 AbortOnDrop::from(read).await.unwrap_or_else(|_| (ResolvConf::new(), Vec::new()))
             }
         };
         Self { stub: StubResolver::from_conf(conf), is_systems: server.is_none(), ipv6_first, hosts }
     }
 
-    /// Asks this server as if it were the system's, which searches for short names in these domains.
+    /// Uses this name server as the system's, with these search domains.
     #[cfg(test)]
     pub(super) fn searching(server: SocketAddr, domains: &[&str]) -> Self {
         let mut conf = ResolvConf::new();
@@ -80,11 +80,11 @@ impl Resolver {
         Self { stub: StubResolver::from_conf(conf), is_systems: true, ipv6_first: false, hosts: Vec::new() }
     }
 
-    /// All addresses of a host.
+    /// Returns all addresses of a host.
     ///
     /// # Errors
     ///
-    /// [`NotFound`](polyrpc_core::Code::NotFound) when it has none.
+    /// [`NotFound`](polyrpc_core::Code::NotFound) if it has none.
     pub(super) async fn addresses(&self, host: &str) -> Result<Lookup<IpAddr>, Status> {
         let literal = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
         if let Ok(ip) = literal.parse() {
@@ -105,11 +105,11 @@ impl Resolver {
             true => looked_up(host).await,
             false => Err(Status::not_found(format!("DNS knows no address of `{host}`"))),
         };
-        // A name that could not be asked for may have some.
+        // A name whose lookup failed may have some.
         found.map_err(|unknown| failure.unwrap_or(unknown))
     }
 
-    /// The addresses of one family, if a name has any.
+    /// Returns the addresses of one family, if a name has any.
     async fn addresses_of(&self, name: &Name<Vec<u8>>) -> Result<Lookup<IpAddr>, Status> {
         let kinds = if self.ipv6_first { [Rtype::AAAA, Rtype::A] } else { [Rtype::A, Rtype::AAAA] };
         for kind in kinds {
@@ -126,11 +126,11 @@ impl Resolver {
         Ok(Lookup { records: Vec::new(), ttl: Duration::MAX })
     }
 
-    /// Where a service is; of several priorities the first.
+    /// Returns the targets of a service with the lowest priority value.
     ///
     /// # Errors
     ///
-    /// [`NotFound`](polyrpc_core::Code::NotFound) when it is nowhere.
+    /// [`NotFound`](polyrpc_core::Code::NotFound) if there are none.
     pub(super) async fn places(&self, service: &str) -> Result<Lookup<SrvTarget>, Status> {
         let mut failure = None;
         for name in self.names(service)? {
@@ -143,26 +143,26 @@ impl Resolver {
         Err(failure.unwrap_or_else(|| Status::not_found(format!("DNS knows no place of `{service}`"))))
     }
 
-    /// The places of the first priority, if a name has any.
+    /// Returns the targets with the lowest priority value, if a name has any.
     async fn places_of(&self, name: &Name<Vec<u8>>) -> Result<Lookup<SrvTarget>, Status> {
         let answer = self.ask(name, Rtype::SRV).await?;
         let found = records(&answer, |srv: Srv<_>| SrvTarget {
-            // Its name is absolute: nothing is searched for.
+            // The name is absolute: search domains do not apply.
             host: format!("{}.", srv.target()),
             port: srv.port(),
             weight: srv.weight(),
             priority: srv.priority(),
         });
         let mut found = found.map_err(unreadable)?;
-        // A target that is the root says that there is no such service (RFC 2782).
+        // A target that is the root means that the service is not available (RFC 2782).
         found.records.retain(|place| place.host.len() > 2 && place.port > 0);
         let first = found.records.iter().map(|place| place.priority).min();
         found.records.retain(|place| Some(place.priority) == first);
         Ok(found)
     }
 
-    /// The names that a short one may stand for, in the order in which the system tries them (`resolv.conf(5)`). One that
-    /// cannot be asked for ends the search no more than one that there is not, as in glibc (`res_search`).
+    /// Returns the candidates for a short name, in the order of the system's search list (`resolv.conf(5)`). A failed
+    /// lookup continues the search like a missing name, as in glibc (`res_search`).
     fn names(&self, name: &str) -> Result<Vec<Name<Vec<u8>>>, Status> {
         let itself = absolute(name)?;
         if name.ends_with('.') || !self.is_systems {
@@ -189,7 +189,7 @@ impl Resolver {
     }
 }
 
-/// What an answer says of the name that was asked for, or of that for which it is an alias.
+/// Returns the records of the queried name, or of the name for which it is an alias.
 fn records<'a, D, T>(answer: &'a Message<Bytes>, read: impl Fn(D) -> T) -> Result<Lookup<T>, ParseError>
 where
     D: ParseRecordData<'a, Bytes>,
@@ -202,7 +202,7 @@ where
             found.records.push(read(record.into_data()));
         }
     }
-    // Those of the aliases count as well.
+    // The time to live of aliases counts as well.
     for record in answer.answer()? {
         found.ttl = found.ttl.min(record?.ttl().into_duration());
     }
@@ -221,10 +221,10 @@ async fn looked_up(host: &str) -> Result<Lookup<IpAddr>, Status> {
     }
 }
 
-/// How long an address holds if its record has no time to live.
+/// Validity of an address whose record has no time to live.
 const UNTOLD: Duration = Duration::from_secs(30);
 
-/// The names that this machine knows by itself; this holds the thread.
+/// Names in the machine's own hosts file; blocks.
 fn hosts() -> Vec<String> {
     let text = std::fs::read_to_string("/etc/hosts").unwrap_or_default();
     let lines = text.lines().map(|line| line.split('#').next().unwrap_or_default());

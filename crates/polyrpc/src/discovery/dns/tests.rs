@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use super::*;
 use crate::discovery::testing::told;
 
-/// A DNS server on the loopback.
+/// DNS server on the loopback interface.
 struct Server {
     address: SocketAddr,
     zone: Arc<Mutex<Zone>>,
@@ -24,11 +24,11 @@ struct Server {
 #[derive(Default)]
 struct Zone {
     records: HashMap<String, Vec<(u32, Record)>>,
-    /// Answers this, whatever is asked.
+    /// Response code for all queries.
     refusal: Option<Rcode>,
-    /// Answers so to what ends with this.
+    /// Response code for queries with this suffix.
     refused: Option<(&'static str, Rcode)>,
-    /// Answers these bytes behind the question's number.
+    /// Bytes to answer after the query's id.
     garbage: Option<Vec<u8>>,
 }
 
@@ -128,14 +128,14 @@ async fn a_host_is_asked_for_again_when_its_records_are_too_old() {
     let waited = before.elapsed().as_secs_f64();
     assert!((8.9..11.2).contains(&waited), "{waited}");
 
-    // However old the records may become, five minutes are the most.
+    // Whatever the time to live, the longest interval is five minutes.
     server.set("greeter.test", &[(0, v4(7))]);
     let before = Instant::now();
     assert_eq!(told(&mut sets).await, "tcp@10.0.0.7:80");
     let waited = before.elapsed().as_secs_f64();
     assert!((269.0..331.0).contains(&waited), "{waited}");
 
-    // However soon they may be too old, a second is the least.
+    // Whatever the time to live, the shortest interval is a second.
     server.set("greeter.test", &[(60, v4(8))]);
     let before = Instant::now();
     assert_eq!(told(&mut sets).await, "tcp@10.0.0.8:80");
@@ -196,7 +196,7 @@ async fn what_dns_cannot_say_is_an_error_and_asked_for_again() {
     server.zone.lock().unwrap().refusal = None;
     server.set("greeter.test", &[(10, v4(2))]);
     assert_eq!(told(&mut sets).await, "tcp@10.0.0.2:80");
-    // A service that is nowhere.
+    // A service without targets.
     assert!(told(&mut server.asked("_x._tcp.test").watch()).await.contains("knows no place"));
 }
 
@@ -204,7 +204,7 @@ async fn what_dns_cannot_say_is_an_error_and_asked_for_again() {
 async fn answers_that_make_no_sense_are_errors() {
     let server = Server::start().await;
     for garbage in [vec![], vec![0x81, 0x80], vec![0xff; 400], {
-        // An answer whose alias is itself.
+        // An answer whose alias refers to itself.
         let mut looped = vec![0x81, 0x80, 0, 1, 0, 1, 0, 0, 0, 0];
         looped.extend(b"\x07greeter\x04test\0\0\x01\0\x01\xc0\x0c\0\x05\0\x01\0\0\0\x0a\0\x02\xc0\x0c");
         looped
@@ -259,7 +259,7 @@ async fn a_domain_that_cannot_be_asked_does_not_end_a_search() {
         assert_eq!(places.records[0].host, "a.good.test.", "{refusal}");
         let addresses = resolver.addresses("a").await.unwrap();
         assert_eq!(addresses.records, [Ipv4Addr::new(10, 0, 0, 1)], "{refusal}");
-        // It may be there: that it is nowhere is not known.
+        // It may exist: a failed lookup does not prove that it has no targets.
         let unknown = resolver.places("_other._tcp").await.err().unwrap();
         assert_eq!(unknown.code(), Code::Unavailable, "{refusal}");
     }

@@ -10,14 +10,14 @@ use crate::discovery::Advertisement;
 use crate::error::ClientResult as Result;
 use crate::runtime::AbortOnDrop;
 
-/// Answers for the servers of this program.
+/// Answers mDNS queries for the servers of this program.
 #[derive(Debug, Default)]
 pub(super) struct Announcer {
     entries: Arc<Entries>,
     answering: tokio::sync::Mutex<Option<AnnouncerTask>>,
 }
 
-/// What is answered for, by service and address.
+/// Announced entries, by service and address.
 #[derive(Debug, Default)]
 struct Entries(Mutex<BTreeMap<(String, String), Advertisement>>);
 
@@ -34,11 +34,11 @@ fn key(entry: &Advertisement) -> (String, String) {
 #[derive(Debug)]
 struct AnnouncerTask {
     room: Arc<ReplyQueue>,
-    /// Ends with it.
+    /// Task that ends when this is dropped.
     _task: AbortOnDrop<()>,
 }
 
-/// Where answers go.
+/// Destination of answers.
 #[derive(Debug)]
 struct ReplyQueue {
     socket: UdpSocket,
@@ -48,7 +48,7 @@ struct ReplyQueue {
 }
 
 impl Announcer {
-    /// Answers for this from now on, and says so if that is news.
+    /// Announces an entry from now on, and sends the announcement if it is new.
     pub(super) async fn publish(&self, mdns: &Mdns, entry: &Advertisement) -> Result<()> {
         let room = self.room(mdns).await?;
         let packet = packet::announcement(&room.names, entry, 0, true)?;
@@ -59,7 +59,7 @@ impl Announcer {
         Ok(())
     }
 
-    /// Answers for this no more, and says that it goes.
+    /// Withdraws an entry, and sends a goodbye.
     pub(super) async fn withdraw(&self, mdns: &Mdns, entry: &Advertisement) -> Result<()> {
         let known = self.entries.lock().remove(&key(entry));
         if known.is_some() {
@@ -69,7 +69,7 @@ impl Announcer {
         Ok(())
     }
 
-    /// Where answers go; the first who asks for it opens it.
+    /// Returns the destination of answers; the first caller opens it.
     async fn room(&self, mdns: &Mdns) -> Result<Arc<ReplyQueue>> {
         let mut answering = self.answering.lock().await;
         if let Some(open) = &*answering {
@@ -90,7 +90,7 @@ impl ReplyQueue {
     }
 }
 
-/// Answers whoever asks.
+/// Answers queries.
 async fn answer(room: Arc<ReplyQueue>, entries: Arc<Entries>) {
     let mut buffer = vec![0; socket::LONGEST];
     loop {
@@ -107,7 +107,7 @@ async fn answer(room: Arc<ReplyQueue>, entries: Arc<Entries>) {
 
 async fn answer_one(room: &ReplyQueue, entries: &Entries, query: &Query, asker: SocketAddr) {
     let entries: Vec<_> = entries.lock().values().cloned().collect();
-    // Who asks from another port does not hear what is said to all (RFC 6762, section 6.7).
+    // A querier at another port does not receive multicast answers (RFC 6762, section 6.7).
     let is_alone = query.wants_unicast || asker.port() != room.port;
     for entry in entries {
         let id = if is_alone { query.id } else { 0 };

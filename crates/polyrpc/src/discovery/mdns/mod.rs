@@ -24,16 +24,17 @@ use super::polled::{self, PollResult, PollSource, jittered};
 use super::{Advertisement, Discover, Instance, Registrar, Sets};
 use crate::error::ClientResult as Result;
 
-/// Servers on the local network, by multicast DNS: found by rpcx's clients, and finding rpcx's servers.
+/// Servers on the local network, by multicast DNS; compatible with rpcx's clients and servers.
 ///
-/// rpcx announces all services of all servers as instances of the one kind `_rpcxservices.local.`, each with a text
-/// that names service, address and attributes. Its clients take them all; here only those of the wanted service are.
+/// rpcx announces all services of all servers as instances of the single type `_rpcxservices.local.`, each with a text
+/// that contains service, address and attributes. Its clients use them all; here only those of the requested service
+/// are used.
 ///
-/// Clients ask every 5 s, and take a server for gone when it leaves three such questions without an answer. Servers
-/// answer, and say when they leave.
+/// Clients send a query every 5 s, and remove a server that leaves three queries unanswered. Servers answer, and send a
+/// goodbye when they leave.
 ///
-/// A text has room for 255 bytes, once escaped: a server whose attributes do not fit is announced in several texts, which
-/// clients of rpcx do not read.
+/// A text has room for 255 bytes after escaping. A server whose attributes do not fit is announced in several texts,
+/// which rpcx's clients do not read.
 #[derive(Debug, Clone)]
 pub struct Mdns {
     service: String,
@@ -45,7 +46,7 @@ pub struct Mdns {
 }
 
 impl Mdns {
-    /// The servers of this service. For a server that only [registers](Registrar) it may be empty.
+    /// Discovers the servers of this service. It may be empty for a server that only [registers](Registrar).
     pub fn new(service: impl Into<String>) -> Self {
         Self {
             service: service.into(),
@@ -57,25 +58,25 @@ impl Mdns {
         }
     }
 
-    /// The domain in which services are announced. Default: `local.`, as in rpcx.
+    /// Sets the domain in which services are announced. Default: `local.`, as in rpcx.
     ///
     /// # Errors
     ///
-    /// When it is no name of DNS.
+    /// If it is no valid DNS name.
     pub fn domain(mut self, domain: &str) -> Result<Self> {
         self.names = Names::of(domain)?;
         Ok(self)
     }
 
-    /// Asks and announces by the networks in which this machine has these addresses. By default by the one that leads to the
-    /// Internet, and within the machine.
+    /// Sets the addresses of the network interfaces to use. Default: the one that leads to the Internet, and the
+    /// loopback interface.
     #[must_use]
     pub fn interfaces(mut self, addresses: impl IntoIterator<Item = Ipv4Addr>) -> Self {
         self.interfaces = Some(addresses.into_iter().collect());
         self
     }
 
-    /// How often to ask who is there. Default: every 5 s.
+    /// Sets the interval of the queries. Default: every 5 s.
     #[must_use]
     pub fn every(mut self, every: Duration) -> Self {
         self.every = every.max(Duration::from_secs(1));
@@ -87,13 +88,13 @@ impl Mdns {
     }
 }
 
-/// Where multicast DNS is spoken (RFC 6762).
+/// Port of multicast DNS (RFC 6762).
 const PORT: u16 = 5353;
 
 impl FromStr for Mdns {
     type Err = Status;
 
-    /// Reads the name of a service, before which may stand the domain: `Arith`, `local./Arith`.
+    /// Parses the name of a service, optionally preceded by the domain: `Arith`, `local./Arith`.
     fn from_str(text: &str) -> Result<Self, Status> {
         let (domain, service) = text.rsplit_once('/').unwrap_or(("", text));
         if service.is_empty() {
@@ -113,7 +114,7 @@ impl Discover for Mdns {
 struct MdnsWatch {
     mdns: Mdns,
     sockets: Vec<Arc<UdpSocket>>,
-    /// Who has answered, and in which round.
+    /// Servers that have answered, with the round of the last answer.
     heard: BTreeMap<String, (u64, Instance)>,
     round: u64,
 }
@@ -142,21 +143,21 @@ impl PollSource for MdnsWatch {
         Ok(PollResult { instances: Some(instances), again, complaint: None })
     }
 
-    /// To ask costs the same whoever answers.
+    /// A query costs the same after failures, so there is no backoff.
     fn pause(&self, _failures: u32) -> Duration {
         self.mdns.every.saturating_sub(WINDOW)
     }
 }
 
-/// How long to wait for answers.
+/// Time to wait for answers.
 const WINDOW: Duration = Duration::from_secs(1);
-/// How many questions without an answer tell that a server is gone.
+/// Number of unanswered queries after which a server is removed.
 const ROUNDS: u64 = 3;
-/// How many servers are kept, whatever is announced.
+/// Maximum number of servers that are kept, whatever is announced.
 const MOST: usize = 10_000;
 
 impl MdnsWatch {
-    /// Asks by every network; one that works is enough.
+    /// Sends the query to every network; success in one is enough.
     async fn ask_all(&self) -> Result<()> {
         let query = Query::who(&self.mdns.names)?;
         let mut last = None;
@@ -177,7 +178,7 @@ impl MdnsWatch {
         Ok(())
     }
 
-    /// Takes answers in until it is time.
+    /// Receives answers until the deadline.
     async fn listen(&mut self, until: Instant) {
         let mut receiving: FuturesUnordered<_> = self.sockets.iter().cloned().map(socket::receive).collect();
         while let Ok(Some((socket, packet))) = timeout_at(until, receiving.next()).await {

@@ -14,10 +14,10 @@ use serde::{Deserialize, Serialize};
 use crate::discovery::attributes::{escape, unescaped};
 use crate::discovery::{Advertisement, Instance};
 
-/// The names under which services are announced.
+/// DNS names of the announced services.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Names {
-    /// That of the kind of service.
+    /// Name of the service type.
     kind: Name<Vec<u8>>,
     domain: String,
 }
@@ -29,12 +29,12 @@ impl Names {
         Ok(Self { kind, domain: domain.to_owned() })
     }
 
-    /// That of one service of one server, which nobody else has.
+    /// Unique name of one service of one server.
     fn instance(&self, entry: &Advertisement) -> Result<Name<Vec<u8>>, Status> {
         name(&format!("{}.{KIND}.{}.", label(entry), self.domain))
     }
 
-    /// That of the host on which it is, for its address.
+    /// Name of its host, for the address record.
     fn host(&self, entry: &Advertisement) -> Result<Name<Vec<u8>>, Status> {
         name(&format!("{}.{}.", label(entry), self.domain))
     }
@@ -46,7 +46,7 @@ impl Default for Names {
     }
 }
 
-/// rpcx's kind of service, which is without the usual `_tcp` (rpcx `serverplugin/mdns.go`).
+/// rpcx's service type, without the usual `_tcp` (rpcx `serverplugin/mdns.go`).
 const KIND: &str = "_rpcxservices";
 
 fn name(text: &str) -> Result<Name<Vec<u8>>, Status> {
@@ -60,23 +60,23 @@ fn label(entry: &Advertisement) -> String {
     format!("polyrpc-{:016x}", hasher.finish())
 }
 
-/// What is asked of everybody.
+/// Multicast query.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Query {
     pub(super) id: u16,
-    /// Whether the one who asks wants the answer for himself.
+    /// Whether the querier wants a unicast answer.
     pub(super) wants_unicast: bool,
 }
 
 impl Query {
-    /// Asks who is there; answers are to come to the one who asks.
+    /// Builds a query for all servers, to be answered by unicast.
     pub(super) fn who(names: &Names) -> Result<Vec<u8>, Status> {
         let mut query = MessageBuilder::new_vec().question();
         query.push((&names.kind, Rtype::PTR, Class::from_int(IN | ALONE))).map_err(too_long)?;
         Ok(query.finish())
     }
 
-    /// Reads a question for who is there; everything else is none for us.
+    /// Parses a query for all servers; `None` for everything else.
     pub(super) fn read(packet: &[u8], names: &Names) -> Option<Self> {
         let message = Message::from_slice(packet).ok()?;
         if message.header().qr() {
@@ -92,12 +92,12 @@ impl Query {
 }
 
 const IN: u16 = 1;
-/// In a question: the answer may come to the one who asks alone (RFC 6762, section 5.4).
+/// Flag of a question: the answer may be sent by unicast (RFC 6762, section 5.4).
 const ALONE: u16 = 1 << 15;
-/// How many questions of a packet are looked at.
+/// Number of questions of a packet that are parsed.
 const QUESTIONS: usize = 32;
 
-/// What says that a server is there; for no time at all, that it goes.
+/// Builds the announcement of a server; with a zero time to live, its goodbye.
 pub(super) fn announcement(
     names: &Names,
     entry: &Advertisement,
@@ -120,7 +120,7 @@ pub(super) fn announcement(
     let mut more = answer.additional();
     more.push((&instance, ttl, Srv::new(0, 0, port.unwrap_or_default(), host.clone()))).map_err(too_long)?;
     more.push((&instance, ttl, text)).map_err(too_long)?;
-    // rpcx's clients pass over a server without an address, although they call the one in the text (zeroconf
+    // rpcx's clients skip a server without an address record, although they use the address in the text (zeroconf
     // `client.go`).
     match address.map_or(IpAddr::V4(Ipv4Addr::LOCALHOST), |address| address.ip()) {
         IpAddr::V4(ip) => more.push((&host, ttl, A::new(ip))),
@@ -134,7 +134,7 @@ fn too_long(_: PushError) -> Status {
     Status::invalid_argument("it is too long for multicast DNS")
 }
 
-/// A service as rpcx describes it in a text.
+/// Service as described by rpcx in a text.
 #[derive(Debug, Serialize, Deserialize)]
 struct Meta {
     #[serde(default)]
@@ -158,21 +158,21 @@ fn text(entry: &Advertisement) -> Result<Txt<Vec<u8>>, Status> {
         .map_err(|error| Status::invalid_argument(format!("the attributes are too long: {error}")))
 }
 
-/// A service that a packet announces.
+/// Service announced in a packet.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Announcement {
     pub(super) service: String,
     pub(super) instance: Instance,
 }
 
-/// What a packet announces. What cannot be read of it is left out.
+/// Returns the services that a packet announces. Malformed parts are skipped.
 pub(super) fn announced(packet: &[u8], names: &Names) -> Vec<Announcement> {
     let Ok(message) = Message::from_slice(packet) else { return Vec::new() };
     if !message.header().qr() {
         return Vec::new();
     }
     let mut metas = Vec::new();
-    // What was read before something that cannot be is of use.
+    // The records before a malformed one are still useful.
     let _ = read_texts(message, names, &mut metas);
     metas.into_iter().filter_map(Meta::announced).collect()
 }
@@ -182,7 +182,7 @@ fn read_texts(message: &Message<[u8]>, names: &Names, metas: &mut Vec<Meta>) -> 
     while let Some(records) = section {
         for record in records.limit_to::<Txt<_>>() {
             let record = record?;
-            // One for no time at all says that the server goes.
+            // A zero time to live is a goodbye.
             let is_ours = record.owner().ends_with(&names.kind) && record.ttl() > Ttl::ZERO;
             if is_ours && let Some(more) = read_text(record.data()) {
                 metas.extend(more);

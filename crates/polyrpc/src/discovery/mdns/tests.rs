@@ -4,7 +4,7 @@ use super::*;
 use crate::discovery::Attributes;
 use crate::discovery::testing::told;
 
-/// Within the machine, at a port that nobody else uses.
+/// Uses the loopback interface and a free port.
 fn apart() -> Mdns {
     let free = StdSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let mdns = Mdns::new("Arith").interfaces([Ipv4Addr::LOCALHOST]).every(Duration::from_secs(1));
@@ -50,7 +50,7 @@ fn an_announcement_is_read_as_it_was_written() {
         assert!(packet::announced(&packet, &Names::of("other.").unwrap()).is_empty());
         let leaving = packet::announcement(&names, &entry, 0, false).unwrap();
         assert!(packet::announced(&leaving, &names).is_empty());
-        // Cut or damaged, it is no reason to panic.
+        // Truncated or corrupted packets must not panic.
         for at in 0..packet.len() {
             packet::announced(&packet[..at], &names);
             for bit in 0..8 {
@@ -65,7 +65,7 @@ fn an_announcement_is_read_as_it_was_written() {
 
 #[test]
 fn an_announcement_of_rpcx_is_read() {
-    // As zeroconf of Go packs it for a server of rpcx v1.9.4, with `Arith` and `Echo` of one server in one text.
+    // As packed by Go's zeroconf for a server of rpcx v1.9.4, with `Arith` and `Echo` of one server in one text.
     let text = "%5B%7B%22service%22%3A%22Arith%22%2C%22meta%22%3A%22group%3Da%5Cu0026weight%3D3%22%2C%22service_address%22%3A%22tcp%40127.0.0.1%3A8972%22%7D%2C%7B%22service%22%3A%22Echo%22%2C%22service_address%22%3A%22tcp%40127.0.0.1%3A8972%22%7D%5D";
     let mut packet = b"\0\x2a\x84\0\0\0\0\x01\0\0\0\x01".to_vec();
     packet.extend(b"\x0d_rpcxservices\x05local\0\0\x0c\0\x01\0\0\x0c\x80\0\x07\x04host\xc0\x0c");

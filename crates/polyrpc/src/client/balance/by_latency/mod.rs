@@ -17,16 +17,17 @@ use super::smooth::SmoothPicker;
 use super::weights::Weights;
 use super::{Candidate, LoadBalancer, PickContext, Picker};
 
-/// Turns by how near the servers are on the network: rpcx's `WeightedICMP`.
+/// Weighted round robin by measured network latency: rpcx's `WeightedICMP`.
 ///
-/// Each server is probed three times, the mean makes its weight by rpcx's table, and turns are those of
-/// [`SmoothWeightedRoundRobin`](super::SmoothWeightedRoundRobin): 191 up to 10 ms, a unit less for each more millisecond up
-/// to 200, one up to a second. What takes longer or does not answer gets nothing. rpcx sends ICMP echo requests, which
-/// needs a privilege; here a [`Probe`] measures, by default the time in which TCP [connects](TcpConnectProbe).
+/// Each server is probed three times. The mean latency gives its weight by rpcx's table, and calls are spread as by
+/// [`SmoothWeightedRoundRobin`](super::SmoothWeightedRoundRobin): 191 up to 10 ms, one less for each further
+/// millisecond up to 200, one up to a second. A server that takes longer or does not answer gets no calls. rpcx sends
+/// ICMP echo requests, which needs a privilege; here a [`Probe`] measures, by default the time in which TCP
+/// [connects](TcpConnectProbe).
 ///
-/// A task of the balancer probes, 64 servers at a time and each anew after a while, and ends with it; it runs in the
-/// runtime in which the first set came. Until a server has been measured it counts as one that is far. If no probe succeeds
-/// at all, they say nothing about the servers, which are alike then.
+/// A task of the balancer probes 64 servers at a time, repeats each probe after an interval, and ends with the
+/// balancer. It runs in the runtime in which the first set of servers arrived. A server that has not been measured yet
+/// counts as far away. If every probe fails, all servers get the same weight.
 pub struct ByLatency {
     measuring: Arc<LatencyProber>,
     memory: CandidateState<ServerLatency>,
@@ -40,7 +41,7 @@ impl ByLatency {
         Self::by(TcpConnectProbe, Duration::from_secs(30))
     }
 
-    /// Measures by this probe, each server so often: once a second at most.
+    /// Measures with this probe, each server at this interval, which is at least one second.
     pub fn by(probe: impl Probe, interval: Duration) -> Self {
         let measuring = LatencyProber::new(Box::new(probe), interval.max(Duration::from_secs(1)));
         Self {
@@ -51,7 +52,7 @@ impl ByLatency {
         }
     }
 
-    /// Begins to measure, unless it is done already or cannot be.
+    /// Starts the measuring task, unless it runs already or there is no runtime.
     fn measure(&self) {
         let mut task = self.task.lock().unwrap_or_else(PoisonError::into_inner);
         if task.as_ref().is_none_or(JoinHandle::is_finished)
@@ -94,7 +95,7 @@ impl LoadBalancer for ByLatency {
     }
 }
 
-/// The turns among the servers of one set, made anew when latencies have changed.
+/// Picker for the servers of one set; rebuilt when latencies have changed.
 struct LatencyPicker(RwLock<CachedPicker>);
 
 struct CachedPicker {
@@ -107,7 +108,7 @@ impl LatencyPicker {
         Self(RwLock::new(CachedPicker::new(weights(measured))))
     }
 
-    /// Lets the turns follow what has been measured.
+    /// Rebuilds the picker if the measured weights have changed.
     fn follow(&self, measured: &[Arc<ServerLatency>]) {
         let weights = weights(measured);
         let is_same = self.0.read().unwrap_or_else(PoisonError::into_inner).weights == weights;
@@ -135,7 +136,7 @@ fn weights(measured: &[Arc<ServerLatency>]) -> Vec<u32> {
     if weights.iter().all(|&weight| weight == 0) { vec![FAR; weights.len()] } else { weights }
 }
 
-/// The least weight that gets calls.
+/// Lowest weight that gets calls.
 const FAR: u32 = 1;
 
 /// rpcx's table (`client/ping_utils.go`).
@@ -168,7 +169,7 @@ mod tests {
         assert_eq!(weight(None), 0);
     }
 
-    /// Knows the latencies, and tells how many probes there were.
+    /// Probe that returns fixed latencies and reports the number of probes.
     struct Told {
         latencies: HashMap<String, Option<Duration>>,
         probes: watch::Sender<usize>,
@@ -195,12 +196,12 @@ mod tests {
         let (probe, mut probed) = told(&candidates, &[Some(1), Some(191), None]);
         let balance = ByLatency::by(probe, Duration::from_secs(60));
         let pick = balance.picker(&candidates);
-        // No server has been measured.
+        // No server has been measured yet.
         assert_eq!(shares(&*pick, &candidates, 300), [100, 100, 100]);
         probed.wait_for(|&probes| probes == 9).await.unwrap();
         tokio::time::sleep(Duration::from_secs(1)).await;
         assert_eq!(shares(&*pick, &candidates, 201), [191, 10, 0]);
-        // What is known is known in the next set too, and is not measured again so soon.
+        // Measurements are kept for the next set and are not repeated early.
         let fewer = [candidates[1].clone(), candidates[2].clone()];
         assert_eq!(shares(&*balance.picker(&fewer), &fewer, 10), [10, 0]);
         tokio::time::sleep(Duration::from_secs(30)).await;
@@ -227,7 +228,7 @@ mod tests {
         let _pick = balance.picker(&candidates);
         probed.wait_for(|&probes| probes == 3).await.unwrap();
         drop(balance);
-        // The probe goes with the task, and with it what tells of probes.
+        // The probe, and with it the sender of the count, is dropped with the task.
         assert!(probed.wait_for(|_| false).await.is_err());
     }
 

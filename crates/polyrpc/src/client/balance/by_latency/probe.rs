@@ -7,15 +7,16 @@ use tokio::time::Instant;
 
 use crate::discovery::{Instance, Network};
 
-/// Measures how near a server is.
+/// Measures the network latency to a server.
 pub trait Probe: Send + Sync + 'static {
-    /// The time that the way there and back takes; `None` if that cannot be told. It may be dropped before it is done.
+    /// Returns the round-trip time; `None` if it cannot be measured. The future may be dropped before it completes.
     fn measure<'a>(&'a self, instance: &'a Instance) -> BoxFuture<'a, Option<Duration>>;
 }
 
-/// The time in which TCP connects: a way there and back, without any privilege.
+/// Time in which TCP connects: one round trip, without any privilege.
 ///
-/// A server that is reached by UDP need not accept TCP: a refusal has gone the same way. One behind a Unix socket is here.
+/// A server that is reached by UDP need not accept TCP: a refused connection took one round trip as well. A server
+/// behind a Unix socket is local.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct TcpConnectProbe;
 
@@ -25,7 +26,7 @@ impl Probe for TcpConnectProbe {
             if instance.network == Network::Unix {
                 return Some(Duration::ZERO);
             }
-            // Whatever a name takes to be resolved, the server is no farther for it.
+            // Name resolution is not part of the latency.
             let address = tokio::net::lookup_host(&instance.address).await.ok()?.next()?;
             let before = Instant::now();
             let connected = TcpStream::connect(address).await;

@@ -9,7 +9,7 @@ use super::{LatencyPicker, Probe, weight};
 use crate::client::balance::Candidate;
 use crate::discovery::Instance;
 
-/// What the task that probes and the sets of servers have in common.
+/// State shared by the probing task and the pickers.
 pub(super) struct LatencyProber {
     probe: Box<dyn Probe>,
     interval: Duration,
@@ -17,7 +17,7 @@ pub(super) struct LatencyProber {
     changed: Notify,
 }
 
-/// The set that calls are made to.
+/// Set of servers that calls currently go to.
 #[derive(Default)]
 struct ProbedSet {
     candidates: Vec<Candidate>,
@@ -25,7 +25,7 @@ struct ProbedSet {
     turns: Weak<LatencyPicker>,
 }
 
-/// What is known of one server.
+/// Measurements of one server.
 #[derive(Default)]
 pub(super) struct ServerLatency(Mutex<Option<Measurement>>);
 
@@ -36,7 +36,7 @@ struct Measurement {
 }
 
 impl ServerLatency {
-    /// What the server weighs, if that is known.
+    /// Returns the server's weight if it has been measured.
     pub(super) fn weight(&self) -> Option<u32> {
         self.last().map(|last| last.weight)
     }
@@ -55,7 +55,7 @@ impl LatencyProber {
         Self { probe, interval, current: Mutex::default(), changed: Notify::new() }
     }
 
-    /// Measures these servers from now on, for these turns.
+    /// Measures these servers from now on, and updates this picker.
     pub(super) fn go_on_with(
         &self,
         candidates: &[Candidate],
@@ -68,7 +68,7 @@ impl LatencyProber {
         self.changed.notify_one();
     }
 
-    /// Measures whatever is due, for ever.
+    /// Runs the probing loop; never returns.
     pub(super) async fn run(self: Arc<Self>) {
         loop {
             let due = self.due();
@@ -81,7 +81,7 @@ impl LatencyProber {
         }
     }
 
-    /// Some servers that were never measured, or not for long.
+    /// Returns some servers that were never measured or whose measurement is too old.
     fn due(&self) -> Vec<(Candidate, Arc<ServerLatency>)> {
         let now = Instant::now();
         let current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
@@ -92,7 +92,7 @@ impl LatencyProber {
         due.map(|(candidate, measured)| (candidate.clone(), measured.clone())).collect()
     }
 
-    /// Waits until a server is due, or others are there.
+    /// Waits until a server is due or the set of servers changes.
     async fn wait(&self) {
         let due = {
             let current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
@@ -114,7 +114,7 @@ impl LatencyProber {
         measured.set(Measurement { weight: weight(latency), at: Instant::now() });
     }
 
-    /// The mean of what three probes measure, of those that succeed in time.
+    /// Returns the mean of the probes that succeed in time, out of three.
     async fn mean(&self, instance: &Instance) -> Option<Duration> {
         let (mut sum, mut count) = (Duration::ZERO, 0);
         let probes = async {
@@ -125,12 +125,12 @@ impl LatencyProber {
                 }
             }
         };
-        // What has been measured until then counts.
+        // On timeout, the probes that are done still count.
         let _ = timeout(IN_TIME, probes).await;
         sum.checked_div(count)
     }
 
-    /// Lets the turns follow what has been measured.
+    /// Updates the picker with the measured latencies.
     fn follow(&self) {
         let (turns, measured) = {
             let current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
@@ -142,9 +142,9 @@ impl LatencyProber {
     }
 }
 
-/// As rpcx does (`client/ping_utils.go`).
+/// As in rpcx (`client/ping_utils.go`).
 const PROBES: u32 = 3;
 const IN_TIME: Duration = Duration::from_secs(3);
 
-/// How many servers are probed at a time.
+/// Number of servers that are probed concurrently.
 const AT_A_TIME: usize = 64;

@@ -5,14 +5,14 @@ use std::sync::{Mutex, PoisonError};
 use super::jump::{jump, jumping_on, rehash};
 use crate::client::balance::{Candidate, LoadBalancer, PickContext, Picker};
 
-/// Consistent hashing with memory: rpcx's `ConsistentHash`.
+/// Stateful consistent hashing: rpcx's `ConsistentHash`.
 ///
-/// Servers keep their slots; a key whose slot has been left jumps once more, among those that are there
-/// (`edwingeng/doublejump`). Whichever server leaves, only its own keys move, and a new one takes the slot that was left
-/// last. So where a key goes depends on the order in which servers came and went, and clients that began at different
-/// times may disagree; [`Ring`](super::Ring) is for those that must not.
+/// Servers keep their slots; a key whose slot is empty jumps once more, among the present servers
+/// (`edwingeng/doublejump`). When a server leaves, only its own keys move, and a new server takes the slot that was
+/// vacated last. The mapping therefore depends on the order in which servers came and went, and clients that started at
+/// different times may disagree. Use [`Ring`](super::Ring) where they must agree.
 ///
-/// New servers of one set come in the order of their names.
+/// New servers of one set are added in the order of their names.
 #[derive(Debug, Default)]
 pub struct DoubleJump(Mutex<Slots>);
 
@@ -32,21 +32,21 @@ impl LoadBalancer for DoubleJump {
     }
 }
 
-/// The servers by name, twice.
+/// Two arrays of the servers' names.
 #[derive(Debug, Default)]
 struct Slots {
-    /// Each in its own slot.
+    /// Slots; a server keeps its slot.
     loose: Vec<Option<String>>,
-    /// The slots that were left, the last one last.
+    /// Vacated slots, the most recent one last.
     left: Vec<usize>,
-    /// Without gaps.
+    /// The same servers without gaps.
     compact: Vec<String>,
-    /// Where each is in both.
+    /// Index of each server in both arrays.
     at: HashMap<String, (usize, usize)>,
 }
 
 impl Slots {
-    /// Adds those that are new and then removes those that are gone, as rpcx does (`client/selector.go`).
+    /// Adds new servers and then removes those that are gone, as rpcx does (`client/selector.go`).
     fn update(&mut self, servers: &HashMap<String, usize>) {
         let mut names: Vec<_> = servers.keys().collect();
         names.sort_unstable();
@@ -71,7 +71,7 @@ impl Slots {
         let Some((slot, index)) = self.at.remove(name) else { return };
         self.loose[slot] = None;
         self.left.push(slot);
-        // The last one fills the gap.
+        // The last element fills the gap.
         self.compact.swap_remove(index);
         if let Some((_, moved)) = self.compact.get(index).and_then(|moved| self.at.get_mut(moved)) {
             *moved = index;
@@ -79,7 +79,7 @@ impl Slots {
     }
 }
 
-/// The slots with the places of one set.
+/// Slots of one set, as places in that set.
 struct DoubleJumpPicker {
     loose: Box<[Option<usize>]>,
     compact: Box<[usize]>,

@@ -1,10 +1,10 @@
-//! What Go's `fmt` prints of a value by `%v`, as far as a value of Rust has a counterpart in Go.
+//! Formats a value as Go's `fmt` does by `%v`, for Rust values that have a counterpart in Go.
 
 use std::fmt::{self, Display, Write};
 
 use serde::{Serialize, ser};
 
-/// Prints a value; `&` before a composite one that the program in Go has by a pointer.
+/// Prints a value; writes `&` before a composite value that the Go program passes by pointer.
 pub(super) fn print<T: Serialize + ?Sized>(
     value: &T,
     by_pointer: bool,
@@ -15,11 +15,11 @@ pub(super) fn print<T: Serialize + ?Sized>(
 
 struct Printer<'a, W> {
     out: &'a mut W,
-    /// Only the outermost value is had by a pointer.
+    /// Whether the outermost value is passed by pointer.
     by_pointer: bool,
 }
 
-/// What was printed, which decides the order of keys in a map.
+/// Kind of the last printed value; decides the order of keys in a map.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Integer,
@@ -87,7 +87,7 @@ struct Entries<'a, W> {
 }
 
 impl<W: Write> Entries<'_, W> {
-    /// Integers in their order, anything else in that of its text.
+    /// Sorts integers by value and anything else by text.
     fn sort(&mut self) {
         match self.keys {
             Kind::Integer => self.entries.sort_by_key(|(key, _)| key.parse::<i128>().unwrap_or(i128::MAX)),
@@ -255,8 +255,8 @@ impl<'a, W: Write> ser::Serializer for Printer<'a, W> {
     }
 }
 
-/// The shortest digits that tell the number, with an exponent where Go would write one (`fmt/format.go`: `%e` for
-/// exponents below -4 and from 21 on).
+/// Formats with the shortest digits that identify the number, with an exponent where Go writes one (`fmt/format.go`:
+/// `%e` for exponents below -4 and from 21 on).
 fn float(value: f64, scientific: &str, plain: impl Display) -> String {
     if value.is_nan() {
         return "NaN".to_owned();
@@ -274,7 +274,7 @@ fn float(value: f64, scientific: &str, plain: impl Display) -> String {
     }
 }
 
-/// The traits of serde for what is printed as a series.
+/// Implements serde's traits for values that are printed as a series.
 macro_rules! series {
     ($($compound:ident $push:ident $(($name:ident: $key:ty))?;)*) => {
         $(impl<W: Write> ser::$compound for Series<'_, W> {
@@ -333,7 +333,7 @@ impl<W: Write> ser::SerializeMap for Entries<'_, W> {
     }
 }
 
-/// Why a value is not printed.
+/// Error of a value that cannot be printed.
 #[derive(Debug)]
 pub(super) struct Refusal(String);
 

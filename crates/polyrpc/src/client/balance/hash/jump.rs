@@ -1,12 +1,12 @@
 use super::key;
 use crate::client::balance::{Candidate, LoadBalancer, PickContext, Picker, available};
 
-/// Consistent hashing without memory: the rpcx of 2016.
+/// Stateless jump consistent hashing: the rpcx of 2016.
 ///
-/// The servers are in the order of their names and the key jumps to one of them (J. Lamping, E. Veach, "A fast, minimal
-/// memory, consistent hash algorithm"). That moves as few keys as can be where servers come and go at the end of the
-/// order; elsewhere all behind them move too, which [`DoubleJump`](super::DoubleJump) avoids. A key whose server may not
-/// take the call jumps on.
+/// The servers are sorted by name and the key jumps to one of them (J. Lamping, E. Veach, "A fast, minimal memory,
+/// consistent hash algorithm"). The number of moved keys is minimal if servers come and go at the end of the order;
+/// elsewhere all servers behind the change are affected too, which [`DoubleJump`](super::DoubleJump) avoids. A key
+/// whose server may not take the call is rehashed and jumps again.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Jump;
 
@@ -30,8 +30,8 @@ impl Picker for JumpPicker {
     }
 }
 
-/// The first that may take the call of those that `at` finds for the key and for what becomes of it; else the first of
-/// all `places`.
+/// Returns the first server that may take the call among those that `at` finds for the key and its rehashes; otherwise
+/// the first available of all `places`.
 pub(super) fn jumping_on(
     asked: &PickContext<'_>,
     places: &[usize],
@@ -47,13 +47,12 @@ pub(super) fn jumping_on(
         .or_else(|| places.iter().copied().find(|&place| asked.may_take(place)))
 }
 
-/// Another key that comes of this one: each jumps as if it had nothing to do with the other.
+/// Derives another key from this one; both jump independently.
 pub(super) fn rehash(key: u64) -> u64 {
     key.wrapping_mul(0xc6a4_a793_5bd1_e995)
 }
 
-/// One of `buckets`, always the same one for a key, and another one for as few keys as can be when there is a bucket
-/// more.
+/// Returns one of `buckets`, always the same for a key. Adding a bucket moves the minimal number of keys.
 pub(super) fn jump(mut key: u64, buckets: usize) -> usize {
     let (mut bucket, mut next) = (0, 0);
     while next < buckets as u64 {

@@ -7,11 +7,11 @@ use super::go;
 use crate::client::Result;
 use crate::client::balance::PickContext;
 
-/// The key by which a client of rpcx in Go chooses the server for a call: the hash (FNV-1a, 64 bits) of
-/// `/service/method/arguments`, the arguments as Go's `%v` prints them.
+/// Returns the key by which an rpcx client in Go chooses the server for a call: the hash (FNV-1a, 64 bits) of
+/// `/service/method/arguments`, with the arguments as Go's `%v` prints them.
 ///
-/// Numbers, strings, booleans, structs, slices and maps are printed as in Go; pointers below the outermost level, of which
-/// Go prints the address, have no counterpart.
+/// Numbers, strings, booleans, structs, slices and maps are printed as in Go. Pointers below the outermost level, whose
+/// address Go prints, have no counterpart.
 ///
 /// ```
 /// use polyrpc::client::balance::hash::{ArgumentPassing, key};
@@ -29,7 +29,7 @@ use crate::client::balance::PickContext;
 ///
 /// # Errors
 ///
-/// When the arguments refuse to be serialized.
+/// If the arguments fail to serialize.
 pub fn key(
     service: &str,
     method: &str,
@@ -44,16 +44,16 @@ pub fn key(
     Ok(hash.0)
 }
 
-/// How the client in Go passes its arguments to the call, which shows in how they are printed.
+/// How the Go client passes its arguments to the call, which affects how they are printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ArgumentPassing {
-    /// `&Args{7, 8}`, as rpcx's examples do: a struct is `&{7 8}`.
+    /// `&Args{7, 8}`, as in rpcx's examples: a struct is printed as `&{7 8}`.
     ByPointer,
-    /// `Args{7, 8}`: a struct is `{7 8}`.
+    /// `Args{7, 8}`: a struct is printed as `{7 8}`.
     ByValue,
 }
 
-/// What calls have in common that are to go to the same server.
+/// Hash key of a call; calls with the same key go to the same server.
 pub(super) fn hash_key(asked: &PickContext<'_>) -> u64 {
     asked.key.unwrap_or_else(|| {
         let mut hash = Fnv::default();
@@ -65,7 +65,7 @@ pub(super) fn hash_key(asked: &PickContext<'_>) -> u64 {
     })
 }
 
-/// How much of a request tells it from others, so that a pick takes no longer for a long one.
+/// Number of request bytes that are hashed; bounds the cost of a pick for a long request.
 const BEGINNING: usize = 1024;
 
 /// FNV-1a, 64 bits.

@@ -1,8 +1,8 @@
-//! Equal calls meet the same server, and stay with it when others come and go.
+//! Consistent hashing: calls with the same key go to the same server, also when other servers come and go.
 //!
-//! Which calls are equal is told by [`PickContext::key`](super::PickContext::key). Where the caller says none, it is the hash of
-//! service, method and encoded request (of a long one, its beginning). [`key`] makes the one that rpcx's clients in Go
-//! make of the same arguments; brpc's request codes are 32 bits, and longer keys are folded onto a [`Ring`].
+//! [`PickContext::key`](super::PickContext::key) is the key. If the caller sets none, it is the hash of service, method
+//! and encoded request (of a long request, its beginning). [`key`] computes the key that rpcx's Go clients derive from
+//! the same arguments. brpc's request codes are 32 bits; longer keys are folded onto a [`Ring`].
 
 mod double_jump;
 mod go;

@@ -10,18 +10,18 @@ use crate::client::balance::candidate_state::CandidateState;
 use crate::client::balance::{Candidate, LoadBalancer, PickContext, Picker};
 use crate::discovery::Instance;
 
-/// Consistent hashing on a ring: brpc's `c_murmurhash`, `c_md5` and `c_ketama`, bit for bit.
+/// Ring hashing: brpc's `c_murmurhash`, `c_md5` and `c_ketama`, bit for bit.
 ///
-/// Each server has a hundred points on the ring, which depend on nothing but its address, and a call goes to the server of
-/// the first point from its key on: all clients agree, and when a server comes or goes, only its own keys move, to or from
-/// all others alike. If the server may not take the call, the next point decides
-/// (brpc `policy/consistent_hashing_load_balancer.cpp`).
+/// Each server has a hundred points on the ring, which depend only on its address. A call goes to the server of the
+/// first point at or after its key. All clients agree, and when a server comes or goes, only its own keys move, spread
+/// evenly over the others. If the server may not take the call, the next point decides (brpc
+/// `policy/consistent_hashing_load_balancer.cpp`).
 #[derive(Debug)]
 pub struct Ring {
     hash: Hash,
     replicas: usize,
     with_tags: bool,
-    /// The points of each server, which are much work to make.
+    /// Points of each server, which are expensive to compute.
     memory: CandidateState<Box<[u32]>>,
 }
 
@@ -38,7 +38,7 @@ impl Ring {
         Self::new(Hash::Murmur)
     }
 
-    /// brpc's `c_md5`: points by MD5, of which each takes 32 bits.
+    /// brpc's `c_md5`: points by MD5, 32 bits of each digest.
     pub fn md5() -> Self {
         Self::new(Hash::Md5)
     }
@@ -52,12 +52,12 @@ impl Ring {
         Self { hash, replicas: 100, with_tags: false, memory: CandidateState::default() }
     }
 
-    /// Gives each server so many points instead of 100: the more, the more even are the shares, which vary by about one
-    /// over the square root of it.
+    /// Sets the number of points per server, by default 100. More points give more even shares, which vary by about one
+    /// over the square root of the number.
     ///
     /// # Errors
     ///
-    /// When it is zero or more than 10,000; for ketama, when it is no multiple of four.
+    /// If it is zero or more than 10,000; for ketama, also if it is no multiple of four.
     pub fn replicas(mut self, replicas: usize) -> Result<Self> {
         let step = if matches!(self.hash, Hash::Ketama) { 4 } else { 1 };
         if !(1..=MOST_REPLICAS).contains(&replicas) || !replicas.is_multiple_of(step) {
@@ -70,7 +70,8 @@ impl Ring {
         Ok(self)
     }
 
-    /// Tells servers at the same address apart by brpc's tag, as its flag `consistent_hashing_enable_server_tag` does.
+    /// Distinguishes servers at the same address by brpc's tag, as its flag `consistent_hashing_enable_server_tag`
+    /// does.
     #[must_use]
     pub fn with_tags(mut self) -> Self {
         self.with_tags = true;
@@ -107,7 +108,7 @@ impl LoadBalancer for Ring {
     }
 }
 
-/// The places of the servers in the order of their addresses, which decides where points coincide.
+/// Places of the servers in the order of their addresses, which decides where points coincide.
 fn in_order(candidates: &[Candidate]) -> Vec<usize> {
     let mut places: Vec<_> = (0..candidates.len()).collect();
     places.sort_by_cached_key(|&place| {
@@ -119,7 +120,7 @@ fn in_order(candidates: &[Candidate]) -> Vec<usize> {
 
 /// The ring.
 struct RingPicker {
-    /// In order; apart from their servers, so that a search touches less memory.
+    /// Sorted; separate from their servers, so that a search touches less memory.
     hashes: Box<[u32]>,
     places: Box<[u32]>,
     servers: usize,
@@ -127,7 +128,7 @@ struct RingPicker {
 
 impl RingPicker {
     fn new(in_order: Vec<usize>, points: &[Arc<Box<[u32]>>]) -> Self {
-        // A hash and a rank in one word, to be sorted as one.
+        // Hash and rank are packed into one word and sorted together.
         let ranked = in_order.iter().enumerate();
         let mut ring: Vec<_> = ranked
             .flat_map(|(rank, &place)| {
@@ -143,7 +144,7 @@ impl RingPicker {
         }
     }
 
-    /// The servers of all points from a key on, around the ring.
+    /// Iterates over the servers of all points from a key on, around the ring.
     fn from(&self, key: u32) -> impl Iterator<Item = usize> {
         let first = self.hashes.partition_point(|&hash| hash < key);
         let (before, behind) = self.places.split_at(first);
@@ -156,17 +157,17 @@ impl Picker for RingPicker {
         let mut servers = self.from(folded(key::hash_key(asked)));
         let near = servers.by_ref().take(NEAR).find(|&place| asked.may_take(place));
         near.or_else(|| {
-            // Before all the points are walked: are any worth it?
+            // Before walking all points, check whether any server may take the call.
             let is_any = (0..self.servers).any(|place| asked.may_take(place));
             is_any.then(|| servers.find(|&place| asked.may_take(place))).flatten()
         })
     }
 }
 
-/// How many points are looked at before the servers are.
+/// Number of points that are walked before the servers are checked.
 const NEAR: usize = 128;
 
-/// brpc's request codes have 32 bits and stay as they are.
+/// Folds a key to 32 bits; brpc's request codes, which have 32 bits, stay unchanged.
 fn folded(key: u64) -> u32 {
     key as u32 ^ (key >> 32) as u32
 }

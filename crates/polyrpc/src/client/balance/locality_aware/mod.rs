@@ -9,12 +9,12 @@ use self::tree::Tree;
 use super::candidate_state::CandidateState;
 use super::{AttemptOutcome, Candidate, LoadBalancer, PickContext, Picker, available, chance};
 
-/// Servers by how many calls they answer and how soon: brpc's `la`, locality-aware balancing.
+/// Locality-aware balancing by throughput and latency: brpc's `la`.
 ///
-/// A server's weight is the calls it answers in a second divided by the time it takes for one. So the nearest and fastest
-/// take what they can bear and the others what is left, where other balancers would send calls around the world to be
-/// fair. A server with calls under way for longer than usual loses weight before any of them ends; every server keeps a
-/// little, so that it is seen when it gets better (brpc `docs/en/lalb.md`, `policy/locality_aware_load_balancer.cpp`).
+/// A server's weight is its answered calls per second divided by its latency. The nearest and fastest servers therefore
+/// take as many calls as they can, and the others the rest, where a fair balancer would send calls around the world. A
+/// server whose calls are in flight for longer than usual loses weight before any of them ends. Every server keeps a
+/// small weight, so that its recovery is noticed (brpc `docs/en/lalb.md`, `policy/locality_aware_load_balancer.cpp`).
 #[derive(Debug)]
 pub struct LocalityAware {
     memory: CandidateState<ServerWeight>,
@@ -22,7 +22,7 @@ pub struct LocalityAware {
 }
 
 impl LocalityAware {
-    /// Knows no server yet.
+    /// Creates a balancer without any measurements.
     pub fn new() -> Self {
         Self { memory: CandidateState::default(), since: Instant::now() }
     }
@@ -44,7 +44,7 @@ impl LoadBalancer for LocalityAware {
     }
 }
 
-/// New servers get as many calls as the others do on average.
+/// Gives new servers the average weight of the others.
 fn set_initial_weights(servers: &[Arc<ServerWeight>]) {
     let known: Vec<_> =
         servers.iter().filter(|server| server.is_known()).map(|server| server.base()).collect();
@@ -54,27 +54,27 @@ fn set_initial_weights(servers: &[Arc<ServerWeight>]) {
     }
 }
 
-/// The sum of all weights stays below it, and so within 64 bits.
+/// Upper bound of the sum of all weights, which keeps it within 64 bits.
 const HEAVIEST: i64 = 1 << 62;
 
 struct LocalityAwarePicker {
     servers: Box<[Arc<ServerWeight>]>,
-    /// The weights as far as this set has seen them.
+    /// Weights as last seen by this set.
     tree: Tree,
-    /// What a server may weigh.
+    /// Maximum weight of a server.
     most: i64,
     since: Instant,
 }
 
 impl LocalityAwarePicker {
-    /// A server's weight now, from which the dice go by.
+    /// Returns a server's current weight and updates the tree with it.
     fn weigh(&self, place: usize, server: &ServerWeight, now: Duration) -> i64 {
         let weight = server.weight(now).min(self.most);
         self.tree.set(place, weight);
         weight
     }
 
-    /// Throws the dice, and again where what they hit may not take the call or has lost weight since.
+    /// Draws by weight; draws again if the server may not take the call or has lost weight since.
     fn pick_by_weight(&self, asked: &PickContext<'_>) -> Option<usize> {
         let now = self.elapsed(asked.now);
         (0..THROWS).find_map(|_| {
@@ -83,7 +83,7 @@ impl LocalityAwarePicker {
             let server = self.servers.get(place)?;
             let is_available = asked.is_available(place);
             if !is_available {
-                // When it comes back, it is to begin slowly.
+                // The server is to start slowly when it recovers.
                 server.cut(total / self.servers.len() as i64);
             }
             let weight = self.weigh(place, server, now);
@@ -91,13 +91,13 @@ impl LocalityAwarePicker {
         })
     }
 
-    /// The time since the balancer was made.
+    /// Returns the time since the balancer was created.
     fn elapsed(&self, now: Instant) -> Duration {
         now.saturating_duration_since(self.since)
     }
 }
 
-/// How often, before all servers are looked at.
+/// Number of draws before all servers are scanned.
 const THROWS: usize = 16;
 
 impl Picker for LocalityAwarePicker {

@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use crate::client::balance::AttemptOutcome;
 
-/// What is known of one server. Times are since the balancer was made.
+/// Measurements of one server. Times are relative to the creation of the balancer.
 #[derive(Debug)]
 pub(super) struct ServerWeight(Mutex<WeightState>);
 
 #[derive(Debug)]
 struct WeightState {
-    /// The weight without regard to the calls under way; zero for one that nothing is known of.
+    /// Weight regardless of the calls in flight; zero for a server without measurements.
     base: i64,
     in_flight: InFlight,
     answers: RecentReplies,
@@ -29,12 +29,12 @@ impl ServerWeight {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether it has a weight of its own.
+    /// Whether the server has a weight of its own.
     pub(super) fn is_known(&self) -> bool {
         self.lock().base > 0
     }
 
-    /// Gives one that nothing is known of this weight.
+    /// Sets the weight of a server without measurements.
     pub(super) fn set_initial_weight(&self, base: i64) {
         let mut known = self.lock();
         if known.base == 0 {
@@ -42,7 +42,7 @@ impl ServerWeight {
         }
     }
 
-    /// The weight without regard to the calls under way.
+    /// Returns the weight regardless of the calls in flight.
     pub(super) fn base(&self) -> i64 {
         match self.lock().base {
             0 => SCALE as i64,
@@ -50,7 +50,7 @@ impl ServerWeight {
         }
     }
 
-    /// Takes away what it weighs more than this.
+    /// Limits the weight to this value.
     pub(super) fn cut(&self, base: i64) {
         let mut known = self.lock();
         if known.base == 0 || known.base > base {
@@ -58,7 +58,7 @@ impl ServerWeight {
         }
     }
 
-    /// What it weighs now: less than it might if calls have been under way for longer than is usual.
+    /// Returns the current weight, which is reduced if calls have been in flight for longer than usual.
     pub(super) fn weight(&self, now: Duration) -> i64 {
         let known = self.lock();
         let base = if known.base == 0 { SCALE } else { known.base as f64 };
@@ -90,7 +90,7 @@ impl ServerWeight {
     }
 }
 
-/// How long a failed attempt kept its call from an answer: the more attempts are left, the less is lost yet.
+/// Latency to charge for a failed attempt: the more attempts are left, the smaller the loss.
 fn failed_latency(outcome: &AttemptOutcome<'_>) -> Duration {
     let lost = outcome.latency.mul_f64(ERROR_RATIO);
     let all = outcome.timeout.unwrap_or(lost);
@@ -100,11 +100,11 @@ fn failed_latency(outcome: &AttemptOutcome<'_>) -> Duration {
     (lost.saturating_mul(left).saturating_add(all.saturating_mul(done))) / retries
 }
 
-/// When the calls under way began.
+/// Start times of the calls in flight.
 #[derive(Debug, Default)]
 struct InFlight {
     calls: u32,
-    /// The sum of the times.
+    /// Sum of the start times.
     began: Duration,
 }
 
@@ -116,28 +116,28 @@ impl InFlight {
 
     fn record_end(&mut self, began: Duration) {
         self.calls = self.calls.saturating_sub(1);
-        // With the last call goes what clocks may have disagreed on.
+        // The last call resets the sum, and with it any rounding of the clocks.
         self.began = if self.calls == 0 { Duration::ZERO } else { self.began.saturating_sub(began) };
     }
 
-    /// For how long they have been under way, on average.
+    /// Returns the average time that the calls have been in flight.
     fn age(&self, now: Duration) -> Option<Duration> {
         Some(now.saturating_sub(self.began.checked_div(self.calls)?))
     }
 }
 
-/// The latest answers.
+/// Most recent replies.
 #[derive(Debug)]
 struct RecentReplies {
     latest: VecDeque<RecentReply>,
-    /// How long they took on average.
+    /// Average latency.
     average: Duration,
 }
 
 #[derive(Debug, Clone, Copy)]
 struct RecentReply {
     ended: Duration,
-    /// How long all answers up to this one took together.
+    /// Sum of the latencies up to this reply.
     latencies: Duration,
 }
 
@@ -151,17 +151,17 @@ impl RecentReplies {
         self.average = self.averaged();
     }
 
-    /// A failure makes the newest answer slower, and is none itself.
+    /// Adds a failure to the latency of the newest reply; it is no reply itself.
     fn push_failure(&mut self, ended: Duration, latency: Duration, timeout: Option<Duration>) {
         match self.latest.back_mut() {
             Some(newest) => newest.latencies = newest.latencies.saturating_add(latency),
-            // Nothing is known of answers yet: they are as slow as calls will wait.
+            // Without any reply yet, the assumed latency is the time the call would have waited.
             None => self.push(ended, latency.max(timeout.unwrap_or_default())),
         }
         self.average = self.averaged();
     }
 
-    /// The latency of those after the oldest, or of the only one.
+    /// Average latency of the replies after the oldest, or of the only one.
     fn averaged(&self) -> Duration {
         match (self.latest.front(), self.latest.back()) {
             (Some(oldest), Some(newest)) if self.latest.len() > 1 => {
@@ -172,7 +172,7 @@ impl RecentReplies {
         }
     }
 
-    /// Answers in a second: one, until there are enough of them to tell.
+    /// Replies per second; one, until there are enough replies to measure.
     fn rate(&self) -> f64 {
         let (Some(oldest), Some(newest)) = (self.latest.front(), self.latest.back()) else { return 1.0 };
         let span = newest.ended.saturating_sub(oldest.ended);
@@ -189,22 +189,23 @@ impl RecentReplies {
     }
 }
 
-/// So many answers are remembered.
+/// Number of replies that are remembered.
 const MOST_ANSWERS: usize = 128;
 
-/// A rate is believed when answers span this time, even if they are few.
+/// A rate is trusted once the replies span this time, even if they are few.
 const ENOUGH: Duration = Duration::from_secs(1);
 
-/// What a server weighs that answers once a second within a microsecond; brpc's `WEIGHT_SCALE`.
+/// Weight of a server that answers once a second within a microsecond; brpc's `WEIGHT_SCALE`.
 const SCALE: f64 = (i64::MAX / 72_000_000 / 127) as f64;
 
-/// What a server weighs at least; brpc's `min_weight`.
+/// Minimum weight of a server; brpc's `min_weight`.
 const LEAST: i64 = 1000;
 
-/// Calls under way for this much longer than the average make their server lighter; brpc's `punish_inflight_ratio`.
+/// Calls in flight for this many times the average latency reduce their server's weight; brpc's
+/// `punish_inflight_ratio`.
 const IN_FLIGHT_RATIO: f64 = 1.5;
 
-/// A failed attempt counts as this much longer than it was; brpc's `punish_error_ratio`.
+/// Factor by which the latency of a failed attempt is multiplied; brpc's `punish_error_ratio`.
 const ERROR_RATIO: f64 = 1.2;
 
 #[cfg(test)]
@@ -240,7 +241,7 @@ mod tests {
             server.record_start(10 * turn * MS);
             server.record_end((10 * turn + 2) * MS, &answered(2 * MS));
         }
-        // 100 in a second, of two milliseconds each.
+        // 100 replies in a second, with a latency of two milliseconds each.
         assert!((server.base() - 50_434_011).abs() < 10, "{}", server.base());
     }
 
@@ -275,7 +276,7 @@ mod tests {
         let server = ServerWeight::default();
         server.record_start(Duration::ZERO);
         server.record_end(10 * MS, &failed(3, 1));
-        // The first of all: no sooner than the call would wait.
+        // The first attempt of all: charged with the time the call would have waited.
         assert_eq!(server.lock().answers.average, 100 * MS);
         server.record_start(Duration::ZERO);
         server.record_end(10 * MS, &failed(3, 1));

@@ -1,10 +1,9 @@
 use std::sync::atomic::{AtomicI64, Ordering};
 
-/// Weights in a complete binary tree, in which the server that a throw of dice hits is found in as many steps as their
-/// number has bits.
+/// Weights in a complete binary tree. Finding the server of a random number takes a logarithmic number of steps.
 ///
-/// It is read while it is changed: a walk may leave it, or come upon another server's weight, which the next throw puts
-/// right.
+/// The tree is read while it is changed: a search may run out of the tree or meet another server's weight, in which
+/// case the next draw corrects it.
 pub(super) struct Tree {
     nodes: Box<[Node]>,
     total: AtomicI64,
@@ -13,7 +12,7 @@ pub(super) struct Tree {
 #[derive(Default)]
 struct Node {
     weight: AtomicI64,
-    /// The sum of the weights in the left branch.
+    /// Sum of the weights in the left branch.
     left: AtomicI64,
 }
 
@@ -33,7 +32,7 @@ impl Tree {
         self.nodes.get(place).map_or(0, |node| node.weight.load(Ordering::Relaxed))
     }
 
-    /// Gives the server at this place another weight.
+    /// Sets the weight of the server at this place.
     pub(super) fn set(&self, place: usize, weight: i64) {
         let Some(node) = self.nodes.get(place) else { return };
         let more = weight - node.weight.swap(weight, Ordering::Relaxed);
@@ -42,7 +41,7 @@ impl Tree {
         }
     }
 
-    /// Says above that a weight has grown.
+    /// Propagates a change of a weight to the ancestors.
     fn add(&self, mut place: usize, more: i64) {
         self.total.fetch_add(more, Ordering::Relaxed);
         while place > 0 {
@@ -54,7 +53,7 @@ impl Tree {
         }
     }
 
-    /// The place that the dice hit, and how far within its weight.
+    /// Finds the place that a random number falls on, and the offset within its weight.
     pub(super) fn find(&self, mut dice: i64) -> Option<(usize, i64)> {
         let mut place = 0;
         loop {

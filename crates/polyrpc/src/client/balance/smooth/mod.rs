@@ -7,21 +7,21 @@ use super::picker_cache::PickerCache;
 use super::weights::Weights;
 use super::{Candidate, LoadBalancer, PickContext, Picker, available};
 
-/// Turns by weight, as evenly mixed as can be: rpcx's `WeightedRoundRobin`.
+/// Smooth weighted round robin: rpcx's `WeightedRoundRobin`.
 ///
-/// At each turn every server gains its weight, the first of those that have gained most is chosen and pays the sum of
-/// all weights. Weights of 5, 1 and 1 make `a a b a c a a`, over and over. A weight of zero gets nothing. A set of other
-/// servers or weights begins anew.
+/// At each turn every server gains its weight; the first server with the highest gain is chosen and pays the sum of all
+/// weights. Weights of 5, 1 and 1 yield `a a b a c a a`, repeatedly. A weight of zero gets nothing. A set with other
+/// servers or weights restarts the schedule.
 ///
-/// rpcx makes a list of a whole round, which is as long as the weights are heavy; here the order is found turn by turn
-/// (`WeightedSchedule`), in memory for each server and a short lock.
+/// rpcx builds a list of a whole round, whose length is the sum of the weights; here the order is computed turn by turn
+/// (`WeightedSchedule`), with memory per server and a short lock.
 #[derive(Debug, Default)]
 pub struct SmoothWeightedRoundRobin {
     last: PickerCache<SmoothPicker>,
 }
 
 impl SmoothWeightedRoundRobin {
-    /// Begins with the heaviest server.
+    /// Starts with the server of the highest weight.
     pub fn new() -> Self {
         Self::default()
     }

@@ -1,18 +1,18 @@
 use std::collections::BTreeMap;
 
-/// The order of smooth weighted round robin, found turn by turn.
+/// Order of smooth weighted round robin, computed turn by turn.
 ///
-/// Servers of the same weight take turns among themselves, so they run as one [`WeightGroup`]. What a team has gained is a line
-/// over the turns, as steep as its weight, which falls when the team pays. The teams meet in a tournament, whose rounds
-/// remember until when their winner stays ahead: so a turn plays again only the rounds that the payer was in, and those
-/// in which somebody has been overtaken (a kinetic tournament: J. Basch, L. Guibas, J. Hershberger, "Data structures for
-/// mobile data"). That is about as many rounds as the number of different weights has bits.
+/// Servers of the same weight alternate among themselves, so they run as one [`WeightGroup`]. The gain of a group is a
+/// line over the turns whose slope is its weight; it drops when the group pays. The groups form a tournament tree whose
+/// nodes store until when their winner stays ahead. A turn replays only the nodes on the payer's path and those in
+/// which the winner has been overtaken (a kinetic tournament: J. Basch, L. Guibas, J. Hershberger, "Data structures for
+/// mobile data"). The number of replayed nodes is about the bit length of the number of different weights.
 pub(super) struct WeightedSchedule {
     teams: Vec<WeightGroup>,
     /// The sum of all weights.
     total: i64,
     turn: u64,
-    /// A binary tree as in a heap, from `FINAL` on; of `n` teams the last `n` rounds are the teams themselves.
+    /// Binary tree as in a heap, from `FINAL` on; with `n` groups, the last `n` nodes are the groups themselves.
     rounds: Vec<Round>,
 }
 
@@ -21,18 +21,18 @@ struct WeightGroup {
     weight: i64,
     /// Their places, in order.
     members: Vec<usize>,
-    /// Whose turn it is.
+    /// Index of the member whose turn it is.
     next: usize,
-    /// What each member from `next` on has gained, as of the turn `at`; those before `next` have paid since.
+    /// Gain of each member from `next` on, as of the turn `at`; the members before `next` have paid since.
     gained: i64,
     at: u64,
 }
 
 #[derive(Clone, Copy)]
 struct Round {
-    /// The team that is ahead of all below this round.
+    /// Group that is ahead of all below this node.
     winner: usize,
-    /// The turn at which that, or the like of it further down, may not be true any more.
+    /// Turn from which this winner, or one further down, may be wrong.
     until: u64,
 }
 
@@ -40,7 +40,7 @@ const FINAL: usize = 1;
 const FOREVER: u64 = u64::MAX;
 
 impl WeightedSchedule {
-    /// A race among servers with these weights.
+    /// Creates the schedule of servers with these weights.
     pub(super) fn new(weighted: impl Iterator<Item = (usize, u64)>) -> Self {
         let mut members = BTreeMap::<u64, Vec<usize>>::new();
         for (place, weight) in weighted.filter(|&(_, weight)| weight > 0) {
@@ -56,7 +56,7 @@ impl WeightedSchedule {
         race
     }
 
-    /// The place of the server whose turn it is; `None` if there is none at all.
+    /// Returns the place of the server whose turn it is; `None` if there are no servers.
     pub(super) fn next(&mut self) -> Option<usize> {
         if self.teams.is_empty() {
             return None;
@@ -69,7 +69,7 @@ impl WeightedSchedule {
         Some(place)
     }
 
-    /// Plays the rounds again whose winner may have been overtaken by now, from this one down.
+    /// Replays the nodes whose winner may have been overtaken by now, from this one down.
     fn replay_overtaken(&mut self, round: usize) {
         if self.rounds[round].until <= self.turn {
             self.replay_overtaken(2 * round);
@@ -78,7 +78,7 @@ impl WeightedSchedule {
         }
     }
 
-    /// Plays the rounds again that a team is in.
+    /// Replays the nodes on the path of a group.
     fn replay_with(&mut self, team: usize) {
         let mut round = (self.teams.len() + team) / 2;
         while round >= FINAL {
@@ -87,7 +87,7 @@ impl WeightedSchedule {
         }
     }
 
-    /// Finds out who is ahead in this round, and for how long.
+    /// Computes the winner of this node, and until when it stays ahead.
     fn advance_round(&mut self, round: usize) {
         let (one, other) = (self.rounds[2 * round], self.rounds[2 * round + 1]);
         let (mut ahead, mut behind) = (one.winner, other.winner);
@@ -100,17 +100,17 @@ impl WeightedSchedule {
 }
 
 impl WeightGroup {
-    /// What the member whose turn it is has gained by now.
+    /// Returns the gain of the member whose turn it is, as of now.
     fn accumulated(&self, now: u64) -> i64 {
         self.gained + self.weight * (now - self.at) as i64
     }
 
-    /// What decides: who has gained more, then who comes first.
+    /// Returns the sort key: higher gain first, then the lower place.
     fn rank(&self, now: u64) -> (i64, std::cmp::Reverse<usize>) {
         (self.accumulated(now), std::cmp::Reverse(self.members[self.next]))
     }
 
-    /// The first turn after `now`, at which `self` is ahead, at which `other` is.
+    /// Returns the first turn after `now` at which `other` is ahead of `self`, which is ahead now.
     fn is_overtaken_by(&self, other: &Self, now: u64) -> u64 {
         let closer = other.weight - self.weight;
         if closer <= 0 {
@@ -122,12 +122,12 @@ impl WeightGroup {
         now + level as u64 + u64::from(!level_is_enough)
     }
 
-    /// The member whose turn it is pays; the next one's turn comes.
+    /// Lets the member whose turn it is pay, and advances to the next one.
     fn take_turn(&mut self, price: i64, now: u64) -> usize {
         let place = self.members[self.next];
         self.next += 1;
         if self.next == self.members.len() {
-            // All have paid now.
+            // All members have paid now.
             (self.next, self.gained, self.at) = (0, self.accumulated(now) - price, now);
         }
         place
@@ -190,7 +190,7 @@ mod tests {
         };
         for _ in 0..300 {
             let most = [2, 5, 20, 1000, 1 << 32][any(5) as usize];
-            // A weight of zero never gains more than another, but where all have gained nothing.
+            // A weight of zero is never chosen unless all weights are zero.
             let weights: Vec<_> = (0..1 + any(40)).map(|_| 1 + any(most - 1)).collect();
             assert_eq!(race(&weights, 500), as_defined(&weights, 500), "{weights:?}");
         }

@@ -26,7 +26,7 @@ const ALL: [&str; 18] = [
     "sticky:rr",
 ];
 
-/// So many servers, which say all that any balancer wants to know.
+/// Servers with all attributes that any balancer reads.
 fn servers(n: usize) -> Vec<Candidate> {
     let said = |place: usize| {
         Attributes::new()
@@ -45,7 +45,7 @@ fn only_servers_that_may_take_the_call_are_offered() {
         for n in [1, 2, 3, 10, 100] {
             let candidates = servers(n);
             let pick = balance.picker(&candidates);
-            // All but a few are unwell, shunned, or were tried.
+            // All but a few are unhealthy, ejected or tried.
             let left = [n / 2, n - 1];
             let tried: Vec<_> = (0..n).filter(|place| place % 3 == 2 && !left.contains(place)).collect();
             for (place, candidate) in candidates.iter().enumerate().filter(|(place, _)| !left.contains(place))
@@ -103,14 +103,14 @@ fn an_attempt_on_a_place_that_is_none_is_nothing() {
 
 #[test]
 fn others_take_over_evenly() {
-    // A sick server's share must not all fall to its neighbour.
+    // An unhealthy server's share must not fall to one neighbour only.
     for name in ["random", "rr", "jump", "doublejump", "c_murmurhash:replicas=1000"] {
         let candidates = candidates(10);
         let pick = named(name).unwrap().picker(&candidates);
         candidates[4].load().set_well(false);
         let mut shares = [0_usize; 10];
         for key in 0..9000_u64 {
-            // Keys of 32 bits, well mixed.
+            // Well-mixed keys of 32 bits.
             let key = (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) & u64::from(u32::MAX);
             let asked = PickContext { key: Some(key), ..asked(&candidates) };
             shares[pick.pick(&asked).unwrap()] += 1;

@@ -1,5 +1,5 @@
-//! Who gets how many calls. Bounds of statistics are seven standard deviations or more, which one run in 10^11 leaves; the
-//! seeds are fixed all the same.
+//! Distribution of calls over servers. Statistical bounds are seven standard deviations or more, which one run in 10^11
+//! exceeds; the seeds are fixed all the same.
 
 use super::*;
 use crate::client::balance::{
@@ -46,7 +46,7 @@ fn smooth_turns_go_on_while_servers_and_weights_are_the_same() {
     let balance = SmoothWeightedRoundRobin::new();
     let alike = weighing(&[1, 1, 1]);
     let next = |candidates: &[Candidate]| balance.picker(candidates).pick(&asked(candidates)).unwrap();
-    // A registry tells every few seconds what each of them does.
+    // A registry reports the servers' load every few seconds.
     let doing = |calls: usize| -> Vec<_> {
         let said = |one: &Candidate| one.instance().attributes.clone().with("calls", calls.to_string());
         alike.iter().map(|one| one.renewed(said(one))).collect()
@@ -79,7 +79,7 @@ fn heavy_weights_take_no_more_memory() {
 
 #[test]
 fn turns_by_weight_are_spread() {
-    // The heavy server, with five sevenths of the picks, never waits for more than one other.
+    // The heaviest server, with five sevenths of the picks, never waits for more than one other pick.
     let candidates = weighing(&[50, 10, 10]);
     let pick = WeightedRoundRobin.picker(&candidates);
     let order: Vec<_> = (0..140).map(|_| pick.pick(&asked(&candidates)).unwrap()).collect();
@@ -152,7 +152,7 @@ fn least_reported_follows_calls_and_then_tps() {
         LeastReported.picker(&candidates).pick(&PickContext { tried, ..asked(&candidates) }).unwrap()
     };
     assert_eq!((next(&[1, 2]), next(&[1, 2, 7])), (7, 0));
-    // Those that report nothing come last.
+    // Servers that report nothing come last.
     assert!((3..7).contains(&next(&[0, 1, 2, 7])));
 }
 
@@ -203,11 +203,11 @@ fn a_sticky_client_stays_until_its_connection_fails() {
     let pick = balance.picker(&candidates);
     let next = |tried: &[usize]| pick.pick(&PickContext { tried, ..asked(&candidates) }).unwrap();
     assert_eq!([next(&[]), next(&[]), next(&[])], [0, 0, 0]);
-    // A call that failed goes elsewhere, the next one does not.
+    // A retry goes elsewhere; the next call does not.
     assert_eq!([next(&[0]), next(&[])], [1, 0]);
     pick.call_finished(0, &lost(&Status::unavailable("")));
     assert_eq!(next(&[]), 0);
-    // That of another server is none of its business, its own is.
+    // A broken connection of another server has no effect; one of the kept server has.
     let broken = Status::unavailable("").with_scope(Scope::Connection);
     pick.call_finished(1, &lost(&broken));
     assert_eq!(next(&[]), 0);

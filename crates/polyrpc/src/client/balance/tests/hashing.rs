@@ -3,12 +3,12 @@ use crate::client::balance::{LoadBalancer, named};
 
 const KEYS: u64 = 20_000;
 
-/// Keys of 32 bits, well mixed.
+/// Well-mixed keys of 32 bits.
 fn keys() -> impl Iterator<Item = u64> {
     (0..KEYS).map(|key| (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) & u64::from(u32::MAX))
 }
 
-/// Whom each key meets, by address.
+/// Returns the server of each key, by address.
 fn owners(balance: &dyn LoadBalancer, candidates: &[Candidate]) -> Vec<String> {
     let pick = balance.picker(candidates);
     let owner = |key| {
@@ -33,7 +33,7 @@ fn when_a_server_leaves_its_own_keys_move_and_no_others() {
             assert!(moved.clone().all(|(before, _)| *before == gone), "{name} of {n}");
             let share = moved.count() as f64 / KEYS as f64;
             assert!(share <= 1.0 / n as f64 + 0.1, "{name} of {n}: {share}");
-            // It comes back to what it had.
+            // The returning server gets its keys back.
             assert_eq!(owners(&*balance, &all), before, "{name} of {n}");
         }
     }
@@ -71,7 +71,7 @@ fn a_jumping_key_moves_seldom_when_the_last_server_leaves() {
 
 #[test]
 fn every_server_has_keys_of_its_own() {
-    // Shares of a ring of a hundred points vary by a tenth.
+    // Shares of a ring with a hundred points per server vary by a tenth.
     for (name, off) in
         [("jump", 0.15), ("doublejump", 0.15), ("c_murmurhash", 0.6), ("c_md5", 0.6), ("c_ketama", 0.6)]
     {

@@ -1,6 +1,5 @@
-//! Servers of which one is slow, stuck or failing, and callers who call again as soon as they are answered. A server works
-//! on one call after another. Time is made up, so that a run takes no longer than its picks and comes out the same each
-//! time.
+//! Simulation of servers of which one is slow, stuck or failing, with closed-loop callers. A server processes one call
+//! after another. Time is simulated, so that a run takes no longer than its picks and is reproducible.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -14,16 +13,16 @@ use crate::client::balance::{AttemptOutcome, LoadBalancer, LocalityAware, P2c, c
 const MS: Duration = Duration::from_millis(1);
 const TIMEOUT: Duration = Duration::from_millis(500);
 
-/// What a server does with a call that comes at this time.
+/// Reply of a server to a call that arrives at this time.
 type Behaviour = Box<dyn Fn(Duration) -> Reply>;
 
 #[derive(Clone, Copy)]
 enum Reply {
-    /// When the server has worked on it for so long.
+    /// After this processing time, one call at a time.
     After(Duration),
-    /// After so long, however many there are.
+    /// After this time, regardless of the number of concurrent calls.
     Beside(Duration),
-    /// After so long, without work.
+    /// Failure after this time, without processing.
     Failure(Duration),
     Never,
 }
@@ -32,11 +31,11 @@ struct World {
     candidates: Vec<Candidate>,
     pick: Box<dyn Picker>,
     servers: Vec<Behaviour>,
-    /// When each server has done its work.
+    /// When each server becomes idle.
     idle_at: Vec<Duration>,
     began: Instant,
     now: Duration,
-    /// What ends when, where, and when it began.
+    /// Pending ends: time, server, start, and whether the call failed.
     ends: BinaryHeap<Reverse<(Duration, usize, Duration, bool)>>,
     calls: Vec<(Duration, usize)>,
 }
@@ -71,7 +70,7 @@ impl World {
         self.ends.push(Reverse((self.now + took, place, self.now, failed)));
     }
 
-    /// The next call that ends does, and its caller calls again.
+    /// Completes the next call, whose caller then calls again.
     fn step(&mut self) {
         let Some(Reverse((now, place, began, failed))) = self.ends.pop() else { return };
         self.now = now;
@@ -95,7 +94,7 @@ impl World {
         }
     }
 
-    /// The share of the calls between these times that each server got.
+    /// Returns each server's share of the calls between these times.
     fn shares(&self, from: Duration, until: Duration) -> Vec<f64> {
         let within: Vec<_> = self.calls.iter().filter(|(at, _)| (from..until).contains(at)).collect();
         let of = |place| within.iter().filter(|(_, at)| *at == place).count() as f64;
@@ -111,7 +110,7 @@ fn well() -> Behaviour {
     steady(Reply::After(2 * MS))
 }
 
-/// Ten servers, of which the first is another.
+/// Ten servers; the first one behaves differently.
 fn among_well(first: Behaviour) -> Vec<Behaviour> {
     let mut servers: Vec<_> = (0..9).map(|_| well()).collect();
     servers.insert(0, first);
@@ -186,7 +185,7 @@ fn a_server_that_recovers_gets_its_share_again() {
         let mut world = World::new(&balance, among_well(first));
         world.run(20, 90 * SECOND);
         let shares = world.shares(80 * SECOND, 90 * SECOND);
-        // `la` weighs a server by how much it has done lately: who had few calls is asked now and then, and grows slowly.
+        // `la` weighs a server by its recent throughput: a server with few calls is picked rarely and grows slowly.
         let least = if format!("{balance:?}").starts_with("LocalityAware") { 0.0 } else { 0.05 };
         assert!(shares[0] > least, "{balance:?}: {shares:?}");
     }

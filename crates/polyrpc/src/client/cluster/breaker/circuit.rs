@@ -10,7 +10,7 @@ use super::rate::Window;
 use super::{CircuitBreaker, TripPolicy};
 use crate::client::balance::AttemptOutcome;
 
-/// What a breaker thinks of one server.
+/// Circuit breaker state of one server.
 ///
 /// ```text
 ///          too many failures
@@ -21,19 +21,19 @@ use crate::client::balance::AttemptOutcome;
 ///   └───────────────── enough successes ───────────────┘
 /// ```
 ///
-/// A call costs a load where the server is closed, and what the window costs: an atomic or a short lock.
+/// While the circuit is closed, a call costs an atomic load plus the cost of the window: an atomic or a short lock.
 #[derive(Debug)]
 pub(in crate::client::cluster) struct CircuitState {
     breaker: CircuitBreaker,
     state: AtomicU8,
-    /// Successes that are missing on trial.
+    /// Number of successes that are still required on trial.
     trial: AtomicU32,
     memory: FailureHistory,
     isolation: Mutex<Isolation>,
     since: Instant,
 }
 
-/// What is remembered of calls.
+/// Call history of a server.
 #[derive(Debug)]
 enum FailureHistory {
     Consecutive(ConsecutiveFailures),
@@ -41,7 +41,7 @@ enum FailureHistory {
     Cost(Mutex<[EmaErrorCost; 2]>),
 }
 
-/// How long a server was last out, and when it came back.
+/// Length of the last isolation, and when the server came back.
 #[derive(Debug, Default)]
 struct Isolation {
     duration: Duration,
@@ -65,13 +65,13 @@ impl CircuitState {
         }
     }
 
-    /// How many of so many servers may be out.
+    /// Returns how many of this number of servers may be isolated.
     pub(in crate::client::cluster) fn places_out(&self, servers: usize) -> usize {
         self.breaker.places_out(servers)
     }
 
-    /// A call has ended; whether the server is to be [opened](Self::open) for it. One that may not be is judged anew by
-    /// the calls to come.
+    /// Records the end of a call. Returns whether the circuit is to be [opened](Self::open). If it may not be opened,
+    /// the history is reset and the following calls decide.
     pub(in crate::client::cluster) fn record(&self, outcome: &AttemptOutcome<'_>) -> bool {
         let Some(failed) = is_failure(outcome) else { return false };
         match self.state.load(Ordering::Relaxed) {
@@ -80,7 +80,7 @@ impl CircuitState {
                 self.memory.record(&self.breaker.trip, failed, outcome.latency, now)
             }
             ON_TRIAL => self.record_trial(failed),
-            // Calls that were under way.
+            // Calls that were in flight when the circuit opened.
             _ => false,
         }
     }
@@ -93,13 +93,13 @@ impl CircuitState {
         let one_less = |left: u32| left.checked_sub(1);
         let before = self.trial.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less);
         if before.unwrap_or(0) <= 1 {
-            // Unless a failure was faster.
+            // Fails if a concurrent failure has changed the state.
             let _ = self.state.compare_exchange(ON_TRIAL, CLOSED, Ordering::Relaxed, Ordering::Relaxed);
         }
         false
     }
 
-    /// Opens it. `false` if it is open already.
+    /// Opens the circuit. Returns `false` if it is open already.
     #[cold]
     pub(in crate::client::cluster) fn open(&self, now: Instant) -> bool {
         let mut isolation = self.isolation();
@@ -110,13 +110,13 @@ impl CircuitState {
         true
     }
 
-    /// It may not be opened: what was held against the server is forgotten.
+    /// Forgets the recorded failures if the circuit may not be opened.
     #[cold]
     pub(in crate::client::cluster) fn reset(&self) {
         self.memory.forget(&self.breaker.trip);
     }
 
-    /// Until when the server is out, if it is.
+    /// Returns until when the server is isolated, if it is.
     pub(in crate::client::cluster) fn open_until(&self) -> Option<Instant> {
         if self.state.load(Ordering::Relaxed) != OPEN {
             return None;
@@ -124,7 +124,7 @@ impl CircuitState {
         self.isolation().until
     }
 
-    /// The server is back.
+    /// Ends the isolation: closes the circuit, or starts a trial.
     #[cold]
     pub(in crate::client::cluster) fn close(&self, now: Instant) {
         let mut isolation = self.isolation();
@@ -141,10 +141,10 @@ impl CircuitState {
     }
 }
 
-/// Whether a call says that its server fails; `None` if it says nothing of it.
+/// Whether a call counts as a failure of its server; `None` if the call does not count.
 fn is_failure(outcome: &AttemptOutcome<'_>) -> Option<bool> {
     let Some(failure) = outcome.failure else { return Some(false) };
-    // A server that is full says so in order to be left alone for a moment (brpc `controller.cpp` leaves out ELIMIT).
+    // A full server rejects calls in order to get fewer of them for a moment (brpc `controller.cpp` leaves out ELIMIT).
     if failure.code() == Code::ResourceExhausted || outcome.is_cancelled() {
         return None;
     }
@@ -152,7 +152,7 @@ fn is_failure(outcome: &AttemptOutcome<'_>) -> Option<bool> {
 }
 
 impl Isolation {
-    /// Twice as long as the last time if that is not long ago (brpc `circuit_breaker.cpp`, `UpdateIsolationDuration`).
+    /// Doubles the last isolation if it was recent (brpc `circuit_breaker.cpp`, `UpdateIsolationDuration`).
     fn start(&mut self, breaker: &CircuitBreaker, now: Instant) {
         let is_again =
             self.revived.is_some_and(|revived| now.saturating_duration_since(revived) < breaker.longest);
@@ -173,14 +173,14 @@ impl FailureHistory {
         }
     }
 
-    /// A call has ended; whether failures are too many.
+    /// Records the end of a call. Returns whether there were too many failures.
     fn record(&self, trip: &TripPolicy, failed: bool, latency: Duration, now: Duration) -> bool {
         match (self, trip) {
             (Self::Consecutive(run), TripPolicy::Consecutive(limit)) => run.record(limit, failed, now),
             (Self::Rate(window), TripPolicy::Rate(limit)) => lock(window).note(limit, failed, now),
             (Self::Cost(ledgers), TripPolicy::Cost([long, short])) => {
                 let [of_long, of_short] = &mut *lock(ledgers);
-                // Both are to hear of it.
+                // `|` does not short-circuit: both windows must record the call.
                 of_long.record(long, failed, latency) | of_short.record(short, failed, latency)
             }
             _ => false,
@@ -257,7 +257,7 @@ mod tests {
             fuse.close(now);
         }
         assert_eq!(durations, [100, 200, 400, 800, 1600, 3200, 6400, 12_800, 25_600, 30_000, 30_000]);
-        // Well for long enough.
+        // The server was healthy for long enough.
         now += LONG;
         assert!(fails(&fuse, now) && fuse.open(now));
         assert_eq!(fuse.open_until(), Some(now + 100 * MILLI));

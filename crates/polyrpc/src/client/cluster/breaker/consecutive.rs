@@ -1,25 +1,25 @@
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// How many failures one after another are too many.
+/// Limit of consecutive failures.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct ConsecutiveLimit {
     pub(super) failures: u32,
     pub(super) within: Duration,
 }
 
-/// Failures one after another.
+/// Counter of consecutive failures.
 ///
-/// Nothing is ordered against anything else: a race costs a failure more or less. While calls succeed nobody writes.
+/// The atomics are relaxed: a race costs one failure more or less. While calls succeed, nothing is written.
 #[derive(Debug, Default)]
 pub(super) struct ConsecutiveFailures {
     failures: AtomicU32,
-    /// When the last of them was, in nanoseconds.
+    /// Time of the last failure, in nanoseconds.
     last: AtomicU64,
 }
 
 impl ConsecutiveFailures {
-    /// A call has ended; whether there were too many failures.
+    /// Records the end of a call. Returns whether there were too many failures.
     pub(super) fn record(&self, limit: &ConsecutiveLimit, failed: bool, now: Duration) -> bool {
         if !failed {
             if self.failures.load(Ordering::Relaxed) > 0 {

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-/// How many of how many calls may fail, where all take the same time.
+/// Limit of failures per number of calls, assuming that all take the same time.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct CostLimit {
     pub(super) window: u32,
@@ -12,21 +12,21 @@ impl CostLimit {
         f64::from(self.window) * self.share
     }
 
-    /// By how much every call makes what was before count less: at the end of a window it is all but nothing.
+    /// Factor by which each call reduces the weight of the previous ones: after a window it is almost zero.
     fn smoothing(&self) -> f64 {
         EPSILON.powf(1.0 / f64::from(self.window.max(1)))
     }
 }
 
-/// What failures cost in time, as brpc reckons it (`circuit_breaker.cpp`, `EmaErrorRecorder`): an average that forgets,
-/// and that successes pay off. A failure that takes long costs more, at most twice what calls usually take.
+/// Cost of failures in time, computed as in brpc (`circuit_breaker.cpp`, `EmaErrorRecorder`): a moving average that
+/// successes pay off. A slow failure costs more, at most twice the usual latency.
 #[derive(Debug)]
 pub(super) struct EmaErrorCost {
     smoothing: f64,
     /// In microseconds; zero before the first success.
     latency: f64,
     cost: f64,
-    /// Until the window has been full once.
+    /// Number of calls until the first window is full.
     calls: u32,
     failures: u32,
 }
@@ -36,7 +36,7 @@ impl EmaErrorCost {
         Self { smoothing: limit.smoothing(), latency: 0.0, cost: 0.0, calls: 0, failures: 0 }
     }
 
-    /// A call has ended; whether failures have cost too much.
+    /// Records the end of a call. Returns whether failures have cost too much.
     pub(super) fn record(&mut self, limit: &CostLimit, failed: bool, latency: Duration) -> bool {
         let micros = latency.as_secs_f64() * 1e6;
         let is_too_much = match failed {
@@ -49,7 +49,7 @@ impl EmaErrorCost {
         if self.calls >= limit.window {
             return is_too_much;
         }
-        // The average means nothing yet.
+        // The average is not meaningful yet.
         self.calls += 1;
         self.failures += u32::from(failed);
         f64::from(self.failures) >= limit.failures() && failed
@@ -104,7 +104,7 @@ mod tests {
 
     #[test]
     fn afterwards_they_cost_what_they_take_and_at_most_twice_what_is_usual() {
-        // Ten usual calls are borne, and two percent more.
+        // Ten failures of the usual latency are tolerated, plus two percent.
         let mut ledger = ledger_after_a_full_window();
         assert_eq!((1..100).find(|_| ledger.record(&LIMIT, true, millis(10))), Some(11));
         let mut ledger = ledger_after_a_full_window();

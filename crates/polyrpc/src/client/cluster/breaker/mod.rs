@@ -1,6 +1,6 @@
-//! Servers that fail too much get no calls for a while: what that is says a [`CircuitBreaker`]; a [`fuse`] judges one server
-//! by it, from what a window remembers: [`consecutive`], [`rate`] or [`cost`]. How many may be out at once is kept by
-//! [`quota`].
+//! Circuit breaker: servers that fail too often get no calls for a while. A [`CircuitBreaker`] is the policy, a
+//! [`circuit`] its state for one server. The call history is one of [`consecutive`], [`rate`] or [`cost`]. [`quota`]
+//! limits how many servers are isolated at once.
 
 mod circuit;
 
@@ -15,20 +15,20 @@ use std::time::Duration;
 pub(super) use self::circuit::CircuitState;
 pub(super) use self::quota::{EjectionPermit, EjectionQuota};
 
-/// When a server that fails gets no more calls, and for how long.
+/// Policy that decides when a failing server gets no more calls, and for how long.
 ///
-/// Each server of a client is judged by itself. What counts against it are connections that cannot be made or break,
-/// calls that time out, and failures of the server's own. What does not: the caller's mistakes, calls that were given
-/// up, and a full server's "not now" ([`ResourceExhausted`](crate::Code::ResourceExhausted), brpc's `ELIMIT`), which
-/// would make a crowd out of a queue.
+/// Each server of a client has its own circuit. Failures are: connections that cannot be established or that break,
+/// calls that time out, and the server's own errors. These do not count: the caller's mistakes, cancelled calls, and
+/// the rejection of a full server ([`ResourceExhausted`](crate::Code::ResourceExhausted), brpc's `ELIMIT`), which would
+/// turn a queue into a herd.
 ///
-/// A server that is out, *isolated*, gets no calls until its time is over and a [probe](super::Health) has succeeded.
-/// When everything fails that is not the fault of one server, so only a [share](Self::most_out) of them may be out at
-/// once, and never the last that calls go to.
+/// An *isolated* server gets no calls until its isolation is over and a [probe](super::HealthCheck) has succeeded. If
+/// everything fails, no single server is the cause. Therefore only a [share](Self::most_out) of the servers may be
+/// isolated at once, and never the last one that gets calls.
 ///
-/// Without one, which is the default, servers that cannot be reached get no calls either, but those that fail do: by
-/// protocols that have no codes (rpcx, net/rpc) an application's "no" cannot be told from a failure, so only who knows
-/// the application can say what is too much.
+/// Without a circuit breaker, which is the default, unreachable servers get no calls either, but failing ones do.
+/// Protocols without error codes (rpcx, net/rpc) cannot distinguish an application's rejection from a failure, so only
+/// the user knows the right limit.
 ///
 /// ```
 /// use std::time::Duration;
@@ -55,7 +55,7 @@ pub struct CircuitBreaker {
     most_out: f64,
 }
 
-/// What is too much.
+/// Condition that opens the circuit.
 #[derive(Debug, Clone, PartialEq)]
 enum TripPolicy {
     Consecutive(consecutive::ConsecutiveLimit),
@@ -64,13 +64,13 @@ enum TripPolicy {
 }
 
 impl CircuitBreaker {
-    /// So many failures one after another, each less than `within` after the one before. At least one.
+    /// Opens after this number of consecutive failures, each less than `within` after the previous one. At least one.
     pub fn consecutive(failures: u32, within: Duration) -> Self {
         Self::by(TripPolicy::Consecutive(consecutive::ConsecutiveLimit { failures: failures.max(1), within }))
     }
 
-    /// This share of the calls of the last `window`, when there were at least so many: `0.5` is every other. A share
-    /// that is no number, or beyond one, is all of them.
+    /// Opens if this share of the calls of the last `window` failed and there were at least `least` calls: `0.5` is
+    /// every other call. A share that is not a number, or above one, means all calls.
     pub fn rate(share: f64, least: u32, window: Duration) -> Self {
         let share = if share.is_nan() { 1.0 } else { share.clamp(0.0, 1.0) };
         Self::by(TripPolicy::Rate(rate::RateLimit { share, least: least.max(1), window }))
@@ -81,8 +81,8 @@ impl CircuitBreaker {
         Self::rate(0.95, 100, Duration::from_secs(10))
     }
 
-    /// brpc's `CircuitBreaker`: what failures cost in time, compared with what calls usually take, over two windows, of
-    /// 3000 calls of which 5 % may fail and of 1500 of which 10 % may.
+    /// brpc's `CircuitBreaker`: the cost of failures in time, relative to the usual latency, over two windows: of 3000
+    /// calls, of which 5 % may fail, and of 1500, of which 10 % may.
     pub fn brpc() -> Self {
         Self::by(TripPolicy::Cost([
             cost::CostLimit { window: 3000, share: 0.05 },
@@ -94,8 +94,8 @@ impl CircuitBreaker {
         Self { trip, shortest: SHORTEST, longest: LONGEST, half_open: 0, most_out: 0.5 }
     }
 
-    /// How long a server is out: `shortest` the first time, and twice as long each time that it was not well for
-    /// `longest` in between, up to that. Default: 100 ms to 30 s, as by brpc.
+    /// Sets how long a server is isolated: `shortest` the first time, then twice as long each time unless the server
+    /// was healthy for `longest` in between, up to `longest`. Default: 100 ms to 30 s, as in brpc.
     #[must_use]
     pub fn isolation(mut self, shortest: Duration, longest: Duration) -> Self {
         self.longest = longest.min(FOR_EVER);
@@ -103,23 +103,23 @@ impl CircuitBreaker {
         self
     }
 
-    /// How many calls must succeed once a server is back; the first failure among them takes it out again. Default: 0,
-    /// which gives it the chance of any other.
+    /// Sets how many calls must succeed once a server is back; the first failure among them isolates it again. Default:
+    /// 0, which treats it like any other server.
     #[must_use]
     pub fn half_open(mut self, calls: u32) -> Self {
         self.half_open = calls;
         self
     }
 
-    /// Which share of the servers may be out at once, rounded down, but one of several in any case unless the share is
-    /// none. Default: 0.5.
+    /// Sets which share of the servers may be isolated at once, rounded down. At least one of several servers may be,
+    /// unless the share is zero. Default: 0.5.
     #[must_use]
     pub fn most_out(mut self, share: f64) -> Self {
         self.most_out = if share.is_nan() { 0.0 } else { share.clamp(0.0, 1.0) };
         self
     }
 
-    /// How many of so many servers may be out.
+    /// Returns how many of this number of servers may be isolated.
     pub(super) fn places_out(&self, servers: usize) -> usize {
         if self.most_out == 0.0 {
             return 0;
@@ -133,7 +133,7 @@ impl CircuitBreaker {
 const SHORTEST: Duration = Duration::from_millis(100);
 /// brpc `circuit_breaker.cpp`, `circuit_breaker_max_isolation_duration_ms`.
 const LONGEST: Duration = Duration::from_secs(30);
-/// What clocks can say.
+/// Longest duration that the clock arithmetic supports.
 const FOR_EVER: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
 #[cfg(test)]

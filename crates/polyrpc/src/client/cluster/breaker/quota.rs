@@ -1,16 +1,16 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// How many servers of a channel are isolated.
+/// Number of isolated servers of a channel.
 #[derive(Debug, Default)]
 pub(in crate::client::cluster) struct EjectionQuota(AtomicUsize);
 
-/// One server is isolated, until this is dropped.
+/// Permit of one isolated server; dropping it returns the permit.
 #[derive(Debug)]
 pub(in crate::client::cluster) struct EjectionPermit(Arc<EjectionQuota>);
 
 impl EjectionQuota {
-    /// One more is isolated, unless as many are as may be.
+    /// Takes a permit, unless `most` are taken already.
     pub(in crate::client::cluster) fn take(self: &Arc<Self>, most: usize) -> Option<EjectionPermit> {
         let one_more = |taken: usize| (taken < most).then_some(taken + 1);
         self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).ok()?;
@@ -34,7 +34,7 @@ mod tests {
         let first = quota.take(2);
         let second = quota.take(2);
         assert!(first.is_some() && second.is_some() && quota.take(2).is_none());
-        // Fewer servers are there than before.
+        // The number of servers has decreased.
         drop(first);
         assert!(quota.take(1).is_none());
         drop(second);

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-/// Which share of calls is too large.
+/// Limit of the share of failed calls.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct RateLimit {
     pub(super) share: f64,
@@ -8,11 +8,11 @@ pub(super) struct RateLimit {
     pub(super) window: Duration,
 }
 
-/// The calls of a window of time, by tenths of it: the oldest tenth goes as the newest begins.
+/// Sliding window of calls in ten buckets; the oldest bucket is dropped when a new one starts.
 #[derive(Debug, Default)]
 pub(super) struct Window {
     tenths: [Tenth; TENTHS],
-    /// The newest, counted from the beginning of time.
+    /// Number of the newest bucket since the time origin.
     newest: u64,
     calls: u32,
     failures: u32,
@@ -27,7 +27,7 @@ struct Tenth {
 }
 
 impl Window {
-    /// A call has ended; whether too many have failed.
+    /// Records the end of a call. Returns whether too many have failed.
     pub(super) fn note(&mut self, limit: &RateLimit, failed: bool, now: Duration) -> bool {
         self.advance(limit, now);
         let place = (self.newest % TENTHS as u64) as usize;
@@ -40,7 +40,7 @@ impl Window {
         failed && self.calls >= limit.least && f64::from(self.failures) >= limit.share * f64::from(self.calls)
     }
 
-    /// Forgets what is older than the window. Time that goes back stands still.
+    /// Drops the buckets that are older than the window. Ignores a clock that goes backwards.
     fn advance(&mut self, limit: &RateLimit, now: Duration) {
         let tenth = (limit.window.as_nanos() / TENTHS as u128).max(1);
         let newest = u64::try_from(now.as_nanos() / tenth).unwrap_or(u64::MAX);

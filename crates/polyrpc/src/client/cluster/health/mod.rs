@@ -1,4 +1,4 @@
-//! Whether a server that had no calls may have them again: what is asked says [`HealthCheck`], and [`question`] asks it.
+//! Health checks of servers that get no calls: [`HealthCheck`] is the configuration, [`probe`] runs the check.
 
 mod probe;
 
@@ -6,12 +6,11 @@ use std::time::Duration;
 
 pub(super) use self::probe::HealthProbe;
 
-/// How a server is asked whether it is well, when it was isolated by a [breaker](super::Breaker) or could not be
-/// reached, or [always](Self::always).
+/// Health check of a server that was isolated by a [circuit breaker](super::CircuitBreaker) or was unreachable, or of
+/// [all](Self::always).
 ///
-/// Whatever is asked, a connection is made first; to a server that was isolated a new one, which takes the place of
-/// those there are, since they may be what was broken. Servers are asked by a task of the client, which ends with it,
-/// 32 at most at the same time.
+/// Each check starts with a connection. An isolated server gets a new one, which replaces the existing ones, since they
+/// may be broken. A task of the client checks the servers, at most 32 concurrently, and ends with the client.
 ///
 /// ```
 /// use std::time::Duration;
@@ -36,25 +35,25 @@ pub struct HealthCheck {
 }
 
 impl HealthCheck {
-    /// A server is well to which a connection can be made. The default.
+    /// Checks that a connection can be established. The default.
     pub fn connect() -> Self {
         Self::by(HealthProbe::Connect)
     }
 
-    /// A server is well that says so of this service by `grpc.health.v1.Health`, in whatever protocol the client speaks;
-    /// of the server as a whole if the name is empty. One that does not know the service, or the question, is not.
+    /// Checks that the server reports this service as serving by `grpc.health.v1.Health`, in the client's protocol; the
+    /// server as a whole if the name is empty. A server that does not know the service or the method is unhealthy.
     pub fn grpc(service: impl Into<String>) -> Self {
         Self::by(HealthProbe::Grpc(service.into()))
     }
 
-    /// A server is well that answers the protocol's own heartbeat, on a connection of its own (rpcx); one whose protocol
-    /// has none that may be sent at any time, if a connection can be made.
+    /// Checks that the server answers the protocol's own heartbeat, on a separate connection (rpcx). For a protocol
+    /// without a heartbeat that may be sent at any time, checks that a connection can be established.
     pub fn heartbeat() -> Self {
         Self::by(HealthProbe::Heartbeat)
     }
 
-    /// A server is well that answers `GET path` with 2xx, at the same address by HTTP/1.1, as brpc's servers do whatever
-    /// else they speak there (brpc's `health_check_path`).
+    /// Checks that the server answers `GET path` with 2xx, at the same address by HTTP/1.1, which brpc's servers speak
+    /// there in addition to any other protocol (brpc's `health_check_path`).
     pub fn http(path: impl Into<String>) -> Self {
         let path = path.into();
         Self::by(HealthProbe::Http(if path.starts_with('/') { path } else { format!("/{path}") }))
@@ -64,24 +63,24 @@ impl HealthCheck {
         Self { question, every: EVERY, timeout: TIMEOUT, always: false }
     }
 
-    /// How long to wait after an answer, or none, before the question is asked again. A server that cannot be reached is
-    /// tried after the client's [backoff](super::super::Builder::backoff), but no later than this. Default: 3 s.
+    /// Sets the pause between a check and the next one. An unreachable server is tried after the client's
+    /// [backoff](super::super::Builder::backoff), but no later than this. Default: 3 s.
     #[must_use]
     pub fn every(mut self, interval: Duration) -> Self {
         self.every = interval.max(SHORTEST);
         self
     }
 
-    /// How long an answer is waited for once there is a connection; how long that is waited for says
-    /// [`connect_timeout`](super::super::Builder::connect_timeout). Default: 500 ms.
+    /// Sets the timeout of the answer once there is a connection;
+    /// [`connect_timeout`](super::super::Builder::connect_timeout) limits the connection itself. Default: 500 ms.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self
     }
 
-    /// Asks servers that are thought to be well too, all of them in every interval. One that is not gets no calls until
-    /// it is.
+    /// Also checks servers that are considered healthy, all of them in every interval. A server that fails the check
+    /// gets no calls until it passes.
     #[must_use]
     pub fn always(mut self) -> Self {
         self.always = true;

@@ -15,24 +15,24 @@ use crate::introspection::grpc::health::v1::health_check_response::ServingStatus
 use crate::introspection::grpc::health::v1::{HealthCheckRequest, HealthCheckResponse};
 use crate::transport::{Source, Stream};
 
-/// What a server is asked.
+/// Kind of a health check.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::client::cluster) enum HealthProbe {
-    /// Nothing: there is a connection.
+    /// A connection can be established.
     Connect,
-    /// Whether this service takes calls.
+    /// The service is serving.
     Grpc(String),
     Heartbeat,
-    /// What is at this path.
+    /// `GET` of this path succeeds.
     Http(String),
 }
 
 impl HealthProbe {
-    /// Asks a server to which there is this connection.
+    /// Checks a server over this connection.
     ///
     /// # Errors
     ///
-    /// Why it is not well.
+    /// The reason why it is unhealthy.
     pub(in crate::client::cluster) async fn ask(
         &self,
         pool: &Pool,
@@ -73,7 +73,7 @@ async fn check(link: &Arc<dyn AnyConnection>, service: &str, patience: Duration)
     }
 }
 
-/// Asks in the protocol's own words.
+/// Sends the protocol's own heartbeat.
 async fn heartbeat(mut stream: Stream, mut session: Box<dyn Session + Send>) -> io::Result<()> {
     let mut out = Outbox::new();
     if !session.heartbeat(&mut out) {
@@ -83,7 +83,7 @@ async fn heartbeat(mut stream: Stream, mut session: Box<dyn Session + Send>) -> 
     let mut inbox = BytesMut::with_capacity(MOST);
     loop {
         read(&mut stream, &mut inbox).await?;
-        // What else it says does not matter.
+        // Other events do not matter.
         while let Some(answer) = session.next_event(&mut inbox, &mut out).map_err(io::Error::other)? {
             if matches!(answer, ClientEvent::Alive) {
                 return Ok(());
@@ -113,7 +113,7 @@ async fn look_at(mut stream: Stream, host: &str, path: &str) -> io::Result<()> {
 }
 
 async fn read(stream: &mut Stream, inbox: &mut BytesMut) -> io::Result<()> {
-    // What is read is what there is room for.
+    // The answer is limited to the buffer.
     if inbox.len() >= MOST {
         return Err(io::Error::other("the answer does not end"));
     }
@@ -124,5 +124,5 @@ async fn read(stream: &mut Stream, inbox: &mut BytesMut) -> io::Result<()> {
     }
 }
 
-/// Bytes of an answer that are looked at.
+/// Limit of the answer, in bytes.
 const MOST: usize = 1024;
