@@ -150,7 +150,7 @@ table! {
     EPERM = 1: PermissionDenied, Caller, Never;
     /// No such file.
     ENOENT = 2: NotFound, Caller, IfIdempotent;
-    /// No such process.
+    /// Not found.
     ESRCH = 3: NotFound, Caller, Never;
     /// Input/output error.
     EIO = 5: DataLoss, Peer, Never;

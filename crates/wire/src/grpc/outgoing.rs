@@ -165,7 +165,7 @@ impl Outgoing {
         Ok(Some(Message { body: framed.body, compression }))
     }
 
-    /// Handles a malformed message: in gRPC-Web, it may be the trailers frame.
+    /// Handles a frame that is not a message: in gRPC-Web, it may be the trailers.
     #[cold]
     fn no_message(&mut self, malformed: MalformedFrame) -> Result<(), Status> {
         let (Some(web), MalformedFrame::Flag(flag @ (TRAILERS | COMPRESSED_TRAILERS))) =
