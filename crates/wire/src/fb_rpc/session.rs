@@ -172,7 +172,7 @@ impl session::Server for Server {
 impl Ticket {
     fn succeed(self, message: Bytes, attachment: Bytes, limit: usize, out: &mut Outbox) {
         let sizes = Sizes::of(&message, &attachment, frame::RESPONSE, limit);
-        // A response that announces no message belongs to no call.
+        // A peer treats a response without a message as no response.
         let Some(sizes) = sizes.filter(|sizes| sizes.message > 0) else {
             return self.fail(ERESPONSE, out);
         };
