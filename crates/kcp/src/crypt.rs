@@ -97,7 +97,7 @@ impl Cipher {
         self.apply(Direction::Encrypt, datagram);
     }
 
-    /// Decrypts a datagram.
+    /// Decrypts a datagram: the inverse of [`encrypt`](Self::encrypt).
     pub(super) fn decrypt(&self, datagram: &mut [u8]) {
         self.apply(Direction::Decrypt, datagram);
     }

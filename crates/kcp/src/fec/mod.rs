@@ -4,7 +4,7 @@
 //! ```text
 //!  0       4       6       8
 //!  | seqid | 0xf1  | size  | segments …        data; the size counts itself
-//! | seqid | 0xf2  | parity of everything after the flag
+//!  | seqid | 0xf2  | parity of everything after the flag
 //! ```
 //!
 //! All numbers are little-endian. A group's sequence numbers start at a multiple of its size; its data shards come

@@ -7,8 +7,9 @@
 //! * a [`Writer`] is that state for sent values;
 //! * [`to_vec`] and [`from_slice`] write and read a stream of a single value, which is the body of a
 //!   [`Call`](polyrpc_core::Call) in [`Format::Gob`](polyrpc_core::Format::Gob).
-//! How Rust's types are Go's is told in the folder's `README.md`.
+//!
 //! The folder's `README.md` describes the mapping between Rust's types and Go's.
+//!
 //! ```
 //! use polyrpc_payload::gob;
 //! use serde::{Deserialize, Serialize};

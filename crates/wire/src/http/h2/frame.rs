@@ -45,7 +45,7 @@ pub(super) struct Header {
 }
 
 impl Header {
-    /// The header at the beginning of `bytes`, if all of it is there.
+    /// Parses the header at the start of `bytes`; `None` if it is incomplete.
     pub(super) fn read(bytes: &[u8]) -> Option<Self> {
         let [l0, l1, l2, kind, flags, s0, s1, s2, s3] = *bytes.first_chunk::<HEADER>()?;
         Some(Self {
