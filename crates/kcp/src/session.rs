@@ -189,7 +189,7 @@ impl Session {
         self.validation.is_none()
     }
 
-    /// Ends the conversation if it is kept only for a silent peer, and returns whether it has ended.
+    /// Ends the conversation if only the extended timeout keeps it open, and returns whether it has ended.
     pub fn give_up(&mut self, now: Millis) -> bool {
         if self.life.is_overdue(now) {
             self.ended.get_or_insert(Ended::Silent);

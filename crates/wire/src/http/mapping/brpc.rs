@@ -205,7 +205,7 @@ pub(super) fn refuse(status: &Status, head: &mut impl WriteHead) -> Bytes {
     body.into()
 }
 
-/// Returns a `Content-Type` for a response: only a UTF-8 charset parameter is kept.
+/// Returns a `Content-Type` for a response: its parameters are dropped, unless they only state UTF-8.
 fn without_charset(content_type: Bytes) -> Bytes {
     let mut parts = content_type.split(|byte| *byte == b';').map(<[u8]>::trim_ascii);
     let essence = parts.next().unwrap_or_default();
