@@ -5,58 +5,58 @@ use bytes::Bytes;
 
 use crate::{Compression, Format, Metadata, Status};
 
-/// Names a call on its connection: `correlation_id` in baidu_std, `seq` in rpcx.
+/// Identifies a call on its connection: `correlation_id` in baidu_std, `seq` in rpcx.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CallId(pub u64);
 
-/// Names a call on its connection while its messages come and go one by one: HTTP/2's stream id.
+/// Identifies a streaming call on its connection: HTTP/2's stream identifier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct StreamId(pub u64);
 
-/// One message of a call that has several.
+/// One message of a streaming call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message {
-    /// The encoded message, compressed as `compression` says.
+    /// The encoded message, compressed with `compression`.
     pub body: Bytes,
-    /// How it is compressed; a stream may compress some of its messages and others not.
+    /// Compression of this message; a stream may compress some of its messages and not others.
     pub compression: Compression,
 }
 
-/// A unary request, the same whatever protocol carries it.
+/// A unary request, independent of the protocol.
 ///
-/// A server's session gives it out, a client's takes it in, so that what one protocol received another
-/// can send on untouched.
+/// A server's session emits it and a client's session accepts it, so that a call received over one protocol can be
+/// forwarded unchanged over another.
 #[derive(Debug, Clone)]
 pub struct Call<'a> {
-    /// The service, as the peer wrote it: `example.EchoService`, `EchoService`, `Arith`; empty for a
-    /// plain function in protocols that have no services.
+    /// Service name, as the peer wrote it: `example.EchoService`, `EchoService`, `Arith`; empty for a plain function in
+    /// protocols without services.
     pub service: &'a str,
-    /// The method, or the function's name.
+    /// Method or function name.
     pub method: &'a str,
-    /// The encoded message: compressed as `head.compression` says when a server's session gives it out, not
-    /// yet when a client's session takes it.
+    /// The encoded message: compressed with `head.compression` when a server's session emits it, not compressed yet
+    /// when a client's session accepts it.
     pub body: Bytes,
-    /// Bytes beside the message, never compressed (baidu_std); empty elsewhere.
+    /// Attachment: bytes sent along with the message, never compressed (baidu_std); empty in other protocols.
     pub attachment: Bytes,
-    /// How the body is written and compressed, what checksum it carries, and the metadata.
+    /// Format, compression, checksum and metadata.
     pub head: Head,
-    /// How long the caller still waits. `None`: he did not say.
+    /// Remaining timeout of the caller. `None`: not specified.
     pub timeout: Option<Duration>,
-    /// The caller wants no answer.
+    /// The caller expects no response.
     pub oneway: bool,
     /// Credential of the caller.
     pub credential: Credential,
-    /// The credential was accepted when the request's head was judged ([`Verdict::Accepted`]).
+    /// The credential was accepted when the request's head was checked ([`Verdict::Accepted`]).
     ///
     /// [`Verdict::Accepted`]: crate::session::Verdict::Accepted
     pub authenticated: bool,
-    /// The body cannot be used, for this reason (a checksum that does not fit). Told only once the method
-    /// is known to exist, since that is the peers' order of checks.
+    /// Why the body is unusable (a checksum mismatch). It is reported only after the method was found, since peers
+    /// check in that order.
     pub spoiled: Option<Status>,
 }
 
 impl<'a> Call<'a> {
-    /// A call of `service`'s `method` with nothing but a body.
+    /// Creates a call to `service`'s `method` with nothing but a body.
     pub fn new(service: &'a str, method: &'a str, format: Format, body: Bytes) -> Self {
         Self {
             service,
@@ -72,31 +72,32 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// The service, or the function's name where the call has no service: what an error names if it does not exist.
+    /// Returns the service, or the function's name if the call has no service: the name that an error reports as
+    /// unknown.
     pub fn service_or_function(&self) -> &'a str {
         if self.service.is_empty() { self.method } else { self.service }
     }
 }
 
-/// What travels before a message, in either direction.
+/// Header of a message, in either direction.
 #[derive(Debug, Clone, Default)]
 pub struct Head {
-    /// How the message is encoded.
+    /// Encoding of the message.
     pub format: Format,
-    /// How the encoded message is compressed (received) or to be compressed (sent). A protocol may send a
-    /// small message uncompressed all the same.
+    /// Compression of the encoded message: applied already (received) or to be applied (sent). A protocol may still
+    /// send a small message uncompressed.
     pub compression: Compression,
-    /// What the checksum covers, where the protocol has one.
+    /// Bytes covered by the checksum, if the protocol has one.
     pub checksum: Checksum,
     /// The message is a list of positional arguments (JSON-RPC's array of params).
     pub positional: bool,
-    /// It came as plain HTTP, whatever else its connection carries: within HTTP/2 that is mostly gRPC.
+    /// The call is plain HTTP, even if its connection carries other protocols: HTTP/2 mostly carries gRPC.
     pub plain_http: bool,
-    /// Free key/value pairs: user fields in baidu_std, metadata in rpcx, headers in HTTP.
+    /// Key/value pairs: user fields in baidu_std, metadata in rpcx, headers in HTTP.
     pub metadata: Metadata,
 }
 
-/// What a message's checksum covers.
+/// Bytes covered by a message's checksum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Checksum {
     /// No checksum.
@@ -104,21 +105,21 @@ pub enum Checksum {
     None,
     /// The message's bytes on the wire.
     Message,
-    /// The message's bytes and the attachment behind them.
+    /// The message's bytes and the attachment after them.
     MessageAndAttachment,
 }
 
-/// Credential of the caller, and for how long the proof holds. `Debug` leaves the proof out.
+/// Credential of the caller, and its validity. `Debug` omits the credential.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Credential {
-    /// Judged once: the first message of a connection carries it, later ones are trusted as it was.
+    /// Checked once: the first message of a connection carries it, and later ones share its result.
     Connection(Option<Bytes>),
-    /// Judged on every call.
+    /// Checked on every call.
     Call(Option<Bytes>),
 }
 
 impl Credential {
-    /// The bytes of the credential, if the peer sent one.
+    /// Returns the bytes of the credential, if the peer sent one.
     pub fn bytes(&self) -> Option<&Bytes> {
         match self {
             Self::Connection(bytes) | Self::Call(bytes) => bytes.as_ref(),
@@ -136,56 +137,56 @@ impl fmt::Debug for Credential {
     }
 }
 
-/// What a call ended with.
+/// Response to a call.
 #[derive(Debug, Clone)]
 pub struct Reply {
-    /// The encoded message, or why there is none. A received message is compressed as `head.compression`
-    /// says; one to be sent is not compressed yet.
+    /// The encoded message, or the failure. A received message is compressed with `head.compression`; one to be sent is
+    /// not compressed yet.
     pub result: Result<Bytes, Status>,
-    /// How the message is written, and the metadata that goes back.
+    /// Encoding of the message, and the response metadata.
     pub head: Head,
-    /// Bytes beside the message (baidu_std, or an HTTP body that is not a message).
+    /// Attachment: bytes sent along with the message (baidu_std, or an HTTP body that is not a message).
     pub attachment: Bytes,
-    /// Key/value pairs that travel behind the message (gRPC); empty elsewhere.
+    /// Trailers: key/value pairs sent after the message (gRPC); empty in other protocols.
     pub trailers: Metadata,
 }
 
 impl Reply {
-    /// A reply with neither attachment nor trailers.
+    /// Creates a reply without attachment and trailers.
     pub fn new(result: Result<Bytes, Status>, head: Head) -> Self {
         Self { result, head, attachment: Bytes::new(), trailers: Metadata::new() }
     }
 
-    /// A reply that holds a message in this format and nothing else.
+    /// Creates a reply with only a message in this format.
     pub fn message(format: Format, body: Bytes) -> Self {
         Self::new(Ok(body), Head { format, ..Head::default() })
     }
 
-    /// A failed call.
+    /// Creates a failed reply.
     pub fn failure(status: Status) -> Self {
         Self::new(Err(status), Head::default())
     }
 }
 
-/// A message outside of any call, from the server to the client.
+/// A message that the server sends to the client outside of any call.
 #[derive(Debug, Clone)]
 pub struct Push {
-    /// A service-like name, chosen by the sender.
+    /// Service name or similar, chosen by the sender.
     pub service: String,
-    /// A method-like name, chosen by the sender.
+    /// Method name or similar, chosen by the sender.
     pub method: String,
-    /// Free key/value pairs.
+    /// Key/value pairs.
     pub metadata: Metadata,
-    /// The message, as the sender wrote it.
+    /// The message, as encoded by the sender.
     pub body: Bytes,
 }
 
-/// What a client subscribes to, as its protocol names it.
+/// Topic of a subscription, as its protocol identifies it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Topic {
-    /// By its name, which need not be UTF-8; a connection may have any number of them.
+    /// Topic name, which need not be UTF-8; a connection may subscribe to any number of them.
     Name(Bytes),
-    /// By the number that stands for its name; a connection has one, the last.
+    /// Number derived from the topic name; a connection has one, the last.
     Id(u32),
 }
 

@@ -1,11 +1,11 @@
-//! What of a call's metadata a protocol can carry.
+//! Rules for the metadata that a protocol can carry.
 
 use std::fmt;
 
 use crate::{Fault, Metadata, Retry, Status};
 
-/// How a protocol carries metadata, which says what of it cannot travel. Clients refuse a call before it is sent, servers
-/// fail one in place of its answer: nothing is left out in silence.
+/// How a protocol carries metadata, and therefore which entries cannot be sent. Clients reject such a call before
+/// sending it, servers fail it instead of sending the response: no entry is dropped silently.
 ///
 /// ```
 /// use polyrpc_core::Carrier;
@@ -18,20 +18,20 @@ use crate::{Fault, Metadata, Retry, Status};
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Carrier {
-    /// What is not looked at: it carries all, or has no place for any.
+    /// No check: the protocol carries all metadata, or none.
     Any,
-    /// A map of any texts to any bytes, in which a key has one value (brpc's user fields, rpcx's metadata).
+    /// A map from any text to any bytes, with one value per key (brpc's user fields, rpcx's metadata).
     Map,
-    /// Fields of HTTP as gRPC and gRPC-Web write them: names in lower case, values of printable ASCII, bytes in base64 under
-    /// names that end in `-bin`.
+    /// HTTP fields in the encoding of gRPC and gRPC-Web: names in lower case, values of printable ASCII, binary values
+    /// in base64 under names that end in `-bin`.
     Grpc,
-    /// Fields of HTTP as they are.
+    /// Plain HTTP fields.
     Http,
-    /// The same of a request, where those named `content-*` are no metadata for whoever reads it.
+    /// Plain HTTP fields of a request, where receivers do not treat those named `content-*` as metadata.
     HttpRequest,
 }
 
-/// An entry of metadata that cannot travel, and why.
+/// A metadata entry that cannot be sent, and the reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Misfit<'m> {
     key: &'m str,
@@ -39,25 +39,26 @@ pub struct Misfit<'m> {
 }
 
 impl Carrier {
-    /// Whether all of it can travel.
+    /// Checks that all entries can be sent.
     ///
     /// # Errors
     ///
-    /// The first entry that cannot.
+    /// The first entry that cannot be sent.
     #[inline]
     pub fn check(self, metadata: &Metadata) -> Result<(), Misfit<'_>> {
         if metadata.is_empty() { Ok(()) } else { self.check_entries(metadata) }
     }
 
-    /// The entries that cannot travel. A key of a [`Map`](Self::Map) that has several values is no entry of its own.
+    /// Iterates over the entries that cannot be sent. A [`Map`](Self::Map) key with several values is not reported
+    /// here.
     pub fn misfits(self, metadata: &Metadata) -> impl Iterator<Item = Misfit<'_>> {
         metadata
             .iter()
             .filter_map(move |(key, value)| self.refusal(key, value).map(|reason| Misfit { key, reason }))
     }
 
-    /// Whether fields of HTTP of this name never are metadata, whoever writes them: they belong to gRPC, to HTTP/2, to the
-    /// connection or to the bytes of the message. The case of letters does not matter.
+    /// Whether HTTP fields with this name are never metadata: they belong to gRPC, to HTTP/2, to the connection or to
+    /// the message body. Case-insensitive.
     pub fn reserves(key: &str) -> bool {
         reserved(key).is_some()
     }
@@ -70,7 +71,7 @@ impl Carrier {
         self.misfits(metadata).next().map_or(Ok(()), Err)
     }
 
-    /// Why an entry cannot travel, if it cannot.
+    /// Returns why an entry cannot be sent; `None` if it can.
     pub fn refusal(self, key: &str, value: &[u8]) -> Option<&'static str> {
         let is_clean = match self {
             Self::Any | Self::Map => return None,
@@ -110,17 +111,17 @@ impl Carrier {
 }
 
 impl<'m> Misfit<'m> {
-    /// The key.
+    /// Returns the key.
     pub fn key(&self) -> &'m str {
         self.key
     }
 
-    /// Why it cannot travel.
+    /// Returns why the entry cannot be sent.
     pub fn reason(&self) -> &'static str {
         self.reason
     }
 
-    /// The failure of a call of ours that is not sent.
+    /// Converts to the failure of an outgoing call that is not sent.
     #[cold]
     pub fn into_refusal(self) -> Status {
         Status::invalid_argument(format!("{self}; nothing was sent, and to try again does not help"))
@@ -128,7 +129,7 @@ impl<'m> Misfit<'m> {
             .with_retry(Retry::Never)
     }
 
-    /// The failure of a call whose handler answers with it.
+    /// Converts to the failure of a call whose handler returned the entry.
     #[cold]
     pub fn into_failure(self) -> Status {
         Status::internal(format!("the answer cannot be sent: {self}"))
@@ -146,7 +147,7 @@ impl fmt::Display for Misfit<'_> {
 
 const REPEATED: &str = "it has several values, of which the peer would keep the last";
 
-/// Why a field of HTTP is never metadata, if it is not.
+/// Returns why an HTTP field is never metadata; `None` if it may be.
 fn reserved(key: &str) -> Option<&'static str> {
     let is = |name: &&str| name.eq_ignore_ascii_case(key);
     match () {
@@ -160,19 +161,19 @@ fn reserved(key: &str) -> Option<&'static str> {
     }
 }
 
-/// Whether a field of HTTP that came under this lower-case name is metadata.
+/// Whether a received HTTP field with this lower-case name is metadata.
 pub fn is_metadata(name: &str) -> bool {
     !name.starts_with("content-") && !OF_CONNECTION.contains(&name)
 }
 
-/// Whether a field describes a message.
+/// Whether a field describes the message content.
 fn is_content(name: &str) -> bool {
     name.get(..8).is_some_and(|start| start.eq_ignore_ascii_case("content-"))
 }
 
 const OF_MESSAGE: [&str; 3] = ["content-type", "content-length", "content-encoding"];
 
-/// RFC 9110 §7.6.1, and what else a proxy does not send on.
+/// Hop-by-hop fields (RFC 9110 §7.6.1), and others that a proxy does not forward.
 const OF_CONNECTION: [&str; 11] = [
     "connection",
     "transfer-encoding",
@@ -187,12 +188,12 @@ const OF_CONNECTION: [&str; 11] = [
     "expect",
 ];
 
-/// Whether a key of gRPC says that its values are any bytes.
+/// Whether gRPC treats the values of this key as binary.
 pub fn is_binary(name: &str) -> bool {
     name.get(name.len().wrapping_sub(4)..).is_some_and(|end| end.eq_ignore_ascii_case("-bin"))
 }
 
-/// `Header-Name → 1*( %x30-39 / %x61-7A / "_" / "-" / "." )`, in any case.
+/// `Header-Name → 1*( %x30-39 / %x61-7A / "_" / "-" / "." )`, case-insensitive.
 fn is_grpc_name(name: &str) -> bool {
     let known = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');
     !name.is_empty() && name.bytes().all(known)
@@ -204,7 +205,7 @@ pub fn is_token(name: &str) -> bool {
         && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte))
 }
 
-/// Whether a byte may stand in a value (RFC 9110 §5.5).
+/// Whether a byte is allowed in a field value (RFC 9110 §5.5).
 pub fn is_field_byte(byte: &u8) -> bool {
     matches!(byte, b'\t' | b' '..=b'~' | 0x80..)
 }
@@ -214,7 +215,7 @@ mod tests {
     use super::*;
     use crate::Code;
 
-    /// Key and value; whether gRPC and HTTP carry them.
+    /// Key and value, and whether gRPC and HTTP can carry them.
     const TABLE: [(&str, &[u8], bool, bool); 30] = [
         ("tenant", b"a b", true, true),
         ("Tenant_1.x", b"", true, true),

@@ -1,4 +1,4 @@
-//! Numbers as digits in heads and texts, without the formatting machinery, which every call would pay for.
+//! Decimal and hexadecimal digits without `std::fmt`, whose cost every call would pay.
 
 /// Appends a number in decimal.
 pub fn put_decimal(out: &mut Vec<u8>, mut number: u64) {
@@ -15,7 +15,7 @@ pub fn put_decimal(out: &mut Vec<u8>, mut number: u64) {
     out.extend_from_slice(digits.get(left..).unwrap_or_default());
 }
 
-/// What a hexadecimal digit stands for.
+/// Returns the value of a hexadecimal digit.
 pub fn hexadecimal(digit: u8) -> Option<u8> {
     char::from(digit).to_digit(16).map(|value| value as u8)
 }

@@ -1,13 +1,13 @@
-//! The words that every protocol of PolyRPC shares, and that name no protocol.
+//! Protocol-independent vocabulary shared by all protocols of PolyRPC.
 //!
-//! * [`Call`] and [`Reply`]: a request and its answer, the same whatever protocol carries them.
-//! * [`Status`]: the one model of failure.
+//! * [`Call`] and [`Reply`]: a request and its response, independent of the protocol.
+//! * [`Status`]: the error model.
 //! * [`session`]: the traits that a protocol implements, one for each side of a connection.
-//! * [`Outbox`]: what leaves a connection; small chunks are copied together, large ones shared.
-//! * [`Format`] and [`Compression`]: how a message is written, by name. `polyrpc-payload` reads and writes them.
+//! * [`Outbox`]: outgoing bytes of a connection; small chunks are copied together, large ones shared.
+//! * [`Format`] and [`Compression`]: names of encodings and compressions, implemented by `polyrpc-payload`.
 //! * [`protobuf`]: the primitives of protobuf's binary format.
 //!
-//! Nothing here knows a socket, a task, a lock or a clock.
+//! This crate contains no sockets, tasks, locks or clocks.
 
 pub mod append;
 mod call;

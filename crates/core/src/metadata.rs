@@ -4,30 +4,30 @@ use std::fmt;
 use bytes::Bytes;
 use thin_vec::ThinVec;
 
-/// Key/value pairs that travel beside a message.
+/// Key/value pairs sent along with a message.
 ///
-/// [`insert`](Self::insert) keeps a key unique, as most protocols have it; [`append`](Self::append) gives it
-/// one more value (HTTP headers, gRPC).
+/// [`insert`](Self::insert) keeps a key unique, as most protocols require; [`append`](Self::append) adds another value
+/// to it (HTTP headers, gRPC).
 ///
-/// Most calls have none, so an empty one costs no allocation; lookups walk the list, which for a handful
-/// of entries beats a map.
+/// Most calls have no metadata, so that an empty one costs no allocation; lookups are linear, which for a handful of
+/// entries is faster than a map.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Metadata {
-    /// A thin vector, since most calls have no entries: it is one word to move and one comparison to drop, where a `Vec` is
-    /// three words and a call of its destructor, seven times a call.
+    /// A thin vector, since most calls have no entries: it is one word to move and one comparison to drop, whereas a
+    /// `Vec` is three words and a destructor call, seven times per call.
     entries: ThinVec<(Cow<'static, str>, Bytes)>,
 }
 
-/// About what an entry takes beside its bytes.
+/// Approximate overhead of an entry beyond its bytes.
 const ENTRY: usize = 128;
 
 impl Metadata {
-    /// No entries.
+    /// Creates empty metadata.
     pub const fn new() -> Self {
         Self { entries: ThinVec::new() }
     }
 
-    /// Sets `key`, replacing what it was.
+    /// Sets `key`, replacing its previous values.
     pub fn insert(&mut self, key: impl Into<Cow<'static, str>>, value: impl Into<Bytes>) {
         let (key, value) = (key.into(), value.into());
         let Some(at) = self.entries.iter().position(|(known, _)| *known == key) else {
@@ -41,18 +41,18 @@ impl Metadata {
         });
     }
 
-    /// Adds a value to `key`, behind those it has.
+    /// Adds a value to `key`, after its existing ones.
     pub fn append(&mut self, key: impl Into<Cow<'static, str>>, value: impl Into<Bytes>) {
         self.entries.push((key.into(), value.into()));
     }
 
-    /// Every value of `key`, in order.
+    /// Iterates over all values of `key`, in order.
     pub fn all<'m>(&'m self, key: &'m str) -> impl Iterator<Item = &'m Bytes> {
         self.entries.iter().filter(move |(known, _)| known == key).map(|(_, value)| value)
     }
 
-    /// Makes each key unique: what `unite` makes of all the values of one stands where its first stood. Sorted first where
-    /// there are many entries, so that it takes no square of their number.
+    /// Makes each key unique: the result of `unite` for all values of a key replaces the first of them. Many entries
+    /// are sorted first, to avoid quadratic time.
     pub fn merge_duplicates(&mut self, mut unite: impl FnMut(&str, &[Bytes]) -> Bytes) {
         const FEW: usize = 16;
         let entries = &self.entries;
@@ -61,7 +61,7 @@ impl Metadata {
             return;
         }
         let mut order: Vec<usize> = (0..entries.len()).collect();
-        // Stable: the values of one key stay in their order.
+        // The sort is stable: the values of one key keep their order.
         order.sort_by(|one, other| entries[*one].0.cmp(&entries[*other].0));
         let mut stays = vec![false; entries.len()];
         let mut united = Vec::new();
@@ -77,7 +77,7 @@ impl Metadata {
         self.entries.retain(|_| stays.next().unwrap_or(true));
     }
 
-    /// A key that has several values, if there is one.
+    /// Returns a key with several values, if there is one.
     pub fn repeated(&self) -> Option<&str> {
         const FEW: usize = 16;
         let repeats = |at: &usize| {
@@ -92,12 +92,12 @@ impl Metadata {
         keys.windows(2).find(|pair| pair[0] == pair[1]).map(|pair| pair[0])
     }
 
-    /// Leaves out the entries of which this is not so.
+    /// Keeps only the entries for which `keep` returns `true`.
     pub fn retain(&mut self, mut keep: impl FnMut(&str, &Bytes) -> bool) {
         self.entries.retain(|(key, value)| keep(key, value));
     }
 
-    /// Makes each key unique as [`insert`](Self::insert) does: its last value holds.
+    /// Makes each key unique like [`insert`](Self::insert): the last value wins.
     #[inline]
     pub fn dedup_keep_last(&mut self) {
         if self.entries.len() > 1 {
@@ -105,7 +105,7 @@ impl Metadata {
         }
     }
 
-    /// Takes `key` out, with all its values; gives the first.
+    /// Removes `key` with all its values; returns the first one.
     pub fn remove(&mut self, key: &str) -> Option<Bytes> {
         let at = self.entries.iter().position(|(known, _)| known == key)?;
         let first = self.entries.remove(at).1;
@@ -113,27 +113,27 @@ impl Metadata {
         Some(first)
     }
 
-    /// The first value of `key` as text; `None` if absent or not UTF-8.
+    /// Returns the first value of `key` as text; `None` if absent or not UTF-8.
     pub fn get(&self, key: &str) -> Option<&str> {
         self.bytes(key).and_then(|value| std::str::from_utf8(value).ok())
     }
 
-    /// The first value of `key`.
+    /// Returns the first value of `key`.
     pub fn bytes(&self, key: &str) -> Option<&Bytes> {
         self.entries.iter().find(|(known, _)| known == key).map(|(_, value)| value)
     }
 
-    /// All entries, in the order in which they were first set.
+    /// Iterates over all entries, in the order in which they were first set.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (&str, &Bytes)> {
         self.entries.iter().map(|(key, value)| (key.as_ref(), value))
     }
 
-    /// About how many bytes it takes in memory.
+    /// Returns the approximate memory footprint in bytes.
     pub fn footprint(&self) -> usize {
         self.entries.iter().map(|(key, value)| key.len() + value.len() + ENTRY).sum()
     }
 
-    /// How many entries there are.
+    /// Returns the number of entries.
     pub fn len(&self) -> usize {
         self.entries.len()
     }

@@ -5,38 +5,38 @@ use bytes::{Buf, Bytes};
 
 use crate::append::append;
 
-/// Bytes on their way to the peer.
+/// Outgoing bytes of a connection.
 ///
-/// Small chunks are copied together, so that a round of replies leaves in one write; large ones are
-/// shared and leave by a vectored write without a copy.
+/// Small chunks are copied together, so that a batch of replies is sent in one write; large ones are shared and sent by
+/// a vectored write without a copy.
 #[derive(Debug, Default)]
 pub struct Outbox {
-    /// Finished chunks, oldest first.
+    /// Complete chunks, oldest first.
     chunks: VecDeque<Bytes>,
-    /// What is being appended to; it leaves after all chunks.
+    /// Buffer being appended to; it is sent after all chunks.
     tail: Vec<u8>,
-    /// How much of the tail has left already. Not 0 only while there are no chunks.
+    /// Number of bytes of the tail that were sent already. Not 0 only while there are no chunks.
     sent: usize,
     /// Bytes in `chunks`.
     shared: usize,
 }
 
 impl Outbox {
-    /// From this size on a body is shared instead of copied: below it, the bookkeeping of a chunk of its
-    /// own and the longer vectored write cost more than the copy.
+    /// A body of at least this size is shared instead of copied: below it, the bookkeeping of a separate chunk and the
+    /// longer vectored write cost more than the copy.
     pub const SHARE: usize = 8 << 10;
 
-    /// From this size on what stands before a shared body is moved instead of copied: below it, another buffer costs more
-    /// than the copy.
+    /// If at least this many bytes precede a shared body, their buffer is moved instead of copied: below it, another
+    /// buffer costs more than the copy.
     const MOVE: usize = 1 << 10;
 
-    /// An empty outbox.
+    /// Creates an empty outbox.
     pub const fn new() -> Self {
         Self { chunks: VecDeque::new(), tail: Vec::new(), sent: 0, shared: 0 }
     }
 
-    /// Lends a buffer to append into, so that an idle connection needs none of its own.
-    /// Nothing happens while there is one.
+    /// Lends a buffer to append into, so that an idle connection needs none of its own. Does nothing if there is one
+    /// already.
     pub fn lend_buffer(&mut self, buffer: Vec<u8>) {
         if self.tail.capacity() == 0 {
             self.tail = buffer;
@@ -44,17 +44,17 @@ impl Outbox {
         }
     }
 
-    /// Takes the buffer out again, once everything has left.
+    /// Takes the buffer back, once everything was sent.
     pub fn reclaim(&mut self) -> Option<Vec<u8>> {
         (self.is_empty() && self.tail.capacity() > 0).then(|| std::mem::take(&mut self.tail))
     }
 
-    /// The buffer that small bytes are appended to. Only append: what is there already belongs to others.
+    /// Returns the buffer for small writes. Append only: its present content belongs to earlier writes.
     pub fn buffer(&mut self) -> &mut Vec<u8> {
         &mut self.tail
     }
 
-    /// Appends a copy.
+    /// Appends a copy of `bytes`.
     pub fn extend_from_slice(&mut self, bytes: &[u8]) {
         append(&mut self.tail, bytes);
     }
@@ -70,17 +70,17 @@ impl Outbox {
         }
     }
 
-    /// How many bytes have not left yet.
+    /// Returns the number of bytes that were not sent yet.
     pub fn len(&self) -> usize {
         self.shared + self.tail.len() - self.sent
     }
 
-    /// Whether everything has left.
+    /// Whether everything was sent.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Fills `slices` with what leaves next, for a vectored write; returns how many were filled.
+    /// Fills `slices` with the next bytes to send, for a vectored write; returns the number of slices filled.
     pub fn slices<'a>(&'a self, slices: &mut [IoSlice<'a>]) -> usize {
         let tail = &self.tail[self.sent..];
         let pending = self.chunks.iter().map(|chunk| &chunk[..]).chain((!tail.is_empty()).then_some(tail));
@@ -92,7 +92,7 @@ impl Outbox {
         filled
     }
 
-    /// The bytes that leave next when they are one piece, which spares the vectored write.
+    /// Returns the next bytes to send if they are one slice, which avoids the vectored write.
     pub fn as_single_slice(&self) -> Option<&[u8]> {
         match self.chunks.front() {
             None => Some(&self.tail[self.sent..]),
@@ -105,7 +105,7 @@ impl Outbox {
     ///
     /// # Panics
     ///
-    /// When more is marked than there is.
+    /// If `n` exceeds the number of unsent bytes.
     pub fn advance(&mut self, mut n: usize) {
         assert!(n <= self.len(), "advanced past the end of the outbox");
         while let Some(chunk) = self.chunks.front_mut() {
@@ -125,7 +125,7 @@ impl Outbox {
         }
     }
 
-    /// All that has not left, in one piece; for tests and for protocols that wrap another.
+    /// Returns all unsent bytes as one buffer; for tests and for protocols that wrap another.
     pub fn take(&mut self) -> Vec<u8> {
         let mut slices = vec![IoSlice::new(&[]); self.chunks.len() + 1];
         let filled = self.slices(&mut slices);
@@ -134,7 +134,7 @@ impl Outbox {
         all
     }
 
-    /// Moves everything behind what is in `other`: small bytes are copied, large ones change hands.
+    /// Moves all bytes to the end of `other`: small chunks are copied, large ones moved.
     pub fn append_to(&mut self, other: &mut Self) {
         self.chunks.drain(..).for_each(|chunk| other.body(chunk));
         self.shared = 0;
@@ -147,8 +147,8 @@ impl Outbox {
         self.sent = 0;
     }
 
-    /// Turns the tail into a chunk, so that something can be put behind it without a copy. A short one is copied, so that
-    /// the buffer stays for what follows.
+    /// Turns the tail into a chunk, so that something can be appended after it without a copy. A short tail is copied,
+    /// so that its buffer stays available.
     fn close_tail(&mut self) {
         let pending = &self.tail[self.sent..];
         let chunk = match pending.len() {

@@ -1,15 +1,15 @@
-//! The primitives of protobuf's binary format: varints, tags, and a reader that skips what it does not know.
+//! Primitives of protobuf's binary format: varints, tags, and a reader that skips unknown fields.
 
-/// How a value is laid out.
+/// Wire type of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WireType {
     /// A number in groups of seven bits.
     Varint = 0,
     /// Eight bytes, little-endian.
     Fixed64 = 1,
-    /// A length as a varint, then as many bytes.
+    /// A length as a varint, followed by that many bytes.
     Bytes = 2,
-    /// The begin of a group, up to the matching [`EndGroup`](Self::EndGroup).
+    /// The start of a group, up to the matching [`EndGroup`](Self::EndGroup).
     StartGroup = 3,
     /// The end of a group.
     EndGroup = 4,
@@ -31,30 +31,29 @@ impl WireType {
     }
 }
 
-/// Takes values off the front of some bytes. `None` from any of its methods means that the bytes are not
-/// protobuf, or end too early.
+/// Reads values from the front of a byte slice. Every method returns `None` if the bytes are malformed or truncated.
 #[derive(Clone, Copy, Debug)]
 pub struct Reader<'a> {
     rest: &'a [u8],
 }
 
 impl<'a> Reader<'a> {
-    /// Reads these bytes.
+    /// Creates a reader for `bytes`.
     pub fn new(bytes: &'a [u8]) -> Self {
         Self { rest: bytes }
     }
 
-    /// Whether all bytes are taken.
+    /// Whether all bytes were read.
     pub fn is_empty(&self) -> bool {
         self.rest.is_empty()
     }
 
-    /// The bytes that are not taken yet.
+    /// Returns the bytes that were not read yet.
     pub fn rest(&self) -> &'a [u8] {
         self.rest
     }
 
-    /// Takes a varint. Bits beyond the 64th are dropped, as in the peers' parsers.
+    /// Reads a varint. Bits beyond the 64th are dropped, as in the peers' parsers.
     #[inline]
     pub fn varint(&mut self) -> Option<u64> {
         match *self.rest {
@@ -69,7 +68,7 @@ impl<'a> Reader<'a> {
     fn long_varint(&mut self) -> Option<u64> {
         let mut value = 0;
         for (i, &byte) in self.rest.iter().take(10).enumerate() {
-            // The tenth byte has room for one bit; like the peers' parsers, more is dropped.
+            // The tenth byte contributes one bit; like in the peers' parsers, the others are dropped.
             value |= u64::from(byte & 0x7f) << (7 * i);
             if byte < 0x80 {
                 self.rest = self.rest.get(i + 1..)?;
@@ -79,7 +78,7 @@ impl<'a> Reader<'a> {
         None
     }
 
-    /// A field's number and the layout of its value.
+    /// Reads a field's number and wire type.
     #[inline]
     pub fn tag(&mut self) -> Option<(u32, WireType)> {
         let tag = u32::try_from(self.varint()?).ok()?;
@@ -90,34 +89,34 @@ impl<'a> Reader<'a> {
         Some((number, WireType::from_bits(tag.into())?))
     }
 
-    /// Takes a length, then as many bytes.
+    /// Reads a length, then as many bytes.
     pub fn bytes(&mut self) -> Option<&'a [u8]> {
         let length = usize::try_from(self.varint()?).ok()?;
         self.take(length)
     }
 
-    /// Takes this many bytes.
+    /// Reads this many bytes.
     pub fn take(&mut self, length: usize) -> Option<&'a [u8]> {
         let (taken, rest) = self.rest.split_at_checked(length)?;
         self.rest = rest;
         Some(taken)
     }
 
-    /// Takes four bytes as a number.
+    /// Reads four bytes as a number.
     pub fn fixed32(&mut self) -> Option<u32> {
         let (bytes, rest) = self.rest.split_first_chunk()?;
         self.rest = rest;
         Some(u32::from_le_bytes(*bytes))
     }
 
-    /// Takes eight bytes as a number.
+    /// Reads eight bytes as a number.
     pub fn fixed64(&mut self) -> Option<u64> {
         let (bytes, rest) = self.rest.split_first_chunk()?;
         self.rest = rest;
         Some(u64::from_le_bytes(*bytes))
     }
 
-    /// The content of a group whose start was just read; its end is taken too.
+    /// Reads the content of a group whose start tag was just read, including its end tag.
     pub fn group(&mut self, number: u32) -> Option<&'a [u8]> {
         let start = self.rest;
         let mut open = vec![number];
@@ -135,7 +134,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Passes over a value. An end of a group that was not started is an error.
+    /// Skips a value. The end of a group that was not started is an error.
     pub fn skip(&mut self, number: u32, wire: WireType) -> Option<()> {
         match wire {
             WireType::StartGroup => self.group(number).map(drop),
@@ -154,7 +153,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// How deep groups may nest, as in every peer's parser.
+/// Nesting limit of groups, as in every peer's parser.
 const MAX_GROUPS: usize = 100;
 
 /// Appends a varint.
@@ -173,7 +172,7 @@ pub fn put_tag(out: &mut Vec<u8>, number: u32, wire: WireType) {
     put_varint(out, u64::from(number) << 3 | wire as u64);
 }
 
-/// How many bytes a varint takes.
+/// Returns the encoded length of a varint.
 #[inline]
 pub fn varint_len(value: u64) -> usize {
     (u64::BITS - (value | 1).leading_zeros()).div_ceil(7) as usize

@@ -1,4 +1,4 @@
-//! The one model of failure.
+//! The error model of all protocols.
 
 mod details;
 pub mod texts;
@@ -14,14 +14,14 @@ use crate::Metadata;
 
 pub use self::details::Detail;
 
-/// Why a call failed: the same for every protocol.
+/// Failure of a call, independent of the protocol.
 ///
-/// One pointer wide, so that `Result<T, Status>` stays small. It says what went wrong ([`Code`]), in words,
-/// how far it reaches ([`Scope`]), whose fault it is ([`Fault`]) and whether the call may be tried again
-/// ([`Retry`]).
+/// One pointer wide, so that `Result<T, Status>` stays small. It holds a code ([`Code`]), a text, how far the failure
+/// reaches ([`Scope`]), the party at fault ([`Fault`]) and whether the call may be retried ([`Retry`]).
 ///
-/// As an [`Error`] it tells its cause by [`source`](Error::source): the `io::Error` of a connection that was refused, say.
-/// The cause never travels. Neither the cause nor what the peer sent beside the failure counts when two are compared.
+/// As an [`Error`] it returns its cause from [`source`](Error::source), such as the `io::Error` of a refused
+/// connection. The cause is never sent to a peer. Comparison ignores the cause and the metadata received with the
+/// failure.
 #[derive(Clone)]
 pub struct Status(Box<Inner>);
 
@@ -34,22 +34,22 @@ struct Inner {
     scope: Scope,
     fault: Fault,
     retry: Retry,
-    /// What is known of the failure on this side only.
+    /// Local details of the failure.
     local: Option<Box<LocalDetails>>,
 }
 
-/// What never travels with a failure.
+/// Details of a failure that are never sent to a peer.
 #[derive(Clone, Default)]
 struct LocalDetails {
     source: Option<Arc<dyn Error + Send + Sync>>,
-    /// The code and the text say nothing of the source, since it may name what the peer must not know.
+    /// Code and text do not reveal the source, since it may contain confidential information.
     hides: bool,
     headers: Metadata,
     trailers: Metadata,
 }
 
 impl Status {
-    /// A failure with its reason. Scope, fault and retry follow from the code; change them where more is known.
+    /// Creates a failure. Scope, fault and retry follow from the code; change them if more is known.
     #[cold]
     pub fn new(code: Code, message: impl Into<Cow<'static, str>>) -> Self {
         Self(Box::new(Inner {
@@ -64,10 +64,10 @@ impl Status {
         }))
     }
 
-    /// The failure of a part of this program whose text is not meant for the peer: [`Code::Internal`] with a text that
-    /// says no more. The error itself is the [`source`](Error::source), which never travels.
+    /// Creates a failure whose cause is not disclosed to the peer: [`Code::Internal`] with a generic text. The error
+    /// itself is the [`source`](Error::source), which is never sent.
     ///
-    /// This is what `?` makes of an error in a handler. A status stays what it is.
+    /// `?` converts an error in a handler like this. A `Status` is returned unchanged.
     #[cold]
     pub fn hiding(error: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         match error.into().downcast::<Self>() {
@@ -80,10 +80,10 @@ impl Status {
         }
     }
 
-    /// The failure of a part of this program, told to the peer: [`Code::Unknown`] with the text of the error and of all
-    /// that caused it, as a Go server tells it. A status stays what it is.
+    /// Creates a failure whose cause is disclosed to the peer: [`Code::Unknown`] with the text of the error and of its
+    /// whole chain of sources, like a Go server. A `Status` is returned unchanged.
     ///
-    /// Use it where such texts are meant for callers: they may name hosts, paths and credentials.
+    /// Use it if such texts are meant for callers: they may contain hosts, paths and credentials.
     ///
     /// ```
     /// use polyrpc_core::{Code, Status};
@@ -97,7 +97,7 @@ impl Status {
         Self::hiding(error).exposed()
     }
 
-    /// The failure with the texts that it [hides](Self::hiding); as it is if it hides none.
+    /// Returns the failure with the texts that it [hides](Self::hiding); unchanged if it hides none.
     #[cold]
     #[must_use]
     pub fn exposed(mut self) -> Self {
@@ -109,19 +109,19 @@ impl Status {
         self
     }
 
-    /// Whether the peer is told nothing of what [caused](Error::source) the failure.
+    /// Whether the [source](Error::source) of the failure is hidden from the peer.
     pub fn hides_source(&self) -> bool {
         self.0.local.as_ref().is_some_and(|local| local.hides)
     }
 
-    /// What caused the failure, for this side only: it never travels.
+    /// Sets the cause of the failure, for local use only: it is never sent.
     #[must_use]
     pub fn with_source(mut self, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         self.local().source = Some(Arc::from(source.into()));
         self
     }
 
-    /// What the peer sent before and behind the failure. It does not travel on.
+    /// Sets the metadata that the peer sent before and after the failure. They are not forwarded.
     #[must_use]
     pub fn received_with(mut self, headers: Metadata, trailers: Metadata) -> Self {
         if !headers.is_empty() || !trailers.is_empty() {
@@ -131,12 +131,13 @@ impl Status {
         self
     }
 
-    /// What the peer sent before its failure: user fields, metadata, headers. Empty where the failure is this side's.
+    /// Returns the metadata that the peer sent before its failure: user fields, metadata, headers. Empty for a local
+    /// failure.
     pub fn headers(&self) -> &Metadata {
         self.0.local.as_ref().map_or(&NOTHING, |local| &local.headers)
     }
 
-    /// What the peer sent behind its failure (gRPC). Empty where the failure is this side's.
+    /// Returns the trailers that the peer sent after its failure (gRPC). Empty for a local failure.
     pub fn trailers(&self) -> &Metadata {
         self.0.local.as_ref().map_or(&NOTHING, |local| &local.trailers)
     }
@@ -145,54 +146,54 @@ impl Status {
         self.0.local.get_or_insert_default()
     }
 
-    /// The protocol's or the application's own number for the failure: brpc's `54321`, say. It travels where
-    /// a protocol has room for it, in place of the number its table has for the code.
+    /// Sets a protocol-specific or application-specific number, such as brpc's `54321`. It is sent if the protocol has
+    /// a field for it, in place of the number that the protocol's table has for the code.
     #[must_use]
     pub fn with_number(mut self, number: i32) -> Self {
         self.0.number = Some(number);
         self
     }
 
-    /// More about the failure: a serialized `google.rpc.Status`. It travels where a protocol has room for it
-    /// (gRPC's `grpc-status-details-bin`).
+    /// Sets the details: a serialized `google.rpc.Status`. They are sent if the protocol has a field for them (gRPC's
+    /// `grpc-status-details-bin`).
     #[must_use]
     pub fn with_details(mut self, details: impl Into<Bytes>) -> Self {
         self.0.details = details.into();
         self
     }
 
-    /// The failure reaches this far.
+    /// Sets how far the failure reaches.
     #[must_use]
     pub fn with_scope(mut self, scope: Scope) -> Self {
         self.0.scope = scope;
         self
     }
 
-    /// The failure is this side's fault.
+    /// Sets the party at fault.
     #[must_use]
     pub fn with_fault(mut self, fault: Fault) -> Self {
         self.0.fault = fault;
         self
     }
 
-    /// The call may be tried again under this condition.
+    /// Sets whether the call may be retried.
     #[must_use]
     pub fn with_retry(mut self, retry: Retry) -> Self {
         self.0.retry = retry;
         self
     }
 
-    /// What went wrong.
+    /// Returns the status code.
     pub fn code(&self) -> Code {
         self.0.code
     }
 
-    /// What went wrong, in words; may be empty.
+    /// Returns the text of the failure; may be empty.
     pub fn message(&self) -> &str {
         &self.0.message
     }
 
-    /// The words for a peer to which an empty text would be no failure: the code's name where there are none.
+    /// Returns the text, or the code's name if it is empty: for protocols where an empty text would not be a failure.
     pub fn message_or_code(&self) -> &str {
         match self.message() {
             "" => self.code().as_str(),
@@ -200,33 +201,33 @@ impl Status {
         }
     }
 
-    /// The protocol's or the application's own number, if there is one.
+    /// Returns the protocol-specific or application-specific number, if there is one.
     pub fn number(&self) -> Option<i32> {
         self.0.number
     }
 
-    /// More about the failure, as a serialized `google.rpc.Status`; empty if there is none.
+    /// Returns the details as a serialized `google.rpc.Status`; empty if there are none.
     pub fn details(&self) -> &Bytes {
         &self.0.details
     }
 
-    /// How far the failure reaches.
+    /// Returns how far the failure reaches.
     pub fn scope(&self) -> Scope {
         self.0.scope
     }
 
-    /// Whose fault it is.
+    /// Returns the party at fault.
     pub fn fault(&self) -> Fault {
         self.0.fault
     }
 
-    /// Whether the call may be tried again.
+    /// Returns whether the call may be retried.
     pub fn retry(&self) -> Retry {
         self.0.retry
     }
 }
 
-/// One constructor a code, named like it.
+/// One constructor per code, with the same name.
 macro_rules! constructors {
     ($($(#[$doc:meta])* $name:ident => $code:ident;)*) => {
         impl Status {
@@ -239,37 +240,37 @@ macro_rules! constructors {
 }
 
 constructors! {
-    /// The caller went away.
+    /// The caller cancelled the call.
     cancelled => Cancelled;
-    /// A failure that says no more than its text.
+    /// An unspecified failure.
     unknown => Unknown;
-    /// The request cannot be what the method wants.
+    /// The request is invalid for the method.
     invalid_argument => InvalidArgument;
-    /// Time ran out.
+    /// The deadline passed.
     deadline_exceeded => DeadlineExceeded;
-    /// What was asked for does not exist.
+    /// The requested entity does not exist.
     not_found => NotFound;
-    /// What was to be made exists already.
+    /// The entity to be created exists already.
     already_exists => AlreadyExists;
-    /// The caller may not do this.
+    /// The caller lacks the permission.
     permission_denied => PermissionDenied;
     /// A limit was reached.
     resource_exhausted => ResourceExhausted;
-    /// The system is not in the state the call needs.
+    /// The system is not in the state required by the call.
     failed_precondition => FailedPrecondition;
-    /// The call lost against another.
+    /// The call was aborted by a conflict with another.
     aborted => Aborted;
     /// The request is past the valid range.
     out_of_range => OutOfRange;
-    /// There is no such service, method or capability.
+    /// The service, method or capability does not exist.
     unimplemented => Unimplemented;
-    /// Something that must hold does not.
+    /// An invariant is violated.
     internal => Internal;
     /// The peer cannot be reached or does not accept calls now.
     unavailable => Unavailable;
-    /// Data is lost or broken for good.
+    /// Data is lost or corrupted permanently.
     data_loss => DataLoss;
-    /// The caller did not prove who he is.
+    /// The caller has no valid credential.
     unauthenticated => Unauthenticated;
 }
 
@@ -318,13 +319,13 @@ impl PartialEq for Status {
 
 impl Eq for Status {}
 
-/// What came with a failure that came with nothing.
+/// Metadata of a failure that was received without any.
 static NOTHING: Metadata = Metadata::new();
 
-/// What the peer learns of an error that is not meant for it.
+/// Text sent to the peer for an error that is hidden from it.
 const HIDDEN: &str = "internal error";
 
-/// The text of an error and of what caused it.
+/// Returns the text of an error and of its chain of sources.
 fn with_sources(error: &(dyn Error + 'static)) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
@@ -336,46 +337,46 @@ fn with_sources(error: &(dyn Error + 'static)) -> String {
     text
 }
 
-/// What went wrong. The codes of gRPC, since every peer's own numbers can be mapped onto them.
+/// Status code: gRPC's codes, since every peer's own numbers can be mapped to them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Code {
-    /// The caller went away.
+    /// The caller cancelled the call.
     Cancelled = 1,
-    /// A failure that says no more than its text.
+    /// An unspecified failure.
     Unknown = 2,
-    /// The request cannot be what the method wants.
+    /// The request is invalid for the method.
     InvalidArgument = 3,
-    /// Time ran out.
+    /// The deadline passed.
     DeadlineExceeded = 4,
-    /// What was asked for does not exist.
+    /// The requested entity does not exist.
     NotFound = 5,
-    /// What was to be made exists already.
+    /// The entity to be created exists already.
     AlreadyExists = 6,
-    /// The caller may not do this.
+    /// The caller lacks the permission.
     PermissionDenied = 7,
     /// A limit was reached.
     ResourceExhausted = 8,
-    /// The system is not in the state the call needs.
+    /// The system is not in the state required by the call.
     FailedPrecondition = 9,
-    /// The call lost against another.
+    /// The call was aborted by a conflict with another.
     Aborted = 10,
     /// The request is past the valid range.
     OutOfRange = 11,
-    /// There is no such service, method or capability.
+    /// The service, method or capability does not exist.
     Unimplemented = 12,
-    /// Something that must hold does not.
+    /// An invariant is violated.
     Internal = 13,
     /// The peer cannot be reached or does not accept calls now.
     Unavailable = 14,
-    /// Data is lost or broken for good.
+    /// Data is lost or corrupted permanently.
     DataLoss = 15,
-    /// The caller did not prove who he is.
+    /// The caller has no valid credential.
     Unauthenticated = 16,
 }
 
 impl Code {
-    /// Every code, in the order of its number.
+    /// All codes, in the order of their numbers.
     pub const ALL: [Self; 16] = [
         Self::Cancelled,
         Self::Unknown,
@@ -395,7 +396,7 @@ impl Code {
         Self::Unauthenticated,
     ];
 
-    /// The name in words, as it is shown: `deadline exceeded`.
+    /// Returns the name in words: `deadline exceeded`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Cancelled => "cancelled",
@@ -450,31 +451,31 @@ impl fmt::Display for Code {
 /// How far a failure reaches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
-    /// This call; others on the connection go on.
+    /// This call only; other calls on the connection are unaffected.
     Call,
     /// The connection and every call on it.
     Connection,
 }
 
-/// Whose fault a failure is, seen from where it is reported.
+/// The party at fault, from the point of view of the reporter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// The one who calls: the same call will fail again.
+    /// The caller: the same call will fail again.
     Caller,
-    /// The one who was called, or the way to it.
+    /// The callee, or the network path to it.
     Peer,
     /// This program.
     Us,
 }
 
-/// Whether a failed call may be tried again.
+/// Whether a failed call may be retried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Retry {
     /// It would fail again, or must not be repeated.
     Never,
-    /// The peer may have begun it: only a call without side effects.
+    /// The peer may have started it: retry only a call without side effects.
     IfIdempotent,
-    /// The peer did not begin it: any call, better at another endpoint.
+    /// The peer did not start it: retry any call, preferably at another endpoint.
     Elsewhere,
 }
 

@@ -2,53 +2,53 @@ use std::time::Duration;
 
 use super::crypt::Cipher;
 
-/// How conversations are held. Both sides must agree on cipher and shards; the rest is each side's own business.
+/// Settings of conversations. Both sides must agree on cipher and shards; the other settings are local.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// What datagrams are encrypted with. `None`: nothing, and without a checksum either, as `kcp-go` does it when it
-    /// is given no cipher; [`Algorithm::None`](super::Algorithm::None) keeps the checksum. rpcx insists on a cipher.
+    /// Encryption of datagrams. `None`: no encryption and no checksum, like `kcp-go` without a cipher;
+    /// [`Algorithm::None`](super::Algorithm::None) keeps the checksum. rpcx requires a cipher.
     pub cipher: Option<Cipher>,
     /// Forward error correction. rpcx uses 10 and 3.
     pub shards: Option<Shards>,
-    /// Windows and times.
+    /// Windows and timers.
     pub tuning: Tuning,
-    /// Bytes of a datagram, between 128 and 1500. 1400.
+    /// Maximum length of a datagram in bytes, between 128 and 1500. 1400.
     pub mtu: usize,
-    /// For how long a peer may be silent. It is asked for a sign of life in between, so that only one that is gone is
-    /// given up. A listener bears ten times that with a client which has heard it, unless it needs the place. 60 s.
+    /// How long a peer may be silent. It is probed in between, so that only an unreachable peer is given up. A listener
+    /// allows ten times that for a validated client, unless it needs the slot. 60 s.
     pub idle: Duration,
-    /// How many conversations a listening socket holds at most. 4096.
+    /// Maximum number of conversations of a listening socket. 4096.
     pub conversations: usize,
-    /// How many of these may be with peers whose address is not validated: they have not acknowledged anything yet, so
-    /// that their address may be forged. One more ends the oldest of them. 1024.
+    /// Maximum number of these whose peer has an unvalidated address: it has not acknowledged anything yet, so that its
+    /// address may be forged. One more evicts the oldest of them. 1024.
     pub unvalidated: usize,
 }
 
-/// How many datagrams are protected together, and by how many more: as many may be lost as were added.
+/// Size of an error correction group: as many datagrams may be lost as parity datagrams were added.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shards {
-    /// Datagrams with data.
+    /// Data datagrams.
     pub data: u8,
-    /// Datagrams that are added.
+    /// Parity datagrams.
     pub parity: u8,
 }
 
-/// Windows and times of a conversation.
+/// Windows and timers of a conversation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Tuning {
-    /// Repeats are sent after 30 ms rather than 100 at the earliest, and less and less often by half.
+    /// Retransmissions start after 30 ms rather than 100 at the earliest, and their delay grows by half.
     pub nodelay: bool,
-    /// Milliseconds that acknowledgements may wait, between 10 and 5000. 40.
+    /// Milliseconds that acknowledgements may be delayed, between 10 and 5000. 40.
     pub interval: u32,
-    /// After how many later segments have arrived one is sent again at once; 0 waits for the time-out. 2.
+    /// Number of later acknowledged segments after which one is retransmitted at once; 0 waits for the timeout. 2.
     pub fast_resend: u32,
-    /// Whether less is sent when the link loses much. Without it the window is always used to the full.
+    /// Whether to send less when many segments are lost. Without it the window is always used fully.
     pub congestion_control: bool,
-    /// How many segments may be under way. 128.
+    /// Maximum number of segments in flight. 128.
     pub send_window: u16,
-    /// How many segments are kept for a reader. 128.
+    /// Maximum number of segments buffered for the reader. 128.
     pub receive_window: u16,
-    /// Whether small writes share a segment while they wait; else each is one.
+    /// Whether small writes share a segment while they wait; otherwise each write is one segment.
     pub stream: bool,
 }
 
@@ -67,7 +67,7 @@ impl Default for Config {
 }
 
 impl Config {
-    /// What rpcx uses: this cipher, and 3 datagrams added to every 10.
+    /// Returns rpcx's settings: this cipher, and 3 parity datagrams for every 10.
     pub fn rpcx(cipher: Cipher) -> Self {
         Self { cipher: Some(cipher), shards: Some(Shards { data: 10, parity: 3 }), ..Self::default() }
     }
@@ -88,7 +88,7 @@ impl Default for Tuning {
 }
 
 impl Tuning {
-    /// What KCP calls its fastest mode, `nodelay(1, 10, 2, 1)`: it wins time with bandwidth.
+    /// Returns KCP's fastest mode, `nodelay(1, 10, 2, 1)`: it trades bandwidth for latency.
     pub fn fast() -> Self {
         Self { nodelay: true, interval: 10, fast_resend: 2, congestion_control: false, ..Self::default() }
     }
@@ -98,7 +98,7 @@ impl Tuning {
         if self.nodelay { 30 } else { 100 }
     }
 
-    /// The same within the bounds of what works.
+    /// Returns the same settings clamped to working ranges.
     pub(super) fn bounded(self) -> Self {
         Self {
             interval: self.interval.clamp(10, 5000),
@@ -109,5 +109,5 @@ impl Tuning {
     }
 }
 
-/// The largest window: 12 MB that one peer can make us keep, twice.
+/// Maximum window: 12 MB that one peer can make us buffer, twice.
 const WINDOW: u16 = 8192;

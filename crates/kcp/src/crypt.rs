@@ -9,7 +9,7 @@ use sha1::Sha1;
 
 use super::tea::{tea, xtea};
 
-/// A cipher with its key, of those that `kcp-go` offers (`crypt.go`).
+/// A cipher of `kcp-go` with its key (`crypt.go`).
 ///
 /// ```
 /// use polyrpc_kcp::{Algorithm, Cipher, derive_key};
@@ -24,42 +24,41 @@ pub struct Cipher {
     keyed: Arc<KeyedCipher>,
 }
 
-/// The ciphers that `kcp-go` offers. They hide what is said from those who have not got the key; a message that was
-/// tampered with is noticed by a plain checksum only.
+/// Ciphers of `kcp-go`. They provide secrecy without authentication; tampering is detected by a plain checksum only.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Algorithm {
-    /// No encryption, but a checksum. Takes any key.
+    /// No encryption, but a checksum. Accepts any key.
     None,
-    /// Exclusive or with what is made of the key: obfuscation, no secrecy. Takes any key.
+    /// Exclusive or with a pad derived from the key: obfuscation, no secrecy. Accepts any key.
     Xor,
-    /// AES, of 16, 24 or 32 bytes of key.
+    /// AES, with a key of 16, 24 or 32 bytes.
     Aes,
-    /// Salsa20. The key is cut to, or filled up with zeroes to 32 bytes.
+    /// Salsa20. The key is truncated or zero-padded to 32 bytes.
     Salsa20,
-    /// SM4, of 16 bytes of key.
+    /// SM4, with a key of 16 bytes.
     Sm4,
-    /// TEA, of 16 bytes of key.
+    /// TEA, with a key of 16 bytes.
     Tea,
-    /// XTEA, of 16 bytes of key.
+    /// XTEA, with a key of 16 bytes.
     Xtea,
-    /// Blowfish, of 4 to 56 bytes of key.
+    /// Blowfish, with a key of 4 to 56 bytes.
     Blowfish,
-    /// CAST-128, of 16 bytes of key.
+    /// CAST-128, with a key of 16 bytes.
     Cast5,
-    /// Triple DES, of 24 bytes of key.
+    /// Triple DES, with a key of 24 bytes.
     TripleDes,
-    /// Twofish, of 16, 24 or 32 bytes of key.
+    /// Twofish, with a key of 16, 24 or 32 bytes.
     Twofish,
 }
 
-/// A key whose length the cipher does not take.
+/// The cipher does not support the length of the key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WrongKey {
     algorithm: Algorithm,
     length: usize,
 }
 
-/// A key of 32 bytes made of a password by PBKDF2 with SHA-1, as the examples of rpcx and `kcp-go` make theirs.
+/// Derives a key of 32 bytes from a password by PBKDF2 with SHA-1, like the examples of rpcx and `kcp-go`.
 pub fn derive_key(password: &[u8], salt: &[u8], rounds: u32) -> [u8; 32] {
     let mut key = [0; 32];
     pbkdf2::pbkdf2_hmac::<Sha1>(password, salt, rounds, &mut key);
@@ -83,22 +82,22 @@ enum KeyedCipher {
 }
 
 impl Cipher {
-    /// This cipher with this key.
+    /// Creates a cipher with this key.
     ///
     /// # Errors
     ///
-    /// When the key is too long or too short.
+    /// If the key is too long or too short.
     pub fn new(algorithm: Algorithm, key: &[u8]) -> Result<Self, WrongKey> {
         let keyed = KeyedCipher::new(algorithm, key).ok_or(WrongKey { algorithm, length: key.len() })?;
         Ok(Self { algorithm, keyed: Arc::new(keyed) })
     }
 
-    /// Encrypts a datagram, which begins with 16 random bytes.
+    /// Encrypts a datagram, which starts with 16 random bytes.
     pub(super) fn encrypt(&self, datagram: &mut [u8]) {
         self.apply(Direction::Encrypt, datagram);
     }
 
-    /// Undoes [`encrypt`](Self::encrypt).
+    /// Decrypts a datagram: the inverse of [`encrypt`](Self::encrypt).
     pub(super) fn decrypt(&self, datagram: &mut [u8]) {
         self.apply(Direction::Decrypt, datagram);
     }
@@ -144,7 +143,7 @@ enum Direction {
     Decrypt,
 }
 
-/// Cipher feedback (CFB) with the constant from which `kcp-go` always begins: what is random is the first block.
+/// Cipher feedback (CFB) with the constant initialization vector of `kcp-go`: the first block is random.
 fn feed_back<const N: usize>(direction: Direction, datagram: &mut [u8], cipher: impl Fn(&mut [u8; N])) {
     let mut feedback: [u8; N] = std::array::from_fn(|at| BEGINNING[at]);
     let (blocks, rest) = datagram.as_chunks_mut::<N>();
@@ -161,7 +160,7 @@ fn feed_back<const N: usize>(direction: Direction, datagram: &mut [u8], cipher: 
     mask(rest, &feedback);
 }
 
-/// The first 8 bytes are the nonce and stay as they are.
+/// The first 8 bytes are the nonce and stay unencrypted.
 fn salsa20(key: &[u8; 32], datagram: &mut [u8]) {
     if let Some((nonce, rest)) = datagram.split_first_chunk_mut::<8>() {
         Salsa20::new(key.into(), (&*nonce).into()).apply_keystream(rest);
@@ -200,7 +199,7 @@ impl KeyedCipher {
     }
 }
 
-/// What [`Algorithm::Xor`] makes of a key (`crypt.go: NewSimpleXORBlockCrypt`).
+/// Returns the pad that [`Algorithm::Xor`] derives from a key (`crypt.go: NewSimpleXORBlockCrypt`).
 fn pad(key: &[u8]) -> Box<[u8]> {
     let mut pad = vec![0; super::MAX_DATAGRAM];
     pbkdf2::pbkdf2_hmac::<Sha1>(key, b"sH3CIVoF#rWLtJo6", 32, &mut pad);
@@ -213,7 +212,7 @@ fn key_words(key: &[u8]) -> Option<[u32; 4]> {
 }
 
 impl Algorithm {
-    /// All of them, by the names that `kcptun` gives them.
+    /// All ciphers, by their names in `kcptun`.
     pub const NAMED: [(&str, Self); 11] = [
         ("none", Self::None),
         ("xor", Self::Xor),
@@ -245,7 +244,7 @@ impl fmt::Display for Algorithm {
     }
 }
 
-/// A name that is no cipher's.
+/// The name is not that of a cipher.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UnknownAlgorithm;
 
@@ -266,7 +265,7 @@ impl fmt::Display for WrongKey {
 
 impl std::error::Error for WrongKey {}
 
-// The key is nobody's business.
+// The key is not printed.
 impl fmt::Debug for Cipher {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Cipher").field("algorithm", &self.algorithm).finish_non_exhaustive()

@@ -1,4 +1,5 @@
-//! KCP, the reliable stream over UDP that rpcx offers, as `kcp-go` wraps it: encryption, a checksum, error correction.
+//! KCP, the reliable stream over UDP that rpcx offers, in the form of `kcp-go`: with encryption, a checksum, error
+//! correction.
 //!
 #![doc = include_str!("README.md")]
 
@@ -27,5 +28,5 @@ pub use crate::session::{Ended, Session};
 pub use crate::settings::{OpenedDatagram, Settings, Unusable};
 pub use crate::time::Millis;
 
-/// No datagram is longer (`sess.go: mtuLimit`).
+/// Maximum length of a datagram (`sess.go: mtuLimit`).
 pub const MAX_DATAGRAM: usize = 1500;

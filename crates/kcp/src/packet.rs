@@ -2,14 +2,14 @@ use std::collections::VecDeque;
 
 use super::crypt::Cipher;
 
-/// The outermost wrapping of a datagram, if there is a cipher (`sess.go: output`).
+/// Outermost layer of a datagram, if there is a cipher (`sess.go: output`).
 ///
 /// ```text
 ///  0                16       20
 ///  | random bytes   | crc32  | payload …
 /// ```
 ///
-/// All of it is encrypted; the checksum is of the payload, little-endian.
+/// All of it is encrypted; the checksum covers the payload, little-endian.
 #[derive(Debug, Clone)]
 pub(super) struct Envelope {
     cipher: Option<Cipher>,
@@ -20,12 +20,12 @@ impl Envelope {
         Self { cipher }
     }
 
-    /// Bytes before the payload.
+    /// Returns the number of bytes before the payload.
     pub(super) fn overhead(&self) -> usize {
         if self.cipher.is_some() { NONCE + 4 } else { 0 }
     }
 
-    /// Wraps the payload that stands behind the room for it.
+    /// Encrypts the payload in place, after the space reserved for the header.
     pub(super) fn seal(&self, datagram: &mut [u8], nonces: &mut Nonces) {
         let Some(cipher) = &self.cipher else { return };
         let (nonce, rest) = datagram.split_at_mut(NONCE);
@@ -35,7 +35,7 @@ impl Envelope {
         cipher.encrypt(datagram);
     }
 
-    /// Takes the payload out. `None`: it is of somebody who has not got the key, or was damaged.
+    /// Decrypts the payload. `None`: it was encrypted with another key, or damaged.
     pub(super) fn open<'a>(&self, datagram: &'a mut [u8]) -> Option<&'a [u8]> {
         let Some(cipher) = &self.cipher else { return Some(datagram) };
         if datagram.len() < self.overhead() {
@@ -49,7 +49,7 @@ impl Envelope {
 
 const NONCE: usize = 16;
 
-/// Random bytes, without end, from a few that are random.
+/// Generator of random bytes from a random seed.
 #[derive(Debug)]
 pub(super) struct Nonces {
     cipher: Box<aes::Aes128>,
@@ -71,7 +71,7 @@ impl Nonces {
     }
 }
 
-/// Datagrams that are to be sent, one behind the other in one buffer.
+/// Outgoing datagrams, stored contiguously in one buffer.
 #[derive(Debug, Default)]
 pub(super) struct OutgoingDatagrams {
     bytes: Vec<u8>,
@@ -84,12 +84,12 @@ impl OutgoingDatagrams {
         &mut self.bytes
     }
 
-    /// Where the next datagram begins.
+    /// Returns the offset of the next datagram.
     pub(super) fn end(&self) -> usize {
         self.bytes.len()
     }
 
-    /// All behind `begin` is one datagram more.
+    /// Ends a datagram that consists of all bytes from `begin` on.
     pub(super) fn finish(&mut self, begin: usize) {
         self.lengths.push_back(self.bytes.len() - begin);
     }

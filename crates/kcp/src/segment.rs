@@ -1,6 +1,6 @@
 use super::time::Millis;
 
-/// What a datagram consists of (`kcp.go: segment`).
+/// A segment of a datagram (`kcp.go: segment`).
 ///
 /// ```text
 ///  0       4     5     6       8       12      16      20      24
@@ -12,14 +12,14 @@ use super::time::Millis;
 pub(super) struct Segment<'a> {
     pub(super) conv: u32,
     pub(super) command: Command,
-    /// How many fragments of the same message follow. What is above reads a stream, so it means nothing here.
+    /// Number of fragments of the same message that follow. Ignored, since the layer above reads a stream.
     pub(super) frg: u8,
-    /// How many more segments the sender has room for.
+    /// Number of segments that the sender still has room for.
     pub(super) wnd: u16,
-    /// When it was sent; an acknowledgement repeats that of what it acknowledges.
+    /// Time of sending; an acknowledgement repeats that of the acknowledged segment.
     pub(super) ts: Millis,
     pub(super) sn: u32,
-    /// Everything before this number has arrived at the sender.
+    /// The sender has received everything before this number.
     pub(super) una: u32,
     pub(super) data: &'a [u8],
 }
@@ -28,18 +28,18 @@ pub(super) struct Segment<'a> {
 pub(super) enum Command {
     Push = 81,
     Ack = 82,
-    /// "How large is your window?"
+    /// Window probe.
     Ask = 83,
-    /// The answer, and whatever else the header says.
+    /// Window announcement, the answer to a probe.
     Tell = 84,
 }
 
-/// Bytes that are no segment.
+/// The bytes are not a valid segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct MalformedSegment;
 
 impl<'a> Segment<'a> {
-    /// Takes the next segment off the front. `None` at the end: fewer bytes than a header are none.
+    /// Removes the next segment from the front. `None` at the end: a remainder shorter than a header is ignored.
     pub(super) fn cut(bytes: &mut &'a [u8]) -> Option<Result<Self, MalformedSegment>> {
         let (header, rest) = bytes.split_first_chunk::<OVERHEAD>()?;
         let word =
@@ -61,7 +61,7 @@ impl<'a> Segment<'a> {
         }))
     }
 
-    /// How many bytes it takes.
+    /// Returns its encoded length.
     pub(super) fn len(&self) -> usize {
         OVERHEAD + self.data.len()
     }
@@ -83,5 +83,5 @@ impl Command {
     }
 }
 
-/// Bytes of a segment's header.
+/// Length of a segment's header in bytes.
 pub(super) const OVERHEAD: usize = 24;

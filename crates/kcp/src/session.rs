@@ -11,19 +11,18 @@ use super::settings::{OpenedDatagram, Settings};
 use super::time::Millis;
 use super::validation::AddressValidation;
 
-/// One side of a conversation: datagrams in and out, a stream of bytes in and out.
+/// One side of a conversation: datagrams in and out, a byte stream in and out.
 ///
-/// Whoever drives it hands over what the socket receives ([`handle`](Self::handle)) and what is to be written
-/// ([`write`](Self::write), then [`flush`](Self::flush)), calls [`wake`](Self::wake) when
-/// [`next_alarm`](Self::next_alarm) has come, and after each of these sends the [`datagram`](Self::datagram)s there
-/// are.
+/// Its driver passes received datagrams ([`handle`](Self::handle)) and data to be sent ([`write`](Self::write), then
+/// [`flush`](Self::flush)), calls [`wake`](Self::wake) at the time of [`next_alarm`](Self::next_alarm), and after each
+/// of these calls sends the pending [`datagram`](Self::datagram)s.
 ///
-/// KCP has no word for the end. A conversation ends when the peer is silent for too long, even when asked for a sign
-/// of life; one that is [closed](Self::close) still has what was written delivered. One that the peer has begun is borne
-/// with: a client of `kcp-go` never notices that its conversation has ended, and would call into the void for ever.
+/// KCP has no message that ends a conversation. A conversation ends when the peer does not answer probes for too long;
+/// one that is [closed](Self::close) still delivers written data. A conversation started by the peer is kept longer: a
+/// `kcp-go` client never notices that its conversation has ended, and would send into it forever.
 ///
 /// ```text
-///            close                settled, and a moment for what comes late
+///            close                settled, and a delay for late datagrams
 ///   open ──────────▶ closing ───────────────────────────────────────────▶ ended
 ///    └── silent, or unanswered ──────────────────────────────────────────▶ ended
 /// ```
@@ -36,7 +35,7 @@ pub struct Session {
     nonces: Nonces,
     out: OutgoingDatagrams,
     life: PeerLiveness,
-    /// `None`: the peer is where its datagrams say it is.
+    /// `None`: the peer's address is validated.
     validation: Option<Box<AddressValidation>>,
     closed: Option<Millis>,
     ended: Option<Ended>,
@@ -45,20 +44,20 @@ pub struct Session {
 /// Why a conversation has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ended {
-    /// It was closed here.
+    /// It was closed locally.
     Closed,
-    /// Nothing came from the peer, though it was asked for a sign of life.
+    /// Nothing was received from the peer, although it was probed.
     Silent,
-    /// The peer did not acknowledge what it was sent over and over again.
+    /// The peer did not acknowledge repeated transmissions.
     Unanswered,
-    /// The peer has begun another one.
+    /// The peer has started another conversation.
     Replaced,
-    /// Its address was not validated when the place was needed for another peer.
+    /// Its address was not validated when the slot was needed for another peer.
     Evicted,
 }
 
 impl Session {
-    /// A conversation under this number. `seed` must be random; equal seeds give equal nonces.
+    /// Creates a conversation with this number. `seed` must be random; equal seeds give equal nonces.
     pub fn new(settings: Arc<Settings>, conv: u32, seed: [u8; 32], now: Millis) -> Self {
         let (encoder, decoder) = settings.correction();
         Self {
@@ -75,8 +74,8 @@ impl Session {
         }
     }
 
-    /// The same with a conversation that the peer has begun, whose address may be forged. Until it has acknowledged
-    /// something, it is sent at most three times the bytes that came from it (RFC 9000 §8.1).
+    /// Accepts a conversation that the peer has started, whose address may be forged. Until it has acknowledged
+    /// something, it is sent at most three times the bytes received from it (RFC 9000 §8.1).
     pub fn accept(settings: Arc<Settings>, conv: u32, seed: [u8; 32], now: Millis) -> Self {
         let mut session = Self::new(settings, conv, seed, now);
         let [a, b, c, d, ..] = session.nonces.next();
@@ -86,7 +85,7 @@ impl Session {
         session
     }
 
-    /// Takes a datagram. What is wrong with it is ignored: anybody can send one.
+    /// Handles a datagram. Malformed ones are ignored: anyone can send them.
     pub fn handle(&mut self, now: Millis, datagram: OpenedDatagram<'_>) {
         if let Some(validation) = &mut self.validation {
             validation.received(datagram.length);
@@ -109,21 +108,21 @@ impl Session {
         self.flush_if_urgent(now);
     }
 
-    /// Takes as much of what is to be sent as there is room for. It leaves with the next [`flush`](Self::flush).
+    /// Buffers as much of `bytes` for sending as there is room for. It is sent by the next [`flush`](Self::flush).
     pub fn write(&mut self, bytes: &[u8]) -> usize {
         if self.closed.is_some() || self.ended.is_some() { 0 } else { self.arq.write(bytes) }
     }
 
-    /// Moves up to `most` bytes of what has come.
+    /// Moves up to `most` received bytes.
     pub fn read(&mut self, now: Millis, into: &mut BytesMut, most: usize) -> usize {
         let read = self.arq.read(into, most);
         self.flush_if_urgent(now);
         read
     }
 
-    /// Makes datagrams of what is to be sent now.
+    /// Creates datagrams of the segments that are due now.
     pub fn flush(&mut self, now: Millis) {
-        // What the socket has not taken yet is not buried under repeats of it.
+        // Datagrams that the socket has not accepted yet are not followed by retransmissions of them.
         if self.out.len() >= UNSENT || self.ended.is_some() {
             return self.arq.postpone(now.after(RETRY));
         }
@@ -134,7 +133,7 @@ impl Session {
         packer.finish(0);
     }
 
-    /// Does what is to be done at this time.
+    /// Performs the work due at this time.
     pub fn wake(&mut self, now: Millis) {
         if self.life.wants_probe(now) {
             self.arq.probe();
@@ -145,7 +144,7 @@ impl Session {
         self.ended = self.ended.or_else(|| self.end(now));
     }
 
-    /// When to [`wake`](Self::wake) it. `None`: it has ended.
+    /// Returns when to call [`wake`](Self::wake). `None`: the conversation has ended.
     pub fn next_alarm(&self) -> Option<Millis> {
         if self.ended.is_some() {
             return None;
@@ -156,41 +155,41 @@ impl Session {
         Some(others.fold(self.life.alarm(), Millis::earlier))
     }
 
-    /// The next datagram to send; it stays the next until it is [sent](Self::sent).
+    /// Returns the next datagram to send; it stays the next until it is marked as [sent](Self::sent).
     pub fn datagram(&self) -> Option<&[u8]> {
         self.out.first()
     }
 
-    /// The datagram was sent, or cannot be.
+    /// Marks the datagram as sent, or as impossible to send.
     pub fn sent(&mut self) {
         self.out.advance();
     }
 
-    /// Nothing more will be written or read. What was written still is delivered.
+    /// Closes the conversation for writing and reading. Written data is still delivered.
     pub fn close(&mut self, now: Millis) {
         self.closed.get_or_insert(now);
         self.arq.discard();
         self.flush(now);
     }
 
-    /// The peer has begun another conversation.
+    /// Ends the conversation because the peer has started another one.
     pub fn replace(&mut self) {
         self.ended.get_or_insert(Ended::Replaced);
     }
 
-    /// Ends it since its place is needed.
+    /// Ends the conversation because its slot is needed.
     pub fn evict(&mut self) {
         self.ended.get_or_insert(Ended::Evicted);
         self.arq.discard();
     }
 
-    /// Whether the peer has proven that it receives what is sent to its address. The side that began the conversation
-    /// need not ask.
+    /// Whether the peer has proven that it receives what is sent to its address. The side that started the conversation
+    /// needs no proof.
     pub fn is_validated(&self) -> bool {
         self.validation.is_none()
     }
 
-    /// Ends it if it is only borne with, and returns whether it has ended.
+    /// Ends the conversation if only the extended timeout keeps it open, and returns whether it has ended.
     pub fn give_up(&mut self, now: Millis) -> bool {
         if self.life.is_overdue(now) {
             self.ended.get_or_insert(Ended::Silent);
@@ -198,33 +197,33 @@ impl Session {
         self.ended.is_some()
     }
 
-    /// Why it has ended, if it has.
+    /// Returns why the conversation has ended, if it has.
     pub fn ended(&self) -> Option<Ended> {
         self.ended
     }
 
-    /// Whether there is something to be read.
+    /// Whether data can be read.
     pub fn is_readable(&self) -> bool {
         self.arq.is_readable()
     }
 
-    /// Whether something would be taken to be sent.
+    /// Whether data can be written.
     pub fn is_writable(&self) -> bool {
         self.arq.is_writable()
     }
 
-    /// Whether all that was written has arrived.
+    /// Whether everything written was acknowledged.
     pub fn is_settled(&self) -> bool {
         self.arq.is_settled()
     }
 
-    /// Bytes that are kept, as if each segment were full: received and not read, written and not acknowledged, not taken
-    /// by the socket.
+    /// Returns the number of bytes held, as if each segment were full: received and not read, written and not
+    /// acknowledged, not accepted by the socket.
     pub fn held(&self) -> usize {
         self.arq.segments() * self.settings.mss() + self.out.len()
     }
 
-    /// Lets go of memory that a burst has left, if nothing waits in it.
+    /// Releases memory left over from a burst, if it is unused.
     pub fn rest(&mut self) {
         self.arq.rest();
         self.out.rest();
@@ -233,13 +232,13 @@ impl Session {
         }
     }
 
-    /// As a client of `kcp-go`, which never gives a conversation up.
+    /// Behaves like a `kcp-go` client, which never gives a conversation up.
     #[cfg(test)]
     pub(super) fn bear_with_peer(&mut self) {
         self.life.is_accepted = true;
     }
 
-    /// Looks whether the segments of a datagram prove the peer's address.
+    /// Checks whether the segments of a datagram prove the peer's address.
     fn validate(&mut self, segments: &[u8]) {
         let conv = self.arq.conv();
         if self.validation.as_mut().is_some_and(|validation| validation.is_proven_by(conv, segments)) {
@@ -277,28 +276,28 @@ impl Session {
     }
 }
 
-/// How long a closed conversation acknowledges what comes late, in milliseconds.
+/// How long a closed conversation acknowledges late datagrams, in milliseconds.
 const LINGER: u32 = 1000;
-/// How long it tries to deliver what was written.
+/// How long it tries to deliver written data.
 const FAREWELL: u32 = 15_000;
-/// Bytes of datagrams that a socket has not taken.
+/// Limit in bytes of datagrams that a socket has not accepted.
 const UNSENT: usize = 256 << 10;
-/// How long to wait for a socket that takes nothing, in milliseconds.
+/// Delay before retrying a socket that accepts nothing, in milliseconds.
 const RETRY: u32 = 20;
 
-/// Makes datagrams of segments.
+/// Packs segments into datagrams.
 struct Packer<'s> {
     settings: &'s Settings,
     encoder: Option<&'s mut Encoder>,
     nonces: &'s mut Nonces,
     out: &'s mut OutgoingDatagrams,
     validation: Option<&'s mut AddressValidation>,
-    /// Where the datagram begins that is not full yet.
+    /// Offset of the datagram that is not full yet.
     begin: Option<usize>,
 }
 
 impl Sink for Packer<'_> {
-    /// As if each began another datagram.
+    /// Computed as if each segment started another datagram.
     fn room(&self) -> usize {
         let Some(validation) = &self.validation else { return usize::MAX };
         let unfinished = self.begin.map_or(0, |begin| self.out.end() - begin);
@@ -323,7 +322,7 @@ impl Sink for Packer<'_> {
 }
 
 impl Packer<'_> {
-    /// Finishes the datagram. For what follows it, so many bytes of what an unvalidated peer is sent are `reserved`.
+    /// Finishes the datagram. `reserved` bytes of an unvalidated peer's allowance are kept for the following ones.
     fn finish(&mut self, reserved: usize) {
         let Some(begin) = self.begin.take() else { return };
         let Self { settings, encoder, nonces, out, validation, .. } = self;
@@ -339,7 +338,7 @@ impl Packer<'_> {
             encoder.parity(|header, parity| {
                 if let Some(validation) = validation {
                     let length = outside + header.len() + parity.len();
-                    // Parity is a convenience: without room for it there is none.
+                    // Parity is optional: without room it is omitted.
                     if length + reserved > validation.allowance() {
                         return;
                     }
@@ -356,16 +355,16 @@ impl Packer<'_> {
     }
 }
 
-/// Whether there is a peer at all.
+/// Liveness of the peer.
 ///
-/// Anybody can begin a conversation under any address. Until the peer has shown that it gets what we send, it is given
-/// up sooner, and soonest where it was the one to begin.
+/// Anyone can start a conversation under any address. Until the peer has shown that it receives our datagrams, it is
+/// given up sooner, and soonest if it started the conversation.
 #[derive(Debug)]
 struct PeerLiveness {
     idle: u32,
-    /// The peer has begun it, and is borne with once it is proven.
+    /// The peer has started the conversation, and gets the longer timeout once it is validated.
     is_accepted: bool,
-    /// It has written as if it had seen what we wrote, which can be forged.
+    /// Its datagrams appear to respond to ours, which can be forged.
     answers: bool,
     is_proven: bool,
     heard: Millis,
@@ -388,7 +387,7 @@ impl PeerLiveness {
         self.probe = now.after(self.patience() / 2);
     }
 
-    /// Whether to ask for a sign of life, once now and again later.
+    /// Whether to send a probe, once now and again later.
     fn wants_probe(&mut self, now: Millis) -> bool {
         let wanted = self.probe.reached(now);
         if wanted {
@@ -401,7 +400,7 @@ impl PeerLiveness {
         self.end().reached(now)
     }
 
-    /// The peer does not give the sign of life that it is asked for.
+    /// Whether the peer has not answered the probes in time.
     fn is_overdue(&self, now: Millis) -> bool {
         self.heard.after(self.patience()).reached(now)
     }
@@ -430,13 +429,13 @@ impl PeerLiveness {
     }
 }
 
-/// How many times longer a peer that is borne with may be silent.
+/// Factor by which a validated peer that started the conversation may be silent for longer.
 const FORBEARANCE: u32 = 10;
 
-/// How long a peer may be silent that has answered nothing, in milliseconds.
+/// How long a peer that has answered nothing may be silent, in milliseconds.
 const UNVALIDATED: u32 = 5000;
 
-/// Below this, an acknowledgement that waits would look like silence.
+/// Below this, a delayed acknowledgement would look like silence.
 const LEAST_IDLE: u32 = 3000;
 
 impl fmt::Display for Ended {

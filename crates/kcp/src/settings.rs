@@ -7,7 +7,7 @@ use super::fec::{self, Code, Decoder, Encoder, Shard};
 use super::packet::Envelope;
 use super::segment::{self, Command, Segment};
 
-/// A [`Config`] that was found to be usable, with what is made of it once for all conversations.
+/// A validated [`Config`], with values derived from it once for all conversations.
 #[derive(Debug)]
 pub struct Settings {
     pub(super) config: Config,
@@ -16,11 +16,11 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Checks a configuration.
+    /// Validates a configuration.
     ///
     /// # Errors
     ///
-    /// When datagrams are too short or too long, or there is no code for so many shards.
+    /// If datagrams are too short or too long, or the number of shards is not supported.
     pub fn new(mut config: Config) -> Result<Self, Unusable> {
         if !(128..=MAX_DATAGRAM).contains(&config.mtu) {
             return Err(Unusable::Mtu);
@@ -33,19 +33,19 @@ impl Settings {
         Ok(Self { envelope: Envelope::new(config.cipher.clone()), correction, config })
     }
 
-    /// Takes the wrapping off a datagram. `None`: it is of somebody who has not got the key, or was damaged.
+    /// Decrypts a datagram. `None`: it was encrypted with another key, or damaged.
     pub fn open<'a>(&self, datagram: &'a mut [u8]) -> Option<OpenedDatagram<'a>> {
         let length = datagram.len();
         let payload = self.envelope.open(datagram)?;
         Shard::parse(payload).map(|shard| OpenedDatagram { shard, length })
     }
 
-    /// How many conversations a listening socket holds at most.
+    /// Maximum number of conversations of a listening socket.
     pub fn conversations(&self) -> usize {
         self.config.conversations
     }
 
-    /// How many of these may be with peers whose address is not validated.
+    /// Maximum number of these whose peer has an unvalidated address.
     pub fn unvalidated(&self) -> usize {
         self.config.unvalidated.clamp(1, self.config.conversations.max(1))
     }
@@ -55,7 +55,7 @@ impl Settings {
         self.envelope.overhead() + self.correction.as_ref().map_or(0, |_| fec::OVERHEAD)
     }
 
-    /// Bytes of data that fit into a datagram.
+    /// Data bytes that fit into a datagram.
     pub(super) fn mss(&self) -> usize {
         self.config.mtu - self.overhead() - segment::OVERHEAD
     }
@@ -70,28 +70,28 @@ impl Settings {
     }
 }
 
-/// A datagram without its wrapping.
+/// A decrypted datagram.
 #[derive(Debug, Clone, Copy)]
 pub struct OpenedDatagram<'a> {
     pub(super) shard: Shard<'a>,
-    /// Bytes of the datagram, wrapping included.
+    /// Length of the datagram in bytes, including encryption overhead.
     pub(super) length: usize,
 }
 
 impl OpenedDatagram<'_> {
-    /// The conversation that it is of; parity is of whichever there is.
+    /// Returns the number of its conversation; parity belongs to any.
     pub fn conv(&self) -> Option<u32> {
         self.first().map(|segment| segment.conv)
     }
 
-    /// Whether a conversation can begin with it: data, from somebody who has not heard from us. The first segments may
-    /// come in any order. `kcp-go` lets a conversation begin with anything, and has a new one for the late datagrams
-    /// of one that has ended.
+    /// Whether it may start a conversation: it contains data from a peer that has not received anything from us. The
+    /// first segments may arrive in any order. `kcp-go` starts a conversation with any datagram, and therefore a new
+    /// one for late datagrams of an ended conversation.
     pub fn begins(&self) -> bool {
         self.first().is_some_and(|first| first.command == Command::Push && first.una == 0 && first.sn < FIRST)
     }
 
-    /// Whether it takes the place of another conversation with the same peer (`sess.go: packetInput`).
+    /// Whether it replaces another conversation with the same peer (`sess.go: packetInput`).
     pub fn replaces(&self) -> bool {
         self.begins() && self.first().is_some_and(|first| first.sn == 0)
     }
@@ -104,15 +104,15 @@ impl OpenedDatagram<'_> {
     }
 }
 
-/// What a peer sends before it hears from us: its window, and ours is what it takes to be the default.
+/// Window of segments that a peer sends before it receives anything from us: it assumes the default for our window.
 const FIRST: u32 = 32;
 
-/// Why a [`Config`] cannot be used.
+/// Why a [`Config`] is invalid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unusable {
     /// Datagrams must have between 128 and 1500 bytes.
     Mtu,
-    /// Shards must be at least one of data and one of parity, and 256 together at most.
+    /// There must be at least one data and one parity shard, and at most 256 together.
     Shards,
 }
 

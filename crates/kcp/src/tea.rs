@@ -1,6 +1,7 @@
-//! The Tiny Encryption Algorithm and its extension, as `golang.org/x/crypto/tea` and `xtea` write blocks: big-endian.
+//! The Tiny Encryption Algorithm and its extension, with the block layout of `golang.org/x/crypto/tea` and `xtea`:
+//! big-endian.
 
-/// TEA with 8 cycles, which is what `kcp-go` makes of it (`NewCipherWithRounds(key, 16)`).
+/// TEA with 8 cycles, like `kcp-go` (`NewCipherWithRounds(key, 16)`).
 pub(super) fn tea(key: &[u32; 4], block: &mut [u8; 8]) {
     let mix = |word: u32, sum: u32, first: u32, second: u32| {
         (word << 4).wrapping_add(first) ^ word.wrapping_add(sum) ^ (word >> 5).wrapping_add(second)

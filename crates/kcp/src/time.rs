@@ -1,31 +1,31 @@
-/// Milliseconds since a moment of the caller's choice, as segments carry them. They wrap after 49 days.
+/// Milliseconds since a moment of the caller's choice, as in segments. They wrap around after 49 days.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Millis(pub u32);
 
 impl Millis {
-    /// The moment so many milliseconds later.
+    /// Returns the time `milliseconds` later.
     #[must_use]
     pub fn after(self, milliseconds: u32) -> Self {
         Self(self.0.wrapping_add(milliseconds))
     }
 
-    /// How many milliseconds lie between `earlier` and this; negative if it was later.
+    /// Returns the milliseconds from `earlier` to this time; negative if it was later.
     pub fn since(self, earlier: Self) -> i32 {
         distance(self.0, earlier.0)
     }
 
-    /// Whether the moment has come.
+    /// Whether the time has come.
     pub(super) fn reached(self, now: Self) -> bool {
         now.since(self) >= 0
     }
 
-    /// Whichever comes first.
+    /// Returns the earlier one.
     pub(super) fn earlier(self, other: Self) -> Self {
         if self.since(other) <= 0 { self } else { other }
     }
 }
 
-/// How far `later` is ahead of `earlier` among numbers that wrap.
+/// Returns how far `later` is ahead of `earlier` among numbers that wrap around.
 pub(super) fn distance(later: u32, earlier: u32) -> i32 {
     later.wrapping_sub(earlier) as i32
 }

@@ -6,23 +6,23 @@ use super::time::Millis;
 /// A peer that has not yet proven that it receives what is sent to its address.
 ///
 /// The source address of a datagram can be forged. Until the peer is validated, it is sent at most [`AMPLIFICATION`]
-/// times the bytes that came from its address (RFC 9000 §8.1), repeats and probes included.
+/// times the bytes received from its address (RFC 9000 §8.1), retransmissions and probes included.
 ///
-/// The proof is an acknowledgement that repeats the time of a segment of ours. These times begin at a random moment in
-/// each conversation, so that they cannot be guessed by a peer that does not receive them. `una` and window updates
-/// prove nothing: their values can be guessed.
+/// The proof is an acknowledgement that repeats the timestamp of one of our segments. These timestamps start at a
+/// random time in each conversation, so that they cannot be guessed by a peer that does not receive them. `una` and
+/// window updates prove nothing: their values can be guessed.
 #[derive(Debug, Default)]
 pub(super) struct AddressValidation {
     received: u64,
     sent: u64,
-    /// Number and time, as on the wire, of the segments that were sent last.
+    /// Sequence numbers and timestamps, as on the wire, of the most recently sent segments.
     segments: VecDeque<(u32, Millis)>,
-    /// Acknowledgements of what was not sent. After some of them none counts any more, so that guessing is hopeless.
+    /// Invalid acknowledgements. After a number of them no further one is accepted, so that guessing is hopeless.
     wrong: u32,
 }
 
 impl AddressValidation {
-    /// A datagram of so many bytes came from the peer's address.
+    /// Records a datagram of `bytes` bytes from the peer's address.
     pub(super) fn received(&mut self, bytes: usize) {
         self.received += bytes as u64;
     }
@@ -41,7 +41,7 @@ impl AddressValidation {
         false
     }
 
-    /// A segment with data leaves.
+    /// Records a sent segment with data.
     pub(super) fn segment(&mut self, sn: u32, ts: Millis) {
         if self.segments.len() >= REMEMBERED {
             self.segments.pop_front();
@@ -49,21 +49,21 @@ impl AddressValidation {
         self.segments.push_back((sn, ts));
     }
 
-    /// A datagram of so many bytes leaves.
+    /// Records a sent datagram of `bytes` bytes.
     pub(super) fn sent(&mut self, bytes: usize) {
         self.sent += bytes as u64;
     }
 
-    /// Bytes that may still be sent.
+    /// Returns the number of bytes that may still be sent.
     pub(super) fn allowance(&self) -> usize {
         let allowed = self.received.saturating_mul(AMPLIFICATION).saturating_sub(self.sent);
         usize::try_from(allowed).unwrap_or(usize::MAX)
     }
 }
 
-/// How many times the bytes received an unvalidated address is sent (RFC 9000 §8.1).
+/// Amplification limit: bytes sent per byte received from an unvalidated address (RFC 9000 §8.1).
 const AMPLIFICATION: u64 = 3;
-/// Acknowledgements that may be wrong.
+/// Maximum number of invalid acknowledgements.
 const GUESSES: u32 = 64;
-/// Segments whose acknowledgement is a proof.
+/// Number of segments whose acknowledgement is a proof.
 const REMEMBERED: usize = 32;

@@ -1,11 +1,12 @@
-//! The Gregorian calendar, for times that travel as text.
+//! The Gregorian calendar, for times in text form.
 //!
-//! Years are counted from March in eras of 400, so that the leap day is a year's last and every era has as many days.
+//! Years are counted from March in eras of 400, so that the leap day is the last of a year and all eras have the same
+//! number of days.
 
-/// Seconds of a day.
+/// Seconds per day.
 pub const DAY: i64 = 86_400;
 
-/// Year, month and day of the day that is so many after 1970-01-01.
+/// Returns year, month and day of the day `days` days after 1970-01-01.
 pub fn date(days: i64) -> (i64, i64, i64) {
     let days = days + BEFORE_1970;
     let (era, of_era) = (days.div_euclid(ERA), days.rem_euclid(ERA));
@@ -17,7 +18,7 @@ pub fn date(days: i64) -> (i64, i64, i64) {
     if month < 10 { (year, month + 3, day) } else { (year + 1, month - 9, day) }
 }
 
-/// The days from 1970-01-01 to a date: the inverse of [`date`].
+/// Returns the days from 1970-01-01 to a date: the inverse of [`date`].
 pub fn days(year: i64, month: i64, day: i64) -> i64 {
     let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
     let (era, of_era) = (year.div_euclid(400), year.rem_euclid(400));
@@ -25,7 +26,7 @@ pub fn days(year: i64, month: i64, day: i64) -> i64 {
     era * ERA + of_era * 365 + of_era / 4 - of_era / 100 + of_year - BEFORE_1970
 }
 
-/// How many days a month has.
+/// Returns the number of days of a month.
 pub fn days_in(year: i64, month: i64) -> i64 {
     let leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
     match month {
@@ -36,10 +37,10 @@ pub fn days_in(year: i64, month: i64) -> i64 {
     }
 }
 
-/// Days of 400 years.
+/// Days per 400 years.
 const ERA: i64 = 146_097;
 
-/// Days from 0000-03-01.
+/// Days from 0000-03-01 to 1970-01-01.
 const BEFORE_1970: i64 = 719_468;
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
-//! Compression with limits on what comes out.
+//! Compression and decompression with output limits.
 //!
-//! The limit counts the output: it grows in steps as it is made, so that no more than the limit is ever
-//! held, whatever the input announces; while a step is made, the output so far may be there twice, so that the
-//! peak is one and a half times the limit where the allocator cannot grow in place. The states of deflate and zstd are
-//! kept per thread, because setting one up costs more than running it on a message of the usual size: 48 KiB and 2 MiB.
+//! The limit applies to the output: its buffer grows in steps, so that never more than the limit is held, whatever
+//! length the input announces; during a step the output may exist twice, so that the peak is one and a half times the
+//! limit if the allocator cannot grow in place. The states of deflate and zstd are kept per thread, because creating
+//! one costs more than running it on a message of typical size: 48 KiB and 2 MiB.
 
 use std::fmt;
 
@@ -19,8 +19,8 @@ mod zstd;
 ///
 /// # Errors
 ///
-/// [`Error::Unknown`] for a compression this build has no code for, [`Error::Broken`] where the format has
-/// no room for so many bytes (4 GiB).
+/// [`Error::Unknown`] if this build does not support the compression, [`Error::Broken`] if the format does not support
+/// so many bytes (4 GiB).
 pub fn compress(compression: Compression, bytes: &[u8]) -> Result<Vec<u8>, Error> {
     match compression {
         Compression::None => Ok(bytes.to_vec()),
@@ -35,14 +35,14 @@ pub fn compress(compression: Compression, bytes: &[u8]) -> Result<Vec<u8>, Error
     }
 }
 
-/// Takes the compression off `bytes`, as long as no more than `limit` bytes come out.
+/// Decompresses `bytes` into at most `limit` bytes.
 ///
-/// Input that is cut short, or goes on behind its end, is broken.
+/// Truncated input is malformed, and so is input with trailing bytes.
 ///
 /// # Errors
 ///
-/// [`Error::TooLarge`] once the output passes `limit`, [`Error::Broken`] for input that is not of this
-/// compression, [`Error::Unknown`] for a compression this build has no code for.
+/// [`Error::TooLarge`] once the output exceeds `limit`, [`Error::Broken`] for malformed input, [`Error::Unknown`] if
+/// this build does not support the compression.
 pub fn decompress(compression: Compression, bytes: &[u8], limit: usize) -> Result<Vec<u8>, Error> {
     match compression {
         Compression::None if bytes.len() > limit => Err(Error::TooLarge { limit }),
@@ -58,10 +58,10 @@ pub fn decompress(compression: Compression, bytes: &[u8], limit: usize) -> Resul
     }
 }
 
-/// How many bytes the input says will come out of it, so that room for them can be asked for before.
+/// Returns the output length that the input announces, so that memory can be reserved in advance.
 ///
-/// It is the peer's word: more or less may come. `None` where the input says nothing (gzip, zlib, frames of snappy, and
-/// zstd's where the sender did not know); of several frames of zstd it is the first.
+/// The value is not trustworthy: the output may be longer or shorter. `None` if the input announces none (gzip, zlib,
+/// snappy frames, and zstd if the sender did not know it); for several zstd frames it is that of the first.
 pub fn hint(compression: Compression, bytes: &[u8]) -> Option<usize> {
     match compression {
         Compression::None => Some(bytes.len()),
@@ -73,7 +73,7 @@ pub fn hint(compression: Compression, bytes: &[u8]) -> Option<usize> {
     }
 }
 
-/// Gives back memory that the output does not need, where that is much: the output may be kept for long.
+/// Releases unused capacity if it is large: the output may be kept for long.
 fn fitted(mut out: Vec<u8>) -> Vec<u8> {
     if out.capacity() > WORTH_FITTING && out.capacity() / 2 > out.len() {
         out.shrink_to_fit();
@@ -81,17 +81,17 @@ fn fitted(mut out: Vec<u8>) -> Vec<u8> {
     out
 }
 
-/// Why bytes could not be compressed or decompressed.
+/// Why compression or decompression failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Error {
-    /// More would come out than is allowed.
+    /// The output exceeds the limit.
     TooLarge {
-        /// How much is allowed.
+        /// The limit in bytes.
         limit: usize,
     },
-    /// The input is not what its compression allows, for this reason.
+    /// The input is malformed, for this reason.
     Broken(&'static str),
-    /// This build has no code for it.
+    /// This build does not support the compression.
     Unknown(Compression),
 }
 
@@ -108,12 +108,12 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// Makes room in `out` for more output: twice as much as before, but never for more than one byte over the
-/// limit. That byte tells output that ends at the limit from output that goes on.
+/// Grows `out`: to twice its size, but to at most one byte above the limit. That byte distinguishes output that ends at
+/// the limit from longer output.
 ///
 /// # Errors
 ///
-/// [`Error::TooLarge`] once that byte has been used.
+/// [`Error::TooLarge`] once that byte is in use.
 fn grow(out: &mut Vec<u8>, limit: usize) -> Result<(), Error> {
     check(out, limit)?;
     let wanted = out.len().saturating_mul(2).max(SMALLEST).min(limit.saturating_add(1));
@@ -123,12 +123,12 @@ fn grow(out: &mut Vec<u8>, limit: usize) -> Result<(), Error> {
 
 /// # Errors
 ///
-/// [`Error::TooLarge`] if `out` is.
+/// [`Error::TooLarge`] if `out` exceeds `limit`.
 fn check(out: &[u8], limit: usize) -> Result<(), Error> {
     if out.len() > limit { Err(Error::TooLarge { limit }) } else { Ok(()) }
 }
 
-/// The room first made for output of unknown length.
+/// Allocates the initial buffer for output of unknown length.
 fn first_room(input: &[u8], limit: usize) -> Vec<u8> {
     Vec::with_capacity(
         input.len().saturating_mul(4).clamp(SMALLEST, LARGEST_FIRST).min(limit.saturating_add(1)),
@@ -136,7 +136,7 @@ fn first_room(input: &[u8], limit: usize) -> Vec<u8> {
 }
 
 const SMALLEST: usize = 512;
-/// With less room than this, what is not needed of it is not worth a copy.
+/// Below this capacity, releasing the unused part is not worth a copy.
 const WORTH_FITTING: usize = 4 << 10;
 const LARGEST_FIRST: usize = 64 << 10;
 

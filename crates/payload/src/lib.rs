@@ -1,5 +1,6 @@
-//! What is inside a message: how it is written ([`Format`](polyrpc_core::Format)), how it is compressed ([`Compression`](polyrpc_core::Compression)), and,
-//! for messages of a `.proto`, how one format becomes another ([`schema`], [`transcode`]).
+//! Message payloads: encodings ([`Format`](polyrpc_core::Format)), compression
+//! ([`Compression`](polyrpc_core::Compression)), and, for messages of a `.proto`, conversion between formats
+//! ([`schema`], [`transcode`]).
 
 #[doc(hidden)]
 pub mod calendar;

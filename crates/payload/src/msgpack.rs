@@ -1,7 +1,7 @@
-//! MessagePack, read and written piece by piece.
+//! MessagePack reader and writer, one token at a time.
 //!
-//! Nothing is built in memory: a [`Reader`] gives one [`Token`] after the other out of a slice, and whoever
-//! reads knows from a schema what to expect; a [`Writer`] appends one value after the other.
+//! No values are built in memory: a [`Reader`] returns one [`Token`] after the other from a slice, and its user knows
+//! from a schema what to expect; a [`Writer`] appends one value after the other.
 //!
 //! ```
 //! use polyrpc_payload::msgpack::{Reader, Token, Writer};
@@ -23,28 +23,28 @@ use std::fmt;
 
 use polyrpc_core::append::append;
 
-/// One piece of a MessagePack text. What it holds is borrowed.
+/// One MessagePack token. Its content is borrowed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Token<'a> {
-    /// No value.
+    /// nil.
     Nil,
-    /// A truth value.
+    /// A boolean.
     Bool(bool),
-    /// An integer that is not negative, of whatever width.
+    /// A non-negative integer of any width.
     Unsigned(u64),
-    /// A negative integer, of whatever width.
+    /// A negative integer of any width.
     Negative(i64),
-    /// A number of single precision.
+    /// A single-precision number.
     F32(f32),
-    /// A number of double precision.
+    /// A double-precision number.
     F64(f64),
-    /// A text; not checked to be UTF-8, since peers older than the bin family keep plain bytes here.
+    /// A text; not checked to be UTF-8, since peers older than the bin family store binary data here.
     Str(&'a [u8]),
-    /// Plain bytes.
+    /// Binary data.
     Bin(&'a [u8]),
-    /// An array: so many values follow.
+    /// An array with this number of values, which follow.
     Array(u32),
-    /// A map: so many pairs of values follow.
+    /// A map with this number of key/value pairs, which follow.
     Map(u32),
     /// An extension of this type; type -1 is a timestamp.
     Ext(i8, &'a [u8]),
@@ -57,7 +57,7 @@ pub struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// A reader at the beginning of `bytes`.
+    /// Creates a reader at the start of `bytes`.
     pub fn new(bytes: &'a [u8]) -> Self {
         Self { rest: bytes }
     }
@@ -67,20 +67,20 @@ impl<'a> Reader<'a> {
         self.rest.is_empty()
     }
 
-    /// What was not read yet.
+    /// Returns the bytes that were not read yet.
     pub fn rest(&self) -> &'a [u8] {
         self.rest
     }
 
-    /// Takes the next token.
+    /// Reads the next token.
     ///
-    /// The count of an array or a map is never larger than what the bytes behind it can hold, so it may be
-    /// used to set memory aside.
+    /// The count of an array or a map never exceeds what the remaining bytes can hold, so that it may be used to
+    /// allocate memory.
     ///
     /// # Errors
     ///
-    /// [`Error`] when the bytes end within it or are no MessagePack; the reader is of no use then.
-    // Not an `Iterator`: the end of the bytes is an error wherever a value is owed.
+    /// [`Error`] if the bytes are truncated or malformed; the reader must not be used afterwards.
+    // Not an `Iterator`: the end of the bytes is an error wherever a value is expected.
     #[expect(clippy::should_implement_trait)]
     pub fn next(&mut self) -> Result<Token<'a>, Error> {
         let [marker] = self.fixed()?;
@@ -136,11 +136,11 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// Passes over the next value with all that is in it, however deep: nesting costs no stack.
+    /// Skips the next value with all its content, at any depth: nesting uses no stack.
     ///
     /// # Errors
     ///
-    /// As [`Reader::next`].
+    /// See [`Reader::next`].
     pub fn skip(&mut self) -> Result<(), Error> {
         let mut owed: u64 = 1;
         while owed > 0 {
@@ -154,7 +154,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// A length of 1, 2 or 4 bytes, as the last bits of the markers count them.
+    /// Reads a length of 1, 2 or 4 bytes; the last bits of the marker select the width.
     fn length(&mut self, width: u8) -> Result<usize, Error> {
         Ok(match width {
             0 => u8::from_be_bytes(self.fixed()?).into(),
@@ -163,7 +163,7 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// Every value takes a byte at least, so a larger count is a lie.
+    /// Every value takes at least one byte, so that a larger count is malformed.
     fn array(&self, count: u32) -> Result<Token<'a>, Error> {
         match count as usize <= self.rest.len() {
             true => Ok(Token::Array(count)),
@@ -203,9 +203,9 @@ fn signed(value: i64) -> Token<'static> {
 /// Why bytes are not MessagePack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Error {
-    /// They end within a value.
+    /// The bytes end within a value.
     Truncated,
-    /// They hold the one marker that means nothing, 0xc1.
+    /// The bytes contain the unused marker 0xc1.
     Reserved,
 }
 
@@ -227,22 +227,22 @@ pub struct Writer<'o> {
 }
 
 impl<'o> Writer<'o> {
-    /// A writer that appends to `out`.
+    /// Creates a writer that appends to `out`.
     pub fn new(out: &'o mut Vec<u8>) -> Self {
         Self { out }
     }
 
-    /// No value.
+    /// Writes nil.
     pub fn nil(&mut self) {
         self.out.push(0xc0);
     }
 
-    /// A truth value.
+    /// Writes a boolean.
     pub fn bool(&mut self, value: bool) {
         self.out.push(0xc2 + u8::from(value));
     }
 
-    /// An integer that is not negative.
+    /// Writes a non-negative integer.
     pub fn unsigned(&mut self, value: u64) {
         match value {
             0..=0x7f => self.out.push(value as u8),
@@ -253,7 +253,7 @@ impl<'o> Writer<'o> {
         }
     }
 
-    /// An integer.
+    /// Writes an integer.
     pub fn signed(&mut self, value: i64) {
         const I8: i64 = i8::MIN as i64;
         const I16: i64 = i16::MIN as i64;
@@ -268,40 +268,40 @@ impl<'o> Writer<'o> {
         }
     }
 
-    /// A number of single precision.
+    /// Writes a single-precision number.
     pub fn f32(&mut self, value: f32) {
         self.put(0xca, value.to_be_bytes());
     }
 
-    /// A number of double precision.
+    /// Writes a double-precision number.
     pub fn f64(&mut self, value: f64) {
         self.put(0xcb, value.to_be_bytes());
     }
 
-    /// A text.
+    /// Writes a text.
     ///
     /// # Panics
     ///
-    /// When it is longer than 4 GiB.
+    /// If it is longer than 4 GiB.
     pub fn str(&mut self, value: &str) {
         self.raw_str(value.as_bytes());
     }
 
-    /// A text that need not be UTF-8: MessagePack does not ask that of it, nor do peers in C++ and Go.
+    /// Writes a text that need not be UTF-8: neither MessagePack nor peers in C++ and Go require it.
     ///
     /// # Panics
     ///
-    /// When it is longer than 4 GiB.
+    /// If it is longer than 4 GiB.
     pub fn raw_str(&mut self, value: &[u8]) {
         self.str_head(value.len());
         append(self.out, value);
     }
 
-    /// The head of a text: so many bytes must follow.
+    /// Writes the header of a text; `length` bytes must follow.
     ///
     /// # Panics
     ///
-    /// When they are more than 4 GiB.
+    /// If it is longer than 4 GiB.
     pub fn str_head(&mut self, length: usize) {
         match length {
             0..=0x1f => self.out.push(0xa0 | length as u8),
@@ -309,49 +309,49 @@ impl<'o> Writer<'o> {
         }
     }
 
-    /// Plain bytes.
+    /// Writes binary data.
     ///
     /// # Panics
     ///
-    /// When they are more than 4 GiB.
+    /// If it is longer than 4 GiB.
     pub fn bin(&mut self, value: &[u8]) {
         self.length(0xc4, value.len());
         append(self.out, value);
     }
 
-    /// An array: so many values must follow.
+    /// Starts an array; `count` values must follow.
     pub fn array(&mut self, count: u32) {
         let mark = self.begin();
         self.end_array(mark, count as usize);
     }
 
-    /// A map: so many pairs of values must follow.
+    /// Starts a map; `count` key/value pairs must follow.
     pub fn map(&mut self, count: u32) {
         let mark = self.begin();
         self.end_map(mark, count as usize);
     }
 
-    /// Begins an array or a map whose count is known only at its end, which takes what this returns.
+    /// Starts an array or a map whose count is not known yet; the result is passed to the end function.
     pub(crate) fn begin(&mut self) -> usize {
         self.out.push(0);
         self.out.len() - 1
     }
 
-    /// Ends an array: so many values were written since `mark`.
+    /// Ends an array with `count` values since `mark`.
     pub(crate) fn end_array(&mut self, mark: usize, count: usize) {
         self.end(mark, 0x90, 0xdc, count);
     }
 
-    /// Ends a map: so many pairs of values were written since `mark`.
+    /// Ends a map with `count` key/value pairs since `mark`.
     pub(crate) fn end_map(&mut self, mark: usize, count: usize) {
         self.end(mark, 0x80, 0xde, count);
     }
 
-    /// An extension of this type.
+    /// Writes an extension of this type.
     ///
     /// # Panics
     ///
-    /// When it is longer than 4 GiB.
+    /// If it is longer than 4 GiB.
     pub fn ext(&mut self, kind: i8, value: &[u8]) {
         match value.len() {
             length @ (1 | 2 | 4 | 8 | 16) => self.out.push(0xd4 + length.ilog2() as u8),
@@ -361,7 +361,7 @@ impl<'o> Writer<'o> {
         self.out.extend_from_slice(value);
     }
 
-    /// A length of 1, 2 or 4 bytes behind the first, second or third marker from `marker` on.
+    /// Writes a length of 1, 2 or 4 bytes after the first, second or third marker from `marker` on.
     fn length(&mut self, marker: u8, length: usize) {
         match u32::try_from(length).expect("nothing longer than 4 GiB is written") {
             length @ 0..=0xff => self.put(marker, [length as u8]),
@@ -370,7 +370,7 @@ impl<'o> Writer<'o> {
         }
     }
 
-    /// Only a count that does not fit the byte set aside for it moves what was written since.
+    /// Only a count longer than the reserved byte moves the content.
     fn end(&mut self, mark: usize, fixed: u8, marker: u8, count: usize) {
         let [a, b, c, d] = u32::try_from(count).expect("no more than 2^32 values are written").to_be_bytes();
         match count {
@@ -431,7 +431,7 @@ mod tests {
 
     #[test]
     fn integers_are_read_whatever_their_width_and_sign() {
-        // Go's int8, int16, int32, int64 and uint32 are written at their full width by rpcx.
+        // rpcx writes Go's int8, int16, int32, int64 and uint32 at their full width.
         for (bytes, want) in [
             ("d0fd", Token::Negative(-3)),
             ("d007", Token::Unsigned(7)),

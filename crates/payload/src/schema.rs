@@ -1,8 +1,8 @@
-//! What a `.proto` says of its messages, enums and services.
+//! Messages, enums and services declared in `.proto` files.
 //!
-//! A [`Pool`] is read from a serialized `FileDescriptorSet`, as protoc writes it with
-//! `--include_imports --descriptor_set_out`. A set from a stranger is safe to read: it may be refused, but
-//! it neither panics nor takes more memory than its size allows.
+//! A [`Pool`] is built from a serialized `FileDescriptorSet`, as written by protoc with `--include_imports
+//! --descriptor_set_out`. An untrusted set is safe to load: it may be rejected, but it neither causes a panic nor takes
+//! more memory than its size allows.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -19,7 +19,7 @@ pub(crate) use self::message::FieldSet;
 pub use self::message::{MessageType, Spelling, WellKnown};
 pub use self::required::MissingField;
 
-/// All that a set of `.proto` files declares. Cloning it is cheap.
+/// All declarations of a set of `.proto` files. Cloning it is cheap.
 #[derive(Clone)]
 pub struct Pool(Arc<Inner>);
 
@@ -33,53 +33,51 @@ struct Inner {
 }
 
 impl Pool {
-    /// Reads a serialized `google.protobuf.FileDescriptorSet`, which must hold every file that another one
-    /// of it imports.
+    /// Parses a serialized `google.protobuf.FileDescriptorSet`, which must contain every file that another one imports.
     ///
     /// # Errors
     ///
-    /// An [`Error`] says what is wrong with the set: it is not protobuf, a name is declared twice, a type is
-    /// missing.
+    /// An [`Error`] describes why the set is invalid: it is not protobuf, a name is declared twice, a type is missing.
     pub fn decode(set: &[u8]) -> Result<Self, Error> {
         build::pool(set).map(|inner| Self(Arc::new(inner)))
     }
 
-    /// The set the pool was read from, byte for byte.
+    /// Returns the set from which the pool was built, byte for byte.
     pub fn encoded(&self) -> &[u8] {
         &self.0.encoded
     }
 
-    /// The message with this full name: `example.EchoRequest`.
+    /// Returns the message with this full name: `example.EchoRequest`.
     pub fn message(&self, full_name: &str) -> Option<Message> {
         self.0.by_name.get(full_name).map(|&id| self.message_at(id))
     }
 
-    /// The message that a [`Kind`] or another message of this pool refers to.
+    /// Returns the message that a [`Kind`] or another message of this pool refers to.
     pub fn message_at(&self, id: MessageId) -> Message {
         Message { pool: self.clone(), id }
     }
 
-    /// Every message, nested ones and the entries of maps included.
+    /// Iterates over all messages, including nested ones and map entries.
     pub fn messages(&self) -> impl Iterator<Item = Message> + '_ {
         (0..self.0.messages.len() as u32).map(|index| self.message_at(MessageId(index)))
     }
 
-    /// Every service.
+    /// Iterates over all services.
     pub fn services(&self) -> impl Iterator<Item = Service<'_>> {
         self.0.services.iter().map(|data| Service { pool: self, data })
     }
 
-    /// The service with this full name: `example.EchoService`.
+    /// Returns the service with this full name: `example.EchoService`.
     pub fn service(&self, full_name: &str) -> Option<Service<'_>> {
         self.services().find(|service| service.full_name() == full_name)
     }
 
-    /// Every enum, nested ones included.
+    /// Iterates over all enums, including nested ones.
     pub fn enums(&self) -> impl Iterator<Item = &EnumType> {
         self.0.enums.iter()
     }
 
-    /// The enum that a [`Kind`] of this pool refers to.
+    /// Returns the enum that a [`Kind`] of this pool refers to.
     pub fn enum_type(&self, id: EnumId) -> &EnumType {
         &self.0.enums[id.0 as usize]
     }
@@ -103,7 +101,7 @@ impl fmt::Debug for Pool {
     }
 }
 
-/// A message of a [`Pool`]. Cloning it is cheap; what is known of the message is in [`MessageType`].
+/// A message of a [`Pool`]. Cloning it is cheap; its declaration is in [`MessageType`].
 #[derive(Clone)]
 pub struct Message {
     pool: Pool,
@@ -111,17 +109,17 @@ pub struct Message {
 }
 
 impl Message {
-    /// The pool it is of.
+    /// Returns the pool that contains it.
     pub fn pool(&self) -> &Pool {
         &self.pool
     }
 
-    /// Whether `bytes`, the message in protobuf's binary format, have every field that is declared required,
-    /// here and in all messages inside. Bytes that are not protobuf are not told from those that are.
+    /// Checks that `bytes`, the message in protobuf's binary format, contain every required field, including those of
+    /// nested messages. Malformed bytes are not detected.
     ///
     /// # Errors
     ///
-    /// The first field that is missing.
+    /// The first missing field.
     pub fn check_required(&self, bytes: &[u8]) -> Result<(), MissingField> {
         if self.has_required() { required::check(&self.pool, self, bytes) } else { Ok(()) }
     }
@@ -154,12 +152,12 @@ struct ServiceType {
 }
 
 impl<'p> Service<'p> {
-    /// The name with its package: `example.EchoService`.
+    /// Returns the name with its package: `example.EchoService`.
     pub fn full_name(&self) -> &'p str {
         &self.data.full_name
     }
 
-    /// The methods in the order of their declaration.
+    /// Iterates over the methods in the order of their declaration.
     pub fn methods(&self) -> impl Iterator<Item = Method<'p>> + use<'p> {
         let pool = self.pool;
         self.data.methods.iter().map(move |data| Method { pool, data })
@@ -190,17 +188,17 @@ struct MethodType {
 }
 
 impl<'p> Method<'p> {
-    /// The name within its service.
+    /// Returns the name within its service.
     pub fn name(&self) -> &'p str {
         &self.data.name
     }
 
-    /// What it is called with.
+    /// Returns the request message.
     pub fn input(&self) -> Message {
         self.pool.message_at(self.data.input)
     }
 
-    /// What it answers.
+    /// Returns the response message.
     pub fn output(&self) -> Message {
         self.pool.message_at(self.data.output)
     }
@@ -210,7 +208,7 @@ impl<'p> Method<'p> {
         self.data.client_streaming
     }
 
-    /// Whether the answer is a stream of messages.
+    /// Whether the response is a stream of messages.
     pub fn server_streaming(&self) -> bool {
         self.data.server_streaming
     }
@@ -220,7 +218,7 @@ impl<'p> Method<'p> {
         self.data.no_side_effects
     }
 
-    /// The option `google.api.http`, if it is declared: a serialized `google.api.HttpRule`.
+    /// Returns the option `google.api.http`, if it is declared: a serialized `google.api.HttpRule`.
     pub fn http_rule(&self) -> Option<&'p [u8]> {
         self.data.http_rule.as_deref()
     }
@@ -232,7 +230,7 @@ impl fmt::Debug for Method<'_> {
     }
 }
 
-/// Why a set of files is no pool.
+/// Why a set of files is invalid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
     reason: String,

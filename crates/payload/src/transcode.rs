@@ -1,14 +1,13 @@
-//! From one format to another, led by a schema.
+//! Schema-driven conversion between formats.
 //!
-//! Typed messages know protobuf's binary format alone; a message in any other format is read into it and
-//! written from it here. There are no message objects in between: what is read goes straight into the
-//! output, what is written is taken straight from the input.
+//! Typed messages are decoded from protobuf's binary format only; a message in any other format is converted to it and
+//! from it here. There are no message objects in between: input is converted directly to output.
 //!
-//! * `print` walks a message in the binary format and tells a `Sink` what it finds; there is a sink for
-//!   JSON (in three dialects), one for the text format, one for MessagePack, one for gob.
-//! * `parse` pulls tokens from a `Source` (JSON or MessagePack) and writes the binary format. The text
-//!   format, whose values mean nothing without the schema, has a parser of its own, and so has gob, whose types
-//!   have to fit before there is a value.
+//! * `print` traverses a message in the binary format and passes its content to a `Sink`; there is a sink for JSON (in
+//!   three dialects), one for the text format, one for MessagePack, one for gob.
+//! * `parse` reads tokens from a `Source` (JSON or MessagePack) and writes the binary format. The text format, whose
+//!   values are ambiguous without the schema, has its own parser, and so has gob, whose types must match before values
+//!   are read.
 
 use std::fmt;
 
@@ -26,22 +25,22 @@ mod parse;
 mod print;
 mod text;
 
-/// Reads a message in any format and writes it in protobuf's binary format. Bytes that are in it already are
-/// checked for required fields alone.
+/// Converts a message in any format to protobuf's binary format. Input in the binary format is only checked for
+/// required fields.
 ///
 /// # Errors
 ///
-/// [`Error::Invalid`] if the bytes are not of that format or do not fit the message, [`Error::Missing`] if a
-/// required field is not among them.
+/// [`Error::Invalid`] if the bytes are malformed or do not match the message, [`Error::Missing`] if a required field is
+/// missing.
 pub fn to_protobuf(message: &Message, format: Format, bytes: &[u8]) -> Result<Vec<u8>, Error> {
     parse(message, format, bytes).map(|parsed| parsed.protobuf)
 }
 
-/// The same, which tells how much was passed over.
+/// Does the same, and counts skipped values.
 ///
 /// # Errors
 ///
-/// As [`to_protobuf`].
+/// See [`to_protobuf`].
 pub fn parse(message: &Message, format: Format, bytes: &[u8]) -> Result<Parsed, Error> {
     let whole = |protobuf| Parsed { protobuf, unknown: 0 };
     let parsed = match format {
@@ -58,22 +57,22 @@ pub fn parse(message: &Message, format: Format, bytes: &[u8]) -> Result<Parsed, 
     Ok(parsed)
 }
 
-/// A message that was read.
+/// A parsed message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Parsed {
-    /// It, in protobuf's binary format.
+    /// The message in protobuf's binary format.
     pub protobuf: Vec<u8>,
-    /// How many values of JSON or MessagePack were passed over, since the message has no field of their name, or their
-    /// enum no such value. Whoever sent them may know a later version of the schema.
+    /// Number of JSON or MessagePack values that were skipped, since the message has no field with their name, or their
+    /// enum has no such value. The sender may use a later version of the schema.
     pub unknown: u64,
 }
 
-/// Writes a message, given in protobuf's binary format, in any format.
+/// Converts a message in protobuf's binary format to any format.
 ///
 /// # Errors
 ///
-/// [`Error::Invalid`] if the bytes are not protobuf or hold what the format cannot express,
-/// [`Error::Missing`] if a required field is not among them.
+/// [`Error::Invalid`] if the bytes are malformed or cannot be expressed in the format, [`Error::Missing`] if a required
+/// field is missing.
 pub fn from_protobuf(message: &Message, format: Format, bytes: &[u8]) -> Result<Vec<u8>, Error> {
     message.check_required(bytes)?;
     match format {
@@ -88,25 +87,25 @@ pub fn from_protobuf(message: &Message, format: Format, bytes: &[u8]) -> Result<
     }
 }
 
-/// Why a message could not be brought from one format to another.
+/// Why a message cannot be converted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Error {
-    /// The format is not one that a schema says anything about.
+    /// The format is independent of schemas.
     Unsupported(Format),
-    /// A required field is not there.
+    /// A required field is missing.
     Missing(MissingField),
-    /// The bytes are not of their format, or do not fit the message. What is not JSON is told in brpc's words.
+    /// The bytes are malformed, or do not match the message. Malformed JSON is reported with brpc's text.
     Invalid(Box<str>),
-    /// A value does not fit its field.
+    /// A value does not match its field.
     Value(Box<FieldMismatch>),
 }
 
-/// A value that does not fit its field.
+/// A value that does not match its field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FieldMismatch {
-    /// Where it is, by the names of the `.proto`: `user.tags[2]`, `scores["ann"]`; empty for the message itself.
+    /// Path of the value, in names of the `.proto`: `user.tags[2]`, `scores["ann"]`; empty for the message itself.
     pub path: String,
-    /// Why it does not fit: `expected int64, found string`.
+    /// Why it does not match: `expected int64, found string`.
     pub reason: String,
 }
 
@@ -116,13 +115,13 @@ impl Error {
         Self::Invalid(reason.into().into_boxed_str())
     }
 
-    /// A value that does not fit, where it is.
+    /// Creates the error of a value that does not match, at its own position.
     #[cold]
     fn unfit(reason: impl Into<String>) -> Self {
         Self::Value(Box::new(FieldMismatch { path: String::new(), reason: reason.into() }))
     }
 
-    /// Puts a step before the path to the value that does not fit.
+    /// Prepends a step to the path of the value.
     #[cold]
     fn within(self, step: impl FnOnce() -> String) -> Self {
         let Self::Value(mut misfit) = self else { return self };
@@ -142,7 +141,7 @@ impl Error {
         self.within(|| format!("[{index}]"))
     }
 
-    /// brpc's own words and limit (brpc `json2pb/json_to_pb.cpp`, `json2pb_max_recursion_depth`).
+    /// brpc's own text and limit (brpc `json2pb/json_to_pb.cpp`, `json2pb_max_recursion_depth`).
     #[cold]
     fn too_deep() -> Self {
         Self::new("Exceeded maximum recursion depth")
@@ -182,7 +181,7 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// How deep messages may nest, in every format.
+/// Nesting limit of messages in every format.
 const MAX_DEPTH: usize = 100;
 
 #[cfg(test)]

@@ -1,19 +1,19 @@
-//! brpc's error numbers and what they mean here.
+//! brpc's error numbers and their mapping to status codes.
 //!
-//! One table: each number with the [`Code`] it stands for, whose fault it is, and whether brpc's client
-//! would try again (brpc `errno.proto`, `retry_policy.cpp`).
+//! One table: each number with its [`Code`], the party at fault, and whether brpc's client would retry (brpc
+//! `errno.proto`, `retry_policy.cpp`).
 
 use std::borrow::Cow;
 
 use polyrpc_core::{Code, Fault, Retry, Status};
 
-/// The number that tells `status` to a peer: its own if it has one, else the one for its code.
+/// Returns the number sent to a peer for `status`: its own if it has one, else the one for its code.
 pub fn number(status: &Status) -> i32 {
-    // 0 would say that the call succeeded.
+    // 0 means success.
     status.number().filter(|number| *number != 0).unwrap_or_else(|| number_of(status.code()))
 }
 
-/// The failure that a peer told by `number`.
+/// Returns the failure that a peer reports by `number`.
 #[cold]
 pub fn status(number: i32, text: impl Into<Cow<'static, str>>) -> Status {
     let (code, fault, retry) = match row(number) {
@@ -23,12 +23,12 @@ pub fn status(number: i32, text: impl Into<Cow<'static, str>>) -> Status {
     Status::new(code, text).with_number(number).with_fault(fault).with_retry(retry)
 }
 
-/// The name brpc has for `number`: `ENOMETHOD`.
+/// Returns brpc's name of `number`, such as `ENOMETHOD`.
 pub fn name(number: i32) -> Option<&'static str> {
     row(number).map(|row| row.name)
 }
 
-/// The code that `number` stands for, if it is one of brpc's.
+/// Returns the code for `number`, if it is one of brpc's.
 pub(crate) fn code_of(number: i32) -> Option<Code> {
     row(number).map(|row| row.code)
 }
@@ -37,7 +37,7 @@ fn row(number: i32) -> Option<&'static Row> {
     TABLE.iter().find(|row| row.number == number)
 }
 
-/// The number for a failure that has none of its own.
+/// Returns the number for a failure without one of its own.
 pub(crate) fn number_of(code: Code) -> i32 {
     match code {
         Code::Cancelled => ECANCELED,
@@ -46,7 +46,7 @@ pub(crate) fn number_of(code: Code) -> i32 {
         // (controller.cpp, does_error_affect_main_socket).
         Code::InvalidArgument => EREQUEST,
         Code::DeadlineExceeded => ERPCTIMEDOUT,
-        // Not ENOENT: brpc's client tries again on that (retry_policy.cpp).
+        // Not ENOENT: brpc's client retries on it (retry_policy.cpp).
         Code::NotFound => ESRCH,
         Code::AlreadyExists => EEXIST,
         Code::PermissionDenied => EPERM,
@@ -55,8 +55,8 @@ pub(crate) fn number_of(code: Code) -> i32 {
         Code::Aborted => EAGAIN,
         Code::OutOfRange => ERANGE,
         Code::Unimplemented => ENOMETHOD,
-        // Not ELOGOFF: brpc's client sends nothing more to a server that logs off, and here only what is
-        // behind one method may be away.
+        // Not ELOGOFF: brpc's client sends nothing more to a server that logs off, and here only the backend of one
+        // method may be unavailable.
         Code::Unavailable => EHOSTDOWN,
         Code::DataLoss => EIO,
         Code::Unauthenticated => ERPCAUTH,
@@ -85,23 +85,23 @@ macro_rules! table {
     };
 }
 
-// `Elsewhere` only where the peer surely did not begin the call; where brpc's client tries again although
-// the peer may have begun, `IfIdempotent`. The POSIX numbers are Linux's, whatever this runs on.
+// `Elsewhere` only if the peer surely did not start the call; `IfIdempotent` if brpc's client retries although the peer
+// may have started it. The POSIX numbers are Linux's, whatever the platform.
 table! {
-    /// There is no service of that short name.
+    /// No service with that short name.
     ENOSERVICE = 1001: Unimplemented, Caller, Never;
-    /// There is no such method, or no service of that full name.
+    /// No such method, or no service with that full name.
     ENOMETHOD = 1002: Unimplemented, Caller, Never;
-    /// The request cannot be parsed or serialized, or a stream was not accepted. A client also tells an
-    /// undecodable response so.
+    /// The request cannot be parsed or serialized, or a stream was not accepted. A client also reports an undecodable
+    /// response with this number.
     EREQUEST = 1003: InvalidArgument, Caller, Never;
-    /// The credential was refused.
+    /// The credential was rejected.
     ERPCAUTH = 1004: Unauthenticated, Caller, Never;
     /// Too many calls of a combined channel failed.
     ETOOMANYFAILS = 1005: Unknown, Peer, Never;
-    /// A parallel channel finished and cancels what is left.
+    /// A parallel channel has finished and cancels the remaining calls.
     EPCHANFINISH = 1006: Cancelled, Caller, Never;
-    /// It is time for a backup request; internal to brpc's client.
+    /// The delay before a backup request has passed; internal to brpc's client.
     EBACKUPREQUEST = 1007: Internal, Peer, Never;
     /// The call's deadline passed.
     ERPCTIMEDOUT = 1008: DeadlineExceeded, Peer, Never;
@@ -109,7 +109,7 @@ table! {
     EFAILEDSOCKET = 1009: Unavailable, Peer, IfIdempotent;
     /// An HTTP server answered with a status other than 2xx.
     EHTTP = 1010: Unknown, Peer, Never;
-    /// Too many bytes wait to be written.
+    /// Too many bytes are queued for writing.
     EOVERCROWDED = 1011: ResourceExhausted, Peer, Elsewhere;
     /// RTMP: the stream can be published.
     ERTMPPUBLISHABLE = 1012: Unknown, Peer, Never;
@@ -117,7 +117,7 @@ table! {
     ERTMPCREATESTREAM = 1013: Unknown, Peer, Never;
     /// The peer closed the connection.
     EEOF = 1014: Unavailable, Peer, IfIdempotent;
-    /// The connection is not needed any more.
+    /// The connection is no longer needed.
     EUNUSED = 1015: Cancelled, Caller, Never;
     /// TLS failed.
     ESSL = 1016: Unavailable, Peer, Never;
@@ -127,7 +127,7 @@ table! {
     EREJECT = 1018: Unavailable, Peer, Never;
     /// Reading a progressive HTTP body took too long.
     EPROGREADTIMEOUT = 1019: DeadlineExceeded, Peer, Never;
-    /// A failure of the server that says no more than its text.
+    /// An unspecified failure of the server.
     EINTERNAL = 2001: Internal, Peer, Never;
     /// The response cannot be serialized or parsed.
     ERESPONSE = 2002: Internal, Peer, Never;
@@ -148,21 +148,21 @@ table! {
 
     /// The operation is not permitted.
     EPERM = 1: PermissionDenied, Caller, Never;
-    /// There is no such file.
+    /// No such file.
     ENOENT = 2: NotFound, Caller, IfIdempotent;
-    /// There is no such thing.
+    /// Not found.
     ESRCH = 3: NotFound, Caller, Never;
-    /// Input or output failed.
+    /// Input/output error.
     EIO = 5: DataLoss, Peer, Never;
     /// Try again.
     EAGAIN = 11: Aborted, Peer, IfIdempotent;
-    /// Memory is used up.
+    /// Out of memory.
     ENOMEM = 12: ResourceExhausted, Peer, Never;
     /// Access is denied.
     EACCES = 13: PermissionDenied, Caller, Never;
-    /// What was asked for is in use.
+    /// The resource is in use.
     EBUSY = 16: FailedPrecondition, Caller, Never;
-    /// What was to be made exists already.
+    /// The resource exists already.
     EEXIST = 17: AlreadyExists, Caller, Never;
     /// An argument is invalid.
     EINVAL = 22: InvalidArgument, Caller, Never;
@@ -170,15 +170,15 @@ table! {
     EPIPE = 32: Unavailable, Peer, IfIdempotent;
     /// A number is out of range.
     ERANGE = 34: OutOfRange, Caller, Never;
-    /// There is no server to choose from.
+    /// No server is available for selection.
     ENODATA = 61: Unavailable, Peer, IfIdempotent;
-    /// The protocol was broken.
+    /// Protocol violation.
     EPROTO = 71: Internal, Peer, Never;
     /// The peer reset the connection.
     ECONNRESET = 104: Unavailable, Peer, IfIdempotent;
     /// Connecting took too long.
     ETIMEDOUT = 110: Unavailable, Peer, IfIdempotent;
-    /// Nobody listens.
+    /// Connection refused.
     ECONNREFUSED = 111: Unavailable, Peer, IfIdempotent;
     /// No usable server.
     EHOSTDOWN = 112: Unavailable, Peer, IfIdempotent;

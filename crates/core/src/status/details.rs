@@ -1,4 +1,4 @@
-//! Typed details of a failure: the `google.rpc.Status` that holds them, and the `google.protobuf.Any` that each of them is.
+//! Typed details of a failure: the `google.rpc.Status` that contains them, each as a `google.protobuf.Any`.
 
 use bytes::Bytes;
 
@@ -8,31 +8,31 @@ use crate::protobuf::{Reader, WireType, put_tag, put_varint};
 /// One detail of a failure, as a `google.protobuf.Any`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Detail {
-    /// What it is: `type.googleapis.com/google.rpc.RetryInfo`.
+    /// Type URL: `type.googleapis.com/google.rpc.RetryInfo`.
     pub type_url: String,
-    /// The message, as protobuf.
+    /// The encoded protobuf message.
     pub value: Bytes,
 }
 
 impl Detail {
-    /// The full name of the message: `google.rpc.RetryInfo`.
+    /// Returns the full name of the message: `google.rpc.RetryInfo`.
     pub fn type_name(&self) -> &str {
         self.type_url.rsplit_once('/').map_or(&self.type_url, |(_, name)| name)
     }
 }
 
-/// The fields of a `google.rpc.Status`.
+/// Field numbers of `google.rpc.Status`.
 const CODE: u32 = 1;
 const MESSAGE: u32 = 2;
 const DETAILS: u32 = 3;
 
-/// The fields of a `google.protobuf.Any`.
+/// Field numbers of `google.protobuf.Any`.
 const TYPE_URL: u32 = 1;
 const VALUE: u32 = 2;
 
 impl Status {
-    /// Adds one detail behind those there are. Code and text of the `google.rpc.Status` that holds them are those that
-    /// the failure has when the first is added.
+    /// Adds a detail after the existing ones. Code and text of the enclosing `google.rpc.Status` are those of the
+    /// failure when the first detail is added.
     ///
     /// ```
     /// use polyrpc_core::Status;
@@ -55,12 +55,12 @@ impl Status {
         self.with_details(details)
     }
 
-    /// The details one by one. Empty if there are none, or if they are no `google.rpc.Status`.
+    /// Returns the details. Empty if there are none, or if they are not a `google.rpc.Status`.
     pub fn typed_details(&self) -> Vec<Detail> {
         read(self.details()).unwrap_or_default()
     }
 
-    /// The failure as a `google.rpc.Status` without details.
+    /// Encodes the failure as a `google.rpc.Status` without details.
     fn as_message(&self) -> Vec<u8> {
         let mut message = Vec::new();
         put_tag(&mut message, CODE, WireType::Varint);
@@ -76,7 +76,7 @@ fn put_bytes(out: &mut Vec<u8>, number: u32, bytes: &[u8]) {
     out.extend_from_slice(bytes);
 }
 
-/// The details of a `google.rpc.Status`; `None` if it is none.
+/// Parses the details of a `google.rpc.Status`; `None` if it is malformed.
 fn read(status: &Bytes) -> Option<Vec<Detail>> {
     let mut reader = Reader::new(status);
     let mut details = Vec::new();
@@ -89,7 +89,7 @@ fn read(status: &Bytes) -> Option<Vec<Detail>> {
     Some(details)
 }
 
-/// One detail, whose bytes lie in `whole`.
+/// Parses one detail, whose bytes lie in `whole`.
 fn read_any(whole: &Bytes, any: &[u8]) -> Option<Detail> {
     let mut reader = Reader::new(any);
     let mut detail = Detail { type_url: String::new(), value: Bytes::new() };

@@ -1,13 +1,13 @@
-//! Failures that travel as nothing but a text: how those are recognised that say more than that a call failed.
+//! Recognition of failures in protocols that transmit only a text.
 
 use crate::{Code, Status};
 
-/// How a text is recognised.
+/// Pattern of a text.
 #[derive(Debug)]
 pub enum Text {
-    /// The whole text.
+    /// The whole text matches.
     Is(&'static str),
-    /// The beginning of the text.
+    /// The text starts with this.
     Begins(&'static str),
 }
 
@@ -20,22 +20,22 @@ impl Text {
     }
 }
 
-/// The failure that a peer's text tells of, by the protocol's own table or else by what a server of ours says by any
-/// protocol. Whose fault it is and whether the call may be tried again follows from the code.
+/// Parses a failure from the peer's text, by the protocol's own table or else by the texts that our servers send in any
+/// protocol. Fault and retry follow from the code.
 #[cold]
 pub fn read(text: String, table: &[(Text, Code)]) -> Status {
     let known = table.iter().chain(OURS).find(|(known, _)| known.covers(&text));
     Status::new(known.map_or(Code::Unknown, |(_, code)| *code), text)
 }
 
-/// What a server of ours says by any protocol.
+/// Texts that our servers send in any protocol.
 const OURS: &[(Text, Code)] = &[
-    // A panic of the handler, in rpcx's words (`server/service.go`), behind which a stack trace may follow.
+    // A panic of the handler, in rpcx's wording (`server/service.go`), possibly followed by a stack trace.
     (Text::Begins("[service internal error]: "), Code::Internal),
     (Text::Begins("the method did not answer in time"), Code::DeadlineExceeded),
     (Text::Begins("Reached server's max_concurrency="), Code::ResourceExhausted),
     (Text::Begins("Reached the method's max_concurrency="), Code::ResourceExhausted),
     (Text::Is("request reached rate limit"), Code::ResourceExhausted),
-    // A refused credential, where the authenticator has no words of its own.
+    // A rejected credential, if the authenticator supplies no text.
     (Text::Is("unauthenticated"), Code::Unauthenticated),
 ];

@@ -1,13 +1,13 @@
-//! Damaged bytes: no session panics over them, or asks for memory on the word of the peer.
+//! Tests with damaged bytes: no session may panic on them, or allocate memory by a length that only the peer claims.
 
 use bytes::BytesMut;
 
 use crate::Outbox;
 use crate::session::{Client, Server, ServerEvent};
 
-/// Feeds a server session `bytes` with every single bit flipped, every truncation, and every aligned and
-/// unaligned 32-bit field set to a lying length. It must neither panic nor ask for memory on the word of
-/// the peer: what it wants never exceeds what the limit allows.
+/// Feeds a server session `bytes` with every single bit flipped, every truncation, and every aligned and unaligned
+/// 32-bit field set to a wrong length. It must neither panic nor trust a length claimed by the peer: the bytes it waits
+/// for never exceed the limit.
 pub fn assert_survives_damage<S: Server>(new: impl Fn() -> S, bytes: &[u8], limit: usize) {
     let check = |damaged: &[u8]| {
         let mut session = new();
@@ -22,7 +22,7 @@ pub fn assert_survives_damage<S: Server>(new: impl Fn() -> S, bytes: &[u8], limi
     damage(bytes, check);
 }
 
-/// The same for a client session; `new` makes one that waits for an answer.
+/// Does the same for a client session; `new` creates one that waits for a response.
 pub fn assert_client_survives_damage<C: Client>(new: impl Fn() -> C, bytes: &[u8], limit: usize) {
     let check = |damaged: &[u8]| {
         let mut session = new();
@@ -37,7 +37,7 @@ pub fn assert_client_survives_damage<C: Client>(new: impl Fn() -> C, bytes: &[u8
     damage(bytes, check);
 }
 
-/// Calls `check` with every damaged form of `bytes`.
+/// Calls `check` with every damaged variant of `bytes`.
 pub fn damage(bytes: &[u8], check: impl Fn(&[u8])) {
     for bit in 0..bytes.len() * 8 {
         let mut damaged = bytes.to_vec();

@@ -1,5 +1,5 @@
-//! What every protocol's tests share: vectors captured from real peers, every split of the bytes, damaged
-//! bytes, a client and a server joined without sockets. Not part of the public API.
+//! Test helpers shared by all protocols: vectors captured from real peers, every split of the bytes, damaged bytes, a
+//! client and a server connected without sockets. Not part of the public API.
 
 use std::fmt::Debug;
 
@@ -13,11 +13,11 @@ pub use damage::{assert_client_survives_damage, assert_survives_damage, damage};
 pub use pair::{Pair, sole_reply};
 pub use split::{Heard, assert_any_split, hear, tell, tell_part};
 
-/// Bytes written as hexadecimal digits; blanks are skipped.
+/// Parses hexadecimal digits; blanks are skipped.
 ///
 /// # Panics
 ///
-/// When it is not hexadecimal.
+/// If `text` is not hexadecimal.
 pub fn hex(text: &str) -> Bytes {
     let digits: Vec<u8> = text.bytes().filter(|byte| !byte.is_ascii_whitespace()).collect();
     let pairs = digits.chunks_exact(2);
@@ -30,14 +30,14 @@ pub fn hex(text: &str) -> Bytes {
         .collect()
 }
 
-/// Asserts two byte strings equal, showing them as text where they differ.
+/// Asserts that two byte strings are equal, and shows differing ones as text.
 #[track_caller]
 pub fn assert_bytes(got: impl AsRef<[u8]>, want: impl AsRef<[u8]>) {
     let (got, want) = (got.as_ref(), want.as_ref());
     assert_eq!(got, want, "\n got {}\nwant {}", got.escape_ascii(), want.escape_ascii());
 }
 
-/// Asserts two values equal after naming the case.
+/// Asserts that two values are equal, and names the case on failure.
 #[track_caller]
 pub fn assert_case<T: PartialEq + Debug>(case: &str, got: T, want: T) {
     assert_eq!(got, want, "{case}");

@@ -7,7 +7,7 @@ use crate::{Call, CallId, Outbox, Reply};
 
 use crate::testing::tell_part;
 
-/// A client and a server of one protocol joined without sockets.
+/// A client and a server session of one protocol, connected without sockets.
 #[derive(Debug)]
 pub struct Pair<C, S> {
     /// The client's session.
@@ -21,7 +21,7 @@ pub struct Pair<C, S> {
 }
 
 impl<C: Client, S: Server> Pair<C, S> {
-    /// Joins two sessions.
+    /// Connects two sessions.
     pub fn new(client: C, server: S) -> Self {
         Self {
             client,
@@ -33,11 +33,11 @@ impl<C: Client, S: Server> Pair<C, S> {
         }
     }
 
-    /// Sends a call, lets `handler` answer what arrives, and returns every answer the client finds.
+    /// Sends a call, lets `handler` answer received calls, and returns every response that the client receives.
     ///
     /// # Panics
     ///
-    /// When a side cannot understand the other.
+    /// If a side reports a violation.
     pub fn call(
         &mut self,
         id: CallId,
@@ -70,16 +70,16 @@ impl<C: Client, S: Server> Pair<C, S> {
         self.answers()
     }
 
-    /// Where the client's bytes wait to be sent, for a test that gives commands of its own.
+    /// Returns the client's session and its outbox, for a test that sends commands itself.
     pub fn client_parts(&mut self) -> (&mut C, &mut Outbox) {
         (&mut self.client, &mut self.client_out)
     }
 
-    /// Lets the server hear what the client sent, without answering; what it finds, as text.
+    /// Delivers the client's bytes to the server without answering; returns the server's events as text.
     ///
     /// # Panics
     ///
-    /// When it cannot understand the client.
+    /// If the server reports a violation.
     pub fn heard(&mut self) -> Vec<String> {
         self.to_server.extend_from_slice(&self.client_out.take());
         let mut heard = Vec::new();
@@ -94,11 +94,11 @@ impl<C: Client, S: Server> Pair<C, S> {
         heard
     }
 
-    /// What the client finds in its inbox.
+    /// Returns the client's events from its inbox.
     ///
     /// # Panics
     ///
-    /// When it cannot understand the server.
+    /// If the client reports a violation.
     pub fn answers(&mut self) -> Vec<ClientEvent> {
         let mut answers = Vec::new();
         while let Some(answer) = self
@@ -112,11 +112,11 @@ impl<C: Client, S: Server> Pair<C, S> {
     }
 }
 
-/// The only answer among `answers`, which must be a reply.
+/// Returns the only response among `answers`, which must be a reply.
 ///
 /// # Panics
 ///
-/// When there is not exactly one.
+/// If there is not exactly one.
 pub fn sole_reply(answers: Vec<ClientEvent>) -> (CallId, Reply) {
     match <[ClientEvent; 1]>::try_from(answers) {
         Ok([ClientEvent::Reply(id, reply)]) => (id, reply),

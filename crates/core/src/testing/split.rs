@@ -1,25 +1,25 @@
-//! However the bytes are cut, a session makes the same of them.
+//! Tests that a session emits the same events however the bytes are split.
 
 use bytes::BytesMut;
 
 use crate::session::{Server, ServerEvent, Verdict};
 use crate::{Call, Outbox, Violation};
 
-/// What a server session made of some bytes, in a form that can be compared.
+/// Events of a server session, in a comparable form.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Heard {
-    /// The calls, told as text: everything that a handler could see of them.
+    /// The calls as text: everything that a handler could see of them.
     pub calls: Vec<String>,
-    /// What the session answered by itself.
+    /// Bytes that the session sent by itself.
     pub out: Vec<u8>,
-    /// The session said the rest is of another protocol.
+    /// The session reported that the rest belongs to another protocol.
     pub foreign: bool,
-    /// Why it gave up.
+    /// Violation that ended the session.
     pub violation: Option<Violation>,
 }
 
-/// Feeds `chunks` to a server session one after the other and notes what it makes of them. No call is
-/// answered, except by the session itself.
+/// Feeds `chunks` to a server session one after the other and records its events. No call is answered, except by the
+/// session itself.
 pub fn hear<S: Server>(mut session: S, chunks: &[&[u8]]) -> Heard {
     let (mut heard, mut inbox, mut out) = (Heard::default(), BytesMut::new(), Outbox::new());
     'all: for chunk in chunks {
@@ -27,7 +27,7 @@ pub fn hear<S: Server>(mut session: S, chunks: &[&[u8]]) -> Heard {
         loop {
             match session.next_event(&mut inbox, &mut out) {
                 Ok(None) => break,
-                // Whether a head is given out before its call depends on how the bytes are cut.
+                // Whether a head is emitted before its call depends on how the bytes are split.
                 Ok(Some(ServerEvent::Head(_, stream))) => {
                     session.apply_verdict(stream, Verdict::Accepted, &mut out);
                 }
@@ -59,13 +59,13 @@ pub fn hear<S: Server>(mut session: S, chunks: &[&[u8]]) -> Heard {
     heard
 }
 
-/// Everything a handler could see of a call, as text.
+/// Formats everything a handler could see of a call.
 pub fn tell(call: &Call<'_>) -> String {
-    // `Debug` leaves the credential out.
+    // `Debug` omits the credential.
     format!("{call:?} {:?}", call.credential.bytes())
 }
 
-/// What an event says of a call that comes in parts, as text.
+/// Formats an event of a call that is emitted in parts.
 pub fn tell_part<T>(event: &ServerEvent<'_, T>) -> String {
     match event {
         ServerEvent::Call(call, _) => tell(call),
@@ -87,8 +87,8 @@ pub fn tell_part<T>(event: &ServerEvent<'_, T>) -> String {
     }
 }
 
-/// Asserts that a server session makes the same of `bytes` however they are cut: whole, byte by byte, and
-/// at every single place.
+/// Asserts that a server session emits the same events for `bytes` however they are split: whole, byte by byte, and at
+/// every single position.
 pub fn assert_any_split<S: Server>(new: impl Fn() -> S, bytes: &[u8]) {
     let whole = hear(new(), &[bytes]);
     let single: Vec<&[u8]> = bytes.chunks(1).collect();

@@ -1,4 +1,4 @@
-/// How many segments may be under way so that the link is not flooded (`kcp.go: Input`, `flush`).
+/// Congestion control: how many segments may be in flight (`kcp.go: Input`, `flush`).
 ///
 /// ```text
 ///            acknowledgement              skipped by later ones         timed out
@@ -11,7 +11,7 @@ pub(super) struct Congestion {
     enabled: bool,
     window: u32,
     threshold: u32,
-    /// The window in bytes, which grows by less than a segment at a time.
+    /// Congestion window in bytes, which grows by less than a segment at a time.
     bytes: u32,
     mss: u32,
 }
@@ -22,12 +22,12 @@ impl Congestion {
         Self { enabled, window: 1, threshold: LEAST, bytes: mss, mss }
     }
 
-    /// The window, of at most `most` segments.
+    /// Returns the window, of at most `most` segments.
     pub(super) fn window(&self, most: u32) -> u32 {
         if self.enabled { most.min(self.window) } else { most }
     }
 
-    /// The peer, which has room for `remote` segments, has got more.
+    /// Handles new acknowledgements from a peer with room for `remote` segments.
     pub(super) fn acknowledged(&mut self, remote: u32) {
         if self.window >= remote {
             return;
@@ -48,13 +48,14 @@ impl Congestion {
         }
     }
 
-    /// Later segments arrived before some of the `in_flight`, `skips` of them at least.
+    /// Handles a reordering loss: later segments were acknowledged before some of the `in_flight`, at least `skips` of
+    /// them.
     pub(super) fn skipped(&mut self, in_flight: u32, skips: u32) {
         self.threshold = (in_flight / 2).max(LEAST);
         self.set(self.threshold.saturating_add(skips));
     }
 
-    /// A segment was not acknowledged in time.
+    /// Handles a retransmission timeout.
     pub(super) fn timed_out(&mut self) {
         self.threshold = (self.window / 2).max(LEAST);
         self.set(1);

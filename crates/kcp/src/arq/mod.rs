@@ -1,6 +1,7 @@
-//! Automatic repeat request: a stream over datagrams that get lost, doubled and out of order (`kcp.go`).
+//! Automatic repeat request: a stream over datagrams that may be lost, duplicated and reordered (`kcp.go`).
 //!
-//! [`receiving`] puts what comes in order, [`sending`] repeats what was lost, as [`rtt`] and [`congestion`] say.
+//! [`receiving`] restores the order of received segments, [`sending`] retransmits lost ones, controlled by [`rtt`] and
+//! [`congestion`].
 
 mod receiving;
 mod sending;
@@ -16,26 +17,26 @@ use super::config::Tuning;
 use super::segment::{Command, MalformedSegment, OVERHEAD, Segment};
 use super::time::{Millis, distance};
 
-/// One side of a conversation, without what is wrapped around its segments.
+/// One side of a conversation, without the encryption and error correction around its segments.
 #[derive(Debug)]
 pub(super) struct Arq {
     conv: u32,
     sending: SendWindow,
     receiving: ReceiveWindow,
     interval: u32,
-    /// What the times in our segments are ahead of ours: acknowledgements repeat them, and cannot be forged by a peer
-    /// that does not know it.
+    /// Offset of the timestamps in our segments: acknowledgements repeat the timestamps, and cannot be forged by a peer
+    /// that does not know the offset.
     clock: u32,
-    /// The peer is to be asked for its window.
+    /// A window probe must be sent.
     ask: bool,
-    /// The peer is to be told our window.
+    /// Our window must be announced.
     tell: bool,
-    /// How long to wait before the peer, which has no room, is asked again.
+    /// Delay before the next window probe to a peer without room.
     patience: u32,
     alarms: Alarms,
 }
 
-/// When there is something to be done.
+/// Timers of pending work.
 #[derive(Debug, Default)]
 struct Alarms {
     acknowledge: Option<Millis>,
@@ -43,26 +44,26 @@ struct Alarms {
     ask: Option<Millis>,
 }
 
-/// Where segments leave.
+/// Destination of outgoing segments.
 pub(super) trait Sink {
-    /// Bytes that one more segment may have, with its header. [`usize::MAX`]: there is no bound.
+    /// Bytes available for one more segment, with its header. [`usize::MAX`]: unlimited.
     fn room(&self) -> usize;
 
-    /// Takes a segment, for which there is room.
+    /// Appends a segment, for which there is room.
     fn put(&mut self, segment: &Segment<'_>);
 }
 
-/// Where a datagram comes from.
+/// Origin of a datagram.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Origin {
-    /// It is as the peer sent it.
+    /// Received from the peer.
     Received,
-    /// It was lost and computed from others: what it says of times and windows is out of date.
+    /// Lost, and recovered by error correction: its times and windows are out of date.
     Recovered,
 }
 
 impl Arq {
-    /// `mss` is how many bytes of data fit into a datagram.
+    /// Creates one side of a conversation. `mss` is the maximum number of data bytes in a datagram.
     pub(super) fn new(conv: u32, tuning: Tuning, mss: usize) -> Self {
         Self {
             conv,
@@ -81,23 +82,24 @@ impl Arq {
         self.conv
     }
 
-    /// With a peer whose address is not validated: our times are ahead by `clock`, and few segments are kept.
+    /// Marks the peer's address as unvalidated: our timestamps are offset by `clock`, and few segments are buffered.
     pub(super) fn distrust(&mut self, clock: u32) {
         self.clock = clock;
         self.receiving.narrow(UNVALIDATED_WINDOW);
     }
 
-    /// The peer's address was validated.
+    /// Marks the peer's address as validated.
     pub(super) fn trust(&mut self, tuning: &Tuning) {
         self.receiving.widen(tuning.receive_window);
     }
 
-    /// Takes the segments of a datagram. Returns whether any of them acknowledges what was sent, or tells a window:
-    /// whoever wrote it has seen what we wrote.
+    /// Handles the segments of a datagram. Returns whether any of them acknowledges sent data, or announces a window:
+    /// its sender has received our segments.
     ///
     /// # Errors
     ///
-    /// When one is of another conversation, or acknowledges what was never sent; those before it count.
+    /// If a segment belongs to another conversation, or acknowledges what was never sent; segments before it are
+    /// applied.
     pub(super) fn handle(
         &mut self,
         now: Millis,
@@ -135,50 +137,50 @@ impl Arq {
         outcome.map(|()| answered || moved || latest.is_some())
     }
 
-    /// Takes as much of what is to be sent as there is room for.
+    /// Buffers as much of `bytes` for sending as there is room for; returns the number of bytes.
     pub(super) fn write(&mut self, bytes: &[u8]) -> usize {
         self.sending.write(bytes)
     }
 
-    /// Moves up to `most` bytes of what has come, in order.
+    /// Moves up to `most` received bytes, in order.
     pub(super) fn read(&mut self, into: &mut BytesMut, most: usize) -> usize {
         let was_full = self.receiving.unused() == 0;
         let read = self.receiving.read(into, most);
-        // The peer stopped when it learnt that there was no room (`kcp.go: Recv`, fast recover).
+        // The peer stopped sending when there was no room (`kcp.go: Recv`, fast recover).
         self.tell |= was_full && self.receiving.unused() > 0;
         read
     }
 
-    /// Throws away what has come.
+    /// Discards received data.
     pub(super) fn discard(&mut self) {
         self.receiving.discard();
     }
 
-    /// Asks the peer for a sign of life.
+    /// Schedules a probe that the peer must answer.
     pub(super) fn probe(&mut self) {
         self.ask = true;
     }
 
     /// Whether there is something to be sent at once.
     pub(super) fn is_urgent(&self) -> bool {
-        // As TCP, every second segment is acknowledged without delay: else the peer's window is used up.
+        // Like in TCP, every second segment is acknowledged without delay: otherwise the peer's window is exhausted.
         self.tell || self.ask || self.receiving.unacknowledged() >= 2 || self.sending.has_unsent()
     }
 
-    /// Whether the time has come to send something.
+    /// Whether it is time to send something.
     pub(super) fn is_due(&self, now: Millis) -> bool {
         self.next_alarm().is_some_and(|alarm| alarm.reached(now))
     }
 
-    /// When to [`flush`](Self::flush) next, if nothing comes and nothing is written before.
+    /// Returns when to call [`flush`](Self::flush) next, unless something is received or written before.
     pub(super) fn next_alarm(&self) -> Option<Millis> {
         let Alarms { acknowledge, resend, ask } = self.alarms;
         [acknowledge, resend, ask].into_iter().flatten().reduce(Millis::earlier)
     }
 
-    /// Sends what is to be sent now: acknowledgements, probes, what is new, what was lost.
+    /// Sends what is due now: acknowledgements, probes, new segments, retransmissions.
     ///
-    /// What there is no room for waits, but for acknowledgements: the peer repeats what they were for.
+    /// Segments without room are postponed, except acknowledgements: the peer repeats the segments they belong to.
     pub(super) fn flush(&mut self, now: Millis, sink: &mut impl Sink) {
         self.wonder(now);
         let header = Segment {
@@ -193,7 +195,8 @@ impl Arq {
         };
         let last = self.receiving.unacknowledged().saturating_sub(1);
         for (place, ack) in self.receiving.acks().drain(..).enumerate() {
-            // What `una` covers need not be said again; the last tells how long the way takes.
+            // Segments covered by `una` need no further acknowledgement; the last one serves the round-trip
+            // measurement.
             if (place == last || distance(ack.sn, header.una) >= 0) && sink.room() >= OVERHEAD {
                 sink.put(&Segment { sn: ack.sn, ts: ack.ts, ..header });
             }
@@ -209,7 +212,7 @@ impl Arq {
         self.alarms.resend = self.sending.send(now, &header, sink);
     }
 
-    /// Nothing can leave now: what is due is looked at again then.
+    /// Nothing can be sent now: due work is checked again at `until`.
     pub(super) fn postpone(&mut self, until: Millis) {
         let Alarms { acknowledge, resend, ask } = &mut self.alarms;
         for alarm in [acknowledge, resend, ask].into_iter().flatten() {
@@ -227,28 +230,28 @@ impl Arq {
         self.sending.has_room()
     }
 
-    /// Whether all that was written has arrived.
+    /// Whether everything written was acknowledged.
     pub(super) fn is_settled(&self) -> bool {
         self.sending.is_empty()
     }
 
-    /// Whether the peer does not answer however often it is asked.
+    /// Whether the peer does not answer repeated transmissions.
     pub(super) fn is_dead(&self) -> bool {
         self.sending.is_dead()
     }
 
-    /// How many segments are kept.
+    /// Returns the number of buffered segments.
     pub(super) fn segments(&self) -> usize {
         self.sending.segments() + self.receiving.segments()
     }
 
-    /// Lets go of memory that a burst has left.
+    /// Releases memory left over from a burst.
     pub(super) fn rest(&mut self) {
         self.sending.rest();
         self.receiving.rest();
     }
 
-    /// Whether an honest peer can have sent this.
+    /// Whether a well-behaved peer can have sent this.
     fn is_possible(&self, segment: &Segment<'_>) -> bool {
         let acknowledges_sent =
             segment.command != Command::Ack || self.sending.has_sent(segment.sn.wrapping_add(1));
@@ -263,7 +266,7 @@ impl Arq {
         }
     }
 
-    /// Decides whether a peer without room is to be asked for its window.
+    /// Decides whether to send a window probe to a peer without room.
     fn wonder(&mut self, now: Millis) {
         if !self.sending.is_shut_out() {
             self.patience = 0;
@@ -280,13 +283,12 @@ impl Arq {
     }
 }
 
-/// Segments that an unvalidated peer may have us keep: what a peer takes for our window before it hears from us
+/// Maximum number of segments buffered for an unvalidated peer: the default that a peer assumes for our window
 /// (`kcp.go: IKCP_WND_RCV`).
 const UNVALIDATED_WINDOW: u16 = 32;
-/// How long an acknowledgement waits for data to travel with, at most: as TCP's.
+/// Maximum delay of an acknowledgement that waits for data to be sent with it: like TCP's.
 const ACK_DELAY: u32 = 40;
-/// How long to wait before asking for the window for the first time. `kcp.go` waits 7 s, for which a lost answer would
-/// hold up everything.
+/// Delay before the first window probe. `kcp.go` waits 7 s, during which a lost window update would block everything.
 const PATIENCE: u32 = 500;
 /// `kcp.go: IKCP_PROBE_LIMIT` is 120 s.
 const PATIENCE_MOST: u32 = 15_000;

@@ -4,22 +4,22 @@ use bytes::BytesMut;
 
 use crate::time::{Millis, distance};
 
-/// What comes: segments in any order, any number of times, which leave in theirs, once.
+/// Receive window: accepts segments in any order, possibly duplicated, and returns each of them once, in order.
 #[derive(Debug)]
 pub(super) struct ReceiveWindow {
-    /// The first segment that has not become ready (`rcv_nxt`).
+    /// Sequence number of the first segment that is not ready (`rcv_nxt`).
     next: u32,
     window: u16,
-    /// From `next` on, with gaps.
+    /// Segments from `next` on, with gaps.
     early: VecDeque<Option<Vec<u8>>>,
-    /// In order, to be read.
+    /// Segments in order, ready to be read.
     ready: VecDeque<Vec<u8>>,
-    /// How much of the first was read.
+    /// Number of bytes of the first one that were read.
     read: usize,
     acks: Vec<Ack>,
 }
 
-/// A segment to be acknowledged.
+/// A pending acknowledgement.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Ack {
     pub(super) sn: u32,
@@ -35,24 +35,24 @@ impl ReceiveWindow {
         self.next
     }
 
-    /// How many more segments there is room for.
+    /// Returns how many more segments can be accepted.
     pub(super) fn unused(&self) -> u16 {
-        // No more than a window of them is ever ready.
+        // At most one window of them is ever ready.
         self.window - self.ready.len().min(usize::from(self.window)) as u16
     }
 
-    /// Makes the window no larger than this.
+    /// Reduces the window to at most `window`.
     pub(super) fn narrow(&mut self, window: u16) {
         self.window = self.window.min(window);
     }
 
-    /// Makes the window this large.
+    /// Sets the window to `window`.
     pub(super) fn widen(&mut self, window: u16) {
         self.window = self.window.max(window);
         self.advance();
     }
 
-    /// Takes a segment, unless it is beyond the window. What came before is acknowledged again.
+    /// Adds a segment, unless it is beyond the window. A duplicate is acknowledged again.
     pub(super) fn push(&mut self, sn: u32, ts: Millis, data: &[u8]) {
         let ahead = distance(sn, self.next);
         if ahead >= i32::from(self.window) || self.acks.len() >= ACKS * usize::from(self.window) {
@@ -89,7 +89,7 @@ impl ReceiveWindow {
         most - left
     }
 
-    /// Throws away what nobody will read.
+    /// Discards data that will not be read.
     pub(super) fn discard(&mut self) {
         while !self.ready.is_empty() {
             self.ready.clear();
@@ -98,7 +98,7 @@ impl ReceiveWindow {
         }
     }
 
-    /// How many segments are kept, or have their place among those that are.
+    /// Returns the number of buffered segments, including gaps between them.
     pub(super) fn segments(&self) -> usize {
         self.early.len() + self.ready.len()
     }
@@ -115,7 +115,7 @@ impl ReceiveWindow {
         self.acks.len()
     }
 
-    /// Lets go of memory that a burst has left.
+    /// Releases memory left over from a burst.
     pub(super) fn rest(&mut self) {
         if self.acks.is_empty() && self.ready.is_empty() && self.early.is_empty() {
             (self.early, self.ready, self.acks) = Default::default();
@@ -128,7 +128,7 @@ impl ReceiveWindow {
         {
             let data = self.early.pop_front().flatten().unwrap_or_default();
             self.next = self.next.wrapping_add(1);
-            // An empty one has nothing to be read.
+            // An empty segment has no data to read.
             if !data.is_empty() {
                 self.ready.push_back(data);
             }
@@ -136,6 +136,5 @@ impl ReceiveWindow {
     }
 }
 
-/// How many acknowledgements may wait, in windows: a peer that repeats itself faster than it is answered is not
-/// listened to.
+/// Limit of pending acknowledgements, in windows: a peer that retransmits faster than it is answered is ignored.
 const ACKS: usize = 2;

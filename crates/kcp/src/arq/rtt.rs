@@ -1,6 +1,6 @@
 use crate::time::Millis;
 
-/// How long to wait for an acknowledgement (RFC 6298, as `kcp.go: update_ack` has it).
+/// Retransmission timeout (RFC 6298, in the variant of `kcp.go: update_ack`).
 #[derive(Debug)]
 pub(super) struct Rtt {
     /// `None` before the first sample.
@@ -17,10 +17,10 @@ impl Rtt {
         Self { smoothed: None, variation: 0, least, interval, timeout: INITIAL }
     }
 
-    /// What was sent at `sent` was acknowledged now.
+    /// Adds a sample: a segment sent at `sent` was acknowledged now.
     pub(super) fn sample(&mut self, now: Millis, sent: Millis) {
         let rtt = now.since(sent);
-        // A time that has not been yet, or is a minute ago, is made up.
+        // A timestamp in the future, or a minute old, is forged.
         if !(0..=MOST as i32).contains(&rtt) {
             return;
         }
@@ -32,7 +32,7 @@ impl Rtt {
             Some(last) => {
                 let delta = rtt - last;
                 let smoothed = last + (delta >> 3);
-                // A sample below what was to be expected is no sign of unrest: it weighs an eighth.
+                // A sample below the expected range does not indicate instability: it weighs an eighth.
                 let weight = if rtt < smoothed - self.variation { 5 } else { 2 };
                 self.variation += (delta.abs() - self.variation) >> weight;
                 smoothed
@@ -43,7 +43,7 @@ impl Rtt {
         self.timeout = (smoothed.unsigned_abs() + spread).clamp(self.least, MOST);
     }
 
-    /// Milliseconds until a segment counts as lost.
+    /// Returns the milliseconds until a segment counts as lost.
     pub(super) fn timeout(&self) -> u32 {
         self.timeout
     }

@@ -7,35 +7,35 @@ use crate::config::Tuning;
 use crate::segment::{OVERHEAD, Segment};
 use crate::time::{Millis, distance};
 
-/// What leaves: segments that wait for a place in the window, and those that wait for their acknowledgement.
+/// Send window: segments waiting for room in the window, and segments waiting for their acknowledgement.
 #[derive(Debug)]
 pub(super) struct SendWindow {
     tuning: Tuning,
     mss: usize,
     waiting: VecDeque<Vec<u8>>,
-    /// In order of their numbers, without a gap; the first is `first`.
+    /// In order of their sequence numbers, without a gap; the first one is `first`.
     in_flight: VecDeque<InFlight>,
-    /// The first that was not acknowledged (`snd_una`).
+    /// Sequence number of the first unacknowledged segment (`snd_una`).
     first: u32,
-    /// How many segments the peer has room for.
+    /// Number of segments that the peer has room for.
     remote: u16,
     rtt: Rtt,
     congestion: Congestion,
     dead: bool,
-    /// Something was due for which there was no room.
+    /// There was no room for a due segment.
     held_back: bool,
 }
 
-/// A segment that was sent.
+/// A segment in flight.
 #[derive(Debug)]
 struct InFlight {
-    /// `None` once it was acknowledged out of turn.
+    /// `None` once it was acknowledged out of order.
     data: Option<Vec<u8>>,
     sent: Millis,
     resend: Millis,
     timeout: u32,
     times: u32,
-    /// How many later ones were acknowledged since it was sent.
+    /// Number of later segments acknowledged since it was sent.
     skips: u32,
 }
 
@@ -46,7 +46,7 @@ impl SendWindow {
             waiting: VecDeque::new(),
             in_flight: VecDeque::new(),
             first: 0,
-            // What a peer has by default, until it tells (`kcp.go: IKCP_WND_RCV`).
+            // The peer's default window, until it announces one (`kcp.go: IKCP_WND_RCV`).
             remote: 32,
             rtt: Rtt::new(tuning.least_timeout(), tuning.interval),
             congestion: Congestion::new(tuning.congestion_control, mss),
@@ -56,7 +56,7 @@ impl SendWindow {
         }
     }
 
-    /// Takes what there is room for.
+    /// Buffers as many bytes as there is room for.
     pub(super) fn write(&mut self, mut bytes: &[u8]) -> usize {
         let before = bytes.len();
         if self.tuning.stream
@@ -74,7 +74,7 @@ impl SendWindow {
         before - bytes.len()
     }
 
-    /// Whether one more segment would be taken.
+    /// Whether another segment can be buffered.
     pub(super) fn has_room(&self) -> bool {
         self.waiting.len() + self.in_flight.len() < 2 * usize::from(self.tuning.send_window)
     }
@@ -83,22 +83,22 @@ impl SendWindow {
         self.waiting.is_empty() && self.in_flight.is_empty()
     }
 
-    /// How many segments are kept.
+    /// Returns the number of buffered segments.
     pub(super) fn segments(&self) -> usize {
         self.waiting.len() + self.in_flight.len()
     }
 
-    /// Whether something waits that may be sent, or could not be when it was due.
+    /// Whether a segment waits that may be sent, or that could not be sent when it was due.
     pub(super) fn has_unsent(&self) -> bool {
         self.held_back || !self.waiting.is_empty() && self.in_flight.len() < self.window()
     }
 
-    /// Whether a segment was sent so often in vain that there is no link any more.
+    /// Whether a segment was retransmitted so often that the link counts as dead.
     pub(super) fn is_dead(&self) -> bool {
         self.dead
     }
 
-    /// The peer has no room and something waits for it.
+    /// Whether the peer has no room while segments wait.
     pub(super) fn is_shut_out(&self) -> bool {
         self.remote == 0 && !self.waiting.is_empty()
     }
@@ -107,12 +107,12 @@ impl SendWindow {
         self.remote = window;
     }
 
-    /// Whether the peer can have got everything before `una`: it was sent.
+    /// Whether `una` is plausible: everything before it was sent.
     pub(super) fn has_sent(&self, una: u32) -> bool {
         distance(una, self.first.wrapping_add(self.in_flight.len() as u32)) <= 0
     }
 
-    /// Everything before `una` has arrived. Returns whether that is news.
+    /// Handles the acknowledgement of everything before `una`. Returns whether it is new.
     pub(super) fn arrived_before(&mut self, una: u32) -> bool {
         let count = usize::try_from(distance(una, self.first)).unwrap_or(0).min(self.in_flight.len());
         self.in_flight.drain(..count);
@@ -121,10 +121,11 @@ impl SendWindow {
         count > 0 || advanced
     }
 
-    /// This one has arrived, and was sent at `ts`. Returns whether the window moved.
+    /// Handles the acknowledgement of a segment that was sent at `ts`. Returns whether the window moved.
     pub(super) fn arrived(&mut self, sn: u32, ts: Millis) -> bool {
         let Ok(place) = usize::try_from(distance(sn, self.first)) else { return false };
-        // Only news says something about the others: else a peer that repeats itself has all sent again.
+        // Only new acknowledgements count as skips: otherwise a peer that repeats itself would cause retransmission of
+        // everything.
         let Some(_) = self.in_flight.get_mut(place).and_then(|segment| segment.data.take()) else {
             return false;
         };
@@ -145,7 +146,7 @@ impl SendWindow {
         self.congestion.acknowledged(u32::from(self.remote));
     }
 
-    /// Sends what is to be sent now, each with this header, and returns when something is to be sent again.
+    /// Sends due segments with this header, and returns when the next one is due.
     pub(super) fn send(&mut self, now: Millis, header: &Segment<'_>, sink: &mut impl Sink) -> Option<Millis> {
         self.held_back = false;
         let fresh = self.fill_window(sink.room());
@@ -155,7 +156,7 @@ impl SendWindow {
             let Some(data) = &segment.data else { continue };
             let why = segment.why(now, &self.tuning, fresh);
             if why != SendReason::NotYet && sink.room() < OVERHEAD + data.len() {
-                // It has no time: it leaves when the peer has sent more, or is validated.
+                // It has no due time: it is sent when the peer has sent more, or is validated.
                 self.held_back = true;
                 continue;
             }
@@ -177,7 +178,7 @@ impl SendWindow {
         next
     }
 
-    /// Lets go of memory that a burst has left.
+    /// Releases memory left over from a burst.
     pub(super) fn rest(&mut self) {
         if self.is_empty() {
             (self.waiting, self.in_flight) = Default::default();
@@ -189,7 +190,7 @@ impl SendWindow {
         self.congestion.window(most) as usize
     }
 
-    /// Returns whether anything new is under way.
+    /// Moves segments into the window. Returns whether any of them is new.
     fn fill_window(&mut self, room: usize) -> bool {
         let places = self.window().saturating_sub(self.in_flight.len());
         if room != usize::MAX {
@@ -200,8 +201,8 @@ impl SendWindow {
         count > 0
     }
 
-    /// The same with a peer that may be sent only so many bytes: segments are cut so that they can be repeated, since a
-    /// peer of `kcp-go` whose request was acknowledged sends nothing more by itself.
+    /// Does the same with a limited number of bytes for the peer: segments are cut so that they can be retransmitted,
+    /// since a `kcp-go` peer whose request was acknowledged sends nothing more by itself.
     #[cold]
     fn fill_sparingly(&mut self, places: usize, mut room: usize) -> bool {
         let before = self.in_flight.len();
@@ -231,7 +232,7 @@ impl SendWindow {
     }
 }
 
-/// The numbers from this one on, which wrap.
+/// Iterator over sequence numbers from this one on, which wrap around.
 struct Numbers(u32);
 
 impl Iterator for Numbers {
@@ -261,7 +262,7 @@ impl InFlight {
 
     fn why(&self, now: Millis, tuning: &Tuning, fresh: bool) -> SendReason {
         let enough = tuning.fast_resend > 0 && self.skips >= tuning.fast_resend;
-        // With nothing new to be sent there will be no more skips to count (`kcp.go: flush`, early retransmit).
+        // Without new segments there will be no more skips to count (`kcp.go: flush`, early retransmit).
         let early = tuning.fast_resend > 0 && self.skips > 0 && !fresh;
         if self.times == 0 {
             SendReason::First
@@ -292,7 +293,7 @@ impl InFlight {
 const DEAD_LINK: u32 = 20;
 /// `kcp.go: IKCP_RTO_MAX`
 const MOST: u32 = 60_000;
-/// How often a segment to an unvalidated peer can be repeated.
+/// How often a segment to an unvalidated peer can be retransmitted.
 const REPEATS: usize = 2;
-/// Bytes of data that are worth a segment.
+/// Minimum number of data bytes that are worth a segment.
 const LEAST_DATA: usize = 8;

@@ -4,23 +4,23 @@ use std::sync::Arc;
 use super::Code;
 use crate::config::Shards;
 
-/// Recovers what was lost.
+/// Recovers lost datagrams.
 ///
-/// It keeps the shards of a few groups at most, so what a peer can make it keep has a bound:
-/// [`GROUPS`] · (data + parity) datagrams.
+/// It keeps the shards of a few groups at most, so that the memory that a peer can occupy is bounded: [`GROUPS`] ·
+/// (data + parity) datagrams.
 #[derive(Debug)]
 pub(crate) struct Decoder {
     shards: Shards,
     code: Arc<Code>,
-    /// Those that were heard of last, the latest behind.
+    /// The groups received most recently, the latest last.
     groups: VecDeque<Group>,
 }
 
 #[derive(Debug)]
 struct Group {
-    /// The number of its first shard.
+    /// Sequence number of its first shard.
     begin: u32,
-    /// By place. Nothing is kept once all data is there.
+    /// By position in the group. Nothing is kept once all data shards were received.
     kept: Vec<Option<Vec<u8>>>,
     is_whole: bool,
 }
@@ -30,13 +30,13 @@ impl Decoder {
         Self { shards, code, groups: VecDeque::new() }
     }
 
-    /// Takes a shard, and returns those that can be computed now.
+    /// Adds a shard, and returns those that can be recovered now.
     pub(crate) fn take(&mut self, seqid: u32, is_data: bool, shard: &[u8]) -> Vec<Vec<u8>> {
         let size = u32::from(self.shards.data) + u32::from(self.shards.parity);
         let place = seqid % size;
         let is_ours = is_data == (place < u32::from(self.shards.data)) && seqid < u32::MAX / size * size;
         if !is_ours {
-            // The peer counts its groups otherwise: nothing can be computed.
+            // The peer's groups have another layout: nothing can be recovered.
             return Vec::new();
         }
         let (data, code) = (usize::from(self.shards.data), self.code.clone());
@@ -55,7 +55,7 @@ impl Decoder {
         recovered.unwrap_or_default()
     }
 
-    /// Lets go of groups that have waited too long to become whole.
+    /// Discards groups that have been incomplete for too long.
     pub(crate) fn rest(&mut self) {
         self.groups.retain(|group| group.is_whole);
         self.groups.shrink_to_fit();
@@ -73,5 +73,5 @@ impl Decoder {
     }
 }
 
-/// As many as `kcp-go` keeps (`sess.go: rxFECMulti`), and one for those that are whole.
+/// As many as `kcp-go` keeps (`sess.go: rxFECMulti`), and one for the complete ones.
 const GROUPS: usize = 4;

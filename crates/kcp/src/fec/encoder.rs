@@ -3,15 +3,15 @@ use std::sync::Arc;
 use super::{Code, DATA, HEADER, OVERHEAD, PARITY};
 use crate::config::Shards;
 
-/// Adds parity to what leaves.
+/// Adds parity to outgoing datagrams.
 #[derive(Debug)]
 pub(crate) struct Encoder {
     shards: Shards,
     code: Arc<Code>,
     next: u32,
-    /// How many data shards of the group have left.
+    /// Number of data shards of the group that were sent.
     count: usize,
-    /// What they have contributed so far: parity grows with each, so that none need be kept.
+    /// Parity so far: it is updated with each data shard, so that none need be kept.
     parity: Vec<Vec<u8>>,
 }
 
@@ -20,7 +20,7 @@ impl Encoder {
         Self { shards, code, next: 0, count: 0, parity: Vec::new() }
     }
 
-    /// Writes the header, for which there is room before the segments. Returns whether parity follows.
+    /// Writes the header into the space before the segments. Returns whether parity follows.
     pub(crate) fn protect(&mut self, datagram: &mut [u8]) -> bool {
         let size = datagram.len().saturating_sub(HEADER) as u16;
         let header = datagram.first_chunk_mut::<OVERHEAD>().expect("there is room for the header");
@@ -32,9 +32,9 @@ impl Encoder {
         self.count == usize::from(self.shards.data)
     }
 
-    /// The parity of the group that has just become whole, each with its header.
+    /// Passes the parity of the completed group to `put`, each with its header.
     pub(crate) fn parity(&mut self, mut put: impl FnMut([u8; HEADER], &[u8])) {
-        // Numbers begin anew at a multiple of the group's size, so that no group is cut.
+        // Sequence numbers wrap at a multiple of the group's size, so that no group is split.
         let size = u32::from(self.shards.data) + u32::from(self.shards.parity);
         let most = u32::MAX / size * size;
         for parity in &mut self.parity {

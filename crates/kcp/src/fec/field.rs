@@ -1,5 +1,5 @@
-//! The field with 256 elements in which Reed–Solomon codes count: polynomials over bits modulo
-//! x⁸ + x⁴ + x³ + x² + 1, as `klauspost/reedsolomon` has it (`galois.go`, generating polynomial 29).
+//! Arithmetic of GF(256) for Reed–Solomon codes: polynomials over bits modulo x⁸ + x⁴ + x³ + x² + 1, as in
+//! `klauspost/reedsolomon` (`galois.go`, generating polynomial 29).
 
 pub(super) fn multiply(a: u8, b: u8) -> u8 {
     if a == 0 || b == 0 {
@@ -8,7 +8,7 @@ pub(super) fn multiply(a: u8, b: u8) -> u8 {
     EXP[(usize::from(LOG[usize::from(a)]) + usize::from(LOG[usize::from(b)])) % 255]
 }
 
-/// What `a` must be multiplied with to give 1. Zero has none; it gives zero.
+/// Returns the multiplicative inverse of `a`. Zero has none; the result is zero.
 pub(super) fn inverse(a: u8) -> u8 {
     if a == 0 { 0 } else { EXP[(255 - usize::from(LOG[usize::from(a)])) % 255] }
 }
@@ -21,12 +21,12 @@ pub(super) fn power(a: u8, exponent: usize) -> u8 {
     }
 }
 
-/// Adds `factor` times `from` to `to`. What is missing of `from` is zero.
+/// Adds `factor` times `from` to `to`. A shorter `from` is zero-padded.
 pub(super) fn multiply_add(factor: u8, from: &[u8], to: &mut [u8]) {
     if factor == 0 {
         return;
     }
-    // Multiplication distributes over a byte's halves: two small tables instead of one look-up of logarithms a byte.
+    // Multiplication distributes over a byte's halves: two small tables instead of one logarithm look-up per byte.
     let low: [u8; 16] = std::array::from_fn(|half| multiply(factor, half as u8));
     let high: [u8; 16] = std::array::from_fn(|half| multiply(factor, (half as u8) << 4));
     for (to, &from) in to.iter_mut().zip(from) {

@@ -1,10 +1,10 @@
 //! Reed–Solomon erasure codes with the matrix of `klauspost/reedsolomon` (`buildMatrix`, its default): a Vandermonde
-//! matrix, multiplied by the inverse of its upper square, so that data shards are themselves.
+//! matrix, multiplied by the inverse of its upper square, so that the code is systematic.
 
 use super::field::{inverse, multiply, multiply_add, power};
 use crate::config::Shards;
 
-/// How parity is made of data, and lost data of both.
+/// Computes parity from data, and recovers lost data.
 #[derive(Debug)]
 pub(crate) struct Code {
     data: usize,
@@ -13,7 +13,7 @@ pub(crate) struct Code {
 }
 
 impl Code {
-    /// `None` where there is nothing to protect, or to protect it with, or more shards than elements of the field.
+    /// Creates a code; `None` without data or parity shards, or if there are more shards than elements of the field.
     pub(crate) fn new(shards: Shards) -> Option<Self> {
         let (data, parity) = (usize::from(shards.data), usize::from(shards.parity));
         if data == 0 || parity == 0 || data + parity > 256 {
@@ -28,20 +28,20 @@ impl Code {
         Some(Self { data, rows: rows.collect() })
     }
 
-    /// Adds what a data shard contributes to each parity shard.
+    /// Adds a data shard's contribution to each parity shard.
     pub(crate) fn add(&self, place: usize, data: &[u8], parity: &mut [Vec<u8>]) {
         for (row, parity) in self.rows.iter().zip(parity) {
             multiply_add(row.get(place).copied().unwrap_or(0), data, parity);
         }
     }
 
-    /// Computes the missing data shards, in order, if enough shards are there. All are as long as the longest of them;
-    /// what a shorter one lacks is zero.
+    /// Computes the missing data shards, in order, if enough shards are present. All have the length of the longest
+    /// one; shorter ones are zero-padded.
     pub(crate) fn reconstruct(&self, shards: &[Option<Vec<u8>>]) -> Option<Vec<Vec<u8>>> {
         let (data, parity) = shards.split_at_checked(self.data)?;
         let missing: Vec<usize> = (0..self.data).filter(|&place| data[place].is_none()).collect();
         let longest = shards.iter().flatten().map(Vec::len).max()?;
-        // Of each parity shard, what the missing ones contributed: as many equations as there are unknowns.
+        // The contributions of the missing shards to each parity shard: as many equations as unknowns.
         let mut sums = Vec::with_capacity(missing.len());
         let mut factors = Vec::with_capacity(missing.len());
         let usable = self.rows.iter().zip(parity).filter_map(|(row, parity)| Some((row, parity.as_ref()?)));
@@ -71,7 +71,7 @@ fn dot(a: &[u8], b: impl Iterator<Item = u8>) -> u8 {
     a.iter().zip(b).fold(0, |sum, (&a, b)| sum ^ multiply(a, b))
 }
 
-/// The inverse of a square matrix by elimination, if it has one.
+/// Returns the inverse of a square matrix by elimination, if it has one.
 fn inverted(mut matrix: Vec<Vec<u8>>) -> Option<Vec<Vec<u8>>> {
     let size = matrix.len();
     for (place, row) in matrix.iter_mut().enumerate() {

@@ -6,7 +6,7 @@ use polyrpc_core::testing::hex;
 use crate::fec::{Code, Decoder, Encoder, HEADER, OVERHEAD, Shard};
 use crate::{Algorithm, Cipher, Config, Millis, Session, Settings, Shards, derive_key};
 
-/// What `kcp-go` sent, and how it was set up.
+/// Returns datagrams captured from `kcp-go`, with their configurations.
 fn recorded() -> [(&'static str, Config); 5] {
     let key = derive_key(b"rpcx-key", b"rpcx-salt", 4096);
     let rpcx = |algorithm| Config::rpcx(Cipher::new(algorithm, &key).unwrap());
@@ -29,7 +29,7 @@ fn messages() -> Vec<u8> {
     (0..20).flat_map(message).collect()
 }
 
-/// What a session reads of these datagrams.
+/// Returns the data that a session reads from these datagrams.
 fn read(config: Config, datagrams: impl Iterator<Item = Vec<u8>>) -> BytesMut {
     let settings = Arc::new(Settings::new(config).unwrap());
     let mut session = Session::new(settings.clone(), 0x0102_0304, [1; 32], Millis(0));
@@ -62,7 +62,7 @@ fn as_many_as_were_added_may_be_lost() {
         let (data, parity) = (usize::from(data), usize::from(parity));
         let groups = recorded.lines().count() / (data + parity);
         for first in 0..data {
-            // Which ones are lost differs from group to group; what is left over at the end has no parity.
+            // The lost ones differ from group to group; the incomplete last group has no parity.
             let is_lost = |place: usize| {
                 let (group, place) = (place / (data + parity), place % (data + parity));
                 group < groups && (place + group + data + parity - first) % (data + parity) < parity

@@ -117,7 +117,7 @@ fn a_peer_that_repeats_itself_is_not_answered_without_end() {
         handle(&settings, &mut session, &[push(0, b""); 60]);
     }
     let answered: usize = drained(&mut session).iter().map(Vec::len).sum();
-    // A datagram of 60 repeats is answered with one acknowledgement.
+    // A datagram of 60 duplicates is answered with one acknowledgement.
     assert!(answered < 1000 * 60, "{answered} bytes");
 }
 
@@ -151,7 +151,7 @@ fn shards_of_any_number_are_kept_in_bounds() {
             }
         }
     }
-    // A group is 13 shards, of 60 bytes here.
+    // A group has 13 shards, of 60 bytes here.
     let kept = format!("{session:?}").len();
     assert!(kept < 100_000, "{kept} characters to describe it");
 }
@@ -179,7 +179,7 @@ fn bits_may_flip_and_ends_be_missing() {
         Config { shards: Some(Shards { data: 2, parity: 1 }), ..Config::default() },
         Faults { damages: 30, delay: 10, ..Faults::default() },
     );
-    // Without a checksum damage may come through, as with the peers; it must not do more than that.
+    // Without a checksum damage may go undetected, as with the peers; it must have no other effect.
     pair.write(0, &text(50_000));
     let begin = pair.now;
     pair.run(|pair| pair.now.since(begin) > 60_000);

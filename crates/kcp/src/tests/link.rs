@@ -5,16 +5,16 @@ use bytes::BytesMut;
 
 use crate::{Algorithm, Cipher, Config, Ended, Millis, Session, Settings, Shards, Tuning};
 
-/// Two sessions with a link between them, whose mishaps are made up but always the same.
+/// Two sessions connected by a link with reproducible faults.
 pub(super) struct Pair {
     pub(super) now: Millis,
     pub(super) sides: [Side; 2],
     settings: Arc<Settings>,
     faults: Faults,
     chance: u64,
-    /// How many of the next datagrams of each side are lost.
+    /// Number of the next datagrams of each side that are lost.
     lost: [usize; 2],
-    /// What is under way, by when it arrives.
+    /// Datagrams in flight, by time of arrival.
     under_way: BTreeMap<(u32, u64), (usize, Vec<u8>)>,
     count: u64,
 }
@@ -26,7 +26,7 @@ pub(super) struct Side {
     to_write: Vec<u8>,
 }
 
-/// What a link does, in percent, and how long it takes.
+/// Faults of a link, in percent, and its delay.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Faults {
     pub(super) loses: u64,
@@ -39,7 +39,7 @@ pub(super) struct Faults {
 impl Pair {
     pub(super) fn new(config: Config, faults: Faults) -> Self {
         let settings = Arc::new(Settings::new(config).unwrap());
-        // Close to where numbers wrap.
+        // Close to the wrap-around of numbers.
         let now = Millis(u32::MAX - 500);
         let side = |session| Side { session, read: BytesMut::new(), sent: 0, to_write: Vec::new() };
         let sides = [
@@ -53,7 +53,7 @@ impl Pair {
         self.sides[side].to_write.extend_from_slice(bytes);
     }
 
-    /// Goes on until `done`, or nothing happens any more.
+    /// Runs until `done`, or until nothing happens any more.
     pub(super) fn run(&mut self, done: impl Fn(&Self) -> bool) {
         for _ in 0..1_000_000 {
             self.turn();
@@ -93,7 +93,7 @@ impl Pair {
         }
     }
 
-    /// Loses the next datagrams of a side.
+    /// Drops the next datagrams of a side.
     pub(super) fn lose(&mut self, side: usize, datagrams: usize) {
         self.lost[side] = datagrams;
     }
@@ -158,7 +158,7 @@ fn kinds() -> Vec<Config> {
     ]
 }
 
-/// Whether everything arrived on both sides, as it was written.
+/// Asserts that everything arrived on both sides as it was written.
 fn exchange(config: Config, faults: Faults) -> Pair {
     let mut pair = Pair::new(config, faults);
     let (first, second) = (text(200_000), text(77_777));
@@ -230,7 +230,7 @@ fn a_reader_that_does_not_read_stops_the_writer() {
             pair.sides[to].session.handle(pair.now, settings.open(&mut datagram).unwrap());
         }
     }
-    // What the two windows hold, and what may wait behind them.
+    // The content of both windows, and what may wait behind them.
     assert!((100_000..1_000_000).contains(&written), "{written} bytes");
     pair.write(0, &everything[written..]);
     pair.run(|pair| pair.sides[1].read.len() == 4 << 20);
@@ -266,7 +266,7 @@ fn a_conversation_ends_when_the_peer_is_gone() {
 fn a_peer_that_never_gives_up_is_borne_with() {
     for config in kinds() {
         let mut pair = Pair::new(config, Faults { delay: 20, ..Faults::default() });
-        // As one of `kcp-go`, the side that begins does not look after the other.
+        // Like one of `kcp-go`, the side that starts the conversation does not monitor the other.
         pair.sides[0].session.bear_with_peer();
         pair.write(0, b"hello");
         pair.write(1, b"hello");
@@ -278,7 +278,7 @@ fn a_peer_that_never_gives_up_is_borne_with() {
         pair.faults.loses = 0;
         pair.run(|pair| pair.sides[0].read.len() > 5);
         assert_eq!(&pair.sides[0].read[..], b"hello, still there?");
-        // But not for ever.
+        // But not forever.
         pair.run(|pair| pair.under_way.is_empty() && pair.sides[1].session.is_settled());
         let begin = pair.now;
         pair.faults.loses = 100;

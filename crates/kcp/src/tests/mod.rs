@@ -1,5 +1,5 @@
-//! By topic: `ciphers` and `correction` against what `kcp-go` wrote, `link` for conversations over links that lose,
-//! double and reorder, `hostile` for what no honest peer sends.
+//! Tests by topic: `ciphers` and `correction` against captures of `kcp-go`, `link` for conversations over links that
+//! lose, duplicate and reorder, `hostile` for input that no well-behaved peer sends.
 
 mod ciphers;
 mod correction;

@@ -8,7 +8,7 @@ use super::link::{Faults, Pair, text};
 use crate::segment::{Command, Segment};
 use crate::{Algorithm, Cipher, Config, Ended, Millis, Session, Settings, Shards, Tuning};
 
-/// A session that a peer began by datagrams which may be forged, and what it was sent.
+/// A session started by a peer with possibly forged datagrams, and the datagrams sent to the peer.
 struct Accepted {
     settings: Arc<Settings>,
     session: Session,
@@ -24,7 +24,7 @@ impl Accepted {
         Self { settings, session, now: Millis(0), received: 0, sent: Vec::new() }
     }
 
-    /// What a client writes that has not heard from us.
+    /// Sends the data of a client that has received nothing from us.
     fn request(&mut self, bytes: usize) {
         let mut client = Session::new(self.settings.clone(), 7, [3; 32], self.now);
         client.write(&text(bytes));
@@ -35,7 +35,7 @@ impl Accepted {
         }
     }
 
-    /// Segments without a wrapping.
+    /// Sends segments without encryption.
     fn segments(&mut self, segments: &[Segment<'_>]) {
         let mut bytes = Vec::new();
         segments.iter().for_each(|segment| segment.put(&mut bytes));
@@ -56,7 +56,7 @@ impl Accepted {
         self.collect();
     }
 
-    /// Lets the time pass until the session has ended.
+    /// Advances the time until the session has ended.
     fn run(&mut self) {
         while let Some(alarm) = self.session.next_alarm() {
             assert!(alarm.since(self.now) >= 0, "an alarm in the past would ring for ever");
@@ -77,7 +77,7 @@ impl Accepted {
         self.sent.iter().map(Vec::len).sum()
     }
 
-    /// The segments with data that were sent; there must be no wrapping.
+    /// Returns the sent segments with data; there must be no encryption.
     fn pushed(&self) -> Vec<Segment<'_>> {
         let mut pushed = Vec::new();
         for datagram in &self.sent {
@@ -178,7 +178,7 @@ fn acknowledgement_with_the_time_of_a_sent_segment_validates_the_address() {
     accepted.request(200);
     accepted.reply(10_000);
     let (sn, ts) = accepted.pushed().first().map(|first| (first.sn, first.ts)).unwrap();
-    // `una` covers it already, as in what `kcp-go` sends.
+    // `una` covers it already, as in the datagrams of `kcp-go`.
     accepted.segments(&[Segment { una: 1, ..acknowledgement(sn, ts) }]);
     assert!(accepted.session.is_validated());
     let data: usize = accepted.pushed().iter().map(|segment| segment.data.len()).sum();

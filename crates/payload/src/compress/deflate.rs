@@ -1,4 +1,4 @@
-//! gzip (RFC 1952) and zlib (RFC 1950), at zlib's default level as brpc and rpcx have it.
+//! gzip (RFC 1952) and zlib (RFC 1950), at zlib's default level, like brpc and rpcx.
 
 use std::cell::RefCell;
 
@@ -24,7 +24,7 @@ pub(super) fn zlib(bytes: &[u8]) -> Result<Vec<u8>, Error> {
 
 fn deflate(state: &mut Compress, bytes: &[u8]) -> Result<Vec<u8>, Error> {
     state.reset();
-    // What deflate adds at worst: a header of 5 bytes for every stored block, and the wrapping.
+    // Worst-case overhead of deflate: a header of 5 bytes for every stored block, and the wrapper.
     let mut out = Vec::with_capacity(bytes.len() + bytes.len() / 1000 + 64);
     loop {
         let taken = position(state.total_in());
@@ -37,8 +37,8 @@ fn deflate(state: &mut Compress, bytes: &[u8]) -> Result<Vec<u8>, Error> {
     }
 }
 
-/// One member after another, as Go's `gzip.Reader` and protobuf's `GzipInputStream` (which brpc uses) read
-/// them; anything else behind a member is an error.
+/// Decompresses consecutive members, like Go's `gzip.Reader` and protobuf's `GzipInputStream` (which brpc uses);
+/// anything else after a member is an error.
 pub(super) fn gunzip(bytes: &[u8], limit: usize) -> Result<Vec<u8>, Error> {
     let mut out = first_room(bytes, limit);
     let mut rest = bytes;
@@ -50,10 +50,10 @@ pub(super) fn gunzip(bytes: &[u8], limit: usize) -> Result<Vec<u8>, Error> {
     }
 }
 
-/// Reads one gzip member and returns what follows it.
+/// Decompresses one gzip member and returns the bytes after it.
 ///
-/// The wrapping is read here rather than by zlib, since a pooled state forgets when it is reset that it was
-/// made for gzip (flate2 `Decompress::reset` knows only zlib and raw).
+/// The wrapper is parsed here rather than by zlib, since resetting a pooled state loses its gzip mode (flate2
+/// `Decompress::reset` supports only zlib and raw).
 fn member<'a>(bytes: &'a [u8], out: &mut Vec<u8>, limit: usize) -> Result<&'a [u8], Error> {
     let body = skip_header(bytes).ok_or(Error::Broken("not a gzip header"))?;
     let start = out.len();
@@ -67,14 +67,14 @@ fn member<'a>(bytes: &'a [u8], out: &mut Vec<u8>, limit: usize) -> Result<&'a [u
     if crc.sum() != u32::from_le_bytes([c0, c1, c2, c3]) {
         return Err(Error::Broken("gzip checksum does not match"));
     }
-    // The trailer has the length modulo 2^32.
+    // The trailer contains the length modulo 2^32.
     if made.len() as u32 != u32::from_le_bytes([l0, l1, l2, l3]) {
         return Err(Error::Broken("gzip length does not match"));
     }
     Ok(rest)
 }
 
-/// Returns what follows a member's header (RFC 1952 section 2.3), or `None` if it is not one.
+/// Returns the bytes after a member's header (RFC 1952 section 2.3), or `None` if it is malformed.
 fn skip_header(bytes: &[u8]) -> Option<&[u8]> {
     let (fixed, mut rest) = bytes.split_first_chunk::<10>()?;
     let [0x1f, 0x8b, DEFLATE, flags, ..] = *fixed else { return None };
@@ -118,7 +118,7 @@ enum Wrapping {
     Zlib,
 }
 
-/// Inflates one stream to the end of `out` and returns what follows it.
+/// Appends the output of one deflate stream to `out` and returns the bytes after the stream.
 fn inflate<'a>(
     wrapping: Wrapping,
     bytes: &'a [u8],
@@ -136,7 +136,7 @@ fn inflate<'a>(
                 grow(out, limit)?;
             }
             let had = out.len();
-            // `Finish` spares zlib the copy into its window when all fits at once.
+            // `Finish` saves zlib the copy into its window if the output fits at once.
             let status = state
                 .decompress_vec(rest, out, FlushDecompress::Finish)
                 .map_err(|_| Error::Broken("not deflated data"))?;
@@ -153,7 +153,7 @@ fn inflate<'a>(
     })
 }
 
-/// A position in a slice, counted by zlib in 64 bits.
+/// Converts a position in a slice, which zlib counts in 64 bits.
 fn position(total: u64) -> usize {
     usize::try_from(total).unwrap_or(usize::MAX)
 }

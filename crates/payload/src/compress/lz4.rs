@@ -1,4 +1,4 @@
-//! The uncompressed length as a varint of 32 bits, then one raw LZ4 block, as a branch of brpc had it.
+//! The uncompressed length as a 32-bit varint, followed by one raw LZ4 block, as in a branch of brpc.
 
 use polyrpc_core::protobuf;
 use polyrpc_core::protobuf::Reader;
@@ -17,7 +17,7 @@ pub(super) fn compress(bytes: &[u8]) -> Result<Vec<u8>, Error> {
     Ok(out)
 }
 
-/// The length that is announced.
+/// Returns the announced length.
 pub(super) fn hint(bytes: &[u8]) -> Option<usize> {
     announced(&mut Reader::new(bytes))
 }
@@ -33,14 +33,14 @@ pub(super) fn decompress(bytes: &[u8], limit: usize) -> Result<Vec<u8>, Error> {
         return Err(Error::TooLarge { limit });
     }
     let block = block.rest();
-    // A byte of a match's length stands for 255 bytes at most, so that a longer output is a lie; found out
-    // before memory is set aside for it.
+    // A byte of a match's length produces at most 255 bytes, so that a longer announced length is wrong; this is
+    // checked before memory is allocated for it.
     if length > block.len().saturating_mul(255) {
         return Err(BROKEN);
     }
     let mut out = vec![0; length];
     match lz4_flex::block::decompress_into(block, &mut out) {
-        // lz4_flex is content with less than was announced.
+        // lz4_flex accepts less output than announced.
         Ok(made) if made == length => Ok(out),
         _ => Err(BROKEN),
     }

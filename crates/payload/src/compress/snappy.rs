@@ -1,5 +1,5 @@
 //! Snappy: one raw block (brpc `policy/snappy_compress.cpp`), or a stream of frames with checksums
-//! (`framing_format.txt` of google/snappy), as gRPC's codecs write it.
+//! (`framing_format.txt` of google/snappy), as written by gRPC's codecs.
 
 use std::io::{Read, Write};
 
@@ -14,8 +14,8 @@ pub(super) fn decompress(bytes: &[u8], limit: usize) -> Result<Vec<u8>, Error> {
     if length > limit {
         return Err(Error::TooLarge { limit });
     }
-    // The densest element makes 64 bytes of 3, so that a longer output is a lie; found out before memory
-    // is set aside for it.
+    // The densest element produces 64 bytes from 3, so that a longer announced length is wrong; this is checked before
+    // memory is allocated for it.
     if length > bytes.len().saturating_mul(22) {
         return Err(BROKEN);
     }
@@ -26,18 +26,18 @@ pub(super) fn decompress(bytes: &[u8], limit: usize) -> Result<Vec<u8>, Error> {
     }
 }
 
-/// The length that a block announces.
+/// Returns the length that a block announces.
 pub(super) fn hint(bytes: &[u8]) -> Option<usize> {
     snap::raw::decompress_len(bytes).ok()
 }
 
-/// A stream of frames.
+/// Compresses into a stream of frames.
 pub(super) fn compress_frames(bytes: &[u8]) -> Result<Vec<u8>, Error> {
     let mut encoder = snap::write::FrameEncoder::new(Vec::new());
     encoder.write_all(bytes).map_err(|_| TOO_LONG)?;
     let mut out = encoder.into_inner().map_err(|_| TOO_LONG)?;
     if out.is_empty() {
-        // The encoder writes nothing for nothing; a reader wants the stream identifier all the same.
+        // The encoder writes nothing for empty input, but a reader requires the stream identifier.
         out.extend_from_slice(STREAM_IDENTIFIER);
     }
     Ok(out)
@@ -50,7 +50,7 @@ pub(super) fn decompress_frames(bytes: &[u8], limit: usize) -> Result<Vec<u8>, E
             grow(&mut out, limit)?;
         }
         let filled = out.len();
-        // No more at a time than a frame holds: zeros are written where the output goes.
+        // At most one frame at a time: the output area is zeroed before.
         out.resize(out.capacity().min(limit.saturating_add(1)).min(filled + FRAME), 0);
         let read = decoder.read(&mut out[filled..]).map_err(|_| BROKEN_FRAMES)?;
         out.truncate(filled + read);
@@ -61,7 +61,7 @@ pub(super) fn decompress_frames(bytes: &[u8], limit: usize) -> Result<Vec<u8>, E
     }
 }
 
-/// The most that comes out of one frame.
+/// Maximum output of one frame.
 const FRAME: usize = 64 << 10;
 const STREAM_IDENTIFIER: &[u8] = b"\xff\x06\0\0sNaPpY";
 const TOO_LONG: Error = Error::Broken("too long for snappy");

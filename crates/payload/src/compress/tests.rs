@@ -22,7 +22,7 @@ fn samples() -> Vec<Vec<u8>> {
     ]
 }
 
-/// Bytes that look random.
+/// Pseudo-random bytes.
 fn noise(length: usize) -> Vec<u8> {
     let mut state = 0x2545_f491_4f6c_dd1d_u64;
     (0..length)
@@ -60,7 +60,7 @@ fn one_byte_more_than_the_limit_is_too_large() {
 
 #[test]
 fn data_cut_short_or_with_bytes_behind_it_is_broken() {
-    // A stream of frames may end behind any of them.
+    // A stream of frames may end after any of them.
     let whole =
         |compression: &&Compression| !matches!(compression, Compression::None | Compression::SnappyFrames);
     for &compression in ALL.iter().filter(whole) {
@@ -185,7 +185,7 @@ fn an_unknown_number_is_told() {
     assert_eq!(error.to_string(), "unknown compression 7");
 }
 
-/// A frame of zeros, of unknown length, with this window.
+/// Returns a frame of zeros, of unknown length, with this window.
 #[cfg(feature = "zstd")]
 fn windowed(log: u8) -> Vec<u8> {
     let mut frame = vec![0x28, 0xb5, 0x2f, 0xfd, 0x00, (log - 10) << 3];
@@ -225,7 +225,7 @@ fn output_has_no_more_room_than_twice_its_length() {
             let out = decompress(compression, &compressed, 64 << 20).unwrap();
             assert!(out.capacity() <= 2 * length, "{compression:?} {length}: {}", out.capacity());
         }
-        // Input that is much longer than what comes out of it, where that can be.
+        // Input that is much longer than its output, where that is possible.
         if compression == Compression::Gzip {
             let empty = compress(compression, b"").unwrap().repeat(5000);
             assert!(decompress(compression, &empty, 64 << 20).unwrap().capacity() <= WORTH_FITTING);

@@ -21,7 +21,7 @@ pub(super) fn compress(bytes: &[u8]) -> Result<Vec<u8>, Error> {
     })
 }
 
-/// One frame after another, as the `zstd` command reads them.
+/// Decompresses consecutive frames, like the `zstd` command.
 pub(super) fn decompress(bytes: &[u8], limit: usize) -> Result<Vec<u8>, Error> {
     thread_local! {
         static STATE: RefCell<Option<Decoder<'static>>> = const { RefCell::new(None) };
@@ -40,7 +40,7 @@ pub(super) fn decompress(bytes: &[u8], limit: usize) -> Result<Vec<u8>, Error> {
     }
 }
 
-/// With a decoder of its own: one keeps the memory of the largest window it ever had.
+/// Uses a temporary decoder: a decoder keeps the memory of the largest window it ever had.
 #[cold]
 fn with_large_window(bytes: &[u8], limit: usize) -> Result<Vec<u8>, Error> {
     let mut decoder = Decoder::new().map_err(|_| NO_MEMORY)?;
@@ -52,7 +52,7 @@ fn with_large_window(bytes: &[u8], limit: usize) -> Result<Vec<u8>, Error> {
 
 /// # Errors
 ///
-/// [`NO_MEMORY`] if a frame wants a window of more than two to the power of `window_log` bytes.
+/// [`NO_MEMORY`] if a frame requires a window of more than two to the power of `window_log` bytes.
 fn stream(decoder: &mut Decoder<'_>, bytes: &[u8], limit: usize, window_log: u32) -> Result<Vec<u8>, Error> {
     decoder.set_parameter(DParameter::WindowLogMax(window_log)).map_err(|_| BROKEN)?;
     let mut out = room(bytes, limit)?;
@@ -75,20 +75,20 @@ fn stream(decoder: &mut Decoder<'_>, bytes: &[u8], limit: usize, window_log: u32
     }
 }
 
-/// The wrapper of zstd tells errors by their text only (`zstd/lib/common/error_private.c`).
+/// The wrapper of zstd identifies errors by their text only (`zstd/lib/common/error_private.c`).
 #[cold]
 fn failure(error: &io::Error) -> Error {
     if error.to_string().contains("too much memory") { NO_MEMORY } else { BROKEN }
 }
 
-/// The length that the first frame announces.
+/// Returns the length that the first frame announces.
 pub(super) fn hint(bytes: &[u8]) -> Option<usize> {
     let announced = zstd::zstd_safe::get_frame_content_size(bytes).ok().flatten()?;
     usize::try_from(announced).ok()
 }
 
-/// Room for the output: as much as the frame announces, if so many bytes can come out of so few at all.
-/// With all of it at hand zstd decodes in place, without a window of its own.
+/// Allocates the output buffer: the announced length, if the input can produce that many bytes. With the whole buffer
+/// available, zstd decodes in place, without a separate window.
 fn room(bytes: &[u8], limit: usize) -> Result<Vec<u8>, Error> {
     let announced = zstd::zstd_safe::get_frame_content_size(bytes).map_err(|_| BROKEN)?;
     let Some(announced) = announced else { return Ok(first_room(bytes, limit)) };
@@ -98,20 +98,20 @@ fn room(bytes: &[u8], limit: usize) -> Result<Vec<u8>, Error> {
     }
 }
 
-/// The most that can come out of `bytes`: a block takes 4 bytes or more and makes 128 KiB at most.
+/// Returns the maximum output of `bytes`: a block takes at least 4 bytes and produces at most 128 KiB.
 fn most_of(bytes: &[u8]) -> usize {
     (bytes.len() / 4).saturating_mul(128 << 10)
 }
 
-/// The largest window a frame may ask memory for, as a power of two: no larger than what may come out, but always the
+/// Returns the largest allowed window of a frame, as a power of two: no larger than the output limit, but at least the
 /// 8 MiB that every decoder should support (RFC 8878 section 3.1.1.1.2).
 fn window_log(limit: usize) -> u32 {
     limit.max(1).ilog2().clamp(23, 27)
 }
 
-/// The window that a thread keeps memory for, as a power of two: 2 MiB, as much as the usual levels ask for.
+/// Largest window whose memory a thread keeps, as a power of two: 2 MiB, which the usual levels require.
 const USUAL_WINDOW: u32 = 21;
-/// The fastest: at the sizes of messages the higher levels cost twice the time for a few percent.
+/// The fastest level: for messages of typical size, higher levels take twice the time for a few percent.
 const LEVEL: i32 = 1;
 const BROKEN: Error = Error::Broken("not a zstd frame");
 const NO_MEMORY: Error = Error::Broken("no memory for zstd");

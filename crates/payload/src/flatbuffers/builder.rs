@@ -8,37 +8,37 @@ use super::fields::FIRST_ENTRY;
 use super::value::OFFSET;
 use super::{Inline, Message, Table, Text};
 
-/// What can be written as a table: the values of its fields.
+/// Content that can be written as a table: the values of its fields.
 pub trait Build {
-    /// The table.
+    /// Type of the table.
     type Table: Table;
 
-    /// Writes the table, what it refers to first.
+    /// Writes the table, after everything it refers to.
     fn build(&self, builder: &mut Builder) -> Offset<Self::Table>;
 }
 
-/// Writes a FlatBuffer, from its end to its beginning: what is referred to comes before what refers to it, and
-/// so lies behind it.
+/// Builds a FlatBuffer from its end to its start: objects are written before those that refer to them, and are
+/// therefore located after them.
 ///
-/// The bytes it makes are those of Google's builders for the same order of calls. They are written once, into
-/// the memory that the message keeps.
+/// The output equals that of Google's builders for the same order of calls. It is written once, into the memory of the
+/// message.
 #[derive(Debug)]
 pub struct Builder {
-    /// What is written fills its end; before that it is zero.
+    /// Written bytes are at its end; the rest is zero.
     bytes: Vec<u8>,
     head: usize,
     align: usize,
     lists: Lists,
 }
 
-/// Lists that a builder needs and no message keeps.
+/// Temporary lists of a builder.
 #[derive(Debug, Default)]
 struct Lists {
-    /// Where each field of the open table lies.
+    /// Positions of the open table's fields.
     fields: Vec<Field>,
-    /// Where the vtables lie that were written.
+    /// Positions of the written vtables.
     vtables: Vec<u32>,
-    /// Elements of the vectors that are being gathered.
+    /// Elements of the vectors being collected.
     elements: Vec<u32>,
 }
 
@@ -49,20 +49,20 @@ struct Field {
 }
 
 thread_local! {
-    /// Kept between messages, so that the message's own memory is all that a message allocates.
+    /// Kept between messages, so that a message allocates nothing but its own memory.
     static SPARE: Cell<Lists> = const {
         Cell::new(Lists { fields: Vec::new(), vtables: Vec::new(), elements: Vec::new() })
     };
 }
 
-/// Where something lies that was written: its distance from the end of the buffer.
+/// Position of a written object: its distance from the end of the buffer.
 pub struct Offset<T: ?Sized> {
     from_end: u32,
     what: PhantomData<fn() -> Box<T>>,
 }
 
 impl Builder {
-    /// A builder that has written nothing.
+    /// Creates an empty builder.
     pub fn new() -> Self {
         Self { bytes: Vec::new(), head: 0, align: 1, lists: SPARE.take() }
     }
@@ -70,7 +70,7 @@ impl Builder {
     /// Writes a string.
     pub fn string<'t>(&mut self, text: impl Into<Text<'t>>) -> Offset<Text<'static>> {
         let bytes = text.into().as_bytes();
-        // The zero behind it is what C wants.
+        // C expects the terminating zero.
         self.write(bytes, 1, OFFSET);
         Offset::new(self.push_len(bytes.len()))
     }
@@ -91,14 +91,14 @@ impl Builder {
         Offset::new(self.push_len(elements.len()))
     }
 
-    /// Writes a vector of what was written before: tables, strings.
+    /// Writes a vector of objects written before: tables, strings.
     pub fn offsets<T>(&mut self, elements: &[Offset<T>]) -> Offset<[T]> {
         let mark = self.lists.elements.len();
         self.lists.elements.extend(elements.iter().map(|element| element.from_end));
         self.gathered(mark)
     }
 
-    /// Writes what `each` makes of every item, then a vector of that.
+    /// Writes the object that `each` returns for every item, then a vector of them.
     pub fn vector_of<I, T>(
         &mut self,
         items: impl IntoIterator<Item = I>,
@@ -122,34 +122,34 @@ impl Builder {
         self.vector_of(strings, |builder, text| builder.string(*text))
     }
 
-    /// Writes a struct by itself, as a union wants it.
+    /// Writes a standalone struct, as required in a union.
     pub fn structure<T: Inline>(&mut self, value: T) -> Offset<T> {
         Offset::new(self.push(value))
     }
 
-    /// Writes a struct's bytes by themselves, as a union wants them, for who learns the schema at run time.
+    /// Writes a struct's bytes as a standalone object, as required in a union, if the schema is known only at run time.
     pub fn structure_bytes(&mut self, bytes: &[u8], align: usize) -> Offset<()> {
         Offset::new(self.push_bytes(bytes, align))
     }
 
-    /// Writes a vector of so many scalars or structs, given as their bytes, for who learns the schema at run time.
+    /// Writes a vector of `count` scalars or structs, given as bytes, if the schema is known only at run time.
     pub fn vector_bytes(&mut self, count: usize, bytes: &[u8], align: usize) -> Offset<()> {
         self.write(bytes, 0, align.max(OFFSET));
         Offset::new(self.push_len(count))
     }
 
-    /// Begins a table. What it refers to must have been written.
+    /// Starts a table. Everything it refers to must have been written before.
     pub fn table<T: Table>(&mut self) -> TableBuilder<'_, T> {
         let start = self.written();
         TableBuilder { builder: self, start, table: PhantomData }
     }
 
-    /// Ends the message: `root` is its root.
+    /// Finishes the message with `root` as its root table.
     pub fn finish<T: Table>(self, root: Offset<T>) -> Message<T> {
         Message::unverified(self.finish_raw(root.from_end, None))
     }
 
-    /// Ends the message, marked with the identifier that the schema gives its files, if it gives one.
+    /// Finishes the message, with the schema's file identifier if there is one.
     pub fn finish_identified<T: Table>(self, root: Offset<T>) -> Message<T> {
         Message::unverified(self.finish_raw(root.from_end, T::FILE_IDENTIFIER))
     }
@@ -165,7 +165,7 @@ impl Builder {
         bytes
     }
 
-    /// Writes the vector of the elements that were gathered since `mark`.
+    /// Writes a vector of the elements that were collected since `mark`.
     fn gathered<T>(&mut self, mark: usize) -> Offset<[T]> {
         let count = self.lists.elements.len() - mark;
         self.make_room(count * OFFSET, OFFSET);
@@ -177,10 +177,10 @@ impl Builder {
         Offset::new(self.push_len(count))
     }
 
-    /// How much is written: where something lies that begins here.
+    /// Returns the number of written bytes: the position of an object that starts here.
     #[inline]
     fn written(&self) -> u32 {
-        // The limit on `grow` keeps it below 2 GiB.
+        // The limit in `grow` keeps it below 2 GiB.
         (self.bytes.len() - self.head) as u32
     }
 
@@ -196,8 +196,7 @@ impl Builder {
         self.written()
     }
 
-    /// Writes bytes that may be many, and so many zeros behind them, so that both together begin where they are
-    /// aligned.
+    /// Writes bytes, possibly many, followed by `zeros` zero bytes, so that both together start aligned.
     fn write(&mut self, bytes: &[u8], zeros: usize, align: usize) {
         self.align = self.align.max(align);
         let zeros = zeros + padding(self.written() as usize + bytes.len() + zeros, align);
@@ -218,17 +217,17 @@ impl Builder {
     }
 
     fn push_len(&mut self, len: usize) -> u32 {
-        // As long as what is written, which is below 2 GiB.
+        // No longer than the written bytes, which are below 2 GiB.
         self.push(len as u32)
     }
 
-    /// Overwrites the number that lies there.
+    /// Overwrites the number at this position.
     fn patch(&mut self, at: u32, number: u32) {
         let from = self.bytes.len() - at as usize;
         self.bytes[from..from + OFFSET].copy_from_slice(&number.to_le_bytes());
     }
 
-    /// Lets the next `len` bytes end where what they are written for is aligned.
+    /// Adds padding so that the next `len` bytes are aligned.
     #[inline]
     fn make_room(&mut self, len: usize, align: usize) {
         self.align = self.align.max(align);
@@ -240,7 +239,7 @@ impl Builder {
         self.head -= padding;
     }
 
-    /// The next `len` bytes, zero still, for which there is room.
+    /// Returns the next `len` bytes, which are reserved and zero.
     #[inline]
     fn take(&mut self, len: usize) -> &mut [u8] {
         if self.head < len {
@@ -250,9 +249,9 @@ impl Builder {
         &mut self.bytes[self.head..self.head + len]
     }
 
-    /// Writes `bytes` and so many zeros behind them where there is no room for them, and makes room for `wanted` bytes
-    /// before them and, as a rule, for all that is still to come: the long parts of a message are written before the
-    /// tables that hold them. What is written here is not made zero first, as other room is.
+    /// Writes `bytes` and `zeros` zero bytes when there is no room for them, and allocates room for `wanted` bytes
+    /// before them and, usually, for everything that follows: the long parts of a message are written before the tables
+    /// that hold them. The bytes written here are not zeroed first, unlike other room.
     #[cold]
     fn grow(&mut self, wanted: usize, bytes: &[u8], zeros: usize) {
         let before = &self.bytes[self.head..];
@@ -269,7 +268,7 @@ impl Builder {
     }
 }
 
-/// How many bytes lie behind what makes so many, so that it begins where it is aligned.
+/// Returns the padding after an object at this position that makes its start aligned.
 #[inline]
 fn padding(written: usize, align: usize) -> usize {
     written.wrapping_neg() & (align - 1)
@@ -298,26 +297,26 @@ impl Drop for Builder {
 #[derive(Debug)]
 pub struct TableBuilder<'b, T> {
     builder: &'b mut Builder,
-    /// What was written before the table.
+    /// Position at which the table was started.
     start: u32,
     table: PhantomData<fn() -> T>,
 }
 
 impl<T> TableBuilder<'_, T> {
-    /// Writes a field, whatever it holds.
+    /// Writes a field, even if it has its default value.
     #[inline]
     pub fn put<V: Inline>(&mut self, id: u16, value: V) {
         let at = self.builder.push(value);
         self.builder.lists.fields.push(Field { id, at });
     }
 
-    /// Writes a field that holds these bytes, for who learns the schema at run time.
+    /// Writes a field with these bytes, if the schema is known only at run time.
     pub fn put_bytes(&mut self, id: u16, bytes: &[u8], align: usize) {
         let at = self.builder.push_bytes(bytes, align);
         self.builder.lists.fields.push(Field { id, at });
     }
 
-    /// Writes a field unless it holds its default, which who reads it knows.
+    /// Writes a field unless it has its default value, which the reader knows.
     #[inline]
     pub fn put_unless<V: Inline + PartialEq>(&mut self, id: u16, value: V, default: V) {
         if value != default {
@@ -333,14 +332,14 @@ impl<T> TableBuilder<'_, T> {
         }
     }
 
-    /// Refers to what was written before.
+    /// Writes a reference to an object written before.
     #[inline]
     pub fn refer<V: ?Sized>(&mut self, id: u16, target: Offset<V>) {
         let at = self.builder.push_offset(target.from_end);
         self.builder.lists.fields.push(Field { id, at });
     }
 
-    /// Refers to what was written before, if anything was.
+    /// Writes a reference to an object written before, if there is one.
     #[inline]
     pub fn refer_if<V: ?Sized>(&mut self, id: u16, target: Option<Offset<V>>) {
         if let Some(target) = target {
@@ -348,7 +347,7 @@ impl<T> TableBuilder<'_, T> {
         }
     }
 
-    /// Ends the table.
+    /// Finishes the table.
     pub fn end(self) -> Offset<T> {
         let Self { builder, start, .. } = self;
         let object = builder.push(0_u32);
@@ -359,7 +358,7 @@ impl<T> TableBuilder<'_, T> {
 }
 
 impl Builder {
-    /// Writes the vtable of the open table, which lies at `object`, unless there is one like it.
+    /// Writes the vtable of the open table at `object`, unless there is an equal one.
     fn vtable(&mut self, object: u32, start: u32) -> u32 {
         let entries =
             self.lists.fields.iter().map(|field| usize::from(field.id) + 1).max().unwrap_or_default();
@@ -381,7 +380,7 @@ impl Builder {
         self.share_vtable(len)
     }
 
-    /// The place of the vtable that was just written, or of an equal one, and then it is taken back.
+    /// Returns the position of the vtable just written, or of an equal one, in which case the new one is removed.
     fn share_vtable(&mut self, len: usize) -> u32 {
         let (new, rest) = self.bytes[self.head..].split_at(len);
         let end = rest.len() + len;
@@ -409,7 +408,7 @@ impl<T: ?Sized> Offset<T> {
         Self { from_end, what: PhantomData }
     }
 
-    /// The same place, whatever lies there: what a union holds.
+    /// Returns the same position without its type: the content of a union.
     pub fn untyped(self) -> Offset<()> {
         Offset::new(self.from_end)
     }
@@ -429,11 +428,11 @@ impl<T: ?Sized> fmt::Debug for Offset<T> {
     }
 }
 
-/// What a message may still need when its longest part is written.
+/// Bytes that a message may still need when its longest part is written.
 const SLACK: usize = 192;
 
-/// Distances are signed in one place.
+/// One kind of distance is signed.
 const LONGEST: usize = i32::MAX as usize;
 
-/// Lists longer than this are not kept for the next message.
+/// Longer lists are not kept for the next message.
 const MOST_KEPT: usize = 4096;

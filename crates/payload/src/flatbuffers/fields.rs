@@ -1,30 +1,30 @@
 use super::value::{OFFSET, behind, u16_at, u32_at};
 use super::{Table, Value};
 
-/// The fields of one table, found by their ids.
+/// The fields of one table, looked up by id.
 ///
-/// A table begins with the distance to its vtable, which says where each field lies. Nothing is trusted: a
-/// field whose place is not in the buffer is absent.
+/// A table starts with the distance to its vtable, which contains the position of each field. No input is trusted: a
+/// field located outside of the buffer is absent.
 #[derive(Clone, Copy, Debug)]
 pub struct Fields<'a> {
     buffer: &'a [u8],
     at: usize,
     vtable: usize,
-    /// Bytes of the vtable, its own two lengths included.
+    /// Length of the vtable in bytes, including its two length fields.
     vtable_len: usize,
 }
 
 impl<'a> Fields<'a> {
-    /// A table without any.
+    /// A table without fields.
     pub const NONE: Self = Self { buffer: &[], at: 0, vtable: 0, vtable_len: 0 };
 
-    /// Those of the root table; `None` if there is none.
+    /// Returns the fields of the root table; `None` if there is none.
     #[inline]
     pub fn root(buffer: &'a [u8]) -> Option<Self> {
         Self::at(buffer, u32_at(buffer, 0)? as usize)
     }
 
-    /// Those of the table that begins `at`; `None` if none can.
+    /// Returns the fields of the table at `at`; `None` if it is malformed.
     #[inline]
     pub fn at(buffer: &'a [u8], at: usize) -> Option<Self> {
         let back = u32_at(buffer, at)?.cast_signed();
@@ -34,35 +34,35 @@ impl<'a> Fields<'a> {
         Some(Self { buffer, at, vtable, vtable_len })
     }
 
-    /// The field with this id; `None` if the table has none.
+    /// Returns the field with this id; `None` if it is absent.
     #[inline]
     pub fn get<T: Value + ?Sized>(self, id: u16) -> Option<T::View<'a>> {
         T::view(self.buffer, self.place(id)?)
     }
 
-    /// The table that a union holds: the value with this id.
+    /// Returns the content of a union: the value with this id.
     #[inline]
     pub fn union<T: Value + ?Sized>(self, id: u16) -> Option<T::View<'a>> {
         T::view_in_union(self.buffer, self.place(id)?)
     }
 
-    /// The table in a field that must be there; one without fields if it is not, which verifying would have told.
+    /// Returns the table in a required field; an empty one if it is absent, which verification would have reported.
     #[inline]
     pub fn table<T: Table>(self, id: u16) -> T::Ref<'a> {
         self.get::<T>(id).unwrap_or_else(|| T::over(Fields::NONE))
     }
 
-    /// The bytes of a struct, or of whatever lies in its place, for who learns the schema at run time.
+    /// Returns the bytes of a struct, or of any inline value, if the schema is known only at run time.
     pub fn bytes(self, id: u16, len: usize) -> Option<&'a [u8]> {
         self.buffer.get(self.place(id)?..)?.get(..len)
     }
 
-    /// The bytes of a struct that a union holds.
+    /// Returns the bytes of a struct in a union.
     pub fn bytes_in_union(self, id: u16, len: usize) -> Option<&'a [u8]> {
         self.buffer.get(behind(self.buffer, self.place(id)?)?..)?.get(..len)
     }
 
-    /// How many elements a vector has, and their bytes if each takes so many.
+    /// Returns the number of elements of a vector, and their bytes for elements of `size` bytes.
     pub fn elements(self, id: u16, size: usize) -> Option<(usize, &'a [u8])> {
         let at = behind(self.buffer, self.place(id)?)?;
         let count = u32_at(self.buffer, at)? as usize;
@@ -70,7 +70,7 @@ impl<'a> Fields<'a> {
         Some((count, bytes))
     }
 
-    /// Whether the field is there, be it with its default.
+    /// Whether the field is present, even with its default value.
     #[inline]
     pub fn has(self, id: u16) -> bool {
         self.place(id).is_some()

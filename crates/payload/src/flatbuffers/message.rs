@@ -5,31 +5,30 @@ use bytes::Bytes;
 
 use super::{Build, Builder, Fields, Invalid, Limits, TableVerifier, Verifier};
 
-/// A table of a schema. Generated code implements it by a type that is never made, so that a table can be
-/// named without the lifetime of a buffer.
+/// A table of a schema. Generated code implements it for an uninhabited type, so that a table can be named without the
+/// lifetime of a buffer.
 pub trait Table: Sized + 'static {
-    /// The table where it lies in a buffer.
+    /// View of the table in a buffer.
     type Ref<'a>: Copy + fmt::Debug;
 
-    /// The full name in the schema: `test.BenchmarkRequest`.
+    /// Full name in the schema: `test.BenchmarkRequest`.
     const NAME: &'static str;
 
-    /// The four letters that the schema gives its files, for a root that has them.
+    /// The schema's file identifier, for a root that has one.
     const FILE_IDENTIFIER: Option<[u8; 4]> = None;
 
-    /// The typed view of these fields.
+    /// Returns the typed view of these fields.
     fn over(fields: Fields<'_>) -> Self::Ref<'_>;
 
-    /// Checks every field that the schema knows.
+    /// Verifies every field of the schema.
     ///
     /// # Errors
     ///
-    /// What is wrong with the first that is wrong.
+    /// The first malformed field.
     fn verify(fields: &mut TableVerifier<'_, '_>) -> Result<(), Invalid>;
 }
 
-/// A table of a schema that is learned at run time: its fields are all there is to say of it. Verifying finds out
-/// whether it is a table, and no more.
+/// A table whose schema is known only at run time. Verification checks only that it is a table.
 #[derive(Debug)]
 pub enum Opaque {}
 
@@ -47,65 +46,65 @@ impl Table for Opaque {
     }
 }
 
-/// A whole FlatBuffer whose root is a `T`: bytes that are read where they lie.
+/// A complete FlatBuffer with root `T`, read in place.
 ///
-/// A message that was received shares the memory it was received into; reading it copies and allocates
-/// nothing. Clones share the bytes too.
+/// A received message shares the memory of the input; reading it copies and allocates nothing. Clones share the bytes,
+/// too.
 pub struct Message<T> {
     bytes: Bytes,
     table: PhantomData<fn() -> T>,
 }
 
 impl<T: Table> Message<T> {
-    /// Takes bytes that came from elsewhere, once they were verified.
+    /// Verifies received bytes and takes them as a message.
     ///
     /// # Errors
     ///
-    /// When a part of the message lies outside of it, or is not what the schema says.
+    /// If a part of the message lies outside of the bytes, or does not match the schema.
     pub fn read(bytes: impl Into<Bytes>) -> Result<Self, Invalid> {
         Self::read_within(bytes, &Limits::default())
     }
 
-    /// [`read`](Self::read) with other limits.
+    /// Like [`read`](Self::read), with other limits.
     ///
     /// # Errors
     ///
-    /// As [`read`](Self::read).
+    /// See [`read`](Self::read).
     pub fn read_within(bytes: impl Into<Bytes>, limits: &Limits) -> Result<Self, Invalid> {
         let message = Self::unverified(bytes);
         Verifier::new(&message.bytes, limits).root::<T>()?;
         Ok(message)
     }
 
-    /// Takes bytes as they are. What is broken in them reads as if it were absent: there is nothing unsafe in
-    /// it, but what is missing is not noticed.
+    /// Takes bytes without verification. Malformed parts read as if they were absent: this is memory safe, but missing
+    /// data is not detected.
     pub fn unverified(bytes: impl Into<Bytes>) -> Self {
         Self { bytes: bytes.into(), table: PhantomData }
     }
 
-    /// Writes a message.
+    /// Builds a message.
     pub fn build(content: &impl Build<Table = T>) -> Self {
         let mut builder = Builder::new();
         let root = content.build(&mut builder);
         builder.finish(root)
     }
 
-    /// The root table.
+    /// Returns the root table.
     pub fn root(&self) -> T::Ref<'_> {
         T::over(Fields::root(&self.bytes).unwrap_or(Fields::NONE))
     }
 
-    /// Whether the message bears the identifier that the schema gives its files.
+    /// Whether the message has the schema's file identifier.
     pub fn has_identifier(&self) -> bool {
         T::FILE_IDENTIFIER.is_some_and(|identifier| self.bytes.get(4..8) == Some(&identifier[..]))
     }
 
-    /// The encoded message.
+    /// Returns the encoded message.
     pub fn bytes(&self) -> &Bytes {
         &self.bytes
     }
 
-    /// The encoded message, without a share in it staying behind.
+    /// Returns the encoded message without keeping a reference to it.
     pub fn into_bytes(self) -> Bytes {
         self.bytes
     }

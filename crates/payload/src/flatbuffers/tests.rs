@@ -1,4 +1,4 @@
-//! The layout, beside Google's own implementation.
+//! The layout, compared with Google's implementation.
 
 use flatbuffers as google;
 use polyrpc_core::Code;
@@ -113,7 +113,7 @@ fn equal_tables_share_a_vtable() {
     let one = Own { children: vec![Own::default()], ..Own::default() };
     let many = Own { children: vec![Own::default(); 100], ..Own::default() };
     let added = many.to_message().bytes().len() - one.to_message().bytes().len();
-    // A table without fields is its distance to the vtable, and the distance to it.
+    // A table without fields consists of its distance to the vtable, and the distance to it.
     assert_eq!(added, 99 * (4 + 4));
 }
 
@@ -191,7 +191,7 @@ fn what_is_required_must_be_there() {
 
 // ---------------------------------------------------------------------- a table, by hand
 
-/// What a schema would declare as
+/// Corresponds to the schema
 /// `table Node { number: int; text: string; point: Point; numbers: [long]; names: [string]; children: [Node];
 /// bytes: [ubyte]; flag: bool; points: [Point]; }`.
 #[derive(Debug)]
@@ -306,7 +306,7 @@ impl Own {
         Message::build(self)
     }
 
-    /// The same calls of Google's builder; gives where the table lies.
+    /// Makes the same calls to Google's builder; returns the position of the table.
     fn build_by_google(&self, builder: &mut google::FlatBufferBuilder<'_>) -> u32 {
         let slot = |id: u16| 4 + 2 * id;
         let text = self.text.as_ref().map(|text| builder.create_string(text));
@@ -350,7 +350,7 @@ impl Own {
     }
 }
 
-/// Reads everything that can be reached.
+/// Reads everything that is reachable.
 fn walk(fields: Option<Fields<'_>>, depth: usize) {
     let Some(fields) = fields.filter(|_| depth > 0) else { return };
     let _ = (fields.get::<i32>(0), fields.get::<Text<'_>>(1), fields.get::<Point>(2), fields.get::<bool>(7));
@@ -399,14 +399,14 @@ impl google::Verifiable for GooglePoint {
         verifier: &mut google::Verifier<'_, '_>,
         at: usize,
     ) -> Result<(), google::InvalidFlatbuffer> {
-        // It is aligned as its first member, and as long as this.
+        // Its alignment and size are those of its first member.
         verifier.is_aligned::<f64>(at)?;
         verifier.range_in_buffer(at, Point::SIZE)
     }
 }
 
-/// As its verifier for Rust does, but for two things that we take as C++ does: it refuses a distance of zero, and
-/// what is shorter than any root, and takes strings that are not UTF-8.
+/// Our verifier gives the same result as Google's for Rust, except for two things that we handle as in C++: Google's
+/// rejects a distance of zero, and anything shorter than a root, and it accepts strings that are not UTF-8.
 fn judged_as_by_google(bytes: &[u8]) {
     let options = google::VerifierOptions::default();
     let mut verifier = google::Verifier::new(&options, bytes);
@@ -421,7 +421,7 @@ fn judged_as_by_google(bytes: &[u8]) {
     }
 }
 
-/// Numbers that look random, and are the same in every run (xorshift64*).
+/// Reproducible pseudo-random numbers (xorshift64*).
 struct Random(u64);
 
 impl Random {
@@ -452,7 +452,7 @@ impl Random {
         Point { x: self.below(1000) as f64 / 8.0, y: self.next() as i16 }
     }
 
-    /// To write a struct, Google's builder wants `unsafe`.
+    /// Google's builder requires `unsafe` to write a struct.
     fn node_without_structs(&mut self, depth: usize) -> Own {
         fn without(own: Own) -> Own {
             Own {

@@ -6,10 +6,10 @@ use polyrpc_core::Status;
 use super::value::{OFFSET, Value, behind, u32_at};
 use super::{Invalid, Verifier};
 
-/// A string where it lies: bytes that are to be UTF-8, which neither C++ nor its verifier looks after.
+/// A string in a buffer: bytes that should be UTF-8, which neither C++ nor its verifier checks.
 ///
-/// It is looked at when it is wanted as a `&str`, and not before: what is only compared, measured or sent on costs
-/// nothing, and a peer whose strings are none harms nobody who does not read them.
+/// It is validated only when it is accessed as a `&str`: comparing, measuring or forwarding it costs nothing, and a
+/// peer with malformed strings affects only code that reads them.
 ///
 /// ```
 /// use polyrpc_payload::flatbuffers::Text;
@@ -23,27 +23,27 @@ use super::{Invalid, Verifier};
 pub struct Text<'a>(&'a [u8]);
 
 impl<'a> Text<'a> {
-    /// A string to be written.
+    /// Creates a string for writing.
     pub const fn new(text: &'a str) -> Self {
         Self(text.as_bytes())
     }
 
-    /// Bytes to be written as a string, UTF-8 or not.
+    /// Creates a string for writing from bytes, UTF-8 or not.
     pub const fn from_bytes(bytes: &'a [u8]) -> Self {
         Self(bytes)
     }
 
-    /// The string as Rust has them.
+    /// Returns the string as a `&str`.
     ///
     /// # Errors
     ///
-    /// When it is not UTF-8: an invalid argument, as a handler may tell its caller.
+    /// If it is not UTF-8: an invalid argument, which a handler may return to its caller.
     #[inline]
     pub fn to_str(self) -> Result<&'a str, Status> {
         simdutf8::basic::from_utf8(self.0).map_err(|_| not_utf8(self.0))
     }
 
-    /// The string with � for what is not UTF-8.
+    /// Returns the string with � for malformed UTF-8.
     pub fn to_str_lossy(self) -> Cow<'a, str> {
         match self.to_str() {
             Ok(text) => Cow::Borrowed(text),
@@ -51,23 +51,23 @@ impl<'a> Text<'a> {
         }
     }
 
-    /// Its bytes.
+    /// Returns its bytes.
     pub const fn as_bytes(self) -> &'a [u8] {
         self.0
     }
 
-    /// How many bytes it has.
+    /// Returns its length in bytes.
     pub const fn len(self) -> usize {
         self.0.len()
     }
 
-    /// Whether it has none.
+    /// Whether it is empty.
     pub const fn is_empty(self) -> bool {
         self.0.is_empty()
     }
 }
 
-/// Its length, its bytes, a zero that does not count.
+/// Layout: length, bytes, and a terminating zero that does not count.
 impl Value for Text<'static> {
     type View<'a> = Text<'a>;
     const SIZE: usize = OFFSET;
@@ -117,7 +117,7 @@ impl PartialEq<&str> for Text<'_> {
     }
 }
 
-/// As [`to_str_lossy`](Text::to_str_lossy).
+/// Like [`to_str_lossy`](Text::to_str_lossy).
 impl fmt::Display for Text<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.to_str_lossy().fmt(f)

@@ -3,53 +3,53 @@ use std::cmp::Ordering;
 use super::fields::Fields;
 use super::{Invalid, Table, Vector, Verifier};
 
-/// What a field can hold, and a vector's element be.
+/// A type of fields and of vector elements.
 ///
-/// A scalar, an enum or a struct lies in its place; a [`Text`](super::Text), a `[T]` or a table lies elsewhere, and its
-/// place holds the distance to it.
+/// A scalar, an enum or a struct is stored inline; a [`Text`](super::Text), a `[T]` or a table is stored elsewhere,
+/// with the distance to it inline.
 pub trait Value: 'static {
-    /// What is read: the value itself, or a view of where it lies.
+    /// Result of reading: the value itself, or a view of it.
     type View<'a>;
 
-    /// Bytes that it takes in its place.
+    /// Inline size in bytes.
     const SIZE: usize;
 
-    /// What its place is a multiple of, as Google's verifiers demand. Reading does not need it.
+    /// Alignment of the inline part, as required by Google's verifiers. Reading does not depend on it.
     const ALIGN: usize;
 
-    /// Whether its place holds a distance to where it lies.
+    /// Whether the inline part is a distance to the value.
     const REFERS: bool = false;
 
-    /// Reads the value whose place is `at`; `None` if it does not lie in the buffer.
+    /// Reads the value with its inline part at `at`; `None` if it is outside of the buffer.
     fn view(buffer: &[u8], at: usize) -> Option<Self::View<'_>>;
 
-    /// The same for the value of a union, whose place always holds a distance.
+    /// Does the same for the value of a union, whose inline part is always a distance.
     #[inline]
     fn view_in_union(buffer: &[u8], at: usize) -> Option<Self::View<'_>> {
         let at = if Self::REFERS { at } else { behind(buffer, at)? };
         Self::view(buffer, at)
     }
 
-    /// Checks that the value whose place is `at` lies in the buffer, with all that hangs on it.
+    /// Verifies that the value with its inline part at `at` lies in the buffer, with everything it refers to.
     ///
     /// # Errors
     ///
-    /// What is wrong with it.
+    /// Why it is malformed.
     fn verify(verifier: &mut Verifier<'_>, at: usize) -> Result<(), Invalid>;
 }
 
-/// A value that lies in its place and is read as itself: a scalar, an enum, a struct.
+/// A value that is stored inline and read by copy: a scalar, an enum, a struct.
 pub trait Inline: for<'a> Value<View<'a> = Self> + Copy {
-    /// Writes the value into its `SIZE` bytes, which are zero.
+    /// Writes the value into its `SIZE` zeroed bytes.
     fn write(self, place: &mut [u8]);
 }
 
 /// A table or a struct with a key, by which vectors of it are sorted.
 pub trait Keyed: Value {
-    /// What its key is compared with.
+    /// Type that the key is compared with.
     type Key: ?Sized;
 
-    /// How the key of an element lies to another.
+    /// Compares the key of an element with another key.
     fn compare(element: Self::View<'_>, key: &Self::Key) -> Ordering;
 }
 
@@ -82,7 +82,7 @@ macro_rules! scalars {
 
 scalars!(i8 u8 i16 u16 i32 u32 i64 u64 f32 f64);
 
-/// A byte that is not 0 is true.
+/// Any byte other than 0 is true.
 impl Value for bool {
     type View<'a> = Self;
     const SIZE: usize = 1;
@@ -106,7 +106,7 @@ impl Inline for bool {
     }
 }
 
-/// A struct's array of fixed length.
+/// A fixed-length array in a struct.
 impl<T: Inline + Default, const N: usize> Value for [T; N] {
     type View<'a> = Self;
     const SIZE: usize = N * T::SIZE;
@@ -166,13 +166,13 @@ impl<T: Table> Value for T {
     }
 }
 
-/// A member of a struct, `offset` bytes behind its beginning `at`.
+/// Reads a member of a struct, `offset` bytes after its start `at`.
 #[inline]
 pub fn member<T: Inline>(buffer: &[u8], at: usize, offset: usize) -> Option<T> {
     T::view(buffer, at.checked_add(offset)?)
 }
 
-/// Where the distance that lies `at` leads to.
+/// Follows the distance stored at `at`.
 #[inline]
 pub(super) fn behind(buffer: &[u8], at: usize) -> Option<usize> {
     at.checked_add(u32_at(buffer, at)? as usize)
@@ -188,5 +188,5 @@ pub(super) fn u16_at(buffer: &[u8], at: usize) -> Option<u16> {
     u16::view(buffer, at)
 }
 
-/// Bytes of a distance.
+/// Size of a distance in bytes.
 pub(super) const OFFSET: usize = 4;

@@ -5,17 +5,17 @@ use std::marker::PhantomData;
 use super::value::{OFFSET, u32_at};
 use super::{Keyed, Value};
 
-/// A vector where it lies.
+/// View of a vector in a buffer.
 pub struct Vector<'a, T> {
     buffer: &'a [u8],
-    /// Where the first element's place is.
+    /// Position of the first element's inline part.
     first: usize,
     len: usize,
     elements: PhantomData<fn() -> T>,
 }
 
 impl<'a, T: Value> Vector<'a, T> {
-    /// The vector that begins `at`; `None` if not all of its elements' places are in the buffer.
+    /// Returns the vector at `at`; `None` if its elements are not all inside the buffer.
     pub(super) fn at(buffer: &'a [u8], at: usize) -> Option<Self> {
         let len = u32_at(buffer, at)? as usize;
         let first = at + OFFSET;
@@ -24,17 +24,17 @@ impl<'a, T: Value> Vector<'a, T> {
         Some(Self { buffer, first, len, elements: PhantomData })
     }
 
-    /// How many elements there are.
+    /// Returns the number of elements.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there are none.
+    /// Whether there are no elements.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// The element at this index.
+    /// Returns the element at this index.
     pub fn get(&self, index: usize) -> Option<T::View<'a>> {
         if index >= self.len {
             return None;
@@ -42,23 +42,23 @@ impl<'a, T: Value> Vector<'a, T> {
         T::view(self.buffer, self.first + index * T::SIZE)
     }
 
-    /// Every element, in order.
+    /// Iterates over all elements, in order.
     pub fn iter(&self) -> Iter<'a, T> {
         Iter { vector: *self, next: 0 }
     }
 }
 
 impl<'a> Vector<'a, u8> {
-    /// The elements as they lie in the buffer.
+    /// Returns the encoded elements.
     pub fn as_bytes(&self) -> &'a [u8] {
-        // Known since the vector was made.
+        // Checked when the view was created.
         self.buffer.get(self.first..self.first + self.len).unwrap_or_default()
     }
 }
 
 /// The distances to the values of several unions.
 impl<'a> Vector<'a, u32> {
-    /// The value of the union at this index, which lies elsewhere whatever it is.
+    /// Returns the value of the union at this index, which is always stored elsewhere.
     pub fn union<U: Value + ?Sized>(&self, index: usize) -> Option<U::View<'a>> {
         if index >= self.len {
             return None;
@@ -68,7 +68,7 @@ impl<'a> Vector<'a, u32> {
 }
 
 impl<'a, T: Keyed> Vector<'a, T> {
-    /// The element with this key, in a vector that is sorted by it.
+    /// Returns the element with this key, from a vector sorted by it.
     pub fn find(&self, key: &T::Key) -> Option<T::View<'a>> {
         let (mut low, mut high) = (0, self.len);
         while low < high {
@@ -91,7 +91,7 @@ impl<T> Clone for Vector<'_, T> {
 
 impl<T> Copy for Vector<'_, T> {}
 
-/// A vector without elements.
+/// An empty vector.
 impl<T> Default for Vector<'_, T> {
     fn default() -> Self {
         Self { buffer: &[], first: 0, len: 0, elements: PhantomData }
@@ -116,7 +116,7 @@ where
     }
 }
 
-/// The elements of a vector, one after the other.
+/// Iterator over the elements of a vector.
 pub struct Iter<'a, T> {
     vector: Vector<'a, T>,
     next: usize,
@@ -133,7 +133,7 @@ impl<'a, T: Value> Iterator for Iter<'a, T> {
 
     fn size_hint(&self) -> (usize, Option<usize>) {
         let left = self.vector.len - self.next;
-        // One that cannot be read ends the vector, which none that was verified holds.
+        // A malformed element ends the iteration; a verified vector has none.
         (0, Some(left))
     }
 }

@@ -1,4 +1,4 @@
-//! Whether a buffer is what its schema says.
+//! Verification of a buffer against its schema.
 //!
 //! The checks and their limits are those of Google's verifiers (flatbuffers `rust/flatbuffers/src/verifier.rs`,
 //! `include/flatbuffers/verifier.h`), and the order of fields is the schema's.
@@ -9,14 +9,14 @@ use super::fields::FIRST_ENTRY;
 use super::value::{OFFSET, behind, u16_at, u32_at};
 use super::{Table, Value};
 
-/// How much of a buffer a verifier is willing to look at.
+/// Limits of a verification.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
-    /// How deep tables may lie within tables. 64.
+    /// Maximum nesting depth of tables. 64.
     pub depth: usize,
-    /// How many tables there may be, each counted as often as it is reached. 1,000,000.
+    /// Maximum number of tables, each counted as often as it is reached. 1,000,000.
     pub tables: usize,
-    /// How many bytes there may seem to be: a part that several others share is counted for each. 2 GiB.
+    /// Maximum apparent size in bytes: a shared part counts for each reference. 2 GiB.
     pub apparent_size: usize,
 }
 
@@ -26,11 +26,11 @@ impl Default for Limits {
     }
 }
 
-/// Why a buffer is not what its schema says.
+/// Why a buffer does not match its schema.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Invalid {
     what: What,
-    /// The fields on the way to it, the outermost last.
+    /// Path of fields to the error, the outermost last.
     path: Vec<&'static str>,
 }
 
@@ -84,7 +84,7 @@ impl fmt::Display for Invalid {
 
 impl std::error::Error for Invalid {}
 
-/// Walks through a buffer and checks what it reaches.
+/// Traverses a buffer and checks everything reachable.
 #[derive(Debug)]
 pub struct Verifier<'a> {
     buffer: &'a [u8],
@@ -95,16 +95,16 @@ pub struct Verifier<'a> {
 }
 
 impl<'a> Verifier<'a> {
-    /// A verifier that has seen nothing of `buffer` yet.
+    /// Creates a verifier for `buffer`.
     pub fn new(buffer: &'a [u8], limits: &'a Limits) -> Self {
         Self { buffer, limits, depth: 0, tables: 0, apparent_size: 0 }
     }
 
-    /// Checks the whole buffer, whose root is a `T`.
+    /// Verifies the whole buffer with root `T`.
     ///
     /// # Errors
     ///
-    /// What is wrong with it.
+    /// Why it is malformed.
     #[inline]
     pub fn root<T: Table>(&mut self) -> Result<(), Invalid> {
         if self.buffer.len() < SHORTEST {
@@ -113,18 +113,18 @@ impl<'a> Verifier<'a> {
         self.table::<T>(0)
     }
 
-    /// Checks a value of `T::SIZE` bytes that refers to nothing.
+    /// Verifies a value of `T::SIZE` bytes without references.
     ///
     /// # Errors
     ///
-    /// When it is not in the buffer, or not where such a value may be.
+    /// If it lies outside of the buffer, or is not aligned.
     #[inline]
     pub fn inline<T: Value>(&mut self, at: usize) -> Result<(), Invalid> {
         self.aligned(at, T::ALIGN)?;
         self.range(at, T::SIZE)
     }
 
-    /// Checks the table to which the distance `at` leads.
+    /// Verifies the table to which the distance at `at` refers.
     pub(super) fn table<T: Table>(&mut self, at: usize) -> Result<(), Invalid> {
         let at = self.follow(at)?;
         let mut fields = TableVerifier::enter(self, at)?;
@@ -151,7 +151,7 @@ impl<'a> Verifier<'a> {
         }
     }
 
-    /// The places of a vector's elements: where the first is, and how many there are.
+    /// Returns the position of a vector's first element, and the number of elements.
     fn elements(&mut self, at: usize, size: usize, align: usize) -> Result<(usize, usize), Invalid> {
         let count = self.distance(at)?;
         let first = at + OFFSET;
@@ -160,7 +160,7 @@ impl<'a> Verifier<'a> {
         Ok((first, count))
     }
 
-    /// Where the distance that lies `at` leads to.
+    /// Follows the distance stored at `at`.
     #[inline]
     fn follow(&mut self, at: usize) -> Result<usize, Invalid> {
         match self.distance(at)? {
@@ -194,7 +194,7 @@ impl<'a> Verifier<'a> {
     }
 }
 
-/// Checks the fields of one table.
+/// Verifies the fields of one table.
 #[derive(Debug)]
 pub struct TableVerifier<'v, 'a> {
     verifier: &'v mut Verifier<'a>,
@@ -232,11 +232,11 @@ impl<'v, 'a> TableVerifier<'v, 'a> {
         self.verifier.depth -= 1;
     }
 
-    /// Checks a field that may be absent.
+    /// Verifies an optional field.
     ///
     /// # Errors
     ///
-    /// What is wrong with it.
+    /// Why it is malformed.
     #[inline]
     pub fn field<T: Value + ?Sized>(&mut self, name: &'static str, id: u16) -> Result<(), Invalid> {
         match self.place(id) {
@@ -245,11 +245,11 @@ impl<'v, 'a> TableVerifier<'v, 'a> {
         }
     }
 
-    /// Checks a field that must be there.
+    /// Verifies a required field.
     ///
     /// # Errors
     ///
-    /// As [`field`](Self::field), and when it is absent.
+    /// See [`field`](Self::field); also if it is absent.
     #[inline]
     pub fn required<T: Value + ?Sized>(&mut self, name: &'static str, id: u16) -> Result<(), Invalid> {
         match self.place(id) {
@@ -258,12 +258,12 @@ impl<'v, 'a> TableVerifier<'v, 'a> {
         }
     }
 
-    /// Checks a union: its type has the id before its value's. A type that `check` does not know is of a newer
-    /// schema.
+    /// Verifies a union: the id of its type precedes that of its value. A type that `check` does not know belongs to a
+    /// newer schema.
     ///
     /// # Errors
     ///
-    /// What is wrong with it.
+    /// Why it is malformed.
     pub fn union(
         &mut self,
         name: &'static str,
@@ -285,11 +285,11 @@ impl<'v, 'a> TableVerifier<'v, 'a> {
         checked.map_err(|invalid| invalid.within(name))
     }
 
-    /// Checks a vector of unions: the vector of their types has the id before that of their values.
+    /// Verifies a vector of unions: the id of the vector of their types precedes that of their values.
     ///
     /// # Errors
     ///
-    /// What is wrong with it.
+    /// Why it is malformed.
     pub fn unions(
         &mut self,
         name: &'static str,
@@ -331,17 +331,17 @@ impl<'v, 'a> TableVerifier<'v, 'a> {
         Ok(())
     }
 
-    /// Checks a field of bytes that hold a FlatBuffer of their own.
+    /// Verifies a field of bytes that hold a nested FlatBuffer.
     ///
     /// # Errors
     ///
-    /// What is wrong with the bytes or with what they hold.
+    /// Why the bytes or their content are malformed.
     pub fn nested<T: Table>(&mut self, name: &'static str, id: u16) -> Result<(), Invalid> {
         self.field::<[u8]>(name, id)?;
         let Some(at) = self.place(id).and_then(|at| behind(self.verifier.buffer, at)) else { return Ok(()) };
         let len = u32_at(self.verifier.buffer, at).unwrap_or_default() as usize;
         let buffer = self.verifier.buffer.get(at + OFFSET..at + OFFSET + len).unwrap_or_default();
-        // What it reaches counts as if it lay in the outer one.
+        // Its content counts as if it were part of the outer buffer.
         let outer = &mut *self.verifier;
         let (depth, tables, apparent_size) = (outer.depth, outer.tables, outer.apparent_size);
         let mut inner = Verifier { buffer, limits: outer.limits, depth, tables, apparent_size };
@@ -364,7 +364,7 @@ impl<'v, 'a> TableVerifier<'v, 'a> {
     }
 }
 
-/// Checks the value of one union.
+/// Verifies the value of one union.
 #[derive(Debug)]
 pub struct UnionVerifier<'v, 'a> {
     verifier: &'v mut Verifier<'a>,
@@ -372,28 +372,28 @@ pub struct UnionVerifier<'v, 'a> {
 }
 
 impl UnionVerifier<'_, '_> {
-    /// Checks that the value is a table or a string.
+    /// Verifies that the value is a table or a string.
     ///
     /// # Errors
     ///
-    /// What is wrong with it.
+    /// Why it is malformed.
     pub fn value<T: Value>(&mut self) -> Result<(), Invalid> {
         T::verify(self.verifier, self.at)
     }
 
-    /// Checks that the value is a struct, which in a union lies elsewhere.
+    /// Verifies that the value is a struct, which is stored elsewhere in a union.
     ///
     /// # Errors
     ///
-    /// When it is not in the buffer.
+    /// If it lies outside of the buffer.
     pub fn structure<T: Value>(&mut self) -> Result<(), Invalid> {
         let at = self.verifier.follow(self.at)?;
         T::verify(self.verifier, at)
     }
 }
 
-/// Bytes of a root that has no field: the distances to it and to its vtable, and the vtable's two lengths.
+/// Length of a root without fields in bytes: the distances to it and to its vtable, and the vtable's two lengths.
 const SHORTEST: usize = 12;
 
-/// The type of a union that holds nothing.
+/// Type of an empty union.
 const NONE: u8 = 0;

@@ -1,9 +1,8 @@
-//! From gob to Rust, by serde.
+//! serde deserializer for gob.
 //!
-//! The type that was sent leads; the type that is wanted must fit it, as Go has it (`compatibleType` in
-//! `encoding/gob/decode.go`): integers with a sign are not integers without one, texts are not bytes, pointers do
-//! not count. A struct's fields are found by their names: what the receiver does not know is passed over, what was
-//! not sent is zero.
+//! Decoding follows the sent type; the receiver's type must be compatible with it by Go's rules (`compatibleType` in
+//! `encoding/gob/decode.go`): signed integers are not compatible with unsigned ones, nor texts with bytes; pointers are
+//! ignored. A struct's fields are matched by name: unknown fields are skipped, missing ones are zero.
 
 use serde::de::value::StrDeserializer;
 use serde::de::{
@@ -18,7 +17,7 @@ use super::value_walk::{LONGEST_NAME, singleton};
 use super::zero::Zero;
 use super::{Error, Limits};
 
-/// Reads a value whose type is known and whose definitions are all in `table`.
+/// Decodes a value whose type is known and whose definitions are all in `table`.
 pub(super) fn value<T: DeserializeOwned>(
     definitions: &[u8],
     table: &Table,
@@ -30,7 +29,7 @@ pub(super) fn value<T: DeserializeOwned>(
     T::deserialize(SentValue { decoder: &mut decoder, of, top: true })
 }
 
-/// Reads a value that has a member for each of so many arguments.
+/// Decodes a value with one member for each of `count` arguments.
 pub(super) fn arguments<T: DeserializeOwned>(
     mut decoder: Decoder<'_, '_>,
     of: i32,
@@ -47,14 +46,14 @@ pub(super) fn arguments<T: DeserializeOwned>(
     }
 }
 
-/// Reads what the bytes of a value hold, piece by piece.
+/// Incremental decoder of a value's bytes.
 pub(crate) struct Decoder<'t, 'de> {
     definitions: &'t [u8],
     table: &'t Table,
     pub(crate) cursor: Cursor<'de>,
-    /// How much deeper it may go.
+    /// Remaining nesting depth.
     depth: usize,
-    /// The field that is being read, for the text of an error.
+    /// The field being decoded, for error texts.
     pub(crate) field: &'t str,
 }
 
@@ -63,22 +62,22 @@ impl<'t, 'de> Decoder<'t, 'de> {
         Self { definitions, table, cursor, depth: Limits::default().depth, field: "" }
     }
 
-    /// What a type is.
+    /// Returns the kind of a type.
     pub(crate) fn kind(&self, of: i32) -> Result<Kind, Error> {
         self.table.kind(of)
     }
 
-    /// The names of a struct's fields and their types.
+    /// Iterates over the names and types of a struct's fields.
     pub(crate) fn fields(&self, fields: Fields) -> impl Iterator<Item = (&'t str, i32)> {
         self.table.fields(self.definitions, fields)
     }
 
-    /// A field's name and type.
+    /// Returns the name and type of a field.
     pub(crate) fn named_field(&self, fields: Fields, place: i64) -> Result<(&'t str, i32), Error> {
         self.table.named_field(self.definitions, fields, place)
     }
 
-    /// Before a value that stands by itself: one that is no struct has a zero in front.
+    /// Reads the start of a top-level value: one that is not a struct has a leading zero.
     pub(super) fn top(&mut self, of: i32) -> Result<(), Error> {
         match self.table.kind(of)? {
             Kind::Struct(_) => Ok(()),
@@ -86,7 +85,7 @@ impl<'t, 'de> Decoder<'t, 'de> {
         }
     }
 
-    /// Runs with one level less of depth to go.
+    /// Runs `read` with one level less of remaining depth.
     fn deeper<R>(&mut self, read: impl FnOnce(&mut Self) -> Result<R, Error>) -> Result<R, Error> {
         self.depth = self.depth.checked_sub(1).ok_or_else(Error::too_deep)?;
         let result = read(self)?;
@@ -94,7 +93,7 @@ impl<'t, 'de> Decoder<'t, 'de> {
         Ok(result)
     }
 
-    /// The next field of a struct, or `None` at its end, which the end of the bytes is too.
+    /// Returns the next field of a struct, or `None` at its end, which the end of the bytes is too.
     pub(crate) fn next_field(&mut self, fields: Fields, last: i64) -> Result<Option<i64>, Error> {
         if self.cursor.is_empty() {
             return Ok(None);
@@ -105,7 +104,7 @@ impl<'t, 'de> Decoder<'t, 'de> {
         }
     }
 
-    /// How many elements follow; each takes at least one byte.
+    /// Returns the number of elements; each takes at least one byte.
     pub(crate) fn elements(&mut self, kind: Kind) -> Result<(i32, usize), Error> {
         let count = self.cursor.count(1)?;
         match kind {
@@ -116,7 +115,7 @@ impl<'t, 'de> Decoder<'t, 'de> {
         }
     }
 
-    /// What an interface holds: its type's name and number, or `None` if nothing.
+    /// Returns the name and number of the type in an interface, or `None` if it is nil.
     fn concrete(&mut self) -> Result<Option<(&str, i32)>, Error> {
         let name = self.cursor.text()?;
         if name.is_empty() {
@@ -131,7 +130,7 @@ impl<'t, 'de> Decoder<'t, 'de> {
         Ok(Some((name, of)))
     }
 
-    /// Passes over a value.
+    /// Skips a value.
     pub(crate) fn skip(&mut self, of: i32) -> Result<(), Error> {
         match self.table.kind(of)? {
             Kind::Bool | Kind::Int | Kind::Uint | Kind::Float => self.cursor.uint().map(drop),
@@ -186,11 +185,11 @@ impl<'t, 'de> Decoder<'t, 'de> {
     }
 }
 
-/// A value that was sent, of this type.
+/// A sent value of this type.
 struct SentValue<'a, 't, 'de> {
     decoder: &'a mut Decoder<'t, 'de>,
     of: i32,
-    /// It is not within another, or the sole content of an interface.
+    /// It is top-level, or the sole content of an interface.
     top: bool,
 }
 
@@ -199,7 +198,7 @@ impl<'a, 't, 'de> SentValue<'a, 't, 'de> {
         self.decoder.table.kind(self.of)
     }
 
-    /// Gives `read` what was sent, which may be within interfaces, or takes zero where they hold nothing.
+    /// Passes the sent value to `read`, unwrapping interfaces; a nil interface becomes the zero value.
     fn read<V: Visitor<'de>>(
         mut self,
         visitor: V,
@@ -237,14 +236,14 @@ impl<'a, 't, 'de> SentValue<'a, 't, 'de> {
         }
     }
 
-    /// Whether what comes, which only its own type can read, is a time.
+    /// Whether a self-encoding value is a time.
     fn is_time(&self) -> Result<bool, Error> {
         let Decoder { definitions, table, cursor, .. } = &*self.decoder;
         let name = table.find(self.of).map_or("", |definition| table.name(definitions, definition));
         Ok(Time::of_type(name, cursor.ahead().bytes()?).is_some())
     }
 
-    /// A list of elements that are all of one type.
+    /// Decodes a list of elements of a single type.
     fn list<V: Visitor<'de>>(self, kind: Kind, visitor: V) -> Result<V::Value, Error> {
         let (elem, left) = self.decoder.elements(kind)?;
         self.decoder.deeper(|decoder| {
@@ -265,7 +264,7 @@ impl<'a, 't, 'de> SentValue<'a, 't, 'de> {
         })
     }
 
-    /// A struct of which the receiver knows `wanted`.
+    /// Decodes a struct of which the receiver knows the fields `wanted`.
     fn fields<V: Visitor<'de>>(
         self,
         fields: Fields,
@@ -295,7 +294,7 @@ impl<'a, 't, 'de> SentValue<'a, 't, 'de> {
         })
     }
 
-    /// A struct as a list of its fields, for receivers that know no names.
+    /// Decodes a struct as a list of its fields, for receivers without field names.
     fn positions<V: Visitor<'de>>(self, fields: Fields, visitor: V) -> Result<V::Value, Error> {
         self.decoder.deeper(|decoder| {
             let mut positions = PositionalFields { decoder, fields, next: 0, sent: Some(-1) };
@@ -375,7 +374,7 @@ impl<'de> Deserializer<'de> for SentValue<'_, '_, 'de> {
                 let bytes = sent.decoder.cursor.bytes()?;
                 match simdutf8::basic::from_utf8(bytes) {
                     Ok(text) => visitor.visit_borrowed_str(text),
-                    // Go's need not be UTF-8; a type that takes them is not refused them.
+                    // Go's strings need not be UTF-8; a type that accepts other bytes gets them.
                     Err(_) => visitor.visit_borrowed_bytes(bytes),
                 }
             }
@@ -402,7 +401,7 @@ impl<'de> Deserializer<'de> for SentValue<'_, '_, 'de> {
         self.deserialize_bytes(visitor)
     }
 
-    /// Pointers are flattened: what was sent is there. Only an interface can hold nothing.
+    /// Pointers are flattened: a sent value is present. Only an interface can be nil.
     fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
         if self.kind()? == Kind::Interface && self.decoder.cursor.ahead().uint()? == 0 {
             self.decoder.cursor.uint()?;
@@ -411,7 +410,7 @@ impl<'de> Deserializer<'de> for SentValue<'_, '_, 'de> {
         visitor.visit_some(self)
     }
 
-    /// Go's empty struct, which any struct fits.
+    /// Go's empty struct, which is compatible with any struct.
     fn deserialize_unit<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
         self.read(visitor, Zero::deserialize_unit, |sent, kind, visitor| match kind {
             Kind::Struct(_) => {
@@ -488,8 +487,8 @@ impl<'de> Deserializer<'de> for SentValue<'_, '_, 'de> {
         })
     }
 
-    /// An interface, where the variants are called what the types are registered as; or a plain variant by its name
-    /// or its number.
+    /// Decodes an interface, whose variants are named after the registered types; or a unit variant by its name or its
+    /// number.
     fn deserialize_enum<V: Visitor<'de>>(
         self,
         name: &'static str,
@@ -516,7 +515,7 @@ impl<'de> Deserializer<'de> for SentValue<'_, '_, 'de> {
                 let Some((_, of)) = decoder.concrete()? else {
                     return Err(Error::new(format!("a nil interface is no {name}")));
                 };
-                // A plain variant that was sent as any other text.
+                // A unit variant that was sent as a plain string.
                 if held == "string" && !variants.contains(&"string") {
                     return visitor.visit_enum(decoder.cursor.text()?.into_deserializer());
                 }
@@ -534,7 +533,7 @@ impl<'de> Deserializer<'de> for SentValue<'_, '_, 'de> {
             Kind::Float => sent.deserialize_f64(visitor),
             Kind::String | Kind::Opaque(Opaque::Text) => sent.deserialize_str(visitor),
             Kind::Opaque(_) if sent.is_time()? => sent.deserialize_str(visitor),
-            // Receivers of any value know lists, as a rule, and few know bytes.
+            // Self-describing receivers usually accept lists, but rarely bytes.
             Kind::Bytes | Kind::Opaque(_) => sent.deserialize_seq(visitor),
             Kind::Complex | Kind::Slice { .. } | Kind::Array { .. } => sent.deserialize_seq(visitor),
             Kind::Map { key, elem } => sent.map(key, elem, visitor),
@@ -560,7 +559,7 @@ struct Elements<'a, 't, 'de> {
 }
 
 impl Elements<'_, '_, '_> {
-    /// Passes over what the receiver did not take.
+    /// Skips what the receiver did not read.
     fn finish(self) -> Result<(), Error> {
         (0..self.left).try_for_each(|_| self.decoder.skip(self.elem))
     }
@@ -615,29 +614,29 @@ impl<'de> MapAccess<'de> for &mut Pairs<'_, '_, 'de> {
     }
 }
 
-/// A struct's fields: those that were sent, then those of the receiver that were not, as zeros.
+/// Fields of a struct: the sent ones, then the receiver's missing ones, as zeros.
 struct NamedFields<'a, 't, 'de> {
     decoder: &'a mut Decoder<'t, 'de>,
     fields: Fields,
     last: i64,
-    /// The type of the field whose name was given; 0 for a zero.
+    /// Type of the field whose name was returned; 0 for a zero value.
     of: i32,
     wanted: &'static [&'static str],
-    /// Where the next name is looked for first, and later the next zero.
+    /// Where the search for the next name starts, and later for the next zero.
     next: usize,
     seen: SentFields,
     ended: bool,
 }
 
 impl<'t> NamedFields<'_, 't, '_> {
-    /// The next field that was sent and is wanted.
+    /// Returns the next sent field that the receiver knows.
     fn sent(&mut self) -> Result<Option<&'t str>, Error> {
         while let Some(place) = self.decoder.next_field(self.fields, self.last)? {
             self.last = place;
             let decoder = &mut *self.decoder;
             let (name, of) = decoder.table.named_field(decoder.definitions, self.fields, place)?;
             self.of = of;
-            // Without names of his own the receiver wants all.
+            // A receiver without field names gets all fields.
             if self.wanted.is_empty() {
                 return Ok(Some(name));
             }
@@ -654,7 +653,7 @@ impl<'t> NamedFields<'_, 't, '_> {
         Ok(None)
     }
 
-    /// Fields come in the order in which both sides declare them, as a rule.
+    /// Returns the index of a field; fields are usually in the same order on both sides.
     fn place(&self, name: &str) -> Option<usize> {
         if self.wanted.get(self.next).is_some_and(|&wanted| wanted == name) {
             return Some(self.next);
@@ -662,7 +661,7 @@ impl<'t> NamedFields<'_, 't, '_> {
         self.wanted.iter().position(|&wanted| wanted == name)
     }
 
-    /// The next field that is wanted and was not sent.
+    /// Returns the next field of the receiver that was not sent.
     fn missing(&mut self) -> Option<&'static str> {
         while let Some(&name) = self.wanted.get(self.next) {
             self.next += 1;
@@ -673,7 +672,7 @@ impl<'t> NamedFields<'_, 't, '_> {
         None
     }
 
-    /// The type that a field has, if it has one, where its value was zero and not sent.
+    /// Returns the declared type of a field, if any, whose zero value was not sent.
     fn declared(&self, name: &str) -> Option<i32> {
         let mut fields = self.decoder.table.fields(self.decoder.definitions, self.fields);
         fields.find(|&(declared, _)| declared == name).map(|(_, of)| of)
@@ -718,7 +717,7 @@ impl<'de> MapAccess<'de> for &mut NamedFields<'_, '_, 'de> {
     }
 }
 
-/// Which of the receiver's fields were sent.
+/// Set of the receiver's fields that were sent.
 #[derive(Default)]
 struct SentFields {
     first: u64,
@@ -748,12 +747,12 @@ impl SentFields {
     }
 }
 
-/// A struct's fields without their names.
+/// Fields of a struct without their names.
 struct PositionalFields<'a, 't, 'de> {
     decoder: &'a mut Decoder<'t, 'de>,
     fields: Fields,
     next: i64,
-    /// The next that was sent, or `None` behind the last.
+    /// The next sent field, or `None` after the last.
     sent: Option<i64>,
 }
 
@@ -794,7 +793,7 @@ impl<'de> SeqAccess<'de> for &mut PositionalFields<'_, '_, 'de> {
     }
 }
 
-/// What an interface holds, under the name of its type.
+/// Content of an interface, under the name of its type.
 struct InterfaceValue<'a, 't, 'de> {
     decoder: &'a mut Decoder<'t, 'de>,
     name: String,

@@ -4,7 +4,7 @@ use super::number::{Cursor, put_uint};
 use super::types::{Definition, Table, id};
 use super::{Error, Limits};
 
-/// The types that were defined in one direction of a stream, and in which bytes.
+/// Types defined in one direction of a stream, with the bytes of their definitions.
 #[derive(Debug, Default)]
 pub(super) struct Dictionary {
     bytes: Vec<u8>,
@@ -16,23 +16,22 @@ impl Dictionary {
         &self.table
     }
 
-    /// The bytes that the table was read from: messages, each of which defines a type.
+    /// Returns the bytes from which the table was parsed: messages, each of which defines a type.
     pub(super) fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// Bytes that it takes, about.
+    /// Returns the approximate number of bytes held.
     pub(super) fn held(&self) -> usize {
         self.bytes.capacity() + self.table.held()
     }
 
-    /// Reads a definition where `cursor` is at the type's number, which is negative, and moves it behind the
-    /// definition.
+    /// Parses a definition with `cursor` at the type's number, which is negative, and advances it past the definition.
     pub(super) fn define(&mut self, cursor: &mut Cursor<'_>, limits: &Limits) -> Result<(), Error> {
         let room = limits.definitions.saturating_sub(self.bytes.len());
         let within = cursor.rest().get(..room).map_or(*cursor, Cursor::new);
         let length = match definition_length(within) {
-            // The end of the bytes may pass for that of the definition.
+            // The end of the bytes may coincide with that of the definition.
             Ok(length) if length < within.len() || within.len() == cursor.len() => length,
             Err(error) if within.len() == cursor.len() => return Err(error),
             _ => return Err(too_long(limits)),
@@ -46,8 +45,8 @@ impl Dictionary {
         self.table.define(id, &self.bytes, start, &mut kept, limits)
     }
 
-    /// The definitions of all that the types `of` are made of, in the order in which they came, and whether none
-    /// is missing: whoever reads a value of a type that was not defined finds that out.
+    /// Returns the definitions of all types reachable from `of`, in order of arrival, and whether they are complete:
+    /// decoding a value of an undefined type reports the error.
     pub(super) fn closure(&self, of: &[i32]) -> (Vec<u8>, bool) {
         let (reached, complete) = self.reached(of);
         let mut messages: Vec<_> = reached.iter().map(Table::message).collect();
@@ -79,17 +78,17 @@ pub(super) fn too_long(limits: &Limits) -> Error {
     Error::new(format!("definitions of types take more than {} bytes", limits.definitions))
 }
 
-/// Takes the number of a type that is about to be defined.
+/// Reads the number of a type that is about to be defined.
 pub(super) fn defined(cursor: &mut Cursor<'_>) -> Result<i32, Error> {
     cursor.id()?.checked_neg().ok_or_else(Error::unknown_type)
 }
 
-/// How many bytes a definition takes, with the number before it.
+/// Returns the length of a definition, including the number before it.
 fn definition_length(mut cursor: Cursor<'_>) -> Result<usize, Error> {
     let before = cursor.len();
     let bytes = cursor.rest();
     let _ = defined(&mut cursor)?;
-    // Any number of a type will do: what counts is where the definition ends.
+    // Any type number will do: only the end of the definition matters.
     Table::default().define(id::FIRST, bytes, 0, &mut cursor, &Limits::default())?;
     Ok(before - cursor.len())
 }

@@ -1,7 +1,7 @@
-//! From Rust to gob, by serde, as a description says.
+//! serde serializer for gob, driven by a type description.
 //!
-//! A field of a struct is left out if its value is zero. Elsewhere zeros are written, and a list cannot lack one of
-//! its elements (Go's `encoding/gob/encode.go`, `sendZero`).
+//! A struct field with the zero value is omitted. Elsewhere zeros are written, since a list cannot omit elements (Go's
+//! `encoding/gob/encode.go`, `sendZero`).
 
 use serde::Serialize;
 use serde::ser::{
@@ -16,8 +16,7 @@ use super::time::Time;
 use super::type_description::{Description, Field, Kind, Type, Variant};
 use super::types::id;
 
-/// Appends the message that is the value, whose type the peer knows by the number `of`. If it fails, nothing was
-/// appended.
+/// Appends the message of a value, whose type the peer knows by the number `of`. On failure nothing is appended.
 pub(super) fn message<T: Serialize + ?Sized>(
     value: &T,
     description: &Description,
@@ -42,20 +41,20 @@ pub(super) fn message<T: Serialize + ?Sized>(
     }
 }
 
-/// Where a value is to be put.
+/// Destination of a value.
 struct Destination<'d, 'o> {
     description: &'d Description,
     out: &'o mut Vec<u8>,
     of: Type,
-    /// How far the field is behind the last one that was written; 0 for what is no field.
+    /// Distance from the last written field; 0 if the value is not a field.
     delta: u64,
 }
 
-/// Whether a value was written, or left out.
+/// Whether a value was written or omitted.
 type WasWritten = bool;
 
 impl<'d, 'o> Destination<'d, 'o> {
-    /// Writes a value of a basic type, or leaves it out.
+    /// Writes a value of a basic type, or omits it.
     #[inline]
     fn basic(mut self, of: Type, is_zero: bool, put: impl FnOnce(&mut Vec<u8>)) -> Result<WasWritten, Error> {
         if self.of != of {
@@ -76,7 +75,7 @@ impl<'d, 'o> Destination<'d, 'o> {
         }
     }
 
-    /// An interface takes a basic type under its name.
+    /// An interface accepts a basic type under its name.
     #[cold]
     fn other(mut self, of: Type, put: impl FnOnce(&mut Vec<u8>)) -> Result<WasWritten, Error> {
         if self.of != Type::Any {
@@ -99,7 +98,7 @@ impl<'d, 'o> Destination<'d, 'o> {
         Ok(true)
     }
 
-    /// In an interface, Go tells what encodes itself by the name that its type is registered by.
+    /// In an interface, Go identifies a self-encoding type by its registered name.
     #[cold]
     fn newtype_in_interface<T: Serialize + ?Sized>(
         self,
@@ -114,7 +113,7 @@ impl<'d, 'o> Destination<'d, 'o> {
         }
     }
 
-    /// The value is not what its type was found to be.
+    /// Returns the error of a value that does not match its type description.
     #[cold]
     fn mismatch(&self, is: &str) -> Error {
         Error::new(format!("{is} where the type says {:?}", self.of))
@@ -138,7 +137,7 @@ impl<'d, 'o> Destination<'d, 'o> {
         }
     }
 
-    /// No value: nothing in a field, an empty interface elsewhere.
+    /// Writes no value: omits a field, writes a nil interface elsewhere.
     fn nothing(self) -> Result<WasWritten, Error> {
         if self.delta > 0 {
             return Ok(false);
@@ -150,7 +149,7 @@ impl<'d, 'o> Destination<'d, 'o> {
         Err(Error::new("encodeArray: nil element"))
     }
 
-    /// The variant of an enum as what an interface holds.
+    /// Writes an enum variant as the content of an interface.
     fn variant(mut self, name: &'static str) -> Result<(Self, usize), Error> {
         let Some(Kind::Choice(variants)) = self.kind() else { return Err(self.mismatch(name)) };
         let Some(&Variant { of, .. }) = variants.iter().find(|variant| variant.name == name) else {
@@ -226,7 +225,7 @@ impl<'d, 'o> Destination<'d, 'o> {
     }
 }
 
-/// Begins what an interface holds; [`end`] ends it.
+/// Starts the content of an interface; [`end`] finishes it.
 fn hold(out: &mut Vec<u8>, name: &str, id: i32) -> usize {
     put_bytes(out, name.as_bytes());
     put_int(out, id.into());
@@ -283,7 +282,7 @@ impl<'d, 'o> Serializer for Destination<'d, 'o> {
 
     #[inline]
     fn serialize_u64(self, value: u64) -> Result<WasWritten, Error> {
-        // serde_json passes every number that is not negative as u64. Go code asserts `int` on an `interface{}`.
+        // serde_json passes every non-negative number as u64. Go code asserts `int` on an `interface{}`.
         if self.of == Type::Any
             && let Ok(value) = i64::try_from(value)
         {
@@ -428,22 +427,22 @@ impl<'d, 'o> Serializer for Destination<'d, 'o> {
     }
 }
 
-/// The elements of a list, which are written under a count, or as the fields of a struct.
+/// Elements of a list, written after a count, or as the fields of a struct.
 struct List<'d, 'o> {
     put: Destination<'d, 'o>,
     form: Form<'d>,
-    /// Where it begins.
+    /// Offset of its start.
     start: usize,
-    /// It is left out if it is empty.
+    /// It is omitted if it is empty.
     may_vanish: bool,
-    /// Where its count stands, in how many bytes, and what it says.
+    /// Offset and width of its count, and the count.
     counted: usize,
     width: usize,
     announced: u64,
     count: u64,
-    /// One more than the place of the field that was written last.
+    /// One more than the index of the field written last.
     last: u64,
-    /// Where the length stands of the interface that holds it.
+    /// Offset of the length of the enclosing interface.
     held: Option<usize>,
 }
 
@@ -477,7 +476,7 @@ impl List<'_, '_> {
     }
 }
 
-/// A value of parts, all of which were written.
+/// A composite value whose parts were all written.
 trait Parts {
     fn finish(&mut self) -> Result<WasWritten, Error>;
 
@@ -516,7 +515,7 @@ impl Parts for List<'_, '_> {
     }
 }
 
-/// Keys and values, under their count.
+/// Keys and values, after their count.
 struct Pairs<'d, 'o> {
     put: Destination<'d, 'o>,
     key: Type,
@@ -552,12 +551,12 @@ impl Parts for Pairs<'_, '_> {
     }
 }
 
-/// A struct, which in an interface is a map.
+/// A struct, which is a map in an interface.
 enum Members<'d, 'o> {
     Fields {
         put: Destination<'d, 'o>,
         fields: &'d [Field],
-        /// Where the next name is looked for first.
+        /// Where the search for the next name starts.
         next: usize,
         last: i64,
     },
@@ -595,7 +594,7 @@ impl Members<'_, '_> {
     }
 }
 
-/// A field that asked for nothing when its type was read, as `PhantomData` does not, and has nothing to say.
+/// A field without a type description, such as `PhantomData`, which must have no content.
 #[cold]
 fn undescribed<T: Serialize + ?Sized>(name: &str, value: &T) -> Result<(), Error> {
     let description = Description::default();
@@ -625,10 +624,10 @@ impl Parts for Members<'_, '_> {
     }
 }
 
-/// What the variant of an enum holds.
+/// Content of an enum variant.
 struct Variety<P> {
     inner: P,
-    /// Where its length stands.
+    /// Offset of its length.
     mark: usize,
 }
 

@@ -3,16 +3,16 @@ use std::fmt::{self, Display};
 
 use polyrpc_core::Violation;
 
-/// Why bytes are no gob, or a value cannot be one.
+/// Why bytes are not valid gob, or a value cannot be encoded.
 ///
-/// Where Go's decoder refuses the same, the text says it in Go's words (`encoding/gob/decode.go`): it may travel
-/// back to a peer that knows them.
+/// If Go's decoder rejects the same input, the text is Go's (`encoding/gob/decode.go`): it may be sent back to a peer
+/// that knows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
     reason: Cow<'static, str>,
-    /// Whatever the value is, its type has nothing like it in Go.
+    /// The type has no equivalent in Go, whatever the value.
     of_type: bool,
-    /// There are more or fewer arguments than the function has.
+    /// The number of arguments does not match the function.
     of_count: bool,
 }
 
@@ -22,31 +22,32 @@ impl Error {
         Self { reason: reason.into(), of_type: false, of_count: false }
     }
 
-    /// A list of arguments with more or fewer members than the function has.
+    /// Creates the error of an argument list whose length does not match the function.
     #[cold]
     pub(super) fn wrong_count(expected: usize, found: usize) -> Self {
         let reason = format!("wrong number of arguments: expected {expected}, found {found}");
         Self { of_count: true, ..Self::new(reason) }
     }
 
-    /// A type that Go has nothing like.
+    /// Creates the error of a type without an equivalent in Go.
     #[cold]
     pub(super) fn of_type(reason: impl Into<Cow<'static, str>>) -> Self {
         Self { of_type: true, ..Self::new(reason) }
     }
 
-    /// The same, of what it is within.
+    /// Adds the enclosing context to the error.
     #[cold]
     pub(super) fn within(self, what: &str) -> Self {
         Self { reason: format!("{what} {self}").into(), ..self }
     }
 
-    /// Whether no value of the type can be carried, and not just this one, or whether the type does not say what it is.
+    /// Whether no value of the type can be encoded, rather than only this one, or whether the type cannot be
+    /// determined.
     pub fn is_of_type(&self) -> bool {
         self.of_type
     }
 
-    /// Whether there are more or fewer arguments than the function has ([`arguments_from_slice`](super::arguments_from_slice)).
+    /// Whether the number of arguments does not match ([`arguments_from_slice`](super::arguments_from_slice)).
     pub fn is_of_count(&self) -> bool {
         self.of_count
     }

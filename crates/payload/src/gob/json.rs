@@ -1,4 +1,4 @@
-//! Gob as JSON, and JSON as gob, for those who have no types: people at a command line.
+//! Conversion between gob and JSON without Rust types, for command-line use.
 
 use std::fmt::Write;
 
@@ -12,12 +12,12 @@ use super::types::{Fields, Kind, Opaque, Shape, define, id};
 use super::value_walk::singleton;
 use super::{Error, Limits, Split, sole};
 
-/// Writes the value of a stream as JSON, as Go's `encoding/json` writes it: bytes in base64, times as texts. A
-/// field that was not sent is shown with its zero, and a number that is not finite, which Go refuses, as a text.
+/// Converts the value of a stream to JSON, in the form of Go's `encoding/json`: bytes in base64, times as texts. A
+/// field that was not sent appears with its zero value, and a non-finite number, which Go rejects, as a text.
 ///
 /// # Errors
 ///
-/// When the bytes are no stream of a single value.
+/// If the bytes are not a stream of a single value.
 pub fn to_json(bytes: &[u8]) -> Result<String, Error> {
     let limits = Limits { message: usize::MAX - 16, ..Limits::default() };
     let body = sole(bytes, limits.clone())?.into_bytes();
@@ -86,10 +86,10 @@ impl Printer<'_> {
         let _ = write!(self.out, "{value}");
     }
 
-    /// A number that JSON cannot write is a text, in the words of Go's `strconv`.
+    /// A number without a JSON form is a text, in the spelling of Go's `strconv`.
     fn float(&mut self, value: f64) {
         match serde_json::Number::from_f64(value) {
-            // As Go writes it: 17, not 17.0.
+            // Like Go: 17, not 17.0.
             Some(_) if value.fract() == 0.0 && value.abs() < 1e15 => self.plain(value),
             Some(number) => self.plain(number),
             None if value.is_nan() => self.text("NaN"),
@@ -111,7 +111,7 @@ impl Printer<'_> {
         self.plain(Value::from(text));
     }
 
-    /// A time, or bytes that only their own type can read.
+    /// Writes a time, or the bytes of another self-encoding type.
     fn opaque(&mut self, of: i32) -> Result<(), Error> {
         let bytes = self.cursor.bytes()?;
         let definition = self.split.table.find(of).ok_or_else(Error::unknown_type)?;
@@ -143,7 +143,7 @@ impl Printer<'_> {
         Ok(())
     }
 
-    /// Keys that are no texts become some.
+    /// Keys that are not texts are converted.
     fn map(&mut self, key: i32, elem: i32) -> Result<(), Error> {
         let count = self.cursor.count(2)?;
         self.out.push('{');
@@ -190,7 +190,7 @@ impl Printer<'_> {
         }
     }
 
-    /// A struct, or an array, is only left out where a pointer leads to none.
+    /// A struct, or an array, is omitted only if a pointer to it is nil.
     fn zero(&mut self, kind: Kind) {
         self.out.push_str(match kind {
             Kind::Bool => "false",
@@ -210,16 +210,16 @@ impl Printer<'_> {
     }
 }
 
-/// Writes JSON as a stream of a single value, by what it shows of its types:
+/// Converts JSON to a stream of a single value, with types inferred from the JSON:
 ///
-/// * an object is a struct of its members, of which those that are null, or lists of nothing, are left out;
-/// * an integer is an int, or a uint where only that holds it, any other number a float64;
-/// * a list is a slice of what all its elements are, with objects a struct of all members that any of them has;
-///   where they are of different kinds, a slice of interfaces.
+/// * an object is a struct of its members, except for null ones and empty lists;
+/// * an integer is an int, or a uint if it fits only there, any other number a float64;
+/// * a list is a slice of its elements' common type; objects form a struct of all members that any of them has;
+///   elements of different kinds form a slice of interfaces.
 ///
 /// # Errors
 ///
-/// When it is no JSON, or nothing but null.
+/// If it is not JSON, or only null.
 pub fn from_json(json: &[u8]) -> Result<Vec<u8>, Error> {
     let value: Value = serde_json::from_slice(json).map_err(|error| Error::new(error.to_string()))?;
     let mut shapes = Shapes::default();
@@ -241,7 +241,7 @@ pub fn from_json(json: &[u8]) -> Result<Vec<u8>, Error> {
     Ok(out)
 }
 
-/// What was seen of a type.
+/// Inferred type of a value.
 #[derive(Clone, Debug, PartialEq)]
 enum ObservedType {
     Bool,
@@ -250,14 +250,14 @@ enum ObservedType {
     Float,
     Text,
     List(Box<Self>),
-    /// The members, by their names.
+    /// The members by name.
     Object(Vec<(String, Self)>),
-    /// Different things.
+    /// Different kinds.
     Any,
 }
 
 impl ObservedType {
-    /// `None` of what says nothing: null, and lists of nothing.
+    /// Infers the type of a value; `None` if it shows none: null, and empty lists.
     fn of(value: &Value) -> Option<Self> {
         Some(match value {
             Value::Null => return None,
@@ -281,7 +281,7 @@ impl ObservedType {
         })
     }
 
-    /// What is both.
+    /// Returns the common type of both.
     fn and(self, other: Self) -> Self {
         match (self, other) {
             (one, other) if one == other => one,
@@ -305,7 +305,7 @@ impl ObservedType {
     }
 }
 
-/// The types of a value, by their numbers.
+/// Types of a value, by number.
 #[derive(Default)]
 struct Shapes {
     known: Vec<(ObservedType, i32)>,
@@ -350,7 +350,7 @@ impl Shapes {
     }
 
     fn define(&mut self, of: i32, out: &mut Vec<u8>) {
-        // Outer ones first.
+        // Outer types first.
         for (shape, number) in self.known.clone().iter().rev().filter(|(_, number)| *number <= of) {
             match shape {
                 ObservedType::List(elem) => {
@@ -409,7 +409,7 @@ impl Shapes {
         Ok(())
     }
 
-    /// In an interface; lists and objects are of the types that Go reads JSON into.
+    /// Writes a value in an interface; lists and objects have the types into which Go decodes JSON.
     fn any(&self, value: &Value, out: &mut Vec<u8>) -> Result<(), Error> {
         let (name, of) = match ObservedType::of(value) {
             None if value.is_null() => {
@@ -447,7 +447,7 @@ impl Shapes {
     }
 }
 
-/// Whether a field of this value is left out.
+/// Whether a field with this value is omitted.
 fn is_zero(value: &Value) -> bool {
     match value {
         Value::Null => true,

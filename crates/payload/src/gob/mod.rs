@@ -1,14 +1,14 @@
-//! Gob, the encoding of Go's `encoding/gob`: what net/rpc speaks.
+//! Gob, the encoding of Go's `encoding/gob`, used by net/rpc.
 //!
-//! A gob stream describes itself. Before the first value of a type comes the type's definition, once in each
-//! direction of a connection; so a value means nothing without the memory of its stream:
+//! A gob stream is self-describing. The definition of a type precedes its first value, once in each direction of a
+//! connection; a value therefore has no meaning without the state of its stream:
 //!
-//! * a [`Reader`] is that memory where values arrive, and gives each as a [`Value`], which needs it no longer;
-//! * a [`Writer`] is that memory where values leave;
-//! * [`to_vec`] and [`from_slice`] write and read a stream of a single value, which is what the body of a
-//!   [`Call`](polyrpc_core::Call) is in [`Format::Gob`](polyrpc_core::Format::Gob).
+//! * a [`Reader`] is that state for received values, and returns each as a [`Value`], which is independent of it;
+//! * a [`Writer`] is that state for sent values;
+//! * [`to_vec`] and [`from_slice`] write and read a stream of a single value, which is the body of a
+//!   [`Call`](polyrpc_core::Call) in [`Format::Gob`](polyrpc_core::Format::Gob).
 //!
-//! How Rust's types are Go's is told in the folder's `README.md`.
+//! The folder's `README.md` describes the mapping between Rust's types and Go's.
 //!
 //! ```
 //! use polyrpc_payload::gob;
@@ -65,20 +65,20 @@ use self::decode::Decoder;
 use self::number::Cursor;
 use self::types::Table;
 
-/// The stream of a struct without name and fields, which is what Go writes where there is nothing to say.
+/// Stream of a struct without name and fields, which Go writes when there is no content.
 pub const EMPTY_STRUCT: &[u8] = b"\x0a\xff\x81\x03\x01\x02\xff\x82\x00\x00\x00\x03\xff\x82\x00";
 
-/// What a reader takes of a peer. Every length and count meets one of these, or the bytes that are there, before
-/// memory is set aside for it.
+/// Limits of a reader. Every length and count is checked against one of these, or the available bytes, before memory is
+/// allocated for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes of one message, and of a value that takes several. 64 MiB.
+    /// Bytes of one message, and of a value that spans several. 64 MiB.
     pub message: usize,
     /// Types that one direction of a stream may define. 4096.
     pub types: usize,
     /// Bytes of all these definitions. 256 KiB.
     pub definitions: usize,
-    /// How deep values may be in one another. 128.
+    /// Nesting depth of values. 128.
     pub depth: usize,
 }
 
@@ -94,11 +94,11 @@ impl From<&polyrpc_core::Limits> for Limits {
     }
 }
 
-/// Writes a value as a gob stream of its own: the definitions of its types, then the value.
+/// Encodes a value as a separate gob stream: the definitions of its types, then the value.
 ///
 /// # Errors
 ///
-/// When Go has nothing like it: a type that cannot be described, a list without one of its elements.
+/// If Go has no equivalent: a type that cannot be described, a list with a missing element.
 pub fn to_vec<T>(value: &T) -> Result<Vec<u8>, Error>
 where
     T: Serialize + DeserializeOwned + 'static,
@@ -110,13 +110,13 @@ where
     Ok(out)
 }
 
-/// Whether values of a type can be carried, which [`to_vec`] finds out with the first of them. Of a type that cannot be
-/// read without a real value nothing is known before there is one.
+/// Checks whether values of a type can be encoded, which [`to_vec`] detects with the first of them. If a type cannot be
+/// deserialized from sample values, the check passes until there is a real value.
 ///
 /// # Errors
 ///
-/// What Go has nothing like, with the name of the type: a struct with `#[serde(flatten)]`, of which serde makes a map;
-/// integers of 128 bits; a tuple of more than 16.
+/// The construct without an equivalent in Go, with the name of the type: a struct with `#[serde(flatten)]`, which serde
+/// treats as a map; integers of 128 bits; a tuple of more than 16.
 ///
 /// ```
 /// use polyrpc_payload::gob;
@@ -125,7 +125,7 @@ where
 /// assert!(gob::check::<i128>().is_err());
 /// ```
 pub fn check<T: DeserializeOwned + 'static>() -> Result<(), Error> {
-    // Reading runs code of the type's author, which may panic: that is for whoever reads such a value.
+    // Deserialization runs code of the type's author, which may panic: that is left to actual deserialization.
     match catch_unwind(type_description::of::<T>)
         .unwrap_or_else(|_| Err(Error::new("it panics when it is read")))
     {
@@ -134,12 +134,12 @@ pub fn check<T: DeserializeOwned + 'static>() -> Result<(), Error> {
     }
 }
 
-/// Writes a value whose type cannot be read, and so cannot be asked what it is made of: it is told as far as the value
-/// shows it. [`to_vec`] tells it whole, and is faster.
+/// Encodes a value whose type cannot be deserialized, and therefore cannot be probed: it is described as far as the
+/// value shows it. [`to_vec`] describes it completely, and is faster.
 ///
 /// # Errors
 ///
-/// As [`to_vec`].
+/// See [`to_vec`].
 pub fn to_vec_plain<T: Serialize + ?Sized>(value: &T) -> Result<Vec<u8>, Error> {
     let description = schema_of_value::learn(value)?;
     let mut out = description.prelude().to_vec();
@@ -147,11 +147,11 @@ pub fn to_vec_plain<T: Serialize + ?Sized>(value: &T) -> Result<Vec<u8>, Error> 
     Ok(out)
 }
 
-/// Reads a gob stream of a single value.
+/// Decodes a gob stream of a single value.
 ///
 /// # Errors
 ///
-/// When the bytes are no such stream, or the value is no `T` by Go's rules.
+/// If the bytes are not such a stream, or the value is not compatible with `T` by Go's rules.
 pub fn from_slice<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Error> {
     let limits = Limits { message: usize::MAX - 16, ..Limits::default() };
     let split = Split::of(bytes, &limits)?;
@@ -162,14 +162,15 @@ pub fn from_slice<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Error> {
     sole(bytes, limits)?.decode()
 }
 
-/// Reads the arguments of a function, a gob stream of one value: a struct, an array or a slice with a member for each.
+/// Decodes the arguments of a function, a gob stream of one value: a struct, an array or a slice with a member for
+/// each.
 ///
-/// Where a struct is wanted, Go and [`from_slice`] pass over fields that the receiver does not have. A tuple is read by
-/// position, so a member too many or too few is one that was meant for another function.
+/// When decoding into a struct, Go and [`from_slice`] skip fields that the receiver does not have. A tuple is decoded
+/// by position, so that a different number of members means that they were intended for another function.
 ///
 /// # Errors
 ///
-/// As [`from_slice`], and [of its count](Error::is_of_count) if the value has not `count` members.
+/// See [`from_slice`]; also [a count error](Error::is_of_count) if the value does not have `count` members.
 ///
 /// ```
 /// use polyrpc_payload::gob;
@@ -182,7 +183,7 @@ pub fn arguments_from_slice<T: DeserializeOwned>(bytes: &[u8], count: usize) -> 
     read(bytes, |decoder, of| decode::arguments(decoder, of, count))
 }
 
-/// Reads a gob stream of a single value with `read`, which is given the value's type.
+/// Decodes a gob stream of a single value with `read`, which gets the value's type.
 pub(super) fn read<R, E: From<Error>>(
     bytes: &[u8],
     read: impl FnOnce(Decoder<'_, '_>, i32) -> Result<R, E>,
@@ -200,19 +201,19 @@ pub(super) fn read<R, E: From<Error>>(
     read(decoder, of)
 }
 
-/// The one value of a stream, in one piece.
+/// Returns the only value of a stream, in one piece.
 fn sole(bytes: &[u8], limits: Limits) -> Result<Value, Error> {
     let (mut inbox, mut reader) = (BytesMut::from(bytes), Reader::new(limits));
     let value = reader.next(&mut inbox)?.ok_or_else(Error::truncated)?;
     if inbox.is_empty() { Ok(value) } else { Err(Error::new("bytes follow the value")) }
 }
 
-/// A stream of a single value: definitions, then messages that are the value.
+/// A stream of a single value: definitions, then the messages of the value.
 struct Split<'a> {
     /// The messages that define types.
     prelude: &'a [u8],
     table: Table,
-    /// What comes behind them.
+    /// The messages after them.
     rest: &'a [u8],
 }
 
@@ -243,7 +244,7 @@ impl<'a> Split<'a> {
         }
     }
 
-    /// Whether the value is one message, and nothing within it brings types.
+    /// Whether the value is one message without type definitions inside.
     fn is_plain(&self) -> bool {
         let mut cursor = Cursor::new(self.rest);
         let message = cursor.bytes().map(Cursor::new);
@@ -251,7 +252,7 @@ impl<'a> Split<'a> {
         !self.table.is_dynamic() && !interface && cursor.is_empty()
     }
 
-    /// The value's type, and the value.
+    /// Returns the value's type, and the value.
     fn value(&self) -> Result<(i32, Cursor<'a>), Error> {
         let mut message = Cursor::new(Cursor::new(self.rest).bytes()?);
         Ok((message.id()?, message))

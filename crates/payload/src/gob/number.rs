@@ -1,14 +1,14 @@
-//! The one thing all of gob is written in: numbers without a width.
+//! Variable-length numbers, of which all of gob consists.
 //!
-//! Below 128 a number is its own byte. Otherwise the first byte says, negated, how many bytes of the number
-//! follow, highest first. A signed number has its sign in the lowest bit; a float is its bits from the other
-//! end, since the low ones are often zero (Go's `encoding/gob/doc.go`, "Encoding Details").
+//! A number below 128 is one byte. Otherwise the first byte is the negated count of the following bytes, most
+//! significant first. A signed number has its sign in the lowest bit; a float is its byte-reversed bits, since the low
+//! ones are often zero (Go's `encoding/gob/doc.go`, "Encoding Details").
 
 use polyrpc_core::append::append;
 
 use super::Error;
 
-/// What is left to be read of some bytes.
+/// Unread remainder of some bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cursor<'a> {
     rest: &'a [u8],
@@ -19,7 +19,7 @@ impl<'a> Cursor<'a> {
         Self { rest: bytes }
     }
 
-    /// For a look at what comes, without taking it.
+    /// Returns a copy for looking ahead.
     pub(super) fn ahead(self) -> Self {
         self
     }
@@ -64,12 +64,12 @@ impl<'a> Cursor<'a> {
         Ok(f64::from_bits(self.uint()?.swap_bytes()))
     }
 
-    /// The number by which a stream knows a type.
+    /// Reads the number of a type in the stream.
     pub(super) fn id(&mut self) -> Result<i32, Error> {
         i32::try_from(self.int()?).map_err(|_| Error::unknown_type())
     }
 
-    /// A count of what takes at least `least` bytes each: no more than can be here.
+    /// Reads a count of elements of at least `least` bytes each: no more than the remaining bytes can hold.
     pub(crate) fn count(&mut self, least: usize) -> Result<usize, Error> {
         let count = usize::try_from(self.uint()?).unwrap_or(usize::MAX);
         if count > self.rest.len() / least {
@@ -78,7 +78,7 @@ impl<'a> Cursor<'a> {
         Ok(count)
     }
 
-    /// Bytes behind their count.
+    /// Reads length-prefixed bytes.
     #[inline]
     pub(crate) fn bytes(&mut self) -> Result<&'a [u8], Error> {
         let count = self.count(1)?;
@@ -96,7 +96,7 @@ impl<'a> Cursor<'a> {
     }
 }
 
-/// The number at the beginning of `bytes` and how many bytes it takes, or `None` if they end within it.
+/// Returns the number at the start of `bytes` and its encoded length, or `None` if it is incomplete.
 pub(super) fn uint(bytes: &[u8]) -> Result<Option<(u64, usize)>, Error> {
     let Some((&first, rest)) = bytes.split_first() else { return Ok(None) };
     if first < 0x80 {
@@ -106,7 +106,7 @@ pub(super) fn uint(bytes: &[u8]) -> Result<Option<(u64, usize)>, Error> {
     if width > 8 {
         return Err(Error::new("encoded unsigned integer out of range"));
     }
-    // Zeros in front are let pass, as Go lets them.
+    // Leading zeros are accepted, like in Go.
     let value = |digits: &[u8]| digits.iter().fold(0, |value, &digit| value << 8 | u64::from(digit));
     Ok(rest.get(..width).map(|digits| (value(digits), 1 + width)))
 }
@@ -136,19 +136,19 @@ pub(crate) fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     append(out, bytes);
 }
 
-/// Leaves room for the length of what follows; [`end`] fills it in.
+/// Reserves the length of the following content; [`end`] fills it in.
 pub(crate) fn begin(out: &mut Vec<u8>) -> usize {
     out.push(0);
     out.len() - 1
 }
 
-/// Only a length that does not fit the byte set aside moves what was written since.
+/// Only a length longer than the reserved byte moves the content.
 pub(crate) fn end(out: &mut Vec<u8>, mark: usize) {
     let length = out.len() - mark - 1;
     recount(out, mark, 1, length as u64);
 }
 
-/// Writes a number over the one at `mark`, which takes `width` bytes.
+/// Overwrites the number at `mark`, which takes `width` bytes.
 pub(crate) fn recount(out: &mut Vec<u8>, mark: usize, width: usize, count: u64) {
     if width == 1 && count < 0x80 {
         out[mark] = count as u8;

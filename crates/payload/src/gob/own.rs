@@ -1,4 +1,4 @@
-//! Values of Go types that encode themselves.
+//! Values of self-encoding Go types.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -9,7 +9,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use super::Error;
 use super::types::Opaque;
 
-/// A Go type whose values encode themselves: gob carries the bytes of its method and tells nothing of what is in them.
+/// A Go type whose values encode themselves: gob carries the output of its method as opaque bytes.
 ///
 /// ```
 /// use polyrpc_payload::gob::{GoType, Method, Own};
@@ -28,14 +28,15 @@ use super::types::Opaque;
 pub trait GoType: 'static {
     /// The type's name without its package, of at most 64 bytes: `Int` for `big.Int`.
     const NAME: &'static str;
-    /// By which method its values are encoded.
+    /// Method that encodes its values.
     const METHOD: Method;
 }
 
-/// By which method a value of a Go type encodes itself.
+/// Method by which a value of a Go type encodes itself.
 ///
-/// Go asks for them in this order. `encoding.TextMarshaler` is none of them: gob leaves it out (`encoding/gob/type.go`,
-/// `validUserType`), and a type that has nothing else travels as what it is made of, `net.IP` as bytes for instance.
+/// Go looks for them in this order. `encoding.TextMarshaler` is not among them: gob disables it
+/// (`encoding/gob/type.go`, `validUserType`), and a type with nothing else is sent as its underlying type, such as
+/// `net.IP` as bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
     /// `gob.GobEncoder`: `big.Int`, `big.Float`, `big.Rat`. For `time.Time` there is [`Time`](super::Time).
@@ -44,7 +45,7 @@ pub enum Method {
     BinaryMarshaler,
 }
 
-/// A value of the Go type `G`, as its own method encodes it. In formats other than gob it is these bytes.
+/// A value of the Go type `G`, encoded by its own method. In formats other than gob it consists of these bytes.
 ///
 /// ```
 /// use polyrpc_payload::gob;
@@ -71,17 +72,17 @@ pub struct Own<G> {
 }
 
 impl<G: GoType> Own<G> {
-    /// The value that the type's method writes as these bytes.
+    /// Creates the value that the type's method encodes as these bytes.
     pub fn from_bytes(bytes: impl Into<Vec<u8>>) -> Self {
         Self { bytes: bytes.into(), of: PhantomData }
     }
 
-    /// What the type's method wrote. Nothing at all is Go's zero value.
+    /// Returns the output of the type's method. Empty output is Go's zero value.
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// By which gob tells it from other types, and the type from others; other formats pass over it.
+    /// Marker by which gob distinguishes it from other types, and its type from others; other formats ignore it.
     const MARK: &'static str = match std::str::from_utf8(Self::BUFFER.0.split_at(Self::BUFFER.1).0) {
         Ok(mark) => mark,
         Err(_) => panic!("the name of the Go type is too long"),
@@ -114,7 +115,7 @@ const fn joined(one: &[u8], other: &[u8]) -> ([u8; 128], usize) {
     (buffer, at)
 }
 
-/// The Go type that a mark names.
+/// Returns the Go type that a marker names.
 pub(super) fn marked(mark: &'static str) -> Option<(&'static str, Opaque)> {
     let gob = mark.strip_prefix(GOB).map(|name| (name, Opaque::Gob));
     gob.or_else(|| mark.strip_prefix(BINARY).map(|name| (name, Opaque::Binary)))
@@ -221,11 +222,11 @@ go_types! {
     Uuid = "UUID" by BinaryMarshaler;
 }
 
-/// `intGobVersion` of Go's `math/big/intmarsh.go`, shifted beside the sign.
+/// `intGobVersion` of Go's `math/big/intmarsh.go`, shifted next to the sign.
 const BIG_INT: u8 = 1 << 1;
 
 impl Own<BigInt> {
-    /// The integer with this sign and these bytes, the most significant first.
+    /// Creates the integer with this sign and these bytes, most significant first.
     pub fn from_magnitude(negative: bool, magnitude: &[u8]) -> Self {
         let zeros = magnitude.iter().take_while(|byte| **byte == 0).count();
         let magnitude = magnitude.get(zeros..).unwrap_or_default();
@@ -233,11 +234,11 @@ impl Own<BigInt> {
         Self::from_bytes([&[BIG_INT | sign], magnitude].concat())
     }
 
-    /// Whether it is negative, and its bytes, the most significant first.
+    /// Returns whether it is negative, and its bytes, most significant first.
     ///
     /// # Errors
     ///
-    /// When they are of another version of Go's encoding.
+    /// If the bytes have another version of Go's encoding.
     pub fn magnitude(&self) -> Result<(bool, &[u8]), Error> {
         match self.bytes.split_first() {
             None => Ok((false, &[])),
@@ -280,11 +281,11 @@ impl From<IpAddr> for Own<NetipAddr> {
 }
 
 impl Own<NetipAddr> {
-    /// The address, without its zone; `None` for Go's zero value.
+    /// Returns the address, without its zone; `None` for Go's zero value.
     ///
     /// # Errors
     ///
-    /// When the bytes are none of an address.
+    /// If the bytes are not a valid address.
     pub fn to_ip(&self) -> Result<Option<IpAddr>, Error> {
         if self.bytes.is_empty() {
             return Ok(None);
@@ -304,11 +305,11 @@ impl From<&str> for Own<Url> {
 }
 
 impl Own<Url> {
-    /// The URL as a text.
+    /// Returns the URL as a text.
     ///
     /// # Errors
     ///
-    /// When it is not UTF-8.
+    /// If it is not UTF-8.
     pub fn to_str(&self) -> Result<&str, Error> {
         std::str::from_utf8(&self.bytes).map_err(|_| Error::new("the URL is not UTF-8"))
     }

@@ -10,7 +10,7 @@ use super::types::{Table, id};
 use super::value_walk::{UnchangedNames, ValueWalk};
 use super::{Error, Limits, Split, decode};
 
-/// The memory of one direction of a gob stream: which types the peer has defined.
+/// State of one direction of a received gob stream: the types that the peer has defined.
 ///
 /// ```
 /// use bytes::BytesMut;
@@ -30,9 +30,9 @@ pub struct Reader {
     limits: Limits,
     dictionary: Dictionary,
     wanted: usize,
-    /// Definitions came whose value did not.
+    /// Definitions were received without their value.
     owes_value: bool,
-    /// A value that began in earlier messages.
+    /// A value that started in earlier messages.
     open: Option<Box<Open>>,
     preludes: TypeDefinitionsCache,
 }
@@ -45,7 +45,7 @@ struct Open {
 }
 
 impl Reader {
-    /// A reader at the beginning of a stream.
+    /// Creates a reader at the start of a stream.
     pub fn new(limits: Limits) -> Self {
         Self {
             limits,
@@ -57,14 +57,14 @@ impl Reader {
         }
     }
 
-    /// Takes the next value that is not within another out of `inbox`, or `None` when it needs more bytes.
+    /// Removes the next top-level value from `inbox`; `None` if more bytes are needed.
     ///
-    /// Definitions of types are taken as they come. A value that cannot be read, for want of its type for instance,
-    /// comes like any other, and says so when it is decoded: the stream is none the worse for it.
+    /// Type definitions are stored as they arrive. A value that cannot be decoded, because its type is missing for
+    /// instance, is returned like any other, and reports the error when it is decoded: the stream stays usable.
     ///
     /// # Errors
     ///
-    /// When the stream cannot go on: a message beyond the limit, a definition that makes no sense.
+    /// If the stream cannot continue: a message beyond the limit, a malformed definition.
     pub fn next(&mut self, inbox: &mut BytesMut) -> Result<Option<Value>, Error> {
         while let Some(message) = self.message(inbox)? {
             if let Some(value) = self.take(message)? {
@@ -76,23 +76,23 @@ impl Reader {
         Ok(None)
     }
 
-    /// How many bytes the inbox must hold in all before there can be more to take; 0 when unknown.
+    /// Returns how many bytes the inbox must hold before more can be read; 0 if unknown.
     pub fn wanted(&self) -> usize {
         self.wanted
     }
 
-    /// Whether a value has begun that is not whole: its types have come, or some of it.
+    /// Whether a value has started and is incomplete: its type definitions, or a part of it, were received.
     pub fn mid_value(&self) -> bool {
         self.owes_value
     }
 
-    /// Bytes that the reader keeps, about: of the types that were defined, and of a value that is not whole.
+    /// Returns the approximate number of bytes held: defined types, and an incomplete value.
     pub fn held(&self) -> usize {
         let open = self.open.as_ref().map_or(0, |open| open.walk.held());
         self.dictionary.held() + PER_PRELUDE * self.preludes.bytes + open
     }
 
-    /// Cuts out one message, with the length in front of it.
+    /// Removes one message, including its length prefix.
     fn message(&mut self, inbox: &mut BytesMut) -> Result<Option<Bytes>, Error> {
         self.wanted = 0;
         let Some((length, width)) = uint(inbox)? else { return Ok(None) };
@@ -138,7 +138,7 @@ impl Reader {
                 self.open = Some(Box::new(Open { of, walk, taken: message.len() }));
                 Ok(None)
             }
-            // Its decoder will find the same.
+            // The decoder will report the same error.
             Err(_) => {
                 let prelude = self.preludes.of(&[of], &self.dictionary);
                 Ok(Some(Value { prelude, message: message.clone() }))
@@ -158,7 +158,7 @@ impl Reader {
         Ok(None)
     }
 
-    /// A value in one piece, behind all its definitions.
+    /// Returns a value in one piece, with all its definitions.
     fn end(&mut self, of: i32, walk: ValueWalk) -> Value {
         let (content, mut types) = walk.finish();
         types.push(of);
@@ -173,23 +173,23 @@ impl Reader {
     }
 }
 
-/// What a byte of a prelude takes with the table that is made of it.
+/// Memory of a definitions byte, including the table built from it.
 const PER_PRELUDE: usize = 8;
 
-/// A value by itself: the definitions of its types, and its bytes. A clone shares both.
+/// A self-contained value: the definitions of its types, and its bytes. A clone shares both.
 #[derive(Clone, Debug)]
 pub struct Value {
     prelude: Arc<TypeDefinitions>,
-    /// With the length in front.
+    /// Including its length prefix.
     message: Bytes,
 }
 
 impl Value {
-    /// Reads it as a Rust value.
+    /// Decodes it as a Rust value.
     ///
     /// # Errors
     ///
-    /// When it is no `T` by Go's rules (`README.md`).
+    /// If it is not compatible with `T` by Go's rules (`README.md`).
     pub fn decode<T: DeserializeOwned>(&self) -> Result<T, Error> {
         let mut cursor = Cursor::new(&self.message);
         cursor.uint()?;
@@ -197,7 +197,7 @@ impl Value {
         decode::value(&self.prelude.bytes, &self.prelude.table, of, cursor)
     }
 
-    /// A gob stream of this value alone: the definitions of its types, then the value.
+    /// Returns a gob stream of this value alone: the definitions of its types, then the value.
     pub fn into_bytes(self) -> Bytes {
         if self.prelude.bytes.is_empty() {
             return self.message;
@@ -206,7 +206,7 @@ impl Value {
     }
 }
 
-/// The definitions that a value needs.
+/// Definitions that a value needs.
 #[derive(Debug, Default)]
 struct TypeDefinitions {
     bytes: Vec<u8>,
@@ -214,22 +214,22 @@ struct TypeDefinitions {
 }
 
 impl TypeDefinitions {
-    /// And whether no definition is missing.
+    /// Also returns whether the definitions are complete.
     fn of(dictionary: &Dictionary, types: &[i32]) -> (Arc<Self>, bool) {
         let (bytes, complete) = dictionary.closure(types);
-        // They were read before, one by one, and against the stream's limits.
+        // They were parsed before, one by one, and checked against the stream's limits.
         let limits = Limits { types: usize::MAX, definitions: usize::MAX, ..Limits::default() };
         let table = Split::of(&bytes, &limits).map(|split| split.table).unwrap_or_default();
         (Arc::new(Self { bytes, table }), complete)
     }
 }
 
-/// The definitions of the types whose values were seen: of one, or of one and those that its interfaces held.
+/// Cached definitions of the types of earlier values: of one type, or of one and those in its interfaces.
 #[derive(Debug, Default)]
 struct TypeDefinitionsCache {
     /// By the types' numbers, in order.
     known: HashMap<Box<[i32]>, Known>,
-    /// For types that need none.
+    /// For types that need no definitions.
     none: Arc<TypeDefinitions>,
     bytes: usize,
 }
@@ -237,12 +237,12 @@ struct TypeDefinitionsCache {
 #[derive(Debug)]
 struct Known {
     prelude: Arc<TypeDefinitions>,
-    /// How many types there were when one was missing, which may have come since; `None` if none was.
+    /// Number of types when one was missing, which may have been defined since; `None` if none was.
     missing: Option<usize>,
 }
 
 impl TypeDefinitionsCache {
-    /// Those of a type to which no interface can add more.
+    /// Returns the definitions of a type without interfaces, which could add more.
     fn plain(&mut self, of: i32, dictionary: &Dictionary) -> Option<Arc<TypeDefinitions>> {
         if (0..id::INTERFACE).contains(&of) {
             return Some(self.none.clone());
@@ -260,7 +260,7 @@ impl TypeDefinitionsCache {
             return known.prelude.clone();
         }
         let (prelude, complete) = TypeDefinitions::of(dictionary, types);
-        // Many types that are made of each other would multiply what the stream's limit allows.
+        // Many types that refer to each other would exceed the stream's limit many times.
         if self.bytes + prelude.bytes.len() > 4 * dictionary.bytes().len().max(4 << 10) {
             self.known.clear();
             self.bytes = 0;

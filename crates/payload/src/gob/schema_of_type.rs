@@ -1,9 +1,9 @@
-//! Finding out what a Rust type is made of, from nothing but its `Deserialize`.
+//! Inference of a Rust type's structure from its `Deserialize` implementation.
 //!
-//! A value says too little of its type: an empty list does not say what it is a list of, and a peer must know. So
-//! the type is read from a source that has whatever is asked for, and writes down what that was. A type may refuse
-//! what it is given, a text that is no address for instance; then it is read again, and given something else in
-//! that place. An enum is read until each of its variants was.
+//! A value does not describe its type completely: an empty list does not show its element type, which the peer must
+//! know. The type is therefore deserialized from a source that supplies whatever is requested, and records the
+//! requests. A type may reject a sample, such as a text that is not an address; then it is deserialized again with
+//! another sample in that place. An enum is deserialized until each of its variants was.
 
 use std::any::type_name;
 use std::collections::HashMap;
@@ -18,7 +18,7 @@ use super::special::COMPLEX;
 use super::type_description::{Field, Kind, Type, Variant};
 use super::{own, time};
 
-/// What `T` is, and all that it is made of.
+/// Returns the structure of `T`, and of all types it consists of.
 pub(super) fn trace<T: DeserializeOwned>() -> Result<(Vec<Kind>, Type), Error> {
     let mut trace = TypeTracer::default();
     for _ in 0..MOST_READINGS {
@@ -37,31 +37,31 @@ pub(super) fn trace<T: DeserializeOwned>() -> Result<(Vec<Kind>, Type), Error> {
     Err(Error::new("it is made of too much"))
 }
 
-/// Each takes no longer than to read a small value.
+/// Each one takes no longer than to deserialize a small value.
 const MOST_READINGS: usize = 4096;
 
 #[derive(Debug, Default)]
 struct TypeTracer {
-    /// What was found, of all readings.
+    /// Results of all runs.
     kinds: Vec<Kind>,
     structs: HashMap<Key, u32>,
     enums: HashMap<Key, Choice>,
-    /// The structs of this reading.
+    /// The structs of this run.
     read: Vec<u32>,
-    /// Whether what is being read is known already: then lists are empty and options are none, so that types which
-    /// contain themselves come to an end.
+    /// Whether the type being deserialized is known already: then lists are empty and options are `None`, so that
+    /// recursive types terminate.
     known: usize,
-    /// How many values of a basic type this reading has given, and which sample each of them was.
+    /// Number of basic values supplied in this run, and the sample used for each.
     given: usize,
     samples: Vec<usize>,
     /// There are no more samples for the last value.
     exhausted: bool,
-    /// What this reading found out of variants. It counts once the reading has come to its end: until then every
-    /// repetition must take the same way.
+    /// Results of this run about variants. They take effect once the run is complete: until then every repetition must
+    /// make the same choices.
     found: Vec<(Key, usize, Content)>,
 }
 
-/// A type: its Rust name with all parameters, and the names of what it has.
+/// A type: its Rust name with all parameters, and the names of its members.
 type Key = (&'static str, &'static [&'static str]);
 
 #[derive(Debug, Default)]
@@ -69,16 +69,16 @@ struct Choice {
     at: u32,
     /// What is known of each variant.
     variants: Vec<Option<Content>>,
-    /// Those that are being read.
+    /// Variants being deserialized.
     open: Vec<usize>,
-    /// How often one was chosen, in earlier readings and in all.
+    /// How often one was chosen, in earlier runs and in total.
     turn: usize,
     turns: usize,
 }
 
 impl Choice {
-    /// The variant to be read next: one of which nothing is known, or else each in turn, since there may be more to
-    /// find in it. One that is being read would lead back here.
+    /// Returns the variant to deserialize next: an unknown one, or else each in turn, since there may be more to find
+    /// in it. One that is being deserialized would recurse.
     fn pick(&mut self, known: bool) -> Option<usize> {
         let all = || (0..self.variants.len()).filter(|at| !self.open.contains(at));
         let of = |content: Option<Content>| all().find(|&at| self.variants.get(at) == Some(&content));
@@ -110,7 +110,7 @@ impl TypeTracer {
         }
     }
 
-    /// Keeps what a reading found; `true` once there is no more to find.
+    /// Keeps the results of a run; `true` once there is nothing more to find.
     fn end(&mut self) -> bool {
         self.samples.clear();
         for (key, at, content) in self.found.drain(..) {
@@ -123,7 +123,7 @@ impl TypeTracer {
         self.enums.values().all(|choice| choice.variants.iter().all(Option::is_some))
     }
 
-    /// The value given last was refused: the next reading gives another in its place.
+    /// The last value supplied was rejected: the next run supplies another in its place.
     fn try_another(&mut self, error: Error) -> Result<(), Error> {
         match self.samples.get_mut(self.given.wrapping_sub(1)) {
             Some(sample) if !self.exhausted => *sample += 1,
@@ -132,7 +132,7 @@ impl TypeTracer {
         Ok(())
     }
 
-    /// Which of so many samples is to be given next.
+    /// Returns the sample to supply next.
     fn sample<T: Copy>(&mut self, samples: &[T]) -> Result<T, Error> {
         let at = self.given;
         self.given += 1;
@@ -146,7 +146,7 @@ impl TypeTracer {
         })
     }
 
-    /// A type that is told by what it is made of.
+    /// Adds a type that is identified by its structure.
     fn add(&mut self, kind: Kind) -> Type {
         let known = self.kinds.iter().position(|known| *known == kind);
         let at = known.unwrap_or_else(|| {
@@ -156,7 +156,7 @@ impl TypeTracer {
         Type::At(at as u32)
     }
 
-    /// Enums of nothing but names are texts, all others interfaces.
+    /// Enums of unit variants become texts, all others interfaces.
     fn finish(mut self, top: Type) -> (Vec<Kind>, Type) {
         let mut texts = Vec::new();
         for choice in self.enums.values() {
@@ -202,7 +202,7 @@ impl TypeTracer {
     }
 }
 
-/// A value of the type that is asked for.
+/// Supplies a value of the requested type.
 struct Probe<'t> {
     trace: &'t mut TypeTracer,
     found: &'t mut Option<Type>,
@@ -214,7 +214,7 @@ impl<'t> Probe<'t> {
         self.trace.sample(samples)
     }
 
-    /// For a value within, of whose type nothing is kept yet.
+    /// Returns the probe for a nested value whose type was not recorded yet.
     fn within<'s>(&'s mut self, found: &'s mut Option<Type>) -> Probe<'s> {
         Probe { trace: self.trace, found }
     }
@@ -326,7 +326,7 @@ impl<'de> Deserializer<'de> for Probe<'_> {
     }
 
     fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
-        // The code that serde derives for a struct asks for a map only where it has flattened fields.
+        // serde's derived code for a struct requests a map only if it has flattened fields.
         if type_name::<V>().contains("::__Visitor") {
             let name = type_name::<V::Value>();
             return Err(Error::of_type(format!("{name} has `serde(flatten)`, of which serde makes a map")));
@@ -399,7 +399,7 @@ impl<'de> Deserializer<'de> for Probe<'_> {
         Ok(value)
     }
 
-    /// Whatever it turns out to be: an interface.
+    /// A type that accepts anything becomes an interface.
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
         match self.give(Type::Any, &[0, 1, 2, 3, 4, 5])? {
             0 => visitor.visit_unit(),
@@ -425,7 +425,7 @@ fn unit() -> Kind {
     Kind::Struct { name: "", fields: Vec::new() }
 }
 
-/// Texts that types out of the libraries take, the plainest first.
+/// Texts accepted by types of common libraries, the simplest first.
 const TEXTS: &[&str] = &[
     "",
     "0",
@@ -498,7 +498,7 @@ impl<'de> MapAccess<'de> for Pairs<'_> {
     }
 }
 
-/// The fields of a struct.
+/// Fields of a struct.
 struct Members<'t> {
     trace: &'t mut TypeTracer,
     names: std::slice::Iter<'static, &'static str>,
@@ -515,7 +515,7 @@ impl<'de> MapAccess<'de> for Members<'_> {
         seed.deserialize(StrDeserializer::<Error>::new(name)).map(Some)
     }
 
-    /// A field that asks for nothing is none.
+    /// A field that requests no value is omitted.
     fn next_value_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<S::Value, Error> {
         let mut found = None;
         let value = seed.deserialize(Probe { trace: self.trace, found: &mut found })?;

@@ -1,8 +1,8 @@
-//! What a type is, learned from a value.
+//! Inference of a type's structure from a value.
 //!
-//! Where a type cannot be read, nothing but the value shows what it is; and it does not show all: an empty list
-//! does not say of what. Such a field is left out of what is told of the struct, which to Go is the same as a field
-//! that is zero.
+//! If a type cannot be deserialized, only the value shows its structure, and not completely: an empty list does not
+//! show its element type. Such a field is omitted from the struct's description, which Go treats like a field with the
+//! zero value.
 
 use serde::Serialize;
 use serde::ser::{
@@ -16,7 +16,7 @@ use super::type_description::{Description, Field, Kind, Type, Variant};
 use super::types::Opaque;
 use super::{own, time};
 
-/// A description of the one value.
+/// Returns a description of this one value.
 pub(super) fn learn<T: Serialize + ?Sized>(value: &T) -> Result<Description, Error> {
     let mut kinds = Vec::new();
     let seen = value.serialize(ValueObserver)?.ok_or_else(|| Error::new("cannot encode nil value"))?;
@@ -24,7 +24,7 @@ pub(super) fn learn<T: Serialize + ?Sized>(value: &T) -> Result<Description, Err
     Ok(Description::learned(kinds, top))
 }
 
-/// What was seen of a type.
+/// Structure seen so far.
 #[derive(Clone, Debug, PartialEq)]
 enum ObservedType {
     Basic(Type),
@@ -36,12 +36,12 @@ enum ObservedType {
     Row(Vec<Self>),
     Map(Option<Box<(Self, Self)>>),
     Struct(&'static str, Vec<(&'static str, Option<Self>)>),
-    /// What an enum holds, by the names of variants.
+    /// Content of an enum, by the names of variants.
     Choice(Vec<(&'static str, Self)>),
 }
 
 impl ObservedType {
-    /// What has been seen as both. What cannot be both is an interface.
+    /// Merges two observations. Incompatible ones become an interface.
     fn and(self, other: Self) -> Self {
         match (self, other) {
             (one, other) if one == other => one,
@@ -64,7 +64,7 @@ impl ObservedType {
         }
     }
 
-    /// Adds it to the types of a description; `None` where too little was seen.
+    /// Adds it to the types of a description; `None` if too little was seen.
     fn settle(self, kinds: &mut Vec<Kind>) -> Result<Option<Type>, Error> {
         let kind = match self {
             Self::Basic(Type::Byte) => return Ok(Some(Type::Uint)),
@@ -101,7 +101,7 @@ impl ObservedType {
         }) as u32)))
     }
 
-    /// The same where nothing can be left out.
+    /// Does the same where nothing can be omitted.
     fn known(self, kinds: &mut Vec<Kind>) -> Result<Type, Error> {
         self.settle(kinds)?.ok_or_else(|| Error::new("nothing tells what an empty list is of"))
     }
@@ -118,7 +118,7 @@ fn either(one: Option<ObservedType>, other: Option<ObservedType>) -> Option<Obse
     }
 }
 
-/// What either has, in the order of the first.
+/// Returns the union of both, in the order of the first.
 fn merge<T: Default>(
     mut one: Vec<(&'static str, T)>,
     other: Vec<(&'static str, T)>,
@@ -142,7 +142,7 @@ fn merge<T: Default>(
     one
 }
 
-/// What cannot be left out and is not there: an interface that holds nothing.
+/// A value that is absent but cannot be omitted: a nil interface.
 const NOTHING: ObservedType = ObservedType::Choice(Vec::new());
 
 impl Default for ObservedType {
@@ -151,7 +151,7 @@ impl Default for ObservedType {
     }
 }
 
-/// Looks at a value. What it finds of nothing is `None`.
+/// Observes a value. The result for an empty one is `None`.
 struct ValueObserver;
 
 type Found = Result<Option<ObservedType>, Error>;
@@ -282,7 +282,7 @@ impl Serializer for ValueObserver {
     }
 }
 
-/// A value of parts, and what was seen of them so far.
+/// A composite value, and what was seen of its parts so far.
 struct Parts {
     seen: ObservedType,
     key: Option<ObservedType>,

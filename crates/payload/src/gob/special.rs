@@ -1,6 +1,6 @@
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// A complex number, Go's `complex128`. Elsewhere it is a list of its two parts.
+/// A complex number, Go's `complex128`. In other formats it is a list of its two parts.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Complex {
     /// The real part.
@@ -9,7 +9,7 @@ pub struct Complex {
     pub im: f64,
 }
 
-/// By which gob tells it from other types; other formats pass over it.
+/// Marker by which gob distinguishes it from other types; other formats ignore it.
 pub(super) const COMPLEX: &str = "polyrpc gob complex";
 
 impl Serialize for Complex {

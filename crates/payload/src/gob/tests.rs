@@ -1,4 +1,4 @@
-//! Gob, against what Go writes.
+//! Gob, compared with Go's output.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Debug;
@@ -15,7 +15,7 @@ use serde_json::json;
 
 use super::*;
 
-/// What Go wrote, by the names of `vectors/netrpc`.
+/// Returns Go's output, by the names in `vectors/netrpc`.
 fn vector(file: &str, name: &str) -> Vec<u8> {
     all(file).into_iter().find(|(known, _)| known == name).expect("a vector of this name").1
 }
@@ -152,7 +152,7 @@ fn reads<T: DeserializeOwned + PartialEq + Debug>(name: &str, want: T) {
     assert_eq!(from_slice::<T>(&value.into_bytes()).as_ref(), Ok(&want), "{name}");
 }
 
-/// Read, and written exactly as Go writes it, but for the numbers of its types.
+/// Decodes it, and encodes it exactly like Go, except for the numbers of its types.
 fn both_ways<T>(name: &str, want: T)
 where
     T: Serialize + DeserializeOwned + PartialEq + Debug + 'static,
@@ -198,7 +198,7 @@ fn lists_maps_and_structs_are_as_go_writes_them() {
     both_ways("gob_struct_ptr", Some(p(22, 33, "pt")));
     both_ways("gob_args", Args { a: 7, b: 8 });
     both_ways("gob_reply", Reply { c: 56 });
-    // Go has a name for this list, which means nothing.
+    // Go has a name for this list, which is not significant.
     reads("gob_slice_struct", vec![p(1, 0, ""), p(0, 0, "")]);
     both_ways("gob_recursive", Rec { v: 1, next: Some(Box::new(Rec { v: 2, next: None })) });
 }
@@ -346,7 +346,7 @@ fn a_call_of_net_rpc_is_written_byte_by_byte_as_go_writes_it() {
     let header = Response { service_method: "Arith.Error".into(), seq: 0, error: "boom".into() };
     writer.encode(&header, &mut out).expect("a header");
     writer.encode(&(), &mut out).expect("a body");
-    // There the type of another reply has the number between the two.
+    // In Go, the type of another reply has the number between the two.
     let theirs = vector("gob_error.json", "netrpc_gob_error_s2c");
     let (mut reader, mut inbox, mut again) =
         (Reader::new(Limits::default()), BytesMut::from(&theirs[..]), Vec::new());
@@ -374,14 +374,14 @@ fn any_split_gives_the_same_values() {
     assert_eq!(heard(&bytes), whole);
 }
 
-/// The same value as of another process: its types have other numbers.
+/// Returns the same value as from another process: its types have other numbers.
 fn restream(bytes: &[u8], by: i32) -> Vec<u8> {
     let (mut writer, mut out) = (Writer::starting_at(64 + 100 * by), Vec::new());
     writer.value(bytes, &mut out).expect("a value");
     out
 }
 
-/// The values of a stream that comes in these pieces.
+/// Returns the values of a stream that arrives in these pieces.
 fn heard(pieces: &[&[u8]]) -> Vec<Bytes> {
     let (mut reader, mut inbox) = (Reader::new(Limits::default()), BytesMut::new());
     let mut values = Vec::new();
@@ -416,7 +416,7 @@ fn integers_keep_their_sign_and_their_range() {
         Err("wrong type (u64) for received field A (int)".into())
     );
     assert_eq!(from_slice::<Small>(&bytes).map_err(error), Err("value for \"A\" out of range".into()));
-    // Even where it is zero and was not sent.
+    // Even if it is zero and was not sent.
     let zero = to_vec(&Args { a: 0, b: 1 }).expect("a value");
     assert!(from_slice::<Unsigned>(&zero).is_err());
     assert!(from_slice::<f32>(&to_vec(&1e39).expect("a value")).is_err());
@@ -609,7 +609,7 @@ fn json_becomes_what_it_shows() {
 #[test]
 fn types_that_make_no_sense_are_refused() {
     for (stream, why) in [
-        // A number that is taken, or reserved.
+        // A number that is in use, or reserved.
         ("0b 7f 0201 02 ff80 00 0104 0000  0b 7f 0201 02 ff80 00 0104 0000", "duplicate type received"),
         ("04 05 0201 00", "duplicate type received"),
         // Two kinds at once, and none.
@@ -618,7 +618,7 @@ fn types_that_make_no_sense_are_refused() {
         ("02 7f 09", "bad data: field numbers out of bounds"),
         // More fields than bytes.
         ("07 7f 03 02 ff ff 01 00", "length exceeds input size"),
-        // Something behind the definition.
+        // Extra bytes after the definition.
         ("0c 7f 0201 02ff8000 0104 0000 00", "extra data in buffer"),
         ("00", "unexpected EOF"),
         ("f7 00 00 00 00 00 00 00 00 00", "encoded unsigned integer out of range"),
@@ -639,7 +639,7 @@ fn types_that_make_no_sense_are_refused() {
 
 #[test]
 fn a_value_that_cannot_be_read_does_not_harm_the_stream() {
-    // An unknown type, a struct that is too short, then a good one.
+    // An unknown type, a truncated struct, then a valid one.
     let stream = hex("03 ff8800  04 04 00 fe 05  04 04 00 0e ff  08 0c 00 05 68656c6c6f");
     let (mut reader, mut inbox) = (Reader::new(Limits::default()), BytesMut::from(&stream[..]));
     let mut next = || reader.next(&mut inbox).expect("a stream").expect("a value");
@@ -647,7 +647,7 @@ fn a_value_that_cannot_be_read_does_not_harm_the_stream() {
     assert_eq!(unknown.decode::<P>(), Err(Error::unknown_type()));
     assert_eq!(from_slice::<P>(&unknown.into_bytes()), Err(Error::unknown_type()));
     assert_eq!(next().decode::<i64>(), Err(Error::truncated()));
-    // What comes behind a value in its message, Go does not look at either.
+    // Like Go, bytes after a value in its message are ignored.
     assert_eq!(next().decode::<i64>(), Ok(7));
     assert_eq!(next().decode::<String>(), Ok("hello".into()));
 }
@@ -682,7 +682,7 @@ fn what_a_peer_announces_meets_a_limit() {
         Some("definitions of types take more than 64 bytes".into())
     );
 
-    // A list of lists of lists, in itself.
+    // A list of lists of lists that contains itself.
     let mut body = hex("ff8000").to_vec();
     body.extend([1; 200]);
     body.push(0);
@@ -692,7 +692,7 @@ fn what_a_peer_announces_meets_a_limit() {
     assert_eq!(to_json(&deep), Err(Error::too_deep()));
 }
 
-/// Each type that a peer defines is looked at a few times for each value at most, however they hang together.
+/// Each defined type is visited a few times per value at most, however the types refer to each other.
 #[test]
 fn thousands_of_types_cost_no_more_than_they_are_long() {
     let chain = |ids: &mut dyn Iterator<Item = i32>, last: i32| -> Vec<u8> {
@@ -713,7 +713,7 @@ fn thousands_of_types_cost_no_more_than_they_are_long() {
         inbox.extend_from_slice(&empty);
         assert!(reader.next(&mut inbox).expect("a stream").is_some());
     }
-    // Chains of two thousand each, that differ in their last part only.
+    // Chains of two thousand each, which differ in their last part only.
     let mut writer = Writer::new();
     let mut out = Vec::new();
     for last in [types::id::INT, types::id::STRING] {
@@ -790,7 +790,7 @@ fn values_that_encode_themselves_are_as_go_writes_them() {
     Writer::new().value(&written, &mut ours).expect("what was written just now");
     Writer::new().value(&plain, &mut learned).expect("what was written just now");
     Writer::new().value(&theirs, &mut expected).expect("what Go wrote");
-    // Go defines `url.Userinfo` too, of which no value comes.
+    // Go also defines `url.Userinfo`, of which no value follows.
     let defines_no_more = |bytes: &[u8]| bytes.windows(8).all(|part| part != b"Userinfo");
     assert!(defines_no_more(&ours));
     assert!(ours == learned || from_slice::<Transfer>(&plain).as_ref() == Ok(&transfer));
@@ -831,7 +831,7 @@ fn a_self_encoded_value_in_an_interface_is_named_by_an_enum() {
     let held = vec![Held::Int(7.into()), Held::Text("x".to_owned())];
     let written = to_vec(&held).expect("interfaces");
     assert_eq!(from_slice::<Vec<Held>>(&written), Ok(held));
-    // Nothing else would tell Go which type it is.
+    // Nothing else would identify the type for Go.
     let refused = to_vec_plain(&(vec![Own::<BigInt>::from(7)], 1)).and_then(|_| {
         #[derive(Serialize)]
         #[serde(untagged)]

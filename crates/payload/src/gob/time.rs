@@ -7,21 +7,21 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use super::Error;
 use crate::calendar::{DAY, date, days, days_in};
 
-/// A point in time, Go's `time.Time`. Elsewhere it is a text as of RFC 3339.
+/// A point in time, Go's `time.Time`. In other formats it is an RFC 3339 text.
 ///
-/// Go gives it its own encoding: what gob itself knows of it are some bytes (`encodeTime` below
-/// `Time.MarshalBinary` in Go's `time/time.go`).
+/// Go's type encodes itself: gob sees only opaque bytes (`encodeTime` below `Time.MarshalBinary` in Go's
+/// `time/time.go`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Time {
     /// Seconds since 1970-01-01T00:00:00Z.
     seconds: i64,
     nanos: u32,
-    /// How far local clocks are ahead of UTC, in seconds; `None` for UTC itself, which Go tells from a zone that
-    /// happens to agree with it.
+    /// Offset of local time from UTC in seconds; `None` for UTC itself, which Go distinguishes from a zone with offset
+    /// zero.
     offset: Option<i32>,
 }
 
-/// By which gob tells it from other types; other formats pass over it.
+/// Marker by which gob distinguishes it from other types; other formats ignore it.
 pub(super) const NAME: &str = "polyrpc gob time";
 
 /// Go's zero time.
@@ -31,36 +31,36 @@ pub(super) const ZERO: &str = "0001-01-01T00:00:00Z";
 const YEAR_1: i64 = -62_135_596_800;
 
 impl Default for Time {
-    /// Go's zero time, the beginning of the year 1.
+    /// Go's zero time, the start of the year 1.
     fn default() -> Self {
         Self { seconds: YEAR_1, nanos: 0, offset: None }
     }
 }
 
 impl Time {
-    /// A time in UTC. A second has 10⁹ nanoseconds at most; more are of the next.
+    /// Creates a time in UTC. A second has at most 10⁹ nanoseconds; more carry over to the next.
     pub fn utc(seconds: i64, nanos: u32) -> Self {
         let (more, nanos) = (nanos / NANOS, nanos % NANOS);
         Self { seconds: seconds.saturating_add(more.into()), nanos, offset: None }
     }
 
-    /// Seconds since 1970-01-01T00:00:00Z.
+    /// Returns seconds since 1970-01-01T00:00:00Z.
     pub fn seconds(self) -> i64 {
         self.seconds
     }
 
-    /// Nanoseconds since the second began.
+    /// Returns nanoseconds since the start of the second.
     pub fn nanos(self) -> u32 {
         self.nanos
     }
 
-    /// A value that encoded itself, if a type of this name may be a time: behind a pointer it has none
+    /// Decodes a self-encoded value, if a type with this name may be a time: behind a pointer it has no name
     /// (`getTypeInfo` in Go's `encoding/gob/type.go`).
     pub(super) fn of_type(name: &str, bytes: &[u8]) -> Option<Self> {
         matches!(name, "Time" | "").then(|| Self::from_binary(bytes).ok()).flatten()
     }
 
-    /// Reads what `Time.MarshalBinary` writes.
+    /// Decodes the output of `Time.MarshalBinary`.
     pub(super) fn from_binary(bytes: &[u8]) -> Result<Self, Error> {
         let broken = || Error::new("Time.UnmarshalBinary: invalid data");
         let (&version, rest) = bytes.split_first().ok_or_else(broken)?;
@@ -101,7 +101,7 @@ impl Time {
     }
 }
 
-/// In place of an offset, where it is UTC.
+/// Marks UTC in place of an offset.
 const UTC: i32 = -60;
 
 const NANOS: u32 = 1_000_000_000;
@@ -119,7 +119,7 @@ impl From<SystemTime> for Time {
     }
 }
 
-/// As of RFC 3339, with as many digits behind the second as it takes.
+/// RFC 3339, with as many fraction digits as needed.
 impl fmt::Display for Time {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let local = self.seconds.saturating_add(self.offset.unwrap_or_default().into());
@@ -166,7 +166,7 @@ fn parse(text: &str) -> Option<Time> {
     Some(Time { seconds, nanos: nanos(fraction)?, offset })
 }
 
-/// Years beyond what RFC 3339 has digits for are let pass: Go has such times, and they must come back.
+/// Years beyond RFC 3339's four digits are accepted: Go has such times, and they must round-trip.
 fn year_month_day(date: &str) -> Option<(i64, i64, i64)> {
     let (sign, date) = date.strip_prefix('-').map_or((1, date), |date| (-1, date));
     let digits = date.find('-').filter(|digits| (4..=12).contains(digits))?;
@@ -176,7 +176,7 @@ fn year_month_day(date: &str) -> Option<(i64, i64, i64)> {
     is_one.then_some((year, month, day))
 }
 
-/// Numbers of so many digits each.
+/// Parses numbers with these digit counts.
 fn numbers(text: &str, between: char, digits: [usize; 3]) -> Option<[i64; 3]> {
     let mut parts = text.split(between);
     let mut next = |digits: usize| {

@@ -1,4 +1,4 @@
-//! What a Rust type is in gob, worked out once per type and thread.
+//! Gob descriptions of Rust types, computed once per type and thread.
 
 use std::any::{TypeId, type_name};
 use std::borrow::Cow;
@@ -11,17 +11,17 @@ use serde::de::DeserializeOwned;
 use super::types::{self, Opaque, Shape, id};
 use super::{Error, schema_of_type};
 
-/// The description of a type: what it is made of, and the definitions that say so to a peer.
+/// Description of a type: its structure, and the definitions for the peer.
 #[derive(Debug, Default)]
 pub(super) struct Description {
     kinds: Vec<Kind>,
-    /// What the types of `kinds` are called in `prelude`.
+    /// Numbers of the types of `kinds` in `prelude`.
     ids: Vec<i32>,
     top: Type,
     prelude: Vec<u8>,
-    /// For values that only they themselves know the type of.
+    /// For values whose type only the value shows.
     any: Option<Any>,
-    /// It is of one value, and tells nothing of what the value did not show.
+    /// It describes one value, and only what that value showed.
     learned: bool,
 }
 
@@ -31,13 +31,13 @@ pub(super) enum Type {
     Bool,
     Int,
     Uint,
-    /// An integer of which a list is bytes.
+    /// An integer whose lists are bytes.
     Byte,
     Float,
     Bytes,
     String,
     Complex,
-    /// An interface that holds whatever the value turns out to be.
+    /// An interface that holds any value.
     #[default]
     Any,
     /// One of `kinds`.
@@ -54,7 +54,7 @@ pub(super) enum Kind {
     Slice(Type),
     Map(Type, Type),
     Time,
-    /// What encodes itself: its name in Go, and how.
+    /// A self-encoding type: its name in Go, and its method.
     Own(&'static str, Opaque),
     /// An enum: an interface that holds one of these types.
     Choice(Vec<Variant>),
@@ -72,14 +72,14 @@ pub(super) struct Variant {
     pub(super) of: Type,
 }
 
-/// The types of lists and maps whose elements may be anything.
+/// Types of lists and maps with arbitrary elements.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Any {
     pub(super) list: i32,
     pub(super) map: i32,
 }
 
-/// The description of `T`. That there is none is kept too: to find it out may take thousands of readings.
+/// Returns the description of `T`. A failure is cached too: detecting it may take thousands of runs.
 pub(super) fn of<T: DeserializeOwned + 'static>() -> Result<Rc<Description>, Error> {
     thread_local! {
         static KNOWN: RefCell<HashMap<TypeId, Result<Rc<Description>, Error>>> = RefCell::default();
@@ -118,7 +118,7 @@ impl Description {
         description
     }
 
-    /// The definitions, ready to be sent.
+    /// Returns the definitions, ready to be sent.
     pub(super) fn prelude(&self) -> &[u8] {
         &self.prelude
     }
@@ -127,7 +127,7 @@ impl Description {
         self.top
     }
 
-    /// What the type is called in [`prelude`](Self::prelude).
+    /// Returns the type's number in [`prelude`](Self::prelude).
     pub(super) fn id(&self) -> i32 {
         self.id_of(self.top)
     }
@@ -144,7 +144,7 @@ impl Description {
         matches!(of, Type::At(at) if matches!(self.kind(at), Ok(Kind::Struct { .. })))
     }
 
-    /// Whether values of it say their types themselves, in part.
+    /// Whether its values contain types, in part.
     pub(super) fn is_dynamic(&self) -> bool {
         self.any.is_some() || self.kinds.iter().any(|kind| matches!(kind, Kind::Choice(_)))
     }
@@ -188,7 +188,8 @@ impl Description {
 }
 
 impl Kind {
-    /// A tuple: an array where all are of one type, as in `[T; N]`, and else a struct. `None` if there are too many.
+    /// Returns the type of a tuple: an array if all types are the same, as in `[T; N]`, else a struct. `None` if there
+    /// are too many.
     pub(super) fn of_row(types: Vec<Type>) -> Option<Self> {
         match types.first() {
             Some(&first) if types.iter().all(|&each| each == first) => {
@@ -230,17 +231,17 @@ impl Kind {
             }
             Self::Time => types::define(out, id, "Time", &Shape::Opaque(Opaque::Gob)),
             Self::Own(name, how) => types::define(out, id, name, &Shape::Opaque(*how)),
-            // Interfaces are one type, known to all.
+            // All interfaces are one predefined type.
             Self::Choice(_) => {}
         }
     }
 }
 
-/// What the fields of a tuple are called where it is a struct.
+/// Field names of a tuple that is a struct.
 pub(super) const LETTERS: [&str; 16] =
     ["A", "B", "C", "D", "E", "F", "G", "H", "I", "J", "K", "L", "M", "N", "O", "P"];
 
-/// Gives out numbers in Go's order: a struct before what it is made of, anything else after
+/// Assigns numbers in Go's order: a struct before the types of its fields, any other type after its parts
 /// (`encoding/gob/type.go`, `newTypeObject`).
 struct Numbers<'a> {
     kinds: &'a [Kind],

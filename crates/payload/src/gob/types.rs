@@ -1,4 +1,4 @@
-//! What a stream says of its types, and how it says it.
+//! Type definitions of a stream, and their encoding.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -6,7 +6,7 @@ use std::ops::Range;
 use super::number::{Cursor, begin, end, put_bytes, put_int, put_uint};
 use super::{Error, Limits};
 
-/// A type as a stream names it: one of Go's basic types, or a number of its own.
+/// Type numbers of a stream: Go's basic types, or defined ones.
 pub(crate) mod id {
     pub(crate) const BOOL: i32 = 1;
     pub(crate) const INT: i32 = 2;
@@ -16,11 +16,11 @@ pub(crate) mod id {
     pub(crate) const STRING: i32 = 6;
     pub(crate) const COMPLEX: i32 = 7;
     pub(crate) const INTERFACE: i32 = 8;
-    /// The first number for types of the program (`firstUserId` in Go's `encoding/gob/type.go`).
+    /// First number for user types (`firstUserId` in Go's `encoding/gob/type.go`).
     pub(crate) const FIRST: i32 = 64;
 }
 
-/// What a type is. Inner types are by their numbers.
+/// Kind of a type. Inner types are given by number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Bool,
@@ -38,7 +38,7 @@ pub(crate) enum Kind {
     Opaque(Opaque),
 }
 
-/// By whose method a value was written that only its own type can read.
+/// Method of a self-encoding type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Opaque {
     Gob,
@@ -46,7 +46,7 @@ pub(crate) enum Opaque {
     Text,
 }
 
-/// Where the fields of a struct are in their table.
+/// Range of a struct's fields in their table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Fields {
     first: u32,
@@ -58,7 +58,7 @@ impl Fields {
         self.count as usize
     }
 
-    /// The place of the field that comes `delta` after the last one, of which -1 is before the first.
+    /// Returns the index of the field `delta` after the last one, where -1 is before the first.
     pub(super) fn after(self, last: i64, delta: u64) -> Result<i64, Error> {
         let next = i64::try_from(delta).ok().and_then(|delta| last.checked_add(delta));
         next.filter(|&next| next < i64::from(self.count))
@@ -66,14 +66,14 @@ impl Fields {
     }
 }
 
-/// Some bytes of those that a table was read from.
+/// A range of the bytes that a table was parsed from.
 #[derive(Clone, Copy, Debug, Default)]
 struct Span {
     start: u32,
     end: u32,
 }
 
-/// A type that a stream has defined.
+/// A type defined by a stream.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Definition {
     pub(super) id: i32,
@@ -88,23 +88,23 @@ struct Field {
     id: i32,
 }
 
-/// Bytes of a place in a map.
+/// Bytes of a map entry.
 const PER_PLACE: usize = 16;
 
-/// The types that some bytes define. The bytes are kept elsewhere, and given whenever a name is asked for.
+/// Types defined by some bytes. The bytes are stored elsewhere, and passed in whenever a name is needed.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Table {
-    /// In the order in which they came.
+    /// In order of arrival.
     definitions: Vec<Definition>,
-    /// The places of types by their numbers, once they are many.
+    /// Indices of types by number, once there are many.
     places: HashMap<i32, u32>,
     fields: Vec<Field>,
-    /// Some type is made of interfaces.
+    /// Some type contains interfaces.
     dynamic: bool,
 }
 
 impl Table {
-    /// What the type is, or an error if nothing defined it.
+    /// Returns the kind of a type, or an error if it is undefined.
     #[inline]
     pub(super) fn kind(&self, id: i32) -> Result<Kind, Error> {
         Ok(match id {
@@ -139,29 +139,29 @@ impl Table {
         self.definitions.len()
     }
 
-    /// Bytes that it takes, about.
+    /// Returns the approximate number of bytes held.
     pub(super) fn held(&self) -> usize {
         self.definitions.capacity() * size_of::<Definition>()
             + self.places.capacity() * PER_PLACE
             + self.fields.capacity() * size_of::<Field>()
     }
 
-    /// Whether any of the types holds interfaces, whose own types a value tells.
+    /// Whether any of the types contains interfaces, whose content types are in the value.
     pub(super) fn is_dynamic(&self) -> bool {
         self.dynamic
     }
 
-    /// Every type, in the order in which they came.
+    /// Iterates over all types, in order of arrival.
     pub(super) fn definitions(&self) -> impl Iterator<Item = &Definition> {
         self.definitions.iter()
     }
 
-    /// The type of a struct's field.
+    /// Returns the type of a struct's field.
     pub(super) fn field(&self, fields: Fields, place: i64) -> Result<i32, Error> {
         self.field_at(fields, place).map(|field| field.id)
     }
 
-    /// A field's name and type.
+    /// Returns the name and type of a field.
     #[inline]
     pub(super) fn named_field<'a>(
         &self,
@@ -179,19 +179,19 @@ impl Table {
         field.ok_or_else(|| Error::new("bad data: field numbers out of bounds"))
     }
 
-    /// The names of a struct's fields and their types.
+    /// Iterates over the names and types of a struct's fields.
     pub(super) fn fields<'a>(&self, bytes: &'a [u8], fields: Fields) -> impl Iterator<Item = (&'a str, i32)> {
         let first = fields.first as usize;
         let all = self.fields.get(first..first + fields.len()).unwrap_or_default();
         all.iter().map(move |field| (text(bytes, field.name), field.id))
     }
 
-    /// A type's name, which may be empty.
+    /// Returns a type's name, which may be empty.
     pub(super) fn name<'a>(&self, bytes: &'a [u8], definition: &Definition) -> &'a str {
         text(bytes, definition.name)
     }
 
-    /// The types that a type is made of.
+    /// Iterates over the types that a type consists of.
     pub(super) fn inner(&self, kind: Kind) -> impl Iterator<Item = i32> {
         let (fields, others) = match kind {
             Kind::Struct(fields) => {
@@ -205,8 +205,8 @@ impl Table {
         fields.unwrap_or_default().iter().map(|field| field.id).chain(others.into_iter().flatten())
     }
 
-    /// Reads what a message says of a type, where `cursor` is behind the type's number, and `bytes` are those
-    /// that end where it ends. The message began at `start`.
+    /// Parses a type definition with `cursor` after the type's number, where `bytes` end together with the cursor. The
+    /// message started at `start`.
     pub(super) fn define<'a>(
         &mut self,
         id: i32,
@@ -233,13 +233,13 @@ impl Table {
         Ok(())
     }
 
-    /// The bytes of the message that defined the type.
+    /// Returns the range of the message that defined the type.
     pub(super) fn message(definition: &Definition) -> Range<usize> {
         definition.message.start as usize..definition.message.end as usize
     }
 }
 
-/// So many are looked through one by one: tables are short, as a rule.
+/// This many are searched linearly: tables are usually short.
 const FEW: usize = 8;
 
 #[cold]
@@ -254,11 +254,11 @@ fn span(range: Range<usize>) -> Span {
 
 fn text(bytes: &[u8], span: Span) -> &str {
     let bytes = bytes.get(span.start as usize..span.end as usize).unwrap_or_default();
-    // It was checked when the definition was read; a table is never asked about other bytes.
+    // It was checked when the definition was parsed; a table is always used with the same bytes.
     std::str::from_utf8(bytes).unwrap_or_default()
 }
 
-/// Reads Go's `wireType` (`encoding/gob/type.go`), which is a struct as any other.
+/// Parses Go's `wireType` (`encoding/gob/type.go`), which is an ordinary struct.
 struct Parser<'t, 'a> {
     bytes: &'a [u8],
     cursor: Cursor<'a>,
@@ -370,7 +370,7 @@ impl Parser<'_, '_> {
         Ok(())
     }
 
-    /// Its name; the number in it is that of the definition once more, which Go's decoder does not look at.
+    /// Reads its name; the number in it repeats that of the definition, and Go's decoder ignores it.
     fn common_type(&mut self) -> Result<Span, Error> {
         let (mut place, mut name) = (-1, Span::default());
         while let Some(next) = self.next_field(place, 2)? {
@@ -389,7 +389,7 @@ impl Parser<'_, '_> {
         Ok(span(end - length..end))
     }
 
-    /// The next field of a struct of `count`, or `None` at its end, which the end of the bytes is too.
+    /// Returns the next field of a struct of `count`, or `None` at its end, which the end of the bytes is too.
     fn next_field(&mut self, last: i64, count: u32) -> Result<Option<i64>, Error> {
         if self.cursor.is_empty() {
             return Ok(None);
@@ -401,7 +401,7 @@ impl Parser<'_, '_> {
     }
 }
 
-/// What is to be said of a type.
+/// Structure of a type to be defined.
 pub(crate) enum Shape<'a> {
     Array {
         elem: i32,
@@ -414,7 +414,7 @@ pub(crate) enum Shape<'a> {
         key: i32,
         elem: i32,
     },
-    /// The names and types of its fields.
+    /// Names and types of its fields.
     Struct(&'a [(&'a str, i32)]),
     Opaque(Opaque),
 }
@@ -450,7 +450,7 @@ pub(crate) fn define(out: &mut Vec<u8>, id: i32, name: &str, shape: &Shape<'_>) 
         Shape::Struct(fields) => put_fields(out, fields),
         Shape::Opaque(_) => {}
     }
-    // The end of the description, and of what it is wrapped in.
+    // End of the description, and of the struct around it.
     out.extend_from_slice(&[0, 0]);
     end(out, mark);
 }
@@ -482,7 +482,7 @@ fn put_fields(out: &mut Vec<u8>, fields: &[(&str, i32)]) {
     }
 }
 
-/// The next field, a type.
+/// Writes the next field, a type number.
 fn put_id(out: &mut Vec<u8>, id: i32) {
     put_uint(out, 1);
     put_int(out, id.into());

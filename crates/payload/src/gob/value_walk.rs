@@ -1,24 +1,23 @@
-//! One value, copied piece by piece as its type says.
+//! Copies one value incrementally, driven by its type.
 //!
-//! Where a value holds interfaces, only its types tell where it ends: Go breaks the message off behind the first
-//! type that an interface brings, defines further types in messages of their own, and goes on with the value in
-//! yet another (`encoding/gob/encoder.go`, `sendActualType` under `encodeInterface`). What comes out has all
-//! definitions taken out and is one piece again. There is no recursion: between two messages everything lies on
-//! the stack of frames.
+//! If a value contains interfaces, only its types determine its end: Go ends the message after the first type that an
+//! interface introduces, defines further types in separate messages, and continues the value in another one
+//! (`encoding/gob/encoder.go`, `sendActualType` under `encodeInterface`). The output has no definitions inside and is
+//! one piece again. There is no recursion: between two messages the whole state is on an explicit stack of frames.
 
 use super::dictionary::Dictionary;
 use super::number::{Cursor, begin, put_bytes, put_int, put_uint, recount};
 use super::types::Kind;
 use super::{Error, Limits};
 
-/// A value of which more messages may follow.
+/// A value that may continue in further messages.
 #[derive(Debug)]
 pub(super) struct ValueWalk {
     frames: Vec<Frame>,
-    /// The name of an interface's type was read; its number was not.
+    /// The name of an interface's type was read, but not its number.
     owes_type: bool,
     out: Vec<u8>,
-    /// The types that interfaces brought.
+    /// Types introduced by interfaces.
     brought: Vec<i32>,
 }
 
@@ -38,7 +37,7 @@ enum Frame {
         left: u64,
         at_elem: bool,
     },
-    /// What is in an interface. Its length stands at `mark`; there were `left` bytes before it.
+    /// Content of an interface. Its length is at `mark`; `left` bytes preceded it.
     Interface {
         mark: usize,
         announced: u64,
@@ -47,12 +46,12 @@ enum Frame {
     },
 }
 
-/// How types are called in what comes out.
+/// Renaming of types in the output.
 pub(super) trait Names {
     fn name(&self, id: i32) -> Result<i32, Error>;
 }
 
-/// As they are.
+/// Keeps all names.
 #[derive(Debug)]
 pub(super) struct UnchangedNames;
 
@@ -63,22 +62,22 @@ impl Names for UnchangedNames {
 }
 
 impl ValueWalk {
-    /// Bytes that it keeps, about.
+    /// Returns the approximate number of bytes held.
     pub(super) fn held(&self) -> usize {
         self.out.capacity() + self.frames.len() * size_of::<Frame>() + self.brought.len() * size_of::<i32>()
     }
 
-    /// Begins a value of a type; the cursor of the first message is behind the type's number.
+    /// Starts a value of a type; the cursor of the first message is after the type's number.
     pub(super) fn new() -> Self {
         Self { frames: Vec::new(), owes_type: false, out: Vec::new(), brought: Vec::new() }
     }
 
-    /// The value without its type, and the types that it brought.
+    /// Returns the value without its type, and the types it introduced.
     pub(super) fn finish(self) -> (Vec<u8>, Vec<i32>) {
         (self.out, self.brought)
     }
 
-    /// Reads what the first message has of the value; `true` once it is whole.
+    /// Reads the first message's part of the value; `true` once it is complete.
     pub(super) fn begin(
         &mut self,
         of: i32,
@@ -91,7 +90,7 @@ impl ValueWalk {
         self.go_on(cursor, dictionary, names, limits)
     }
 
-    /// Reads what a message has of the value; `true` once it is whole.
+    /// Reads a further message's part of the value; `true` once it is complete.
     pub(super) fn go_on(
         &mut self,
         cursor: &mut Cursor<'_>,
@@ -111,12 +110,12 @@ impl ValueWalk {
         }
     }
 
-    /// What the innermost frame asks for next.
+    /// Returns the next step of the innermost frame.
     fn step(&mut self, cursor: &mut Cursor<'_>, dictionary: &Dictionary) -> Result<Step, Error> {
         let Some(frame) = self.frames.last_mut() else { return Ok(Step::Done) };
         match frame {
             Frame::Struct { of, last } => {
-                // The end of the bytes ends a struct too, for Go (`decodeStruct`).
+                // Like in Go, the end of the bytes also ends a struct (`decodeStruct`).
                 let delta = if cursor.is_empty() { 0 } else { cursor.uint()? };
                 put_uint(&mut self.out, delta);
                 if delta > 0 {
@@ -138,7 +137,7 @@ impl ValueWalk {
                 return more(cursor).map(|()| Step::Value(of));
             }
             Frame::Interface { mark, announced, left, types } => {
-                // Definitions within count as well, and only up to the first one.
+                // Definitions inside count as well, but only up to the first one.
                 let whole = *types == dictionary.table().len();
                 if whole && left.checked_sub(cursor.len()).is_none_or(|read| read as u64 != *announced) {
                     return Err(Error::new("an interface value is not as long as it says"));
@@ -187,7 +186,7 @@ impl ValueWalk {
         Ok(())
     }
 
-    /// A value that is not within another: one that is no struct stands behind a zero.
+    /// Starts a top-level value: one that is not a struct has a leading zero.
     fn top(
         &mut self,
         of: i32,
@@ -202,7 +201,7 @@ impl ValueWalk {
         self.value(of, cursor, dictionary, limits)
     }
 
-    /// A count of what further messages may bring: nothing is set aside for it, and each takes a byte.
+    /// Reads a count of elements in further messages: nothing is allocated for it, and each takes a byte.
     fn count(&mut self, cursor: &mut Cursor<'_>) -> Result<u64, Error> {
         let count = cursor.uint()?;
         put_uint(&mut self.out, count);
@@ -219,8 +218,7 @@ impl ValueWalk {
         Ok(())
     }
 
-    /// Reads the number of an interface's type behind what definitions there are; `false` where the message ends
-    /// before it.
+    /// Reads the number of an interface's type after any definitions; `false` if the message ends before it.
     fn concrete(
         &mut self,
         cursor: &mut Cursor<'_>,
@@ -238,7 +236,7 @@ impl ValueWalk {
             }
             dictionary.define(cursor, limits)?;
             if !cursor.is_empty() {
-                // The length of the value's next part, which is here already.
+                // Length of the value's next part, which is available already.
                 cursor.uint()?;
             }
         };
@@ -263,7 +261,7 @@ impl ValueWalk {
     }
 }
 
-/// The longest name of a type that Go takes (`decodeInterface`).
+/// Maximum length of a type's name in Go (`decodeInterface`).
 pub(super) const LONGEST_NAME: usize = 1024;
 
 enum Step {
@@ -276,7 +274,7 @@ fn more(cursor: &Cursor<'_>) -> Result<(), Error> {
     if cursor.is_empty() { Err(Error::new("length exceeds input size")) } else { Ok(()) }
 }
 
-/// Takes the zero before a value that is no struct and stands by itself.
+/// Reads the leading zero of a top-level value that is not a struct.
 pub(super) fn singleton(cursor: &mut Cursor<'_>) -> Result<(), Error> {
     match cursor.uint()? {
         0 => Ok(()),

@@ -13,7 +13,7 @@ use super::types::{Definition, Kind, Shape, Table, define, id};
 use super::value_walk::{Names, ValueWalk};
 use super::{Error, Limits, Split, encode, sole, to_vec, type_description};
 
-/// The memory of what was sent in one direction of a gob stream: which types the peer knows.
+/// State of one direction of a sent gob stream: the types that the peer knows.
 ///
 /// ```
 /// use polyrpc_payload::gob;
@@ -32,16 +32,16 @@ use super::{Error, Limits, Split, encode, sole, to_vec, type_description};
 pub struct Writer {
     dictionary: Dictionary,
     next: i32,
-    /// The numbers of Rust types.
+    /// Numbers of Rust types.
     types: HashMap<TypeId, i32>,
-    /// How the types are called that these definitions define.
+    /// Renamings for the types of these definitions.
     preludes: HashMap<Box<[u8]>, Arc<Renaming>>,
 }
 
-/// The peer's decoder keeps what it is sent, so there must be an end.
+/// The peer's decoder keeps all definitions, so that there must be a limit.
 const LIMITS: fn() -> Limits = || Limits { definitions: 16 << 20, types: 1 << 16, ..Limits::default() };
 
-/// So many different definitions are remembered. They are few, unless somebody hands on what others sent.
+/// Number of different definitions that are cached. There are few, unless the application forwards received values.
 const MOST_PRELUDES: usize = 1024;
 
 impl Default for Writer {
@@ -51,27 +51,28 @@ impl Default for Writer {
 }
 
 impl Writer {
-    /// A writer at the beginning of a stream.
+    /// Creates a writer at the start of a stream.
     pub fn new() -> Self {
         Self::starting_at(id::FIRST)
     }
 
-    /// A writer that gives its types numbers from `next` on.
+    /// Creates a writer that numbers its types from `next` on.
     pub(super) fn starting_at(next: i32) -> Self {
         let (types, preludes) = (HashMap::new(), HashMap::new());
         Self { dictionary: Dictionary::default(), next, types, preludes }
     }
 
-    /// Appends the value of a stream of its own, as [`to_vec`] and [`Value::into_bytes`](super::Value::into_bytes)
-    /// make it: its types get the numbers they have in this stream, and what was defined before is not defined again.
+    /// Appends the value of a separate stream, as created by [`to_vec`] and
+    /// [`Value::into_bytes`](super::Value::into_bytes): its types get the numbers of this stream, and known types are
+    /// not defined again.
     ///
     /// # Errors
     ///
-    /// When `body` is no such stream. Nothing was appended then.
+    /// If `body` is not such a stream. Nothing is appended then.
     pub fn value(&mut self, body: &[u8], out: &mut Vec<u8>) -> Result<(), Error> {
         let (prelude, of) = prelude(body)?;
         let known = self.preludes.get(prelude);
-        // What an interface holds that is not within anything does not show in the definitions.
+        // The definitions do not show the content of a top-level interface.
         if let Some(renaming) = known.filter(|renaming| !renaming.dynamic && of != id::INTERFACE) {
             return plain(body.get(prelude.len()..).unwrap_or_default(), renaming, out);
         }
@@ -82,7 +83,7 @@ impl Writer {
     ///
     /// # Errors
     ///
-    /// As [`to_vec`]. Nothing was appended then.
+    /// See [`to_vec`]. Nothing is appended then.
     pub fn encode<T>(&mut self, value: &T, out: &mut Vec<u8>) -> Result<(), Error>
     where
         T: Serialize + DeserializeOwned + 'static,
@@ -114,12 +115,12 @@ impl Writer {
         }
     }
 
-    /// Types are told within the value too.
+    /// Appends a value that contains types, too.
     fn dynamic(&mut self, body: &[u8], out: &mut Vec<u8>) -> Result<(), Error> {
         let limits = LIMITS();
         let split = Split::of(body, &limits)?;
         let (of, mut content) = split.value()?;
-        // First as it is, to see whether it is whole.
+        // First unchanged, to check whether it is complete.
         let mut check = Dictionary::default();
         let mut definitions = Cursor::new(split.prelude);
         while !definitions.is_empty() {
@@ -145,7 +146,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Gives types their numbers here, and defines those that are new.
+    /// Assigns numbers to types here, and defines new ones.
     fn adopt(&mut self, prelude: &[u8], table: &Table, out: &mut Vec<u8>) -> Result<Arc<Renaming>, Error> {
         if let Some(known) = self.preludes.get(prelude) {
             return Ok(known.clone());
@@ -166,7 +167,7 @@ impl Writer {
             };
             renaming.ids.push((definition.id, here));
         }
-        // They follow each other as they did there.
+        // They keep the order of the other stream.
         new.sort_unstable_by_key(|definition| Table::message(definition).start);
         for definition in new {
             self.define(&theirs, &definition, &renaming, out)?;
@@ -179,8 +180,8 @@ impl Writer {
         Ok(renaming)
     }
 
-    /// A type that was sent and is the same. Once `patience` has run out every type is a new one: to compare types that
-    /// are made of many others takes as long as whoever made them likes.
+    /// Finds an equal type that was sent already. Once `patience` is used up every type counts as new: a peer could
+    /// make the comparison of deeply composed types take arbitrarily long.
     fn find(&self, theirs: &Types<'_>, definition: &Definition, patience: &mut usize) -> Option<i32> {
         let ours = Types { bytes: self.dictionary.bytes(), table: self.dictionary.table() };
         let mut all = ours.table.definitions().map(|each| each.id);
@@ -195,7 +196,7 @@ impl Writer {
         out: &mut Vec<u8>,
     ) -> Result<(), Error> {
         let fields: Vec<_>;
-        // What they did not define, we cannot either; its number stays one that means nothing.
+        // A type that they did not define, we cannot define either; its number stays undefined.
         let name = |id| names.name(id).unwrap_or_default();
         let shape = match definition.kind {
             Kind::Array { elem, len } => Shape::Array { elem: name(elem), len },
@@ -216,15 +217,15 @@ impl Writer {
     }
 }
 
-/// How many pairs of types are compared for one value: a few hundred types with as many, and a few milliseconds.
+/// Number of type pairs compared per value: a few hundred types with each other, in a few milliseconds.
 const PATIENCE: usize = 1 << 16;
 
-/// How types of one stream are called in another.
+/// Mapping of the types of one stream to another.
 #[derive(Debug)]
 struct Renaming {
-    /// By their numbers there.
+    /// By their numbers in the other stream.
     ids: Vec<(i32, i32)>,
-    /// Their values tell types too.
+    /// Their values contain types, too.
     dynamic: bool,
 }
 
@@ -239,7 +240,7 @@ impl Names for Renaming {
     }
 }
 
-/// Appends a message whose value tells no types, under its type's number here.
+/// Appends a message whose value contains no types, with its type's number here.
 fn plain(message: &[u8], names: &Renaming, out: &mut Vec<u8>) -> Result<(), Error> {
     let mut cursor = Cursor::new(message);
     let mut content = Cursor::new(cursor.bytes()?);
@@ -254,7 +255,7 @@ fn plain(message: &[u8], names: &Renaming, out: &mut Vec<u8>) -> Result<(), Erro
     Ok(())
 }
 
-/// The definitions in front of a value, and the value's type.
+/// Returns the definitions before a value, and the value's type.
 fn prelude(body: &[u8]) -> Result<(&[u8], i32), Error> {
     let mut rest = Cursor::new(body);
     loop {
@@ -266,14 +267,14 @@ fn prelude(body: &[u8]) -> Result<(&[u8], i32), Error> {
     }
 }
 
-/// Definitions, and what was read from them.
+/// Definitions, and their parsed form.
 struct Types<'a> {
     bytes: &'a [u8],
     table: &'a Table,
 }
 
-/// Whether two types are one and the same: the same kind, names, and inner types. Types that contain themselves
-/// are, unless something says otherwise.
+/// Whether two types are equal: the same kind, names, and inner types. Recursive types are equal unless a difference is
+/// found.
 fn same(left: (&Types<'_>, i32), right: (&Types<'_>, i32), patience: &mut usize) -> bool {
     let ((left, first), (right, second)) = (left, right);
     let mut waiting = vec![(first, second)];
@@ -297,7 +298,7 @@ fn same(left: (&Types<'_>, i32), right: (&Types<'_>, i32), patience: &mut usize)
     true
 }
 
-/// Whether two types are the same but for the types within.
+/// Whether two types are equal except for their inner types.
 fn alike((left, one): (&Types<'_>, &Definition), (right, other): (&Types<'_>, &Definition)) -> bool {
     let called_the_same = || left.table.name(left.bytes, one) == right.table.name(right.bytes, other);
     match (one.kind, other.kind) {
@@ -306,7 +307,7 @@ fn alike((left, one): (&Types<'_>, &Definition), (right, other): (&Types<'_>, &D
             let theirs = right.table.fields(right.bytes, b).map(|(name, _)| name);
             called_the_same() && ours.eq(theirs)
         }
-        // What Go calls these depends on where it came upon them first.
+        // Go's names of these depend on where it encountered them first.
         (Kind::Slice { .. }, Kind::Slice { .. }) | (Kind::Map { .. }, Kind::Map { .. }) => true,
         (Kind::Array { len: a, .. }, Kind::Array { len: b, .. }) => a == b,
         (Kind::Opaque(a), Kind::Opaque(b)) => a == b && called_the_same(),

@@ -7,22 +7,21 @@ use serde::forward_to_deserialize_any;
 use super::Error;
 use super::types::Kind;
 
-/// What a receiver finds where nothing was sent: false, 0, nothing. A field of a struct that has such a value is
-/// left out by whoever sends it.
+/// Zero value of a field that was not sent: false, 0, empty. Senders omit a struct field with this value.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Zero {
-    /// What the field is declared as. A zero of another type is refused as any other value would be.
+    /// Declared type of the field. A zero of another type is rejected like any other value.
     declared: Option<Kind>,
 }
 
 impl Zero {
-    /// The zero of a field that the sender does not know.
+    /// Returns the zero of a field that the sender does not know.
     pub(super) fn any() -> Self {
         Self { declared: None }
     }
 
     pub(super) fn of(declared: Kind) -> Self {
-        // In an interface there may be anything.
+        // An interface may hold anything.
         Self { declared: Some(declared).filter(|&kind| kind != Kind::Interface) }
     }
 
@@ -98,7 +97,7 @@ impl<'de> Deserializer<'de> for Zero {
         name: &'static str,
         visitor: V,
     ) -> Result<V::Value, Error> {
-        // A time is a text within.
+        // A time is a text here.
         let declared = if name == super::time::NAME {
             Some(Kind::Opaque(super::types::Opaque::Gob))
         } else {
@@ -142,7 +141,7 @@ impl<'de> Deserializer<'de> for Zero {
         visitor.visit_map(MapDeserializer::new(fields.iter().map(|&name| (name, Self::any()))))
     }
 
-    /// The first variant, as the first of Go's constants is 0, as a rule.
+    /// The first variant, since the first of Go's constants is usually 0.
     fn deserialize_enum<V: Visitor<'de>>(
         self,
         name: &'static str,

@@ -1,4 +1,4 @@
-//! From descriptors to a pool: first everything is read and named, then names are resolved.
+//! Builds a pool from descriptors: first all declarations are parsed and registered, then names are resolved.
 
 use std::collections::HashMap;
 
@@ -116,7 +116,7 @@ impl<'a> Builder<'a> {
         };
         for field in message.bytes(2) {
             let mut field = RawField::read(field, features, &oneofs)?;
-            // A synthetic oneof excludes nothing.
+            // A synthetic oneof excludes no other field.
             if field.proto3_optional {
                 field.oneof = None;
             }
@@ -316,7 +316,8 @@ impl<'a> Builder<'a> {
         })
     }
 
-    /// A group's field bears the name of its type in lower case; the text format writes the latter.
+    /// Returns the field's name in the text format: a group's field, named after its type in lower case, appears under
+    /// the type's own name.
     fn text_name<'n>(&'n self, name: &'n str, kind: Kind) -> &'n str {
         let Kind::Group(id) = kind else { return name };
         let full_name = self.messages.get(id.0 as usize).map_or("", |message| &message.full_name);
@@ -324,12 +325,12 @@ impl<'a> Builder<'a> {
         if type_name.eq_ignore_ascii_case(name) { type_name } else { name }
     }
 
-    /// Maps are never written as groups, even where the file's features would have it so.
+    /// Maps are never encoded as groups, even if the file's features select that.
     fn is_map_entry(&self, id: MessageId) -> bool {
         self.messages.get(id.0 as usize).is_some_and(|message| message.map_entry)
     }
 
-    /// A name with a leading dot is a full name; another is looked for from the innermost scope outwards.
+    /// Resolves a name: one with a leading dot is a full name; another is searched from the innermost scope outwards.
     fn resolve(&self, scope: &str, name: &str) -> Option<Type> {
         if let Some(full_name) = name.strip_prefix('.') {
             return self.types.get(full_name).copied();
@@ -398,14 +399,14 @@ impl<'a> Builder<'a> {
     }
 }
 
-/// The option `idempotency_level` and its value for a method without side effects (`google/protobuf/descriptor.proto`).
+/// Option `idempotency_level` and its value for a method without side effects (`google/protobuf/descriptor.proto`).
 const IDEMPOTENCY_LEVEL: u32 = 34;
 const NO_SIDE_EFFECTS: u64 = 1;
 
-/// The option `google.api.http` (`google/api/annotations.proto` of googleapis).
+/// Option `google.api.http` (`google/api/annotations.proto` of googleapis).
 const HTTP_RULE: u32 = 72_295_728;
 
-/// A map's entry has a key and a value, and nothing in the formats says what another one would mean.
+/// Checks that a map's entry has only a key and a value: no format defines the meaning of another field.
 fn check_map_entries(messages: &[MessageType]) -> Result<(), Error> {
     for entry in messages.iter().filter(|message| message.map_entry) {
         let key = entry.field(1).map(Field::kind);
@@ -421,8 +422,8 @@ fn check_map_entries(messages: &[MessageType]) -> Result<(), Error> {
     Ok(())
 }
 
-/// brpc takes a repeated message for a map if it has two fields, the first a string called `key`, the other
-/// called `value` (brpc `json2pb/protobuf_map.cpp`). It writes maps behind all else.
+/// brpc treats a repeated message as a map if it has two fields, the first a string called `key`, the other called
+/// `value` (brpc `json2pb/protobuf_map.cpp`). It writes maps after all other fields.
 fn mark_map_like(messages: &mut [MessageType]) {
     let like: Vec<_> = messages
         .iter()
@@ -450,7 +451,7 @@ fn mark_map_like(messages: &mut [MessageType]) {
     }
 }
 
-/// Carries "has a required field" from a message to every message that holds it.
+/// Propagates "has a required field" from a message to every message that contains it.
 fn mark_required(messages: &mut [MessageType]) {
     let mut holders = vec![Vec::new(); messages.len()];
     for message in messages.iter() {
@@ -497,7 +498,7 @@ impl<'a> RawField<'a> {
     }
 }
 
-/// What syntax and edition decide. Inherited from the outside in.
+/// Features selected by syntax and edition. Inherited from the outside in.
 #[derive(Clone, Copy)]
 struct Features {
     presence: Presence,
@@ -515,7 +516,8 @@ enum Presence {
 }
 
 impl Features {
-    /// What the file's syntax or edition says (descriptor.proto, `edition_defaults` of `FeatureSet`).
+    /// Returns the features selected by the file's syntax or edition (descriptor.proto, `edition_defaults` of
+    /// `FeatureSet`).
     fn of_file(file: &Fields<'_>) -> Result<Self, Error> {
         let proto2 = Self {
             presence: Presence::Explicit,
@@ -534,8 +536,8 @@ impl Features {
         }
     }
 
-    /// Takes over what the options of `holder` say: its field number `options` holds them, and in them the
-    /// field number `features`.
+    /// Applies the features in the options of `holder`: its field number `options` contains the options, whose field
+    /// number `features` contains the features.
     fn inherit(mut self, holder: &Fields<'_>, options: u32, features: u32) -> Result<Self, Error> {
         let options = holder.last_bytes(options);
         if options.is_empty() {
@@ -558,7 +560,7 @@ impl Features {
     }
 }
 
-/// The fields of one descriptor.
+/// Fields of one descriptor.
 struct Fields<'a>(Vec<(u32, Raw<'a>)>);
 
 #[derive(Clone, Copy)]
@@ -605,7 +607,7 @@ impl<'a> Fields<'a> {
         self.optional_text(number).map(Option::unwrap_or_default)
     }
 
-    /// Every descriptor has its name as field 1.
+    /// Returns the name, field 1 of every descriptor.
     fn name(&self) -> Result<&'a str, Error> {
         let name = self.text(1)?;
         if is_name(name) { Ok(name) } else { Err(Error::new("a descriptor has an impossible name")) }
@@ -628,7 +630,7 @@ fn is_name(name: &str) -> bool {
     !name.is_empty() && name.len() <= MAX_NAME && name.bytes().all(letter)
 }
 
-/// A name within its scope. Bounded, so that long names nested in each other don't add up.
+/// Returns a name within its scope. Its length is bounded, so that long nested names do not add up.
 fn join(scope: &str, name: &str) -> Result<String, Error> {
     if scope.len() + name.len() > MAX_NAME {
         return Err(Error::new("a name is too long"));
@@ -636,7 +638,7 @@ fn join(scope: &str, name: &str) -> Result<String, Error> {
     Ok(if scope.is_empty() { name.to_owned() } else { [scope, name].join(".") })
 }
 
-/// protoc's own conversion, for sets made without it (protobuf `descriptor.cc`, `ToJsonName`).
+/// protoc's own conversion, for sets created without it (protobuf `descriptor.cc`, `ToJsonName`).
 fn lower_camel_case(name: &str) -> String {
     let mut out = String::with_capacity(name.len());
     let mut upper = false;
@@ -653,8 +655,8 @@ fn lower_camel_case(name: &str) -> String {
     out
 }
 
-/// What brpc calls a field in JSON: `_Z045_` stands for the character with that number (brpc
-/// `json2pb/encode_decode.cpp`). Bytes beyond ASCII stay as they are, since alone they are not UTF-8.
+/// Returns brpc's name of a field in JSON: `_Z045_` stands for the character with that number (brpc
+/// `json2pb/encode_decode.cpp`). Non-ASCII bytes are kept, since single ones are not valid UTF-8.
 fn brpc_name(name: &str) -> String {
     let mut out = String::with_capacity(name.len());
     let mut rest = name;
@@ -682,11 +684,11 @@ fn escaped(text: &str) -> Option<(char, &str)> {
     number.is_ascii().then_some((char::from(number), rest.strip_prefix('_')?))
 }
 
-/// How deep declarations may nest, as in protobuf's own parsers.
+/// Nesting limit of declarations, as in protobuf's own parsers.
 const MAX_DEPTH: usize = 100;
 const MAX_NAME: usize = 1024;
 const MAX_NUMBER: u32 = (1 << 29) - 1;
 const LABEL_REQUIRED: u64 = 2;
 const LABEL_REPEATED: u64 = 3;
-/// More than any message has fields.
+/// Exceeds the number of fields of any message.
 const RANK_STEP: u32 = 1 << 30;

@@ -25,42 +25,42 @@ pub struct Field {
 }
 
 impl Field {
-    /// The number by which the binary format knows it.
+    /// Returns the field number of the binary format.
     pub fn number(&self) -> u32 {
         self.number
     }
 
-    /// The name as declared; of an extension, the full name in brackets: `[example.color]`.
+    /// Returns the name as declared; for an extension, the full name in brackets: `[example.color]`.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The name with everything around it: `example.EchoRequest.message`.
+    /// Returns the fully qualified name: `example.EchoRequest.message`.
     pub fn full_name(&self) -> &str {
         &self.full_name
     }
 
-    /// The name in canonical JSON: in lowerCamelCase, unless declared otherwise.
+    /// Returns the name in canonical JSON: in lowerCamelCase, unless declared otherwise.
     pub fn json_name(&self) -> &str {
         &self.json_name
     }
 
-    /// The name in brpc's JSON, where `_Z045_` stands for the byte with the decimal number 45.
+    /// Returns the name in brpc's JSON, where `_Z045_` stands for the byte with the decimal number 45.
     pub fn brpc_name(&self) -> &str {
         &self.brpc_name
     }
 
-    /// The name in the text format, which calls a group by its type.
+    /// Returns the name in the text format, which names a group by its type.
     pub(crate) fn text_name(&self) -> &str {
         &self.text_name
     }
 
-    /// What its values are.
+    /// Returns the type of its values.
     pub fn kind(&self) -> Kind {
         self.kind
     }
 
-    /// How many values it has.
+    /// Returns its cardinality.
     pub fn cardinality(&self) -> Cardinality {
         self.cardinality
     }
@@ -75,7 +75,7 @@ impl Field {
         self.cardinality == Cardinality::Required
     }
 
-    /// Whether its values are written packed. Both ways are read.
+    /// Whether its values are written packed. Both encodings are accepted.
     pub fn is_packed(&self) -> bool {
         self.packed
     }
@@ -100,39 +100,39 @@ impl Field {
         self.map
     }
 
-    /// Whether brpc's JSON takes it for a map with string keys (brpc `json2pb/protobuf_map.cpp`).
+    /// Whether brpc's JSON treats it as a map with string keys (brpc `json2pb/protobuf_map.cpp`).
     pub(crate) fn is_map_like(&self) -> bool {
         self.map_like
     }
 
-    /// The declared default, in the words of the descriptor: `1.5`, `RED`.
+    /// Returns the declared default in the descriptor's notation: `1.5`, `RED`.
     pub fn default_value(&self) -> Option<&str> {
         self.default.as_deref()
     }
 
-    /// Which `oneof` of its message it is in, counted from 0. That of an `optional` of proto3 does not count.
+    /// Returns the index of its `oneof` in the message, counted from 0. That of a proto3 `optional` does not count.
     pub fn oneof(&self) -> Option<usize> {
         self.oneof.map(|index| index as usize)
     }
 
-    /// Where brpc's JSON has it: extensions first, maps last (brpc `json2pb/pb_to_json.cpp`).
+    /// Returns its position in brpc's JSON: extensions first, maps last (brpc `json2pb/pb_to_json.cpp`).
     pub(crate) fn brpc_rank(&self) -> u32 {
         self.brpc_rank
     }
 }
 
-/// How many values a field has.
+/// Cardinality of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cardinality {
-    /// None or one.
+    /// Zero or one value.
     Optional,
-    /// One.
+    /// Exactly one value.
     Required,
-    /// Any number.
+    /// Any number of values.
     Repeated,
 }
 
-/// What a field's values are.
+/// Type of a field's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the words of the language")]
 pub enum Kind {
@@ -153,7 +153,7 @@ pub enum Kind {
     Bytes,
     Enum(EnumId),
     Message(MessageId),
-    /// A message that is written between a start and an end instead of behind its length.
+    /// A message delimited by start and end tags instead of a length prefix.
     Group(MessageId),
 }
 
@@ -173,7 +173,7 @@ impl Kind {
         }
     }
 
-    /// The word for it in a `.proto`; for an enum or a message, which kind it is.
+    /// Returns its keyword in a `.proto`; for an enum or a message, `enum` or `message`.
     pub(crate) fn declared(self) -> &'static str {
         match self {
             Self::Double => "double",
@@ -202,7 +202,7 @@ impl Kind {
         self.is_packable() && !matches!(self, Self::Bool | Self::Enum(_))
     }
 
-    /// The message its values are, if they are messages.
+    /// Returns the message type of its values, if they are messages.
     pub fn message(self) -> Option<MessageId> {
         match self {
             Self::Message(id) | Self::Group(id) => Some(id),
@@ -211,11 +211,11 @@ impl Kind {
     }
 }
 
-/// Names a message within its pool.
+/// Identifies a message within its pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct MessageId(pub(super) u32);
 
-/// Names an enum within its pool.
+/// Identifies an enum within its pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct EnumId(pub(super) u32);
 
@@ -226,11 +226,11 @@ pub struct EnumType {
     pub(super) values: Vec<EnumValue>,
     pub(super) closed: bool,
     pub(super) by_name: HashMap<Box<str>, i32>,
-    /// Number and index, sorted; of several names for a number the first.
+    /// Number and index, sorted by number; the first of several names of a number.
     pub(super) by_number: Vec<(i32, u32)>,
 }
 
-/// A name for a number.
+/// A named value of an enum.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EnumValue {
     pub(super) name: Box<str>,
@@ -238,12 +238,12 @@ pub struct EnumValue {
 }
 
 impl EnumType {
-    /// The name with everything around it.
+    /// Returns the fully qualified name.
     pub fn full_name(&self) -> &str {
         &self.full_name
     }
 
-    /// The values in the order of their declaration; a number may have several names.
+    /// Returns the values in the order of their declaration; a number may have several names.
     pub fn values(&self) -> &[EnumValue] {
         &self.values
     }
@@ -253,19 +253,19 @@ impl EnumType {
         self.closed
     }
 
-    /// Whether its one value is JSON's null.
+    /// Whether its only value is JSON's null.
     pub(crate) fn is_null(&self) -> bool {
         &*self.full_name == "google.protobuf.NullValue"
     }
 
-    /// The number of a name.
+    /// Returns the number of a name.
     pub fn number(&self, name: &str) -> Option<i32> {
         self.by_name.get(name).copied()
     }
 
-    /// The name of a number; of several the one declared first.
+    /// Returns the name of a number; of several, the one declared first.
     pub fn name(&self, number: i32) -> Option<&str> {
-        // Most enums count from 0 without a gap.
+        // Most enums count from 0 without gaps.
         let direct = usize::try_from(number).ok().and_then(|at| self.by_number.get(at));
         let (_, index) = match direct.filter(|(found, _)| *found == number) {
             Some(entry) => entry,
@@ -277,19 +277,19 @@ impl EnumType {
         self.values.get(*index as usize).map(|value| &*value.name)
     }
 
-    /// The value that stands for "not set": the one declared first.
+    /// Returns the value that stands for "not set": the one declared first.
     pub fn first(&self) -> i32 {
         self.values.first().map_or(0, |value| value.number)
     }
 }
 
 impl EnumValue {
-    /// The name.
+    /// Returns the name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The number.
+    /// Returns the number.
     pub fn number(&self) -> i32 {
         self.number
     }

@@ -7,7 +7,7 @@ use super::{Field, MessageId};
 pub struct MessageType {
     pub(super) id: MessageId,
     pub(super) full_name: Box<str>,
-    /// Those declared, then extensions in the order of their numbers.
+    /// Declared fields, then extensions in the order of their numbers.
     pub(super) fields: Vec<Field>,
     pub(super) oneofs: u32,
     pub(super) map_entry: bool,
@@ -18,37 +18,37 @@ pub struct MessageType {
 }
 
 impl MessageType {
-    /// Its name within its pool.
+    /// Returns its identifier within its pool.
     pub fn id(&self) -> MessageId {
         self.id
     }
 
-    /// The name with everything around it: `example.EchoRequest`.
+    /// Returns the fully qualified name: `example.EchoRequest`.
     pub fn full_name(&self) -> &str {
         &self.full_name
     }
 
-    /// The name alone: `EchoRequest`.
+    /// Returns the unqualified name: `EchoRequest`.
     pub fn name(&self) -> &str {
         self.full_name.rsplit('.').next().unwrap_or_default()
     }
 
-    /// The fields in the order of their declaration, then extensions in that of their numbers.
+    /// Returns the fields in the order of their declaration, then extensions in the order of their numbers.
     pub fn fields(&self) -> &[Field] {
         &self.fields
     }
 
-    /// The field or extension with this number.
+    /// Returns the field or extension with this number.
     pub fn field(&self, number: u32) -> Option<&Field> {
         self.index_of(number).and_then(|index| self.fields.get(index as usize))
     }
 
-    /// The field with this name as declared, or the extension with this full name in brackets.
+    /// Returns the field with this declared name, or the extension with this full name in brackets.
     pub fn field_named(&self, name: &str) -> Option<&Field> {
         self.names.declared.get(name).and_then(|&index| self.fields.get(index as usize))
     }
 
-    /// How many `oneof`s it has, not counting those of an `optional` of proto3.
+    /// Returns the number of `oneof`s, without those of a proto3 `optional`.
     pub fn oneofs(&self) -> usize {
         self.oneofs as usize
     }
@@ -63,7 +63,7 @@ impl MessageType {
         self.has_required
     }
 
-    /// Which of the well-known messages it is, if any.
+    /// Returns which well-known message it is, if any.
     pub fn well_known(&self) -> Option<WellKnown> {
         self.well_known
     }
@@ -73,13 +73,13 @@ impl MessageType {
         self.numbers.index(number)
     }
 
-    /// The index of the field that a format's `spelling` of names calls `key`. `hint` is where it is looked
-    /// for first, since keys mostly come in the order of declaration.
+    /// Returns the index of the field named `key` in a format's `spelling` of names. The search starts at `hint`, since
+    /// keys usually follow the order of declaration.
     pub fn index_spelled(&self, spelling: Spelling, key: &str, hint: usize) -> Option<u32> {
         match self.fields.get(hint) {
             Some(field) if spelling.of(field) == key => Some(hint as u32),
             _ => self.names.index(spelling, key).filter(|&index| match spelling {
-                // A name with `_Z045_` in it is not known under its own name.
+                // A name with `_Z045_` in it is not found under its declared name.
                 Spelling::Brpc => {
                     self.fields.get(index as usize).is_some_and(|field| field.brpc_name() == key)
                 }
@@ -89,21 +89,21 @@ impl MessageType {
     }
 }
 
-/// Whose names for fields.
+/// Naming convention for fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Spelling {
-    /// Canonical JSON: its own names and those declared.
+    /// Canonical JSON: JSON names and declared names.
     Json,
     /// brpc's JSON.
     Brpc,
-    /// The text format: as declared, but a group by the name of its type.
+    /// The text format: declared names, but a group is named by its type.
     Text,
-    /// Go's: as declared, or else without regard to case, also in CamelCase.
+    /// Go's: declared names, or else case-insensitive matches, also in CamelCase.
     Go,
 }
 
 impl Spelling {
-    /// What this spelling calls a field.
+    /// Returns the name of a field in this convention.
     pub fn of(self, field: &Field) -> &str {
         match self {
             Self::Json => field.json_name(),
@@ -114,10 +114,10 @@ impl Spelling {
     }
 }
 
-/// A field's index by its number: a table for small numbers, a search for the rest.
+/// Index of fields by number: a table for small numbers, a search for the rest.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Numbers {
-    /// One more than the index; 0 for none.
+    /// Field index plus one; 0 for none.
     dense: Vec<u32>,
     sparse: Vec<(u32, u32)>,
 }
@@ -125,7 +125,7 @@ pub(super) struct Numbers {
 impl Numbers {
     /// # Errors
     ///
-    /// A number that comes twice.
+    /// A number that occurs twice.
     pub(super) fn new(fields: &[Field]) -> Result<Self, u32> {
         let limit = fields.len().saturating_mul(4) + 16;
         let length = fields.iter().map(|field| field.number as usize + 1).filter(|&n| n <= limit).max();
@@ -156,21 +156,21 @@ impl Numbers {
     }
 }
 
-/// A field's index by its name. All but `declared` hold only what differs from it.
+/// Index of fields by name. All maps but `declared` contain only names that differ from it.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Names {
     declared: HashMap<Box<str>, u32>,
     json: HashMap<Box<str>, u32>,
     brpc: HashMap<Box<str>, u32>,
     text: HashMap<Box<str>, u32>,
-    /// In lower case: as declared, and as protoc-gen-go spells it.
+    /// In lower case: declared names, and those of protoc-gen-go.
     folded: HashMap<Box<str>, u32>,
 }
 
 impl Names {
     /// # Errors
     ///
-    /// A name that comes twice.
+    /// A name that occurs twice.
     pub(super) fn new(fields: &[Field]) -> Result<Self, Box<str>> {
         let mut names = Self::default();
         for (index, field) in fields.iter().enumerate() {
@@ -211,7 +211,7 @@ impl Names {
     }
 
     fn index_folded(&self, key: &str) -> Option<&u32> {
-        // Longer names are not worth a buffer on the stack.
+        // Longer names are not worth a stack buffer.
         let mut buffer = [0; 64];
         match buffer.get_mut(..key.len()) {
             Some(folded) => {
@@ -224,8 +224,8 @@ impl Names {
     }
 }
 
-/// The name of the Go struct's field (protobuf-go `internal/strs.GoCamelCase`), in lower case: underscores
-/// before a lower-case letter go, one at the beginning becomes an `X`.
+/// Returns the Go struct's field name (protobuf-go `internal/strs.GoCamelCase`), in lower case: underscores before a
+/// lower-case letter are removed, and a leading one becomes an `X`.
 fn folded_camel_case(name: &str) -> String {
     let bytes = name.as_bytes();
     let mut out = String::with_capacity(name.len());
@@ -239,7 +239,7 @@ fn folded_camel_case(name: &str) -> String {
     out
 }
 
-/// A message that canonical JSON writes in a form of its own.
+/// A message with a special representation in canonical JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WellKnown {
     /// `google.protobuf.Any`.
@@ -256,9 +256,9 @@ pub enum WellKnown {
     Value,
     /// `google.protobuf.ListValue`.
     ListValue,
-    /// One of the messages around a single scalar.
+    /// One of the wrapper messages of a single scalar.
     Wrapper,
-    /// No form of its own, except within an `Any`.
+    /// No special representation, except within an `Any`.
     Empty,
 }
 
@@ -280,16 +280,16 @@ impl WellKnown {
     }
 }
 
-/// A set of small numbers, such as the indices of fields.
+/// Set of small numbers, such as indices of fields.
 #[derive(Debug, Default)]
 pub(crate) struct FieldSet {
     few: u64,
-    /// Those from 64 on.
+    /// Numbers from 64 on.
     more: Vec<u64>,
 }
 
 impl FieldSet {
-    /// Returns whether the number is new.
+    /// Adds a number. Returns whether it is new.
     pub(crate) fn insert(&mut self, number: u32) -> bool {
         let new = !self.contains(number);
         match (number / 64).checked_sub(1) {

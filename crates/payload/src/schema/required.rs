@@ -4,20 +4,20 @@ use polyrpc_core::protobuf::{Reader, WireType};
 
 use super::{Field, FieldSet, MessageType, Pool};
 
-/// A field that is declared required and is not there.
+/// A required field that is missing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MissingField {
     full_name: Box<str>,
 }
 
 impl MissingField {
-    /// The field's full name: `example.EchoRequest.message`.
+    /// Returns the field's full name: `example.EchoRequest.message`.
     pub fn full_name(&self) -> &str {
         &self.full_name
     }
 }
 
-/// In brpc's words (brpc `json2pb/json_to_pb.cpp`).
+/// brpc's text (brpc `json2pb/json_to_pb.cpp`).
 impl fmt::Display for MissingField {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Missing required field: {}", self.full_name)
@@ -27,7 +27,7 @@ impl fmt::Display for MissingField {
 impl std::error::Error for MissingField {}
 
 pub(super) fn check(pool: &Pool, message: &MessageType, bytes: &[u8]) -> Result<(), MissingField> {
-    // Most messages hold no message that must be checked: then nothing is allocated.
+    // Most messages contain no message that must be checked: then nothing is allocated.
     let mut walk = Walk { pool, found: Vec::new() };
     let mut present = FieldSet::default();
     walk.scan(message, bytes, &mut present);
@@ -35,7 +35,7 @@ pub(super) fn check(pool: &Pool, message: &MessageType, bytes: &[u8]) -> Result<
     walk.inner(message, 0, MAX_DEPTH)
 }
 
-/// Whether every required field is among those present.
+/// Checks that every required field is among the present ones.
 fn complete(message: &MessageType, present: &FieldSet) -> Result<(), MissingField> {
     let missing = |&(index, field): &(u32, &Field)| field.is_required() && !present.contains(index);
     match (0..).zip(&message.fields).find(missing) {
@@ -44,15 +44,15 @@ fn complete(message: &MessageType, present: &FieldSet) -> Result<(), MissingFiel
     }
 }
 
-/// Messages inside a message, on one stack for all levels, with the index of their field.
+/// Nested messages, on one stack for all levels, with the index of their field.
 struct Walk<'a> {
     pool: &'a Pool,
     found: Vec<(u32, &'a [u8])>,
 }
 
 impl<'a> Walk<'a> {
-    /// Checks the message whose parts are on the stack from `from` on. It may come in several parts, since a
-    /// field that comes again adds to what came before.
+    /// Checks the message whose parts are on the stack from `from` on. It may have several parts, since a repeated
+    /// occurrence of a field is merged with earlier ones.
     fn message(&mut self, message: &'a MessageType, from: usize, depth: usize) -> Result<(), MissingField> {
         let Some(depth) = depth.checked_sub(1) else { return Ok(()) };
         let to = self.found.len();
@@ -73,7 +73,7 @@ impl<'a> Walk<'a> {
             return Ok(());
         }
         if let Some(found) = self.found.get_mut(from..) {
-            // Stable: the parts of one message stay in their order.
+            // The sort is stable: the parts of one message keep their order.
             found.sort_by_key(|&(index, _)| index);
         }
         let all = self.found.split_off(from);
@@ -120,5 +120,5 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// How deep messages may nest; what is deeper is refused by whoever decodes it.
+/// Nesting limit of messages; decoders reject deeper ones.
 const MAX_DEPTH: usize = 100;

@@ -2,7 +2,7 @@ use protox::file::{ChainFileResolver, File, FileResolver, GoogleFileResolver};
 
 use super::Pool;
 
-/// Compiles a file, as protoc would, into a set with everything it imports.
+/// Compiles a file like protoc into a set with everything it imports.
 pub fn compile(source: &str) -> Vec<u8> {
     struct Source(String);
     impl FileResolver for Source {

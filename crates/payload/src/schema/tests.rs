@@ -116,9 +116,9 @@ fn a_missing_required_field_is_found_at_any_depth() {
     let missing = inner.check_required(b"\x0a\x00").unwrap_err();
     assert_eq!(missing.to_string(), "Missing required field: p.q.M.id");
     assert_eq!(inner.check_required(b"\x0a\x02\x08\x01"), Ok(()));
-    // A message that comes in two parts is one message.
+    // A message in two parts is one message.
     assert_eq!(inner.check_required(b"\x0a\x00\x0a\x02\x08\x01"), Ok(()));
-    // The values of maps are messages of their own.
+    // The values of maps are separate messages.
     let with_map = b"\x08\x01\x2a\x02\x12\x00\x2a\x04\x12\x02\x08\x01";
     assert!(pool.message("p.q.M").unwrap().check_required(with_map).is_err());
 }

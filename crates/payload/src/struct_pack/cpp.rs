@@ -1,4 +1,4 @@
-//! Types of C++ that Rust has no own type for, as newtypes. In other formats they are what is in them.
+//! Newtypes for C++ types without a Rust equivalent. In other formats they are encoded as their content.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -34,7 +34,7 @@ macro_rules! newtypes {
             }
         )*
 
-        /// The type that goes by a newtype's name.
+        /// Returns the type for a newtype's name.
         pub(super) fn named(name: &str) -> Option<Type> {
             match name {
                 $($serde => Some($ty),)*

@@ -1,4 +1,4 @@
-//! Reads a value for serde, led by its plan: the type that asks was traced to make it, so both agree.
+//! serde deserializer, driven by the plan that was derived from the same type, so that both agree.
 
 use serde_core::de::value::U32Deserializer;
 use serde_core::de::{
@@ -12,7 +12,7 @@ use super::input::Input;
 use super::types::{Character, Scalar};
 use super::{Error, fast};
 
-/// Reads one value.
+/// Decoder of one value.
 pub(super) struct Decoder<'p, 'i, 'de> {
     plan: &'p Plan,
     id: Id,
@@ -45,7 +45,7 @@ impl<'p, 'i, 'de> Decoder<'p, 'i, 'de> {
             Scalar::Char32 => visitor.visit_char(character(u32::from_le_bytes(input.fixed()?))?),
             Scalar::F32 => visitor.visit_f32(f32::from_le_bytes(input.fixed()?)),
             Scalar::F64 => visitor.visit_f64(f64::from_le_bytes(input.fixed()?)),
-            // Peers cut what is too large off.
+            // Peers truncate values that are too large.
             Scalar::VarI32 => visitor.visit_i32(input.zigzag()? as i32),
             Scalar::VarU32 => visitor.visit_u32(input.varint()? as u32),
             Scalar::VarI64 => visitor.visit_i64(input.zigzag()?),
@@ -170,7 +170,7 @@ impl<'de> Deserializer<'de> for Decoder<'_, '_, 'de> {
         }
     }
 
-    /// An enum of names only is a number; others are variants.
+    /// An enum of unit variants is a number; others are variants.
     fn deserialize_enum<V: Visitor<'de>>(
         self,
         _: &'static str,
@@ -306,7 +306,7 @@ impl<'de> SeqAccess<'de> for Members<'_, '_, 'de> {
     }
 }
 
-/// An alternative of a variant, or of what was expected.
+/// The chosen alternative of a variant or of an `expected`.
 struct ChosenAlternative<'p, 'i, 'de> {
     index: u32,
     inner: Decoder<'p, 'i, 'de>,

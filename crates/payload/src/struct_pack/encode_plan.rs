@@ -1,4 +1,4 @@
-//! A type prepared for the work: its literal, its code, and what to do for each of its parts.
+//! A compiled type: its literal, its code, and the encoding of each of its parts.
 
 use std::any::TypeId;
 use std::cell::RefCell;
@@ -13,7 +13,7 @@ use super::output::{self, Form};
 use super::types::{Character, Layout, Placement, Scalar, Struct, Type};
 use super::{Error, MAX_TYPE_DEPTH, de, fast, head, json, literal, ser};
 
-/// A [`Type`] prepared to read and write values of it.
+/// A [`Type`] compiled for encoding and decoding its values.
 #[derive(Debug)]
 pub struct Plan {
     ty: Type,
@@ -23,12 +23,12 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Prepares a type.
+    /// Compiles a type.
     ///
     /// # Errors
     ///
-    /// [`Error::Type`] when it contains itself with nothing between, or what peers do not compile: a struct without
-    /// members, an array without items.
+    /// [`Error::Type`] if it directly contains itself, or if peers cannot compile it: a struct without members, an
+    /// array without items.
     pub fn new(ty: Type) -> Result<Self, Error> {
         let nodes = Compiler::default().compile(&ty)?;
         let literal = ty.literal().into_boxed_slice();
@@ -36,11 +36,11 @@ impl Plan {
         Ok(Self { ty, literal, code, nodes })
     }
 
-    /// Prepares the type of a Rust type, once for each thread.
+    /// Compiles the type of a Rust type, once per thread.
     ///
     /// # Errors
     ///
-    /// As [`Type::of`].
+    /// See [`Type::of`].
     pub fn of<T: DeserializeOwned + 'static>() -> Result<Arc<Self>, Error> {
         thread_local! {
             static PLANS: RefCell<HashMap<TypeId, Result<Arc<Plan>, Error>>> = RefCell::default();
@@ -53,65 +53,65 @@ impl Plan {
         })
     }
 
-    /// Prepares the type that the writer of these bytes put before the value; `None` if he left it out.
+    /// Compiles the type whose literal precedes the value in these bytes; `None` if the writer omitted it.
     ///
     /// # Errors
     ///
-    /// [`Error::Truncated`] when the bytes are too short, otherwise as [`Type::from_literal`] and [`Plan::new`].
+    /// [`Error::Truncated`] if the bytes are too short, otherwise see [`Type::from_literal`] and [`Plan::new`].
     pub fn of_bytes(bytes: &[u8]) -> Result<Option<Self>, Error> {
         let Some(literal) = head::read(bytes)?.literal else { return Ok(None) };
         Type::from_literal(literal).and_then(Self::new).map(Some)
     }
 
-    /// The type.
+    /// Returns the type.
     pub fn ty(&self) -> &Type {
         &self.ty
     }
 
-    /// Its literal.
+    /// Returns its literal.
     pub fn literal(&self) -> &[u8] {
         &self.literal
     }
 
-    /// Its code, with which every value of it begins.
+    /// Returns its code, which precedes every value of it.
     pub fn code(&self) -> u32 {
         self.code
     }
 
-    /// Writes a value.
+    /// Encodes a value.
     ///
     /// # Errors
     ///
-    /// [`Error::Value`] when the value is not of the type.
+    /// [`Error::Value`] if the value does not have this type.
     pub fn encode(&self, value: &(impl Serialize + ?Sized), form: Form) -> Result<Vec<u8>, Error> {
         output::write(self, form, |out| value.serialize(ser::Encoder::new(self, out)))
     }
 
-    /// Reads a value. What comes behind it is passed over, as peers do: members that their type has gained since
-    /// (`struct_pack::compatible`) stand there.
+    /// Decodes a value. Bytes after it are ignored, as by peers: later versions of the type add members there
+    /// (`struct_pack::compatible`).
     ///
     /// # Errors
     ///
-    /// [`Error::Mismatch`] when the bytes hold another type, and all that can be wrong with them.
+    /// [`Error::Mismatch`] if the bytes have another type, and the other errors of malformed bytes.
     pub fn decode<'de, T: Deserialize<'de>>(&self, bytes: &'de [u8]) -> Result<T, Error> {
         let mut input = Input::open(self, bytes)?;
         T::deserialize(de::Decoder::new(self, &mut input))
     }
 
-    /// Writes a value given as JSON: structs and tuples are arrays, variants `{"index": 1, "value": ...}`.
+    /// Encodes a value given as JSON: structs and tuples are arrays, variants `{"index": 1, "value": ...}`.
     ///
     /// # Errors
     ///
-    /// [`Error::Value`] when the value is not of the type.
+    /// [`Error::Value`] if the value does not have this type.
     pub fn encode_json(&self, value: &serde_json::Value, form: Form) -> Result<Vec<u8>, Error> {
         output::write(self, form, |out| json::write(self, value, out))
     }
 
-    /// Reads a value as JSON, in the form that [`encode_json`](Self::encode_json) takes.
+    /// Decodes a value to JSON, in the form that [`encode_json`](Self::encode_json) accepts.
     ///
     /// # Errors
     ///
-    /// As [`decode`](Self::decode).
+    /// See [`decode`](Self::decode).
     pub fn decode_json(&self, bytes: &[u8]) -> Result<serde_json::Value, Error> {
         let mut input = Input::open(self, bytes)?;
         json::read(self, &mut input)
@@ -122,7 +122,7 @@ impl Plan {
     }
 }
 
-/// The place of a node in its plan.
+/// Index of a node in its plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Id(usize);
 
@@ -130,10 +130,10 @@ impl Id {
     pub(super) const ROOT: Self = Self(0);
 }
 
-/// A part of a type, and how it is written.
+/// A part of a type, and its encoding.
 #[derive(Debug)]
 pub(super) enum Node {
-    /// Nothing, or one byte where it lies in memory.
+    /// Nothing, or one byte in a memory image.
     Unit {
         size: usize,
     },
@@ -144,7 +144,7 @@ pub(super) enum Node {
         count: usize,
         least: usize,
     },
-    /// A list or a set; an item takes `least` bytes at least.
+    /// A list or a set; an item takes at least `least` bytes.
     List {
         item: Id,
         least: usize,
@@ -159,14 +159,14 @@ pub(super) enum Node {
         value: Id,
         error: Id,
     },
-    /// Its members, and which of them stand before the others.
+    /// Its members, and the integers that precede them.
     Struct {
         members: Box<[Member]>,
         fast: Box<[Scalar]>,
     },
 }
 
-/// A member of a struct, and how many bytes lie unused behind it.
+/// A member of a struct, and the padding after it in bytes.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Member {
     pub(super) id: Id,
@@ -175,9 +175,9 @@ pub(super) struct Member {
 
 #[derive(Default)]
 struct Compiler {
-    /// `None` where the parts of a node are still compiled.
+    /// `None` while the parts of a node are being compiled.
     nodes: Vec<Option<Node>>,
-    /// What is around, outermost first, and whether a value of it may end there: an empty list, no value.
+    /// Enclosing nodes, outermost first, and whether recursion may end there: an empty list, an absent value.
     around: Vec<(Id, bool)>,
 }
 
@@ -195,7 +195,7 @@ impl Compiler {
         Ok(nodes.into())
     }
 
-    /// `image`: it lies as in memory.
+    /// `image`: the value is encoded as its memory image.
     fn node(&mut self, ty: &Type, image: bool) -> Result<Id, Error> {
         if let Type::Recursive(levels) = ty {
             return self.ancestor(*levels);
@@ -227,7 +227,7 @@ impl Compiler {
                 Node::Array { item: id, count: *count, least }
             }
             Type::List(item) => Node::List { item: self.node(item, item.layout().is_some())?, least },
-            // Unlike that of a vector, what a set holds lies nowhere side by side.
+            // Unlike those of a vector, the items of a set are not contiguous in memory.
             Type::Set(item) => Node::List { item: self.node(item, false)?, least },
             Type::Map(key, value) => Node::Map { entry: self.entry(key, value)?, least },
             Type::Optional(value) => Node::Optional(self.node(value, false)?),
@@ -270,7 +270,7 @@ impl Compiler {
         }
     }
 
-    /// Peers write the entries of a map as `std::pair`, which may lie as in memory, with gaps.
+    /// Peers encode the entries of a map as `std::pair`, which may be a memory image with padding.
     fn entry(&mut self, key: &Type, value: &Type) -> Result<[Member; 2], Error> {
         let layouts = key.layout().zip(value.layout());
         let placement = layouts.and_then(|(key, value)| place_pair(key, value));
@@ -299,7 +299,7 @@ fn place_pair(key: Layout, value: Layout) -> Option<Placement> {
     Placement::new(&[key, value], align, align)
 }
 
-/// Whether a value of the type may be without some or all of its parts.
+/// Whether a value of the type may lack some or all of its parts.
 fn may_end(ty: &Type) -> bool {
     match ty {
         Type::List(_)
@@ -318,7 +318,7 @@ fn may_end(ty: &Type) -> bool {
 }
 
 impl Node {
-    /// What it is, in a message to people.
+    /// Returns its description for error texts.
     pub(super) fn describe(&self) -> &'static str {
         match self {
             Self::Unit { .. } => "nothing",
@@ -334,7 +334,7 @@ impl Node {
         }
     }
 
-    /// How many bytes that takes at least which comes again and again in it.
+    /// Returns the minimum number of bytes of its repeated part.
     fn repeated(&self, nodes: &[Self]) -> usize {
         match self {
             Self::Array { item, .. } | Self::List { item, .. } => nodes[item.0].least(nodes),
@@ -343,7 +343,7 @@ impl Node {
         }
     }
 
-    /// How many bytes it takes at least. This ends: no recursion is without a node that takes one.
+    /// Returns its minimum number of bytes. This terminates: every recursion contains a node that takes one.
     fn least(&self, nodes: &[Self]) -> usize {
         match self {
             Self::Unit { size } => *size,

@@ -5,20 +5,20 @@ use serde_core::{de, ser};
 use super::Type;
 use super::literal;
 
-/// Why bytes cannot be read, or a value not be written.
+/// Why bytes cannot be decoded, or a value cannot be encoded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Error {
-    /// The bytes end within a value, or a length says more than there is.
+    /// The bytes are truncated, or a length exceeds them.
     Truncated,
-    /// They hold a value of another type.
+    /// The bytes contain a value of another type.
     Mismatch(Box<Mismatch>),
-    /// They hold what no peer writes.
+    /// The bytes are malformed.
     Invalid(&'static str),
-    /// They are nested deeper than [`MAX_DEPTH`](super::MAX_DEPTH).
+    /// The value is nested deeper than [`MAX_DEPTH`](super::MAX_DEPTH).
     TooDeep,
-    /// A type has no form in struct_pack.
+    /// A type cannot be represented in struct_pack.
     Type(Box<str>),
-    /// A value is not of the type it should be written as, or the type itself refuses it.
+    /// A value does not have the type it should be encoded as, or the type itself rejects it.
     Value(Box<str>),
 }
 
@@ -58,14 +58,14 @@ impl ser::Error for Error {
     }
 }
 
-/// What was to be read, and what there is instead.
+/// Expected and received type.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mismatch {
-    /// The literal of the type that was to be read.
+    /// Literal of the expected type.
     pub wanted: Box<[u8]>,
-    /// The code of the type that was written.
+    /// Code of the received type.
     pub code: u32,
-    /// Its literal, which only peers that were built without `NDEBUG` send.
+    /// Literal of the received type, which only peers built without `NDEBUG` send.
     pub literal: Option<Box<[u8]>>,
 }
 
@@ -79,12 +79,12 @@ impl fmt::Display for Mismatch {
     }
 }
 
-/// A literal for people: the type it stands for, if it is one, and its digits.
+/// Readable form of a literal: the type it represents, if it is valid, and its digits.
 struct Readable<'a>(&'a [u8]);
 
 impl fmt::Display for Readable<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        /// Enough to tell two types apart.
+        /// Enough to distinguish two types.
         const SHOWN: usize = 64;
         if let Ok(ty) = Type::from_literal(self.0) {
             write!(f, "{ty} ")?;

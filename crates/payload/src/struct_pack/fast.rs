@@ -1,11 +1,11 @@
-//! The integers of a struct that peers declare `USE_FAST_VARINT`: they stand before its other members, zeros left out,
-//! all as wide as the largest needs it (struct_pack/packer.hpp, `serialize_fast_varint`).
+//! Integers of a struct that peers declare `USE_FAST_VARINT`: they precede its other members, zeros are omitted, and
+//! all are as wide as the largest requires (struct_pack/packer.hpp, `serialize_fast_varint`).
 
 use super::Error;
 use super::input::Input;
 use super::types::{Scalar, Type};
 
-/// Those among the members of a struct.
+/// Returns these integers among the members of a struct.
 pub(super) fn scalars(members: &[Type]) -> Box<[Scalar]> {
     let scalars = members.iter().filter_map(|member| match member {
         Type::Scalar(scalar) if scalar.is_fast() => Some(*scalar),
@@ -66,7 +66,7 @@ fn is_signed(scalar: Scalar) -> bool {
     matches!(scalar, Scalar::FastI32 | Scalar::FastI64)
 }
 
-/// How often a byte must be doubled to hold the value.
+/// Returns how often a byte must be doubled to hold the value.
 fn form(scalar: Scalar, value: i128) -> usize {
     let bits = match is_signed(scalar) {
         true => 1 + (value ^ value >> 127).checked_ilog2().map_or(0, |top| top + 1),

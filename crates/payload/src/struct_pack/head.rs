@@ -1,18 +1,18 @@
-//! What stands before a value: the code of its type, and sometimes more (struct_pack/packer.hpp, `serialize_metainfo`).
+//! Header of a value: the code of its type, and optional parts (struct_pack/packer.hpp, `serialize_metainfo`).
 
 use super::Error;
 
-/// What was read of it.
+/// A parsed header.
 #[derive(Debug)]
 pub(super) struct Head<'a> {
     pub(super) code: u32,
     pub(super) literal: Option<&'a [u8]>,
     pub(super) width: Width,
-    /// The value, up to the end of the bytes, or where they say themselves that it ends.
+    /// The value, up to the end of the bytes, or to the total length in the header.
     pub(super) rest: &'a [u8],
 }
 
-/// Reads it.
+/// Parses the header.
 pub(super) fn read(bytes: &[u8]) -> Result<Head<'_>, Error> {
     let (code, rest) = bytes.split_first_chunk().ok_or(Error::Truncated)?;
     let code = u32::from_le_bytes(*code);
@@ -32,7 +32,7 @@ pub(super) fn read(bytes: &[u8]) -> Result<Head<'_>, Error> {
     Ok(Head { code: code & !MORE, literal, width: Width::of_meta(meta), rest })
 }
 
-/// The rest behind the total length, and no more than that says.
+/// Returns the bytes after the total length, limited to that length.
 fn within_total<'a>(bytes: &'a [u8], form: u8, rest: &'a [u8]) -> Result<&'a [u8], Error> {
     let width = match form {
         0 => return Ok(rest),
@@ -46,7 +46,7 @@ fn within_total<'a>(bytes: &'a [u8], form: u8, rest: &'a [u8]) -> Result<&'a [u8
     rest.get(..length.ok_or(Error::Truncated)?).ok_or(Error::Truncated)
 }
 
-/// Writes it.
+/// Writes the header.
 pub(super) fn write(code: u32, literal: Option<&[u8]>, width: Width, out: &mut Vec<u8>) {
     if literal.is_none() && width == Width::One {
         out.extend(code.to_le_bytes());
@@ -60,16 +60,16 @@ pub(super) fn write(code: u32, literal: Option<&[u8]>, width: Width, out: &mut V
     }
 }
 
-/// In the code: a byte of meta information follows.
+/// Flag in the code: a byte of meta information follows.
 const MORE: u32 = 1;
 
-/// In the meta information: which form the total length has that follows.
+/// Mask in the meta information: width of the total length that follows.
 const TOTAL: u8 = 0b11;
 
-/// In the meta information: the literal of the type follows.
+/// Flag in the meta information: the literal of the type follows.
 const LITERAL: u8 = 0b100;
 
-/// How wide the lengths of strings and containers are: all as the widest needs it.
+/// Width of the lengths of strings and containers: all as wide as the largest requires.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Width {
     One = 1,
@@ -79,7 +79,7 @@ pub(super) enum Width {
 }
 
 impl Width {
-    /// The least that a length fits.
+    /// Returns the smallest width for a length.
     pub(super) fn of(length: usize) -> Self {
         match length as u64 {
             0..0x100 => Self::One,
@@ -93,7 +93,7 @@ impl Width {
         self as usize
     }
 
-    /// Takes a length off the front of `bytes`.
+    /// Reads a length from the front of `bytes`.
     pub(super) fn read(self, bytes: &[u8]) -> Result<(u64, &[u8]), Error> {
         let (length, rest) = bytes.split_at_checked(self.bytes()).ok_or(Error::Truncated)?;
         Ok((length.iter().rev().fold(0, |length, byte| length << 8 | u64::from(*byte)), rest))

@@ -4,19 +4,19 @@ use super::head::{self, Width};
 use super::types::Scalar;
 use super::{Error, MAX_DEPTH};
 
-/// The bytes of a value, read from the front within limits.
+/// Bytes of a value, read from the front within limits.
 #[derive(Debug)]
 pub(super) struct Input<'de> {
     rest: &'de [u8],
     width: Width,
-    /// What is nested around what is read next.
+    /// Current nesting depth.
     depth: usize,
-    /// How many more items may come that take no bytes.
+    /// How many more zero-size items are allowed.
     weightless: usize,
 }
 
 impl<'de> Input<'de> {
-    /// The value of a type, behind its head.
+    /// Opens a value of a type, after its header.
     pub(super) fn open(plan: &Plan, bytes: &'de [u8]) -> Result<Self, Error> {
         let head = head::read(bytes)?;
         if head.code != plan.code() || head.literal.is_some_and(|literal| literal != plan.literal()) {
@@ -25,7 +25,7 @@ impl<'de> Input<'de> {
         Ok(Self { rest: head.rest, width: head.width, depth: 0, weightless: MOST_WEIGHTLESS })
     }
 
-    /// What contains other values. Whoever enters it leaves it, unless he has failed.
+    /// Enters a composite value. Every `enter` is matched by a leave, except after an error.
     pub(super) fn enter(&mut self) -> Result<(), Error> {
         self.depth += 1;
         if self.depth > MAX_DEPTH { Err(Error::TooDeep) } else { Ok(()) }
@@ -35,8 +35,8 @@ impl<'de> Input<'de> {
         self.depth -= 1;
     }
 
-    /// How many items a string or a container has, of which each takes `least` bytes at least: never more than the
-    /// bytes that are left can hold.
+    /// Reads the number of items of a string or container, each of at least `least` bytes: never more than the
+    /// remaining bytes can hold.
     pub(super) fn count(&mut self, least: usize) -> Result<usize, Error> {
         let (count, rest) = self.width.read(self.rest)?;
         self.rest = rest;
@@ -45,7 +45,7 @@ impl<'de> Input<'de> {
         Ok(count)
     }
 
-    /// Refuses so many items if the bytes that are left cannot hold them.
+    /// Rejects a count that exceeds what the remaining bytes can hold.
     pub(super) fn admit(&mut self, count: usize, least: usize) -> Result<(), Error> {
         match self.rest.len().checked_div(least) {
             Some(most) if count <= most => Ok(()),
@@ -82,7 +82,7 @@ impl<'de> Input<'de> {
         }
     }
 
-    /// An integer or a character, of whatever width; `None` if the scalar is none, or too large.
+    /// Reads an integer or a character of any width; `None` if the scalar is neither, or too large.
     pub(super) fn integer(&mut self, scalar: Scalar) -> Result<Option<i128>, Error> {
         Ok(Some(match scalar {
             Scalar::I8 => i8::from_le_bytes(self.fixed()?).into(),
@@ -107,8 +107,7 @@ impl<'de> Input<'de> {
         Ok((value >> 1) as i64 ^ -((value & 1) as i64))
     }
 
-    /// Seven bits in a byte, the lowest first; what does not fit 64 of them is lost, as peers lose it
-    /// (struct_pack/varint.hpp).
+    /// Reads seven bits per byte, lowest first; bits beyond the 64th are dropped, as by peers (struct_pack/varint.hpp).
     pub(super) fn varint(&mut self) -> Result<u64, Error> {
         let mut value = 0;
         for shift in (0..64).step_by(7) {
@@ -122,7 +121,7 @@ impl<'de> Input<'de> {
     }
 }
 
-/// As many items may a message have that take no bytes, as a `std::list` of `std::monostate` has.
+/// Maximum number of zero-size items in a message, such as those of a `std::list` of `std::monostate`.
 const MOST_WEIGHTLESS: usize = 1 << 16;
 
 #[cold]

@@ -1,5 +1,5 @@
-//! Values as JSON, for those who know a type only by its name: the command line. An optional value that holds nothing
-//! is not told from one that is not there.
+//! JSON form of values, for users who know a type only by its name: the command line. An optional value without content
+//! is not distinguished from an absent one.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -24,7 +24,7 @@ pub(super) fn write(plan: &Plan, value: &Value, out: &mut Output) -> Result<(), 
     JsonValue { plan, id: Id::ROOT, value }.serialize(Encoder::new(plan, out))
 }
 
-/// Makes JSON of whatever is read.
+/// Builds JSON from any value.
 struct JsonBuilder;
 
 impl<'de> DeserializeSeed<'de> for JsonBuilder {
@@ -66,7 +66,7 @@ impl<'de> Visitor<'de> for JsonBuilder {
         Ok(value.into())
     }
 
-    /// JSON's readers take no more than 64 bits for a number.
+    /// JSON parsers accept at most 64 bits for a number.
     fn visit_i128<E: de::Error>(self, value: i128) -> Result<Value, E> {
         Ok(i64::try_from(value).map_or_else(|_| value.to_string().into(), Value::from))
     }
@@ -75,7 +75,7 @@ impl<'de> Visitor<'de> for JsonBuilder {
         Ok(u64::try_from(value).map_or_else(|_| value.to_string().into(), Value::from))
     }
 
-    /// As short as it tells the value among those of single precision.
+    /// The shortest text that identifies the value among single-precision numbers.
     fn visit_f32<E: de::Error>(self, value: f32) -> Result<Value, E> {
         self.visit_f64(value.to_string().parse().unwrap_or_else(|_| value.into()))
     }
@@ -96,7 +96,7 @@ impl<'de> Visitor<'de> for JsonBuilder {
         Ok(value.into())
     }
 
-    /// A string of C++ that is no UTF-8.
+    /// A C++ string that is not UTF-8.
     fn visit_bytes<E: de::Error>(self, value: &[u8]) -> Result<Value, E> {
         Ok(value.into())
     }
@@ -109,7 +109,7 @@ impl<'de> Visitor<'de> for JsonBuilder {
         Ok(values.into())
     }
 
-    /// An object if it can be one, otherwise a list of pairs.
+    /// An object if the keys allow it, otherwise a list of pairs.
     fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Value, A::Error> {
         let mut pairs = Vec::new();
         while let Some(key) = entries.next_key_seed(Self)? {
@@ -132,7 +132,7 @@ impl<'de> Visitor<'de> for JsonBuilder {
 const INDEX: &str = "index";
 const VALUE: &str = "value";
 
-/// JSON, told to serde as the plan has it.
+/// JSON as a serde value, driven by the plan.
 #[derive(Clone, Copy)]
 struct JsonValue<'a> {
     plan: &'a Plan,
@@ -239,12 +239,12 @@ fn refuse<S: Serializer>(value: &Value, wanted: &str) -> S::Error {
     S::Error::custom(format_args!("{value} is not what is written as {wanted}"))
 }
 
-/// A number, or one that JSON has only as a text: `"NaN"`, `"inf"`.
+/// Parses a number, or one that JSON can express only as a text: `"NaN"`, `"inf"`.
 fn float(value: &Value) -> Option<f64> {
     value.as_f64().or_else(|| value.as_str()?.parse().ok())
 }
 
-/// A number, or a text of one, as keys of objects are and numbers of more than 64 bits.
+/// Parses a number, or a text of one, such as keys of objects and numbers of more than 64 bits.
 fn integer<N: std::str::FromStr + TryFrom<i64> + From<u64>>(value: &Value) -> Option<N> {
     match value {
         Value::Number(number) => match number.as_u64() {

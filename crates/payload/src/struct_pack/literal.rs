@@ -1,21 +1,21 @@
-//! A type as bytes, which peers hash and compare (struct_pack/type_calculate.hpp).
+//! Type literals: the encoding of types that peers hash and compare (struct_pack/type_calculate.hpp).
 
 use super::types::{Character, Image, Scalar, Struct, Type};
 use super::{Error, MAX_TYPE_DEPTH};
 
 impl Type {
-    /// The literal of the type.
+    /// Returns the literal of the type.
     pub fn literal(&self) -> Vec<u8> {
         let mut out = Vec::new();
         write(self, &mut out);
         out
     }
 
-    /// The type a literal stands for.
+    /// Parses the type of a literal.
     ///
     /// # Errors
     ///
-    /// [`Error::Type`] when it is no literal, or that of a type which is not supported.
+    /// [`Error::Type`] if it is malformed, or if its type is not supported.
     pub fn from_literal(literal: &[u8]) -> Result<Self, Error> {
         if literal.len() > MAX_LITERAL {
             return Err(Error::ty("the literal of a type is too long"));
@@ -29,13 +29,13 @@ impl Type {
     }
 }
 
-/// The code by which peers know a type: the beginning of its literal's MD5, without the lowest bit.
+/// Returns the code by which peers identify a type: the first bytes of its literal's MD5, without the lowest bit.
 pub(super) fn code(literal: &[u8]) -> u32 {
     let [a, b, c, d, ..] = md5::compute(literal).0;
     u32::from_be_bytes([a, b, c, d]) & !1
 }
 
-/// Longer ones are not read. Peers' compilers give up before.
+/// Longer ones are rejected. Peers' compilers fail earlier.
 const MAX_LITERAL: usize = 16 << 10;
 
 const STRING: u8 = 0x80;
@@ -99,7 +99,7 @@ fn write_struct(this: &Struct, out: &mut Vec<u8>) {
     }
 }
 
-/// Digits to the base of 127, the lowest first, none of them zero; only the last has the high bit.
+/// Writes base-127 digits, lowest first, none of them zero; only the last has the high bit.
 fn write_number(mut number: u64, out: &mut Vec<u8>) {
     while number >= BASE {
         out.push((number % BASE) as u8 + 1);
@@ -196,8 +196,8 @@ impl Reader<'_> {
         }
     }
 
-    /// Two numbers before the end. No member looks like them: what begins with the same byte needs another type
-    /// behind it, and the end is none.
+    /// Parses two numbers before the end. No member looks like them: a member that starts with the same byte is
+    /// followed by another type, which the end is not.
     fn packed(&mut self) -> Option<Image> {
         let [pack, align, END | END_WITH_ID, ..] = *self.rest else { return None };
         let power = |byte: u8| {
@@ -244,7 +244,7 @@ impl Reader<'_> {
 }
 
 impl Struct {
-    /// The same with the plainest [`Image`] that says as much.
+    /// Replaces the [`Image`] by the simplest equivalent one.
     fn tidied(mut self) -> Self {
         let given = self.image;
         self.image = Image::Natural;

@@ -36,28 +36,29 @@ pub use self::error::{Error, Mismatch};
 pub use self::output::Form;
 pub use self::types::{Character, Image, Scalar, Struct, Type};
 
-/// Values nested deeper are not read.
+/// Nesting limit of decoded values.
 pub const MAX_DEPTH: usize = 128;
 
-/// Types nested deeper have no literal here.
+/// Nesting limit of types with a literal.
 const MAX_TYPE_DEPTH: usize = 64;
 
-/// Writes a value, as peers do that were built for release.
+/// Encodes a value, like peers built for release.
 ///
 /// # Errors
 ///
-/// [`Error::Type`] when the Rust type has no form in struct_pack, [`Error::Value`] when the value is not written as it
-/// would be read.
+/// [`Error::Type`] if the Rust type cannot be represented in struct_pack, [`Error::Value`] if the value's `Serialize`
+/// does not match its `Deserialize`.
 pub fn to_vec<T: Serialize + DeserializeOwned + 'static>(value: &T) -> Result<Vec<u8>, Error> {
     Plan::of::<T>()?.encode(value, Form::Bare)
 }
 
-/// Reads a value, with the literal of its type or without. No bytes are `()`: functions that return `void` answer so.
+/// Decodes a value, with or without the literal of its type. Empty input is `()`: the response of functions that return
+/// `void`.
 ///
 /// # Errors
 ///
-/// [`Error::Type`] when the Rust type has no form in struct_pack, [`Error::Mismatch`] when the bytes hold another type,
-/// and all that can be wrong with them.
+/// [`Error::Type`] if the Rust type cannot be represented in struct_pack, [`Error::Mismatch`] if the bytes have another
+/// type, and the other errors of malformed bytes.
 pub fn from_slice<T: DeserializeOwned + 'static>(bytes: &[u8]) -> Result<T, Error> {
     let plan = Plan::of::<T>()?;
     match plan.ty() {
@@ -66,11 +67,11 @@ pub fn from_slice<T: DeserializeOwned + 'static>(bytes: &[u8]) -> Result<T, Erro
     }
 }
 
-/// Writes the arguments of a call: a tuple is a list of them, anything else is the only one.
+/// Encodes the arguments of a call: a tuple is a list of them, anything else is the only one.
 ///
 /// # Errors
 ///
-/// As [`to_vec`].
+/// See [`to_vec`].
 pub fn arguments_to_vec<T: Serialize + DeserializeOwned + 'static>(value: &T) -> Result<Vec<u8>, Error> {
     match list_of::<T>()? {
         Some(plan) => plan.encode(value, Form::Bare),
@@ -78,12 +79,12 @@ pub fn arguments_to_vec<T: Serialize + DeserializeOwned + 'static>(value: &T) ->
     }
 }
 
-/// Writes the arguments of a call that can only be written, by the type that they tell: a tuple is a list of them,
-/// anything else is the only one.
+/// Encodes the arguments of a call whose type implements only `Serialize`, with the type inferred from the values: a
+/// tuple is a list of them, anything else is the only one.
 ///
 /// # Errors
 ///
-/// As [`Type::of_value`].
+/// See [`Type::of_value`].
 pub fn arguments_of_value<T: Serialize + ?Sized>(value: &T) -> Result<Vec<u8>, Error> {
     match Type::of_value(value)? {
         ty if ty.is_tuple() => Plan::new(ty)?.encode(value, Form::Bare),
@@ -91,11 +92,11 @@ pub fn arguments_of_value<T: Serialize + ?Sized>(value: &T) -> Result<Vec<u8>, E
     }
 }
 
-/// Reads the arguments of a call: a tuple is a list of them, anything else is the only one.
+/// Decodes the arguments of a call: a tuple is a list of them, anything else is the only one.
 ///
 /// # Errors
 ///
-/// As [`from_slice`].
+/// See [`from_slice`].
 pub fn arguments_from_slice<T: DeserializeOwned + 'static>(bytes: &[u8]) -> Result<T, Error> {
     match list_of::<T>()? {
         Some(plan) => plan.decode(bytes),
@@ -103,7 +104,7 @@ pub fn arguments_from_slice<T: DeserializeOwned + 'static>(bytes: &[u8]) -> Resu
     }
 }
 
-/// The plan of a type that is a list of arguments by itself.
+/// Returns the plan of a type that is a list of arguments by itself.
 fn list_of<T: DeserializeOwned + 'static>() -> Result<Option<Arc<Plan>>, Error> {
     let plan = Plan::of::<T>()?;
     Ok(plan.ty().is_tuple().then_some(plan))

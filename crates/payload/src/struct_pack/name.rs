@@ -1,4 +1,4 @@
-//! A type as text, close to C++: `tuple<int32, vector<string>>`.
+//! Text form of types, close to C++: `tuple<int32, vector<string>>`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -39,7 +39,7 @@ impl fmt::Display for Struct {
     }
 }
 
-/// Types with commas between them.
+/// A comma-separated list of types.
 struct TypeList<'a>(&'a [Type]);
 
 impl fmt::Display for TypeList<'_> {
@@ -54,7 +54,7 @@ impl fmt::Display for TypeList<'_> {
 impl FromStr for Type {
     type Err = Error;
 
-    /// Reads what [`Display`](fmt::Display) writes, and the usual names of C++: `std::map<int, long>`.
+    /// Parses the output of [`Display`](fmt::Display), and the usual C++ names: `std::map<int, long>`.
     fn from_str(text: &str) -> Result<Self, Error> {
         let mut parser = Parser { rest: text, depth: 0 };
         let ty = parser.ty()?;
@@ -64,11 +64,11 @@ impl FromStr for Type {
 }
 
 impl Type {
-    /// Reads types with commas between them, as one names the parameters of a function: `int32, string`.
+    /// Parses comma-separated types, such as the parameters of a function: `int32, string`.
     ///
     /// # Errors
     ///
-    /// [`Error::Type`] when one is no type.
+    /// [`Error::Type`] if one of them is not a type.
     pub fn parse_list(text: &str) -> Result<Vec<Self>, Error> {
         let mut parser = Parser { rest: text, depth: 0 };
         let types = parser.list()?;
@@ -159,7 +159,7 @@ impl<'a> Parser<'a> {
         self.identified(this)
     }
 
-    /// What [`Type::from_literal`] takes for one, too.
+    /// Parses an alignment that [`Type::from_literal`] accepts, too.
     fn alignment(&mut self) -> Result<usize, Error> {
         let number: usize = self.number()?;
         match number.is_power_of_two() && number <= 64 {
@@ -185,7 +185,7 @@ impl<'a> Parser<'a> {
         self.ty().map(Box::new)
     }
 
-    /// What stands between angle brackets.
+    /// Parses the content of angle brackets.
     fn between<T>(&mut self, read: impl FnOnce(&mut Self) -> Result<T, Error>) -> Result<T, Error> {
         self.expect('<')?;
         let inner = read(self)?;

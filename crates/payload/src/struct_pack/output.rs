@@ -9,20 +9,20 @@ use super::encode_plan::Plan;
 use super::head::{self, Width};
 use super::types::Scalar;
 
-/// What stands before a value besides the code of its type.
+/// Parts of a value's header besides the code of its type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Form {
-    /// Nothing, as peers write that were built for release.
+    /// Nothing, like peers built for release.
     #[default]
     Bare,
-    /// The type's literal, as peers write that were built without `NDEBUG`.
+    /// The type's literal, like peers built without `NDEBUG`.
     Literal,
 }
 
-/// Writes a value, from its head on.
+/// Encodes a value with its header.
 ///
-/// How wide all lengths are is told by the longest, which may come late: it begins anew if one does not fit. A length
-/// that needs it is mostly the first, before anything was copied.
+/// The largest length determines the width of all lengths, and may occur late: encoding restarts if a length does not
+/// fit. A length that needs more is usually the first one, before anything was copied.
 pub(super) fn write(
     plan: &Plan,
     form: Form,
@@ -42,12 +42,12 @@ pub(super) fn write(
     }
 }
 
-/// The bytes of a value, appended in the order in which it is told.
+/// Bytes of a value, appended in the order of serialization.
 #[derive(Debug)]
 pub(super) struct Output {
     pub(super) bytes: Vec<u8>,
     width: Width,
-    /// Members that are written before the others of their struct, the latest struct's last.
+    /// Members that precede the others of their struct; those of the innermost struct are last.
     pub(super) fast: Vec<i128>,
 }
 
@@ -56,7 +56,7 @@ impl Output {
         append(&mut self.bytes, bytes);
     }
 
-    /// An integer or a character; `None` if it does not fit.
+    /// Writes an integer or a character; `None` if it does not fit.
     pub(super) fn integer(&mut self, scalar: Scalar, value: i128) -> Option<()> {
         match scalar {
             Scalar::I8 => self.put(&i8::try_from(value).ok()?.to_le_bytes()),
@@ -90,13 +90,13 @@ impl Output {
         self.bytes.resize(self.bytes.len() + count, 0);
     }
 
-    /// The length of what follows.
+    /// Writes the length of the following content.
     pub(super) fn length(&mut self, length: usize) -> Result<(), Stop> {
         let at = self.begin(Some(length))?;
         self.end(at, length)
     }
 
-    /// Leaves room for a length that is known only at the end.
+    /// Reserves a length that is known only at the end.
     pub(super) fn begin(&mut self, likely: Option<usize>) -> Result<usize, Stop> {
         self.check(likely.unwrap_or(0))?;
         let at = self.bytes.len();
@@ -104,7 +104,7 @@ impl Output {
         Ok(at)
     }
 
-    /// Writes the length where room was left.
+    /// Writes a reserved length.
     pub(super) fn end(&mut self, at: usize, length: usize) -> Result<(), Stop> {
         self.check(length)?;
         let digits = (length as u64).to_le_bytes();
@@ -124,10 +124,10 @@ impl Output {
     }
 }
 
-/// Why writing stops before the end.
+/// Why encoding stops before the end.
 #[derive(Debug)]
 pub(super) enum Stop {
-    /// A length does not fit: begin anew.
+    /// A length does not fit: restart with this width.
     Wider(Width),
     Error(Error),
 }

@@ -1,8 +1,8 @@
-//! The type of a Rust type, learnt from how it asks serde for its parts.
+//! Inference of a Rust type's struct_pack type from its requests to serde.
 //!
-//! `T::deserialize` is run with a [`Tracer`], which notes what it is asked for and answers with made-up values. One run
-//! sees one alternative of each enum, so there are as many runs as it takes to see all. Where a type comes up within
-//! itself, it is only given some value that ends ([`Purpose::Sample`]).
+//! `T::deserialize` is run with a [`Tracer`], which records the requests and answers with sample values. One run visits
+//! one alternative of each enum, so that there are as many runs as needed to visit all. A type nested within itself
+//! only gets a terminating value ([`Purpose::Sample`]).
 
 use std::any::type_name;
 use std::collections::HashMap;
@@ -18,11 +18,11 @@ use super::types::{Character, Image, Scalar, Struct, Type};
 use super::{Error, MAX_TYPE_DEPTH, cpp};
 
 impl Type {
-    /// The type of a Rust type. How they correspond is said [above](super).
+    /// Returns the type of a Rust type. The mapping is described [above](super).
     ///
     /// # Errors
     ///
-    /// [`Error::Type`] when it has none, as [`serde_json::Value`] has: it must be known without a value.
+    /// [`Error::Type`] if it has none, like [`serde_json::Value`]: the type must be known without a value.
     pub fn of<T: DeserializeOwned>() -> Result<Self, Error> {
         let mut known = KnownTypes::default();
         for _ in 0..MOST_RUNS {
@@ -43,18 +43,18 @@ fn about<T>(error: &Error) -> Error {
     Error::ty(format!("{} has no type in struct_pack: {error}", type_name::<T>()))
 }
 
-/// As many alternatives may enums have altogether.
+/// Maximum number of alternatives of all enums together.
 const MOST_RUNS: usize = 4096;
 
-/// So many parts may a type have, each counted where it comes up.
+/// Maximum number of parts of a type, each counted for every occurrence.
 const MOST_PARTS: usize = 1 << 16;
 
-/// What is known from one run to the next.
+/// Knowledge kept between runs.
 #[derive(Default)]
 struct KnownTypes {
-    /// What was seen of the enum at each place.
+    /// Visited alternatives of the enum at each position.
     enums: HashMap<Vec<usize>, Vec<Option<Alternative>>>,
-    /// Which alternative of an enum is a sample of it, unless the first.
+    /// Which alternative of an enum serves as its sample, unless it is the first.
     samples: HashMap<&'static str, usize>,
 }
 
@@ -62,22 +62,22 @@ struct KnownTypes {
 #[derive(Clone)]
 struct Alternative {
     ty: Type,
-    /// All alternatives of the enums in it are seen.
+    /// All alternatives of the enums in it were visited.
     whole: bool,
 }
 
 struct Run<'k> {
     known: &'k mut KnownTypes,
-    /// The types around, outermost first, by what tells them apart.
+    /// Identities of the enclosing types, outermost first.
     around: Vec<&'static str>,
-    /// Where they are, as members of each other.
+    /// Their positions, as members of each other.
     place: Vec<usize>,
-    /// The enums of which a sample is made.
+    /// Enums of which a sample is being created.
     sampled: Vec<&'static str>,
-    /// How many enums have alternatives that are not seen yet.
+    /// Number of enums with unvisited alternatives.
     unseen: usize,
     parts: usize,
-    /// What was traced last.
+    /// Type traced last.
     traced: Option<Type>,
 }
 
@@ -102,7 +102,7 @@ impl<'k> Run<'k> {
         }
     }
 
-    /// Whether a type is one of those around. If so, that is what was traced.
+    /// Whether a type is one of the enclosing ones. If so, the recursion is recorded as the traced type.
     fn recurs(&mut self, name: &str) -> Result<bool, Stop> {
         let Some(at) = self.around.iter().position(|around| *around == name) else { return Ok(false) };
         match (self.around.len() - at).checked_sub(2) {
@@ -129,14 +129,14 @@ impl<'k> Run<'k> {
         self.traced.take().ok_or_else(|| Stop::ty("a part of it asks for nothing"))
     }
 
-    /// The first alternative at this place of which not all is seen.
+    /// Returns the first alternative at this position that was not visited completely.
     fn next_alternative(&mut self, count: usize) -> usize {
         let seen = self.known.enums.entry(self.place.clone()).or_insert_with(|| vec![None; count]);
         let next = seen.iter().position(|alternative| !alternative.as_ref().is_some_and(|one| one.whole));
         next.unwrap_or(0)
     }
 
-    /// Notes an alternative and gives the type of the enum, as far as it is known.
+    /// Records an alternative and returns the type of the enum, as far as it is known.
     fn note_alternative(
         &mut self,
         name: &str,
@@ -150,7 +150,7 @@ impl<'k> Run<'k> {
             *place = Some(alternative);
         }
         let whole = seen.iter().all(|alternative| alternative.as_ref().is_some_and(|one| one.whole));
-        // What is within counts as a part of this enum.
+        // Nested enums count as a part of this one.
         self.unseen = unseen + usize::from(!whole);
         let types =
             seen.iter().map(|alternative| alternative.as_ref().map_or(Type::Unit, |one| one.ty.clone()));
@@ -158,7 +158,7 @@ impl<'k> Run<'k> {
     }
 }
 
-/// An enum: what was expected or an error, a number where there are only names, or a variant.
+/// Returns the type of an enum: an `expected`, a number for unit variants only, or a variant.
 fn of_alternatives(name: &str, names: &[&str], types: Vec<Type>) -> Type {
     match <[Type; 2]>::try_from(types) {
         Ok([value, error]) if name == "Result" && names == ["Ok", "Err"] => {
@@ -179,7 +179,7 @@ fn of_variants(types: Vec<Type>) -> Type {
 /// Why a run stops before its end.
 #[derive(Debug)]
 enum Stop {
-    /// Something was learnt; begin anew.
+    /// Something was learned; restart.
     Again,
     Error(Error),
 }
@@ -207,12 +207,12 @@ impl de::Error for Stop {
     }
 }
 
-/// Why a value is made up.
+/// Purpose of a supplied value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Purpose {
-    /// To learn its type.
+    /// To infer its type.
     Trace,
-    /// To have a value.
+    /// To have a sample value.
     Sample,
 }
 
@@ -230,12 +230,12 @@ impl<'r, 'k> Tracer<'r, 'k> {
         Ok(())
     }
 
-    /// Whether there is nothing to trace: a sample is wanted, or the type comes up within itself.
+    /// Whether there is nothing to trace: a sample is needed, or the type is nested within itself.
     fn known(&mut self, name: &str) -> Result<bool, Stop> {
         Ok(self.purpose == Purpose::Sample || self.run.recurs(name)?)
     }
 
-    /// Traces what has members, of whatever kind: `ty` makes the type of their types.
+    /// Traces any composite of members: `ty` builds its type from theirs.
     fn members<'de, V: Visitor<'de>>(
         self,
         count: usize,
@@ -254,7 +254,7 @@ impl<'r, 'k> Tracer<'r, 'k> {
         Ok(value)
     }
 
-    /// Traces what has so many items of one type.
+    /// Traces a fixed number of items of one type.
     fn items<'de, V: Visitor<'de>>(
         self,
         count: usize,
@@ -275,7 +275,7 @@ impl<'r, 'k> Tracer<'r, 'k> {
         visitor.visit_seq(Samples { run: self.run, left: count })
     }
 
-    /// An enum of which only a value is wanted: of an alternative that does not lead back to it.
+    /// Supplies a sample of an enum: an alternative that does not contain the enum again.
     fn sample_enum<'de, V: Visitor<'de>>(self, count: usize, visitor: V) -> Result<V::Value, Stop> {
         let (run, name) = (self.run, type_name::<V>());
         if run.sampled.contains(&name) {
@@ -308,7 +308,7 @@ macro_rules! leaves {
 impl<'de> Deserializer<'de> for Tracer<'_, '_> {
     type Error = Stop;
 
-    // Not zero, which some types refuse.
+    // Not zero, which some types reject.
     leaves! {
         deserialize_bool Type::Scalar(Scalar::Bool), visit_bool false;
         deserialize_i8 Type::Scalar(Scalar::I8), visit_i8 1;
@@ -460,30 +460,30 @@ impl<'de> Deserializer<'de> for Tracer<'_, '_> {
     }
 }
 
-/// A struct, which C++ may have registered by the macro whose name it bears.
+/// Returns the type of a struct, which C++ may have registered with the macro whose name it has.
 pub(super) fn structure(name: &str, members: Vec<Type>) -> Type {
     let image = if name.starts_with("YLT_REFL") { Image::Never } else { Image::Natural };
     Type::Struct(Struct { members, image, id: None })
 }
 
-/// Arrays and tuples ask serde for the same. What tells them apart is what they say they expect.
+/// Arrays and tuples make the same request to serde. They are distinguished by their description of the expected value.
 fn is_of_array<'de, V: Visitor<'de>>(visitor: &V) -> bool {
     (visitor as &dyn de::Expected).to_string().starts_with("an array of")
 }
 
-/// Sets and lists ask for the same, and expect the same. What is left is the name of the visitor, in which that of the
-/// collection stands; should it ever look otherwise, tests will tell.
+/// Sets and lists make the same request, and have the same description. They are distinguished by the visitor's type
+/// name, which contains that of the collection; tests detect if it ever changes.
 fn is_of_set<V>() -> bool {
     type_name::<V>().split("::deserialize").next().is_some_and(|name| name.contains("Set<"))
 }
 
-/// Gives the parts of a type one after the other.
+/// Supplies the parts of a type in order.
 struct Parts<'r, 'k> {
     run: &'r mut Run<'k>,
     count: usize,
     at: usize,
     types: Vec<Type>,
-    /// All are of the type of the first.
+    /// All have the type of the first.
     alike: bool,
 }
 
@@ -521,7 +521,7 @@ impl<'de> MapAccess<'de> for Parts<'_, '_> {
     }
 }
 
-/// Gives samples.
+/// Supplies samples.
 struct Samples<'r, 'k> {
     run: &'r mut Run<'k>,
     left: usize,
@@ -549,7 +549,7 @@ impl<'de> MapAccess<'de> for Samples<'_, '_> {
     }
 }
 
-/// Gives an alternative of an enum.
+/// Supplies an alternative of an enum.
 struct ChosenAlternative<'r, 'k> {
     index: usize,
     inner: Tracer<'r, 'k>,

@@ -1,4 +1,4 @@
-//! The type of a value that can only be written, as far as the value tells it.
+//! Inference of the type of a value that implements only `Serialize`.
 
 use std::any::type_name;
 use std::fmt;
@@ -13,12 +13,13 @@ use super::types::{Character, Scalar, Type};
 use super::{Error, MAX_TYPE_DEPTH, cpp};
 
 impl Type {
-    /// The type of a value, if the value tells it. What can also be read has it by [`Type::of`], whatever the value.
+    /// Returns the type of a value, if the value shows it. For a value that can also be deserialized, [`Type::of`]
+    /// returns the type, whatever the value.
     ///
     /// # Errors
     ///
-    /// [`Error::Type`] when something is empty whose items would have told, or an enum has alternatives that hold
-    /// values: of these, one is seen, and others are not.
+    /// [`Error::Type`] if an empty container hides the type of its items, or if an enum has alternatives with content:
+    /// only one of them is visible.
     pub fn of_value<T: Serialize + ?Sized>(value: &T) -> Result<Self, Error> {
         infer(value, 0).map_err(|NotInferable(error)| match error {
             Error::Type(text) => {
@@ -59,10 +60,10 @@ impl ser::Error for NotInferable {
     }
 }
 
-/// Looks at one value.
+/// Observer of one value.
 struct Observer {
     depth: usize,
-    /// Its type in Rust, which tells sets from lists and arrays from tuples.
+    /// Its Rust type name, which distinguishes sets from lists and arrays from tuples.
     name: &'static str,
 }
 
@@ -136,7 +137,7 @@ impl Serializer for Observer {
         Ok(Type::Unit)
     }
 
-    /// An enum where one alternative is a mere name is taken for one where all are.
+    /// An enum with a unit variant is assumed to have only unit variants.
     fn serialize_unit_variant(self, _: &'static str, _: u32, _: &'static str) -> Result<Type, NotInferable> {
         Ok(Type::Scalar(Scalar::I32))
     }
@@ -213,7 +214,7 @@ struct Parts {
     types: Vec<Type>,
     /// A key whose value was not seen yet.
     key: Option<Type>,
-    /// Why the items seen so far do not tell their type.
+    /// Why the items seen so far do not show their type.
     unknown: Option<NotInferable>,
 }
 
@@ -228,7 +229,7 @@ enum Kind {
 }
 
 impl Parts {
-    /// Of items that are alike, the first that tells its type is enough.
+    /// For items of the same type, the first that shows it is sufficient.
     fn item<T: Serialize + ?Sized>(&mut self, value: &T) -> Option<Type> {
         if !self.types.is_empty() {
             return None;

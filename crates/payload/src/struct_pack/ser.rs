@@ -1,4 +1,4 @@
-//! Writes what serde tells of a value, led by its plan.
+//! serde serializer, driven by the plan of the type.
 
 use serde_core::ser::{
     Serialize, SerializeMap, SerializeSeq, SerializeStruct, SerializeStructVariant, SerializeTuple,
@@ -10,7 +10,7 @@ use super::fast;
 use super::output::{Output, Stop};
 use super::types::{Character, Scalar};
 
-/// Writes one value.
+/// Encoder of one value.
 pub(super) struct Encoder<'p, 'o> {
     plan: &'p Plan,
     id: Id,
@@ -26,7 +26,7 @@ impl<'p, 'o> Encoder<'p, 'o> {
         self.plan.node(self.id)
     }
 
-    /// A value of another type than the plan has it: `Serialize` and `Deserialize` of a type do not agree.
+    /// Returns the error of a value that does not match the plan: its type's `Serialize` and `Deserialize` disagree.
     #[cold]
     fn refuse(&self, told: &str) -> Stop {
         Stop::value(match self.node() {
@@ -35,7 +35,7 @@ impl<'p, 'o> Encoder<'p, 'o> {
         })
     }
 
-    /// An integer of whatever type, if it fits what is written.
+    /// Writes an integer of any type, if it fits into the encoded one.
     fn integer(self, value: i128) -> Result<(), Stop> {
         let Node::Scalar(scalar) = self.node() else { return Err(self.refuse("an integer")) };
         match self.out.integer(*scalar, value) {
@@ -44,7 +44,7 @@ impl<'p, 'o> Encoder<'p, 'o> {
         }
     }
 
-    /// What is written of an enum's alternative.
+    /// Writes the index of an enum's alternative.
     fn alternative(self, index: u32) -> Result<Self, Stop> {
         let id = match (self.node(), index) {
             (Node::Variant(alternatives), _) => alternatives.get(index as usize).copied(),
@@ -55,7 +55,7 @@ impl<'p, 'o> Encoder<'p, 'o> {
         let Some(id) = id else { return Err(self.refuse("an alternative of an enum")) };
         let first = match self.node() {
             Node::Expected { .. } => u8::from(index == 0),
-            // A plan has no variant with more than 255.
+            // No variant in a plan has more than 255 alternatives.
             _ => index as u8,
         };
         self.out.put(&[first]);
@@ -78,7 +78,7 @@ impl<'p, 'o> Encoder<'p, 'o> {
     }
 }
 
-/// A scalar that is written as it is where the plan has the same, or looked at more closely.
+/// Writes a scalar directly if the plan has the same type, or after a conversion.
 macro_rules! integers {
     ($($serialize:ident $type:ty: $scalar:ident,)*) => {
         $(fn $serialize(self, value: $type) -> Result<(), Stop> {
@@ -297,7 +297,7 @@ impl<'p, 'o> Serializer for Encoder<'p, 'o> {
     }
 }
 
-/// Whatever has members or items.
+/// A composite of members or items.
 pub(super) struct Compound<'p, 'o> {
     plan: &'p Plan,
     kind: Kind<'p>,
@@ -305,7 +305,7 @@ pub(super) struct Compound<'p, 'o> {
 }
 
 enum Kind<'p> {
-    /// A list whose length belongs at `at`.
+    /// A list whose length is reserved at `at`.
     List {
         item: Id,
         at: usize,
@@ -315,7 +315,7 @@ enum Kind<'p> {
         item: Id,
         left: usize,
     },
-    /// A struct that begins at `at`; its `scalars` belong there, whose values are collected from `values` on.
+    /// A struct that starts at `at`; its `scalars` are inserted there, and their values are collected from `values` on.
     Struct {
         left: std::slice::Iter<'p, Member>,
         scalars: &'p [Scalar],
@@ -409,7 +409,7 @@ macro_rules! structs {
 
 structs!(SerializeStruct SerializeStructVariant);
 
-/// A map whose length belongs at `at`.
+/// A map whose length is reserved at `at`.
 pub(super) struct Entries<'p, 'o> {
     plan: &'p Plan,
     entry: [Member; 2],

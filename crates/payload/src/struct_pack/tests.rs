@@ -11,7 +11,7 @@ mod hostile;
 mod random;
 mod rust_types;
 
-/// A struct with a member of every kind, as peers' vectors have it.
+/// A struct with a member of every kind, as in the peers' vectors.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct Mixed {
     number: i32,
@@ -28,7 +28,7 @@ impl Mixed {
     }
 }
 
-/// A struct that is written as it lies in memory.
+/// A struct that is encoded as its memory image.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 struct Plain {
     number: i32,
@@ -49,7 +49,7 @@ impl Node {
     }
 }
 
-/// An enum that contains itself before it ends.
+/// An enum that contains itself before its last alternative.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 enum Tree {
     Fork(Box<Self>, Box<Self>),
@@ -58,7 +58,7 @@ enum Tree {
     Nothing,
 }
 
-/// An enum of names.
+/// An enum of unit variants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 enum Color {
     Red,
@@ -74,7 +74,7 @@ fn plan(name: &str) -> Plan {
     Plan::new(ty(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 
-/// What is written behind the head of a message.
+/// Returns the encoded value after the message header.
 fn payload<T: Serialize + serde::de::DeserializeOwned + 'static>(value: &T) -> Vec<u8> {
     let bytes = to_vec(value).expect("a value that can be written");
     head::read(&bytes).expect("a head").rest.to_vec()

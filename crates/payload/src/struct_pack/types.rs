@@ -1,9 +1,9 @@
 use std::mem::size_of;
 
-/// A type as struct_pack knows it, which is a type of C++.
+/// A type of struct_pack, which is a C++ type.
 ///
-/// [`Type::of`] gives the one of a Rust type; [`str::parse`] reads the names that C++ uses, and
-/// [`Type::from_literal`] what peers put before a value.
+/// [`Type::of`] returns the type of a Rust type; [`str::parse`] parses C++ names, and [`Type::from_literal`] the
+/// literal that peers put before a value.
 ///
 /// ```
 /// use polyrpc_payload::struct_pack::Type;
@@ -16,17 +16,17 @@ use std::mem::size_of;
 pub enum Type {
     /// `std::monostate`, or `void` within `expected`.
     Unit,
-    /// A number, a truth value, or a character.
+    /// A number, a boolean, or a character.
     Scalar(Scalar),
-    /// `std::string` and its kin.
+    /// `std::string` and similar types.
     String(Character),
-    /// `std::array`, or an array of C: so many items.
+    /// `std::array`, or a C array, with its number of items.
     Array(Box<Self>, usize),
     /// `std::vector` and other containers.
     List(Box<Self>),
-    /// `std::set` and its kin.
+    /// `std::set` and similar types.
     Set(Box<Self>),
-    /// `std::map` and its kin: of keys and values.
+    /// `std::map` and similar types: of keys and values.
     Map(Box<Self>, Box<Self>),
     /// `std::optional` or `std::unique_ptr`.
     Optional(Box<Self>),
@@ -36,27 +36,28 @@ pub enum Type {
     Expected(Box<Self>, Box<Self>),
     /// A struct, `std::pair` or `std::tuple`.
     Struct(Struct),
-    /// The type this many types further out than the one around: 0 is what contains the type that contains this.
+    /// A recursive reference to the type this many levels further out than the enclosing one: 0 is the type that
+    /// contains the enclosing type.
     Recursive(usize),
 }
 
 impl Type {
-    /// `std::tuple` of these types.
+    /// Creates a `std::tuple` of these types.
     pub fn tuple(members: Vec<Self>) -> Self {
         Self::Struct(Struct { members, image: Image::Never, id: None })
     }
 
-    /// A struct with members of these types.
+    /// Creates a struct with members of these types.
     pub fn structure(members: Vec<Self>) -> Self {
         Self::Struct(Struct { members, image: Image::Natural, id: None })
     }
 
-    /// Whether it is `std::tuple`, as a list of arguments is.
+    /// Whether it is `std::tuple`, like a list of arguments.
     pub fn is_tuple(&self) -> bool {
         matches!(self, Self::Struct(Struct { image: Image::Never, id: None, .. }))
     }
 
-    /// Whether rest_rpc sends it as a text where it is alone: a number, a truth value, a character or a string.
+    /// Whether rest_rpc sends it as a text when it is the only value: a number, a boolean, a character or a string.
     pub fn is_basic(&self) -> bool {
         match self {
             Self::Scalar(scalar) => scalar.size().is_some(),
@@ -66,7 +67,7 @@ impl Type {
         }
     }
 
-    /// Where a value lies in memory, if it is written as it lies there ("trivially serializable").
+    /// Returns the memory layout of a value, if it is encoded as its memory image ("trivially serializable").
     pub(super) fn layout(&self) -> Option<Layout> {
         match self {
             Self::Unit => Some(Layout { size: 1, align: 1 }),
@@ -91,16 +92,16 @@ impl Type {
 /// A struct, `std::pair` or `std::tuple`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Struct {
-    /// The types of its members, in order.
+    /// Types of its members, in order.
     pub members: Vec<Type>,
-    /// Whether it may be written as it lies in memory.
+    /// Whether it may be encoded as its memory image.
     pub image: Image,
-    /// The number by which its author tells it from structs with the same members (`struct_pack_id`).
+    /// Number that distinguishes it from structs with the same members (`struct_pack_id`).
     pub id: Option<u64>,
 }
 
 impl Struct {
-    /// Where its members lie, if it is written as it lies in memory.
+    /// Returns the positions of its members, if it is encoded as its memory image.
     pub(super) fn placement(&self) -> Option<Placement> {
         let layouts = self.members.iter().map(Type::layout).collect::<Option<Vec<_>>>()?;
         let natural = layouts.iter().map(|layout| layout.align).max()?;
@@ -112,18 +113,18 @@ impl Struct {
     }
 }
 
-/// Whether a struct is written as it lies in memory, where all its members are.
+/// Whether a struct is encoded as its memory image, if all its members are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Image {
     /// Member by member: `std::tuple`, and structs that are registered by `YLT_REFL`.
     Never,
-    /// With the alignment its members need.
+    /// With the natural alignment of its members.
     Natural,
-    /// As `#pragma pack` or `alignas` have it.
+    /// With `#pragma pack` or `alignas`.
     Packed {
-        /// No member is aligned to more bytes than these.
+        /// Maximum alignment of a member in bytes.
         pack: usize,
-        /// The struct itself is aligned to these.
+        /// Alignment of the struct in bytes.
         align: usize,
     },
 }
@@ -135,18 +136,18 @@ pub(super) struct Layout {
     pub(super) align: usize,
 }
 
-/// Where the members of a struct lie in memory.
+/// Positions of a struct's members in memory.
 #[derive(Debug)]
 pub(super) struct Placement {
     pub(super) layout: Layout,
-    /// No member is aligned to more.
+    /// Maximum alignment of a member.
     pub(super) pack: usize,
-    /// How many bytes lie unused behind each member.
+    /// Padding after each member in bytes.
     pub(super) gaps: Vec<usize>,
 }
 
 impl Placement {
-    /// `None` if it is larger than the memory.
+    /// Computes the positions; `None` if the size overflows.
     pub(super) fn new(members: &[Layout], pack: usize, align: usize) -> Option<Self> {
         let mut gaps = Vec::with_capacity(members.len());
         let mut offset = 0usize;
@@ -161,7 +162,7 @@ impl Placement {
     }
 }
 
-/// The characters of a string.
+/// Character type of a string.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Character {
     /// `std::string`: bytes.
@@ -192,17 +193,17 @@ impl Character {
 
 macro_rules! scalars {
     ($($variant:ident = $id:literal, $size:expr, $name:literal, $doc:literal;)*) => {
-        /// What is not made of other types.
+        /// A type without component types.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         pub enum Scalar {
             $(#[doc = $doc] $variant,)*
         }
 
         impl Scalar {
-            /// All of them.
+            /// All scalars.
             pub const ALL: &[Self] = &[$(Self::$variant),*];
 
-            /// Its byte in the literal.
+            /// Returns its byte in the literal.
             pub(super) fn id(self) -> u8 {
                 match self {
                     $(Self::$variant => $id,)*
@@ -216,14 +217,14 @@ macro_rules! scalars {
                 }
             }
 
-            /// Its name in C++, without `std::` and `_t`.
+            /// Returns its C++ name, without `std::` and `_t`.
             pub fn as_str(self) -> &'static str {
                 match self {
                     $(Self::$variant => $name,)*
                 }
             }
 
-            /// How many bytes it takes, if that is always the same.
+            /// Returns its size in bytes, if it is fixed.
             pub(super) fn size(self) -> Option<usize> {
                 match self {
                     $(Self::$variant => $size,)*
@@ -234,15 +235,14 @@ macro_rules! scalars {
 }
 
 impl Scalar {
-    /// Whether it stands before its struct, together with others of its kind.
+    /// Whether it precedes its struct, together with others of its kind.
     pub(super) fn is_fast(self) -> bool {
         matches!(self, Self::FastI32 | Self::FastI64 | Self::FastU32 | Self::FastU64)
     }
 }
 
-// struct_pack/type_id.hpp. Left out: `wchar_t` and `std::bitset`, which a peer has only if it is told to do without
-// portability; 16-bit floats, which it has not; `long double`, which it refuses to compile where it is wider than
-// `double`.
+// struct_pack/type_id.hpp. Omitted: `wchar_t` and `std::bitset`, which a peer supports only with portability disabled;
+// 16-bit floats, which it does not support; `long double`, which it does not compile if it is wider than `double`.
 scalars! {
     I32 = 0x01, Some(4), "int32", "`int32_t`, `int`";
     U32 = 0x02, Some(4), "uint32", "`uint32_t`, `unsigned`";

@@ -1,18 +1,18 @@
-//! Writing protobuf's binary format.
+//! Writer for protobuf's binary format.
 
 use polyrpc_core::append::append;
 use polyrpc_core::protobuf::{WireType, put_tag, put_varint, varint_len};
 
 use crate::schema::Kind;
 
-/// Begins something whose length goes before it, and returns where. One byte is set aside for the length;
-/// that is enough for most, and for the rest what follows is moved.
+/// Starts length-prefixed content, and returns its offset. One byte is reserved for the length; that suffices for most,
+/// otherwise the content is moved.
 pub(super) fn open(out: &mut Vec<u8>) -> usize {
     out.push(0);
     out.len() - 1
 }
 
-/// Ends what [`open`] began.
+/// Ends the content started with [`open`].
 pub(super) fn close(out: &mut Vec<u8>, mark: usize) {
     let length = out.len() - mark - 1;
     match u8::try_from(length).ok().filter(|length| *length < 0x80) {
@@ -34,11 +34,11 @@ pub(super) fn close(out: &mut Vec<u8>, mark: usize) {
     }
 }
 
-/// A message inside a message, begun.
+/// A nested message being written.
 #[derive(Clone, Copy)]
 pub(super) struct Nested {
     number: u32,
-    /// Where its length belongs; a group has none.
+    /// Offset of its length; a group has none.
     mark: Option<usize>,
 }
 
@@ -54,7 +54,7 @@ pub(super) fn close_message(out: &mut Vec<u8>, nested: Nested) {
     }
 }
 
-/// An integer of `kind`, or `None` if it is out of its range.
+/// Writes an integer of `kind`; `None` if it is out of range.
 pub(super) fn put_integer(out: &mut Vec<u8>, kind: Kind, value: i128) -> Option<()> {
     match kind {
         Kind::Int32 | Kind::Enum(_) => put_varint(out, i64::from(i32::try_from(value).ok()?) as u64),
@@ -76,7 +76,7 @@ fn zigzag(value: i64) -> u64 {
     (value << 1 ^ value >> 63) as u64
 }
 
-/// A string or bytes behind their length.
+/// Writes a length-prefixed string or bytes.
 pub(super) fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     put_varint(out, bytes.len() as u64);
     append(out, bytes);

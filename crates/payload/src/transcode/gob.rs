@@ -1,5 +1,5 @@
-//! Gob as Go writes the struct that protoc-gen-go makes of a message: fields in their order, under their Go names,
-//! what is not set left out.
+//! Gob, as Go encodes the struct that protoc-gen-go generates for a message: fields in order, under their Go names,
+//! unset ones omitted.
 
 use std::collections::HashMap;
 
@@ -26,10 +26,10 @@ pub(super) fn print(message: &Message, bytes: &[u8]) -> Result<Vec<u8>, Error> {
     Ok(out)
 }
 
-/// Defines the types of a message and of all that is in it.
+/// Defines the types of a message and of all nested ones.
 struct Types<'p> {
     pool: &'p Pool,
-    /// The numbers of messages, of lists of something, and of maps by their entries.
+    /// Type numbers of messages, of lists, and of maps by their entries.
     known: HashMap<TypeOf, i32>,
     next: i32,
     out: Vec<u8>,
@@ -111,7 +111,7 @@ impl Types<'_> {
     }
 }
 
-/// The name of the Go struct's field (protobuf-go `internal/strs.GoCamelCase`).
+/// Returns the Go struct's field name (protobuf-go `internal/strs.GoCamelCase`).
 fn go_name(name: &str) -> String {
     let mut out = String::with_capacity(name.len());
     let mut chars = name.chars().peekable();
@@ -137,7 +137,7 @@ const BEFORE_THE_FIRST: i64 = -1;
 
 struct Sink {
     out: Vec<u8>,
-    /// The index of the field that was written last.
+    /// Index of the last written field.
     last: i64,
 }
 
@@ -150,7 +150,7 @@ impl print::Sink for Sink {
         !field.is_extension()
     }
 
-    /// What comes back at the end is the index of the field outside.
+    /// The value passed back at the end is the field index of the enclosing message.
     fn open_message(&mut self) -> usize {
         let outside = std::mem::replace(&mut self.last, BEFORE_THE_FIRST);
         (outside - BEFORE_THE_FIRST) as usize

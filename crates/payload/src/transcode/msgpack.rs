@@ -1,6 +1,6 @@
-//! MessagePack as rpcx writes Go's structs: a map keyed by the fields' names (vmihailenco/msgpack v5).
+//! MessagePack as rpcx encodes Go's structs: a map keyed by field names (vmihailenco/msgpack v5).
 //!
-//! Integers are written in their shortest form and read in any.
+//! Integers are written in their shortest form and accepted in any.
 
 use super::parse::{self, JsonDialect, RemainingItems, Token};
 use super::print::{self, MapKey};
@@ -34,7 +34,7 @@ impl<'a> From<msgpack::Token<'a>> for Token<'a> {
             msgpack::Token::Negative(value) => Self::Int(value),
             msgpack::Token::F32(value) => Self::Float(value.into(), ""),
             msgpack::Token::F64(value) => Self::Float(value, ""),
-            // Old encoders write bytes as strings.
+            // Old encoders write binary data as strings.
             msgpack::Token::Str(bytes) => {
                 std::str::from_utf8(bytes).map_or(Self::Bytes(bytes), |text| Self::Text(text.into()))
             }

@@ -1,4 +1,4 @@
-//! Numbers as text.
+//! Text forms of numbers.
 
 use std::io::Write;
 
@@ -12,23 +12,23 @@ pub(super) fn put_int(out: &mut Vec<u8>, value: i64) {
     put_uint(out, value.unsigned_abs());
 }
 
-/// Appends a finite number as Go and ECMAScript do: `3`, `0.1`, `1e+21`, `1.5e-7` (Go
-/// `encoding/json/encode.go`, `floatEncoder`; protobuf-go `internal/encoding/json`).
+/// Appends a finite number like Go and ECMAScript: `3`, `0.1`, `1e+21`, `1.5e-7` (Go `encoding/json/encode.go`,
+/// `floatEncoder`; protobuf-go `internal/encoding/json`).
 pub(super) fn put_go(out: &mut Vec<u8>, value: f64) {
     Decimal::shortest(value).put(out, Layout { exponent_sign: true, ..JSON });
 }
 
-/// As [`put_go`], with no more digits than tell floats of 32 bits apart.
+/// Like [`put_go`], with no more digits than identify a 32-bit float.
 pub(super) fn put_go_f32(out: &mut Vec<u8>, value: f32) {
     Decimal::shortest(value).put(out, Layout { exponent_sign: true, ..JSON });
 }
 
-/// Appends a finite number as RapidJSON does: `3.0`, `0.1`, `1e21`, `1.5e-7` (`rapidjson/internal/dtoa.h`).
+/// Appends a finite number like RapidJSON: `3.0`, `0.1`, `1e21`, `1.5e-7` (`rapidjson/internal/dtoa.h`).
 pub(super) fn put_rapidjson(out: &mut Vec<u8>, value: f64) {
     Decimal::shortest(value).put(out, Layout { point_zero: true, ..JSON });
 }
 
-/// Appends any number as C++ protobuf's text format does: with 15 digits if they are enough, else with 17
+/// Appends any number like C++ protobuf's text format: with 15 digits if they suffice, else with 17
 /// (`stubs/strutil.cc`, `SimpleDtoa`).
 pub(super) fn put_cpp(out: &mut Vec<u8>, value: f64) {
     if put_not_finite(out, value) {
@@ -40,7 +40,7 @@ pub(super) fn put_cpp(out: &mut Vec<u8>, value: f64) {
     }
 }
 
-/// As [`put_cpp`] for 32 bits, where 6 digits may be enough, else it takes 9.
+/// Like [`put_cpp`] for 32 bits: with 6 digits if they suffice, else with 9.
 pub(super) fn put_cpp_f32(out: &mut Vec<u8>, value: f32) {
     if put_not_finite(out, value.into()) {
         return;
@@ -62,19 +62,19 @@ fn put_not_finite(out: &mut Vec<u8>, value: f64) -> bool {
     true
 }
 
-/// A finite number in decimal digits.
+/// Decimal form of a finite number.
 struct Decimal {
-    /// As Rust writes it: `-1.5e-7`.
+    /// In Rust's notation: `-1.5e-7`.
     text: [u8; 32],
     length: usize,
 }
 
-/// How a decimal is laid out.
+/// Format of a decimal number.
 #[derive(Clone, Copy)]
 struct Layout {
-    /// Written with an exponent if that is below this.
+    /// Exponents below this use exponential notation.
     lowest: i32,
-    /// Written with an exponent if that is not below this.
+    /// Exponents from this on use exponential notation.
     highest: i32,
     /// `1e+21` instead of `1e21`.
     exponent_sign: bool,
@@ -93,7 +93,7 @@ fn printf_g(precision: i32) -> Layout {
 }
 
 impl Decimal {
-    /// The fewest digits that tell the number from its neighbours.
+    /// Returns the fewest digits that identify the number.
     fn shortest(value: impl std::fmt::LowerExp) -> Self {
         Self::new(format_args!("{value:e}"))
     }

@@ -1,4 +1,4 @@
-//! From JSON or MessagePack to protobuf's binary format: the walk.
+//! Conversion from JSON or MessagePack to protobuf's binary format.
 
 use std::borrow::Cow;
 
@@ -12,61 +12,61 @@ use super::json::well_known;
 use super::{Error, MAX_DEPTH, Parsed};
 use crate::schema::{Field, FieldSet, Kind, Message, MessageType, Pool, Spelling, WellKnown};
 
-/// Where tokens come from.
+/// Source of tokens.
 pub(super) trait Source<'a>: Clone {
-    /// Whether bytes come as text in base64.
+    /// Whether binary data is base64 text.
     const BASE64: bool;
 
-    /// The next value: all of it if it is a scalar, its beginning if it is a list or an object.
+    /// Returns the next value: a complete scalar, or the start of a list or an object.
     fn value(&mut self) -> Result<Token<'a>, Error>;
-    /// Whether there is another item in a list; its value follows.
+    /// Whether a list has another item; its value follows.
     fn item(&mut self, left: &mut RemainingItems) -> Result<bool, Error>;
-    /// The next key in an object, if there is another; its value follows.
+    /// Returns the next key of an object, if there is another; its value follows.
     fn key(&mut self, left: &mut RemainingItems) -> Result<Option<Token<'a>>, Error>;
-    /// Nothing may follow the message.
+    /// Checks that nothing follows the message.
     fn end(&mut self) -> Result<(), Error>;
-    /// Reads text as a number, in the source's own notation.
+    /// Parses text as a number, in the source's own notation.
     fn number(text: &str) -> Option<Token<'_>>;
 }
 
-/// A value, or the beginning of one.
+/// A value, or the start of one.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Token<'a> {
     Null,
     Bool(bool),
     Int(i64),
-    /// What does not fit an `Int`.
+    /// An integer that does not fit an `Int`.
     Uint(u64),
     /// With its notation, if it has one.
     Float(f64, &'a str),
     Text(Cow<'a, str>),
     Bytes(&'a [u8]),
-    /// What no field can take.
+    /// A value that no field accepts.
     Opaque,
     List(RemainingItems),
     Object(RemainingItems),
 }
 
-/// How much is left of a list or an object: for a source that announces the length, the number of items; for
-/// another, whether it has just begun.
+/// Remainder of a list or an object: the number of items if the source announces it; otherwise, whether it has just
+/// started.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct RemainingItems(pub(super) usize);
 
-/// Whose habits the message is written by, beyond the tokens.
+/// Conventions of the message's writer, beyond the tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum JsonDialect {
-    /// brpc's JSON as brpc reads it (brpc `json2pb/json_to_pb.cpp`): what does not fit is as if it were not there.
+    /// brpc's JSON as brpc parses it (brpc `json2pb/json_to_pb.cpp`): mismatched values are ignored.
     Lenient,
-    /// brpc's JSON, of which nothing is dropped.
+    /// brpc's JSON, without ignoring values.
     Brpc,
     /// Canonical JSON.
     Proto3,
-    /// What Go writes, in JSON or MessagePack.
+    /// Go's JSON or MessagePack.
     Go,
 }
 
 impl JsonDialect {
-    /// Where a name is looked for first.
+    /// Returns the naming convention that is tried first.
     fn spelling(self) -> Spelling {
         match self {
             Self::Lenient | Self::Brpc => Spelling::Brpc,
@@ -75,8 +75,8 @@ impl JsonDialect {
         }
     }
 
-    /// Where it is looked for then: everybody but brpc itself knows a field by its name in the `.proto` and by the one
-    /// that canonical JSON makes of it.
+    /// Returns the naming convention that is tried next: all writers but brpc know a field by its name in the `.proto`
+    /// and by its name in canonical JSON.
     fn other_spelling(self) -> Option<Spelling> {
         match self {
             Self::Lenient => None,
@@ -85,7 +85,7 @@ impl JsonDialect {
         }
     }
 
-    /// Whether values may come in every form that canonical JSON allows.
+    /// Whether values may have any form that canonical JSON allows.
     fn is_canonical(self) -> bool {
         matches!(self, Self::Brpc | Self::Proto3)
     }
@@ -109,32 +109,32 @@ pub(super) struct Parser<'p, S> {
     pub(super) pool: &'p Pool,
     pub(super) source: S,
     pub(super) habits: JsonDialect,
-    /// Values that no field was there for.
+    /// Number of values without a field.
     unknown: u64,
     pub(super) out: Vec<u8>,
 }
 
-/// Whether a value became one of its field.
+/// Whether a value was converted to its field's type.
 pub(super) enum FieldFit<'a> {
-    /// It did.
+    /// It was written.
     Written,
-    /// It is to be treated as if it were not there.
+    /// It is treated as absent.
     Ignored,
-    /// It cannot; what was read of it.
+    /// It does not match; contains the part that was read.
     Mismatch(Token<'a>),
 }
 
-/// What is known of a message while its fields are read.
+/// State of a message while its fields are read.
 #[derive(Default)]
 struct SeenFields {
     fields: FieldSet,
-    /// Those that have a value.
+    /// Fields that have a value.
     set: FieldSet,
     oneofs: FieldSet,
 }
 
 impl<'p, 'a, S: Source<'a>> Parser<'p, S> {
-    /// Reads a message that begins with `token`.
+    /// Parses a message that starts with `token`.
     pub(super) fn message(
         &mut self,
         message: &'p MessageType,
@@ -151,20 +151,21 @@ impl<'p, 'a, S: Source<'a>> Parser<'p, S> {
         }
         match token {
             Token::Object(left) => self.members(message, left, depth, &[]),
-            // Go leaves a struct as it is.
+            // Go leaves a struct unchanged.
             Token::Null if self.habits == JsonDialect::Go => Ok(()),
             _ if self.habits == JsonDialect::Lenient => Err(not_an_object(message)),
             token => Err(Error::wrong_type("object", &token)),
         }
     }
 
-    /// Whether a message that canonical JSON has another form for comes as any other message does: field by field.
+    /// Whether a message with a special representation in canonical JSON has the ordinary form: an object of its
+    /// fields.
     ///
-    /// Where an object may be either, canonical JSON takes it for its own form, as ever. brpc and Go, which have no
-    /// other form than that of the fields, mean the fields if the object has such names only.
+    /// If an object could be either, canonical JSON always treats it as the special representation. brpc and Go, which
+    /// have only the ordinary form, treat it as fields if all its names are those of fields.
     fn is_declared_form(&self, kind: WellKnown, message: &MessageType, token: &Token<'a>) -> bool {
         let Token::Object(left) = token else {
-            // Go writes nothing for a message that is not there.
+            // Go writes null for an absent message.
             return self.habits == JsonDialect::Go && *token == Token::Null && kind != WellKnown::Value;
         };
         match kind {
@@ -180,7 +181,7 @@ impl<'p, 'a, S: Source<'a>> Parser<'p, S> {
         }
     }
 
-    /// Whether an object that begins here has members, and each of them is the name of a field.
+    /// Whether the object that starts here has members, all with names of fields.
     fn has_only_fields(&self, message: &MessageType, mut left: RemainingItems) -> bool {
         let mut ahead = Self { source: self.source.clone(), out: Vec::new(), ..*self };
         let mut any = false;
@@ -202,7 +203,7 @@ impl<'p, 'a, S: Source<'a>> Parser<'p, S> {
         })
     }
 
-    /// Reads the members of an object as the fields of a message, except those with the names `besides`.
+    /// Parses the members of an object as the fields of a message, except those with the names `besides`.
     pub(super) fn members(
         &mut self,
         message: &'p MessageType,
@@ -269,8 +270,8 @@ impl<'p, 'a, S: Source<'a>> Parser<'p, S> {
         Ok(())
     }
 
-    /// One member of a oneof may be set. In brpc, which looks for the fields in the order of their declaration, the
-    /// last one declared wins.
+    /// Checks that only one member of a oneof is set. In brpc, which looks up the fields in the order of their
+    /// declaration, the last one declared wins.
     fn settle_oneof(
         &mut self,
         message: &MessageType,
@@ -299,7 +300,7 @@ impl<'p, 'a, S: Source<'a>> Parser<'p, S> {
         Ok(())
     }
 
-    /// Whether null is a value of the field, and not its absence.
+    /// Whether null is a value of the field rather than its absence.
     fn takes_null(&self, field: &Field) -> bool {
         self.habits.is_canonical()
             && !field.is_repeated()
@@ -310,7 +311,7 @@ impl<'p, 'a, S: Source<'a>> Parser<'p, S> {
             }
     }
 
-    /// Reads the value of a field, be it a list, a map or a single one, and writes it behind its tag.
+    /// Parses the value of a field, which may be a list, a map or a single value, and writes it after its tag.
     pub(super) fn field(
         &mut self,
         message: &'p MessageType,
@@ -342,18 +343,18 @@ impl<'p, 'a, S: Source<'a>> Parser<'p, S> {
     fn is_map(&self, field: &Field) -> bool {
         match self.habits {
             JsonDialect::Lenient => field.is_map_like(),
-            // What proto3 reads it reads too: maps whose keys are numbers or truth values.
+            // proto3's forms are accepted, too: maps whose keys are numbers or booleans.
             JsonDialect::Brpc => field.is_map() || field.is_map_like(),
             JsonDialect::Proto3 | JsonDialect::Go => field.is_map(),
         }
     }
 
-    /// Whether the entries of a map may come as a list of messages.
+    /// Whether the entries of a map may be a list of messages.
     fn is_map_as_list(&self) -> bool {
         matches!(self.habits, JsonDialect::Lenient | JsonDialect::Brpc)
     }
 
-    /// The failure of an object for a map whose keys are no texts, which brpc takes as a list only.
+    /// Returns the error of an object for a map whose keys are not strings, which brpc accepts only as a list.
     #[cold]
     fn keyed_by_no_text(&self, field: &Field) -> Error {
         let entry = field.kind().message().map(|id| self.pool.message_type(id));
@@ -370,7 +371,7 @@ impl<'p, 'a, S: Source<'a>> Parser<'p, S> {
         }
     }
 
-    /// Reads one value and writes it behind its tag. A message that does not fit is an error at once.
+    /// Parses one value and writes it after its tag. A message that does not match is an error at once.
     fn single(
         &mut self,
         message: &MessageType,
@@ -388,7 +389,7 @@ impl<'p, 'a, S: Source<'a>> Parser<'p, S> {
         put_tag(&mut self.out, field.number(), field.kind().wire_type());
         let value = self.out.len();
         let fit = self.scalar(message, field, token)?;
-        // Where zero is the same as not set, it need not be written.
+        // If zero is the same as not set, it need not be written.
         let optional = !field.has_presence() && !field.is_repeated() && !message.is_map_entry();
         let spared =
             || optional && self.out.get(value..).is_some_and(|value| value.iter().all(|&byte| byte == 0));
@@ -439,7 +440,7 @@ impl<'p, 'a, S: Source<'a>> Parser<'p, S> {
         let fit = match token {
             Token::Null if self.habits == JsonDialect::Go => self.zero_item(field, packed),
             Token::Null if !self.is_null_item(field) => FieldFit::Mismatch(Token::Null),
-            // An object is what such a field takes, and brpc says so in other words than elsewhere.
+            // The field accepts an object, and brpc's error text for this differs from that elsewhere.
             token
                 if is_message
                     && self.habits == JsonDialect::Lenient
@@ -544,7 +545,7 @@ impl<'p, 'a, S: Source<'a>> Parser<'p, S> {
         })
     }
 
-    /// Reads a scalar and writes it without its tag.
+    /// Parses a scalar and writes it without its tag.
     fn scalar(
         &mut self,
         message: &MessageType,
@@ -603,7 +604,7 @@ impl<'p, 'a, S: Source<'a>> Parser<'p, S> {
         let value = match *token {
             Token::Int(value) => value as f32,
             Token::Uint(value) => value as f32,
-            // From its notation, lest it be rounded twice.
+            // Parsed from its notation, to avoid double rounding.
             Token::Float(value, text) => text.parse().unwrap_or(value as f32),
             Token::Text(ref text) => match self.special_float(text) {
                 Some(value) => return put(&mut self.out, &(value as f32).to_le_bytes()),
@@ -631,8 +632,8 @@ impl<'p, 'a, S: Source<'a>> Parser<'p, S> {
         put(&mut self.out, &value.to_le_bytes())
     }
 
-    /// The words for what is no number. brpc takes them in any case (`strcasecmp`); Go has none, but what a client sends
-    /// for a message of a `.proto` is canonical JSON.
+    /// Parses the words for non-finite numbers. brpc accepts them in any case (`strcasecmp`); Go has none, but a
+    /// client's message of a `.proto` is canonical JSON.
     fn special_float(&self, text: &str) -> Option<f64> {
         let is = |word: &str| match self.habits {
             JsonDialect::Lenient | JsonDialect::Brpc => text.eq_ignore_ascii_case(word),
@@ -651,7 +652,7 @@ impl<'p, 'a, S: Source<'a>> Parser<'p, S> {
         let of = self.pool.enum_type(id);
         let number = match &token {
             Token::Text(name) => match of.number(name) {
-                // As protobuf's parser does when it is told to ignore unknown fields (its conformance test
+                // Like protobuf's parser when it ignores unknown fields (its conformance test
                 // `IgnoreUnknownEnumStringValue`).
                 None if self.habits == JsonDialect::Proto3 => return self.unknown_enum(),
                 number => number.map(i128::from),
@@ -663,7 +664,7 @@ impl<'p, 'a, S: Source<'a>> Parser<'p, S> {
             return FieldFit::Mismatch(token);
         };
         match of.name(number) {
-            // An undeclared value is none of the field (brpc `json2pb/json_to_pb.cpp`, "SHOULD be enum").
+            // An undeclared value does not match the field (brpc `json2pb/json_to_pb.cpp`, "SHOULD be enum").
             None if self.habits == JsonDialect::Lenient => return FieldFit::Mismatch(token),
             None if of.is_closed() && self.habits == JsonDialect::Brpc => return FieldFit::Mismatch(token),
             None if of.is_closed() => return self.unknown_enum(),
@@ -672,7 +673,7 @@ impl<'p, 'a, S: Source<'a>> Parser<'p, S> {
         FieldFit::Written
     }
 
-    /// A value that is not declared counts as an unknown field.
+    /// An undeclared value counts as an unknown field.
     fn unknown_enum(&mut self) -> FieldFit<'a> {
         self.unknown += 1;
         FieldFit::Ignored
@@ -695,7 +696,7 @@ impl<'p, 'a, S: Source<'a>> Parser<'p, S> {
         Ok(())
     }
 
-    /// Passes over a value that begins with `token`.
+    /// Skips a value that starts with `token`.
     pub(super) fn skip(&mut self, token: Token<'a>, depth: usize) -> Result<(), Error> {
         match token {
             Token::List(mut left) => {
@@ -719,19 +720,19 @@ impl<'p, 'a, S: Source<'a>> Parser<'p, S> {
     }
 }
 
-/// Writes a value that fits.
+/// Writes a value that matches.
 fn put(out: &mut Vec<u8>, bytes: &[u8]) -> Option<()> {
     out.extend_from_slice(bytes);
     Some(())
 }
 
-/// Writes a value that fits behind its length.
+/// Writes a value that matches, with its length prefix.
 fn put_delimited(out: &mut Vec<u8>, bytes: &[u8]) -> Option<()> {
     put_bytes(out, bytes);
     Some(())
 }
 
-/// The exact integer that a float is.
+/// Returns the exact integer value of a float.
 fn integral(value: f64) -> Option<i128> {
     (value.fract() == 0.0 && value.abs() < 2e19).then_some(value as i128)
 }
@@ -740,7 +741,7 @@ fn is_64_bit(kind: Kind) -> bool {
     matches!(kind, Kind::Int64 | Kind::Uint64 | Kind::Sint64 | Kind::Fixed64 | Kind::Sfixed64)
 }
 
-/// Rust's `parse` takes a plus sign, which `butil::StringToInt64` does not.
+/// Rust's `parse` accepts a plus sign, which `butil::StringToInt64` does not.
 fn is_plain_decimal(text: &str) -> bool {
     !text.starts_with('+')
 }
@@ -759,13 +760,13 @@ fn not_an_object(message: &MessageType) -> Error {
 }
 
 impl Error {
-    /// A value is of another type than its field.
+    /// Creates the error of a value whose type differs from its field's.
     #[cold]
     pub(super) fn wrong_type(expected: &str, found: &Token<'_>) -> Self {
         Self::unfit(format!("expected {expected}, found {}", found.type_name()))
     }
 
-    /// A name that is not declared is told, unless it is far longer than names are.
+    /// The error contains the undeclared name, unless it is far longer than names are.
     #[cold]
     fn wrong_enum(full_name: &str, found: &Token<'_>) -> Self {
         match found {
@@ -786,7 +787,7 @@ impl Error {
             kind => kind.declared(),
         };
         match (kind.is_number(), found) {
-            // Its type would do, but not its value.
+            // The type matches, but not the value.
             (true, Token::Int(value)) => Self::unfit(format!("expected {expected}, found {value}")),
             (true, Token::Uint(value)) => Self::unfit(format!("expected {expected}, found {value}")),
             (true, Token::Float(value, "")) => Self::unfit(format!("expected {expected}, found {value}")),
@@ -821,7 +822,7 @@ impl Token<'_> {
     }
 }
 
-/// A value of the wrong type, in brpc's words.
+/// Creates the error of a value with the wrong type, with brpc's text.
 #[cold]
 fn mismatch_in_brpc(field: &Field, token: &Token<'_>) -> Error {
     let kind = match (field.kind(), token) {
@@ -860,5 +861,5 @@ const LENIENT_CONFIG: GeneralPurposeConfig = GeneralPurposeConfig::new()
 const LENIENT: GeneralPurpose = GeneralPurpose::new(&STANDARD, LENIENT_CONFIG);
 const LENIENT_URL_SAFE: GeneralPurpose = GeneralPurpose::new(&URL_SAFE, LENIENT_CONFIG);
 
-/// Bytes of an enum value's name that an error repeats.
+/// Maximum length in bytes of an enum value's name in an error.
 const LONGEST_ENUM_NAME: usize = 100;

@@ -1,9 +1,9 @@
-//! From protobuf's binary format to another: the walk.
+//! Conversion from protobuf's binary format to another.
 //!
-//! A message's fields come in any order, a field may come several times, and a message inside may be
-//! scattered over several places. So each message is first scanned into records, one for each occurrence of
-//! a field; the records are sorted into the order of the output, and each field is then written from its
-//! records. The records of all levels share one stack, so that nothing is allocated for a field or a message.
+//! A message's fields may be in any order, a field may occur several times, and a nested message may be split over
+//! several occurrences. Each message is therefore first scanned into records, one for each occurrence of a field; the
+//! records are sorted into the order of the output, and each field is then written from its records. The records of all
+//! levels share one stack, so that no field or message needs an allocation.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -13,11 +13,11 @@ use polyrpc_core::protobuf::{Reader, WireType};
 use super::{Error, MAX_DEPTH};
 use crate::schema::{EnumType, Field, Kind, Message, MessageType, Pool};
 
-/// What a format does with what the walk finds. A list or a map is a value; its items are values too.
+/// Output format. A list or a map is a value; its items are values, too.
 pub(super) trait Sink: Sized {
-    /// Where the field belongs in the output.
+    /// Returns the field's position in the output.
     fn rank(&self, index: u32, field: &Field) -> u32;
-    /// Whether the format has a place for the field.
+    /// Whether the format can represent the field.
     fn has(&self, _field: &Field) -> bool {
         true
     }
@@ -30,9 +30,9 @@ pub(super) trait Sink: Sized {
         field.is_map()
     }
 
-    /// Begins a message; what it returns comes back at the end.
+    /// Starts a message; the result is passed back at its end.
     fn open_message(&mut self) -> usize;
-    /// Begins the value of a field, the one at `index` of its message.
+    /// Starts the value of a field, the one at `index` of its message.
     fn key(&mut self, index: u32, field: &Field, first: bool);
     fn close_message(&mut self, mark: usize, members: usize);
 
@@ -56,7 +56,7 @@ pub(super) trait Sink: Sized {
     fn bytes(&mut self, value: &[u8]);
     fn enumeration(&mut self, of: &EnumType, value: i32);
 
-    /// Writes a message that has a form of its own, if it does.
+    /// Writes a message in its special representation, if it has one.
     fn special<'a>(
         _printer: &mut Printer<'a, Self>,
         _message: &'a MessageType,
@@ -67,7 +67,7 @@ pub(super) trait Sink: Sized {
     }
 }
 
-/// A map's key.
+/// Key of a map.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum MapKey<'a> {
     Bool(bool),
@@ -128,7 +128,7 @@ impl<'a, S: Sink> Printer<'a, S> {
         Ok(())
     }
 
-    /// Writes the fields of a message behind `members` others, and returns how many there are then.
+    /// Writes the fields of a message after `members` others, and returns the new number of members.
     pub(super) fn members(
         &mut self,
         message: &'a MessageType,
@@ -151,7 +151,7 @@ impl<'a, S: Sink> Printer<'a, S> {
         Ok(members)
     }
 
-    /// The records of the field that begins at `at`.
+    /// Returns the records of the field that starts at `at`.
     pub(super) fn group(&self, message: &'a MessageType, at: usize) -> Option<(&'a Field, Range<usize>)> {
         let index = self.records.get(at)?.index;
         let same = self.records.get(at..)?.iter().take_while(|record| record.index == index).count();
@@ -174,7 +174,7 @@ impl<'a, S: Sink> Printer<'a, S> {
         Ok(field.has_presence() || !is_zero(field.kind(), self.last(group)))
     }
 
-    /// Writes a field's value, be it a list, a map or a single one.
+    /// Writes a field's value, which may be a list, a map or a single value.
     pub(super) fn field(&mut self, field: &'a Field, group: Range<usize>, depth: usize) -> Result<(), Error> {
         if self.sink.is_map(field) {
             self.map(field, group, depth)
@@ -203,7 +203,7 @@ impl<'a, S: Sink> Printer<'a, S> {
         Ok(())
     }
 
-    /// Writes a value that may come several times: of a scalar the last counts, messages are merged.
+    /// Writes a value that may occur several times: the last scalar wins, messages are merged.
     pub(super) fn single(
         &mut self,
         field: &'a Field,
@@ -232,8 +232,8 @@ impl<'a, S: Sink> Printer<'a, S> {
         Ok(())
     }
 
-    /// The entries of a map, each with its record, sorted by key; of the same key the last counts. What
-    /// brpc merely takes for a map is left as it comes.
+    /// Returns the entries of a map, each with its record, sorted by key; the last one of equal keys wins. A field that
+    /// only brpc treats as a map keeps its order.
     fn entries(
         &mut self,
         entry: &'a MessageType,
@@ -337,7 +337,7 @@ impl<'a, S: Sink> Printer<'a, S> {
             Scalar::Enum(value) => {
                 if let Kind::Enum(id) = field.kind() {
                     let of = self.pool.enum_type(id);
-                    // Not 0 but the first value stands for "not set" in a closed enum.
+                    // In a closed enum, not 0 but the first value stands for "not set".
                     sink.enumeration(of, value.unwrap_or_else(|| of.first()));
                 }
             }
@@ -345,8 +345,8 @@ impl<'a, S: Sink> Printer<'a, S> {
         Ok(())
     }
 
-    /// Scans the records `parts`, which hold one message, onto the stack, and returns where its records
-    /// begin: sorted, and without those that a later member of their oneof displaced.
+    /// Scans the records `parts`, which hold one message, onto the stack, and returns the start of its records: sorted,
+    /// and without those that were replaced by a later member of their oneof.
     pub(super) fn scan(&mut self, message: &'a MessageType, parts: Range<usize>) -> Result<usize, Error> {
         let from = self.records.len();
         for (index, field) in (0..).zip(message.fields()) {
@@ -402,7 +402,7 @@ impl<'a, S: Sink> Printer<'a, S> {
         Some(())
     }
 
-    /// A number that a closed enum has no name for counts as an unknown field.
+    /// A number without a name in a closed enum counts as an unknown field.
     fn is_known(&self, field: &Field, value: Value<'_>) -> bool {
         match (field.kind(), value) {
             (Kind::Enum(id), Value::Varint(number)) => {
@@ -413,11 +413,11 @@ impl<'a, S: Sink> Printer<'a, S> {
         }
     }
 
-    /// Of a oneof the member that comes last on the wire counts; what other members had before is gone.
+    /// The last member of a oneof on the wire wins; earlier values of other members are discarded.
     fn settle_oneofs(&mut self, message: &MessageType, from: usize) {
         let Some(records) = self.records.get_mut(from..) else { return };
         let oneof_of = |record: &Record<'_>| message.fields().get(record.index as usize)?.oneof();
-        // The last member seen, and where its latest unbroken run begins.
+        // The last member seen, and the start of its most recent uninterrupted run.
         let mut runs = vec![(u32::MAX, 0); message.oneofs()];
         for (at, record) in records.iter().enumerate() {
             if let Some(run) = oneof_of(record).and_then(|oneof| runs.get_mut(oneof))
@@ -439,7 +439,7 @@ impl<'a, S: Sink> Printer<'a, S> {
         self.records.truncate(from + kept);
     }
 
-    /// The values of a record of a repeated field: one, or those packed in it.
+    /// Returns the values in a record of a repeated field: one, or the packed ones.
     fn items(&self, field: &Field, record: usize) -> Items<'a> {
         let value = self.value(record);
         let of = match field.kind() {
@@ -455,7 +455,7 @@ impl<'a, S: Sink> Printer<'a, S> {
         }
     }
 
-    /// The records of one field of a message that was scanned.
+    /// Returns the records of one field of a scanned message.
     pub(super) fn group_of(
         &self,
         message: &'a MessageType,
@@ -472,7 +472,7 @@ impl<'a, S: Sink> Printer<'a, S> {
         None
     }
 
-    /// The last value of a field with this number of a message that was scanned.
+    /// Returns the last value of the field with this number in a scanned message.
     pub(super) fn last_of(&self, message: &'a MessageType, from: usize, number: u32) -> Value<'a> {
         let field = message.field(number);
         field
@@ -480,14 +480,14 @@ impl<'a, S: Sink> Printer<'a, S> {
             .map_or(Value::Unset, |group| self.last(group))
     }
 
-    /// Puts a value on the stack and returns its place.
+    /// Pushes a value onto the stack and returns its range.
     pub(super) fn push(&mut self, value: Value<'a>) -> Range<usize> {
         let at = self.records.len();
         self.records.push(Record { rank: 0, sequence: 0, index: 0, value });
         at..at + 1
     }
 
-    /// Takes everything from `from` on off the stack.
+    /// Pops everything from `from` on.
     pub(super) fn pop(&mut self, from: usize) {
         self.records.truncate(from);
     }
@@ -501,7 +501,7 @@ impl<'a, S: Sink> Printer<'a, S> {
     }
 }
 
-/// The key and the value of a map's entry, or of what brpc takes for one.
+/// Returns the key and value fields of a map's entry, or of what brpc treats as one.
 fn key_and_value(entry: &MessageType) -> Result<(&Field, &Field), Error> {
     match (entry.is_map_entry(), entry.fields()) {
         (true, _) => entry.field(1).zip(entry.field(2)),
@@ -543,7 +543,7 @@ impl<'a> Iterator for Items<'a> {
     }
 }
 
-/// A value as its kind understands it.
+/// A value, interpreted by its kind.
 enum Scalar<'a> {
     Bool(bool),
     Int32(i32),
@@ -587,7 +587,7 @@ fn zigzag(bits: u64) -> i64 {
 fn is_zero(kind: Kind, value: Value<'_>) -> bool {
     match (kind, value) {
         (_, Value::Unset) => true,
-        // Of a varint these keep the low 32 bits alone, so that a large one may be their zero.
+        // These use only the low 32 bits of a varint, so that a large one may be zero for them.
         (Kind::Int32 | Kind::Uint32 | Kind::Sint32 | Kind::Enum(_), Value::Varint(bits)) => bits as u32 == 0,
         (_, Value::Varint(bits) | Value::Fixed64(bits)) => bits == 0,
         (_, Value::Fixed32(bits)) => bits == 0,
@@ -595,8 +595,8 @@ fn is_zero(kind: Kind, value: Value<'_>) -> bool {
     }
 }
 
-/// A string's text. proto3 demands UTF-8; proto2 does not, and there what is not UTF-8 is replaced, since no
-/// other format can hold it.
+/// Returns a string's text. proto3 requires UTF-8; proto2 does not, and there malformed UTF-8 is replaced, since no
+/// other format can represent it.
 fn text<'a>(field: &Field, bytes: &'a [u8]) -> Result<Cow<'a, str>, Error> {
     match simdutf8::basic::from_utf8(bytes) {
         Ok(text) => Ok(Cow::Borrowed(text)),

@@ -21,15 +21,15 @@ fn from(message: &Message, format: Format, bytes: &[u8]) -> Result<String, Error
     from_protobuf(message, format, bytes).map(|bytes| String::from_utf8(bytes).unwrap())
 }
 
-/// A message, written in the text format.
+/// Creates a message from the text format.
 fn message(of: &Message, text: &str) -> Vec<u8> {
     to(of, Format::ProtoText, text).unwrap()
 }
 
-/// What becomes of text in `format` when it is read and written again.
+/// Parses text in `format` and prints it again.
 fn again(of: &Message, format: Format, text: &str) -> Result<String, Error> {
     from(of, format, &to(of, format, text)?)
 }
 
-/// Every kind of field, in every way it can be declared.
+/// Every kind of field, in every form of declaration.
 const RICH: &str = include_str!("tests/rich.proto");

@@ -1,4 +1,4 @@
-//! Protobuf's text format, as C++ protobuf writes and reads it.
+//! Protobuf's text format, as written and parsed by C++ protobuf.
 
 mod parser;
 mod sink;

@@ -1,7 +1,7 @@
-//! What is behind the meta: a message, perhaps compressed and with a checksum, and an attachment that is
-//! never compressed.
+//! The payload after the meta: a message, optionally compressed and with a checksum, and an attachment that is never
+//! compressed.
 //!
-//! The order is brpc's: serialize, compress, sum up, append the attachment; and back.
+//! The order is brpc's: serialize, compress, compute the checksum, append the attachment; the reverse for decoding.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ use polyrpc_payload::compress;
 
 use super::meta::Meta;
 
-/// A message and its attachment, as they are to travel.
+/// An encoded message and its attachment.
 #[derive(Debug)]
 pub(super) struct Body {
     message: Bytes,
@@ -23,7 +23,7 @@ pub(super) struct Body {
 }
 
 impl Body {
-    /// Makes `message` what `head` says.
+    /// Encodes `message` as described by `head`.
     pub(super) fn encode(message: Bytes, attachment: Bytes, head: &Head) -> Result<Self, EncodeError> {
         let content_type = content_type(head.format).ok_or(EncodeError::Format(head.format))?;
         let compress_type =
@@ -44,11 +44,11 @@ impl Body {
         Ok(Self { message, attachment, compress_type, content_type, checksum, covers_attachment })
     }
 
-    /// The fields of the meta that tell how to read this.
+    /// Returns the meta fields that describe this body.
     pub(super) fn meta(&self) -> Meta<'_> {
         Meta {
             compress_type: Some(self.compress_type),
-            // Below 2 GiB, as `encode` saw to.
+            // `encode` ensures that it is below 2 GiB.
             attachment_size: (!self.attachment.is_empty()).then_some(self.attachment.len() as i32),
             content_type: Some(self.content_type),
             checksum_type: Some(if self.checksum.is_some() { CRC32C } else { NO_CHECKSUM }),
@@ -68,7 +68,7 @@ impl Body {
     }
 }
 
-/// The fields of the meta when there is neither message nor attachment.
+/// Returns the meta fields of a body without message and attachment.
 pub(super) fn empty_meta() -> Meta<'static> {
     Meta {
         compress_type: Some(0),
@@ -79,7 +79,7 @@ pub(super) fn empty_meta() -> Meta<'static> {
     }
 }
 
-/// Divides a frame's payload into message and attachment and verifies the checksum.
+/// Splits a frame's payload into message and attachment and verifies the checksum.
 pub(super) fn split(payload: Bytes, meta: &Meta<'_>) -> Result<(Bytes, Bytes), DecodeError> {
     let (size, mut message) = (payload.len(), payload);
     let attachment = match meta.attachment_size.unwrap_or_default() {
@@ -91,7 +91,7 @@ pub(super) fn split(payload: Bytes, meta: &Meta<'_>) -> Result<(Bytes, Bytes), D
     };
     if meta.checksum_type == Some(CRC32C) {
         let covered = if meta.checksum_with_attachment { &attachment[..] } else { b"" };
-        // brpc asserts four bytes; any other length is a mismatch here.
+        // brpc asserts four bytes; any other length is treated as a mismatch here.
         if meta.checksum_value != Some(&crc32c(&message, covered)[..]) {
             return Err(DecodeError::Checksum { size });
         }
@@ -99,7 +99,7 @@ pub(super) fn split(payload: Bytes, meta: &Meta<'_>) -> Result<(Bytes, Bytes), D
     Ok((message, attachment))
 }
 
-/// How a frame's message is written, compressed and checked.
+/// Returns the format, compression and checksum of a frame's message.
 pub(super) fn head(meta: &Meta<'_>) -> Head {
     Head {
         format: format(meta.content_type.unwrap_or_default()),
@@ -120,9 +120,9 @@ pub(super) enum EncodeError {
     Format(Format),
     /// There is no compress type for the compression.
     Compression(Compression),
-    /// It cannot be compressed.
+    /// Compression failed.
     Compress(compress::Error),
-    /// It is longer than a frame can be.
+    /// The message is longer than a frame allows.
     Length(usize),
 }
 
@@ -139,16 +139,16 @@ impl fmt::Display for EncodeError {
     }
 }
 
-/// Why a received payload cannot be used.
+/// Why a received payload is malformed.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum DecodeError {
     /// The attachment does not fit into the payload.
     Attachment { announced: i32, size: usize },
-    /// The checksum is another one.
+    /// The checksum does not match.
     Checksum { size: usize },
 }
 
-/// Payloads are counted by an `int` in brpc (`PackRpcHeader`).
+/// brpc counts payload bytes in an `int` (`PackRpcHeader`).
 const MAX_PAYLOAD: usize = i32::MAX as usize;
 
 const NO_CHECKSUM: i32 = 0;
@@ -160,7 +160,7 @@ fn crc32c(message: &[u8], attachment: &[u8]) -> [u8; 4] {
     sum.rotate_right(15).wrapping_add(0xa282_ead8).to_be_bytes()
 }
 
-/// The number for a format. Bytes that mean nothing to the framework go as they are, under the default.
+/// Returns the number of a format. Bytes that are opaque to the framework are sent under the default number.
 fn content_type(format: Format) -> Option<i32> {
     match format {
         Format::Protobuf | Format::Raw | Format::Other(_) => Some(0),
@@ -185,7 +185,7 @@ fn format(content_type: i32) -> Format {
     }
 }
 
-/// The number for a compression. 4 is reserved for LZ4, yet brpc has no code for it.
+/// Returns the number of a compression. 4 is reserved for LZ4, but brpc does not implement it.
 fn compress_type(compression: Compression) -> Option<i32> {
     match compression {
         Compression::None => Some(0),

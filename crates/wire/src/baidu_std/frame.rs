@@ -1,16 +1,16 @@
-//! The frame: a header of 12 bytes, a meta, a payload. Calls and streams share its shape and differ in the
-//! magic (brpc `policy/baidu_rpc_protocol.cpp` `ParseRpcMessage`, `policy/streaming_rpc_protocol.cpp`).
+//! Frame layout: a header of 12 bytes, a meta, a payload. Calls and streams share the layout and differ in the magic
+//! (brpc `policy/baidu_rpc_protocol.cpp` `ParseRpcMessage`, `policy/streaming_rpc_protocol.cpp`).
 
 use bytes::{Buf, Bytes, BytesMut};
 
 use polyrpc_core::Violation;
 
-/// What a frame belongs to, told by its magic.
+/// Kind of a frame, given by its magic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// A request or a response.
     Rpc,
-    /// A message of a stream.
+    /// A frame of a stream.
     Stream,
 }
 
@@ -27,7 +27,7 @@ impl Kind {
     }
 }
 
-/// A whole frame, its header taken off.
+/// A complete frame without its header.
 #[derive(Debug)]
 pub(super) struct Frame {
     pub(super) kind: Kind,
@@ -36,7 +36,7 @@ pub(super) struct Frame {
 }
 
 impl Frame {
-    /// The frame that `bytes` hold exactly; `None` if they are anything else.
+    /// Parses `bytes` as exactly one frame; `None` if they are anything else.
     pub(super) fn exactly(mut bytes: Bytes) -> Option<Self> {
         let header = Header::read(bytes.first_chunk()?)?;
         let payload = header.body.checked_sub(header.meta)?;
@@ -49,20 +49,20 @@ impl Frame {
     }
 }
 
-/// What the inbox begins with.
+/// Result of parsing the start of the inbox.
 #[derive(Debug)]
 pub(super) enum NextFrame {
-    /// A whole frame, taken out of the inbox.
+    /// A complete frame, removed from the inbox.
     Whole(Frame),
-    /// The beginning of a frame that needs so many bytes in all; 0 while that is unknown.
+    /// The start of a frame, with its total length in bytes; 0 while that is unknown.
     Partial(usize),
-    /// Something else; the inbox was left as it is.
+    /// Not a frame of this protocol; the inbox is unchanged.
     Foreign,
 }
 
-/// Takes the next frame out of `inbox`, if all of it is there.
+/// Removes the next frame from `inbox`, if it is complete.
 ///
-/// `limit` bounds what follows the header, as brpc's `max_body_size` does.
+/// `limit` bounds the bytes after the header, like brpc's `max_body_size`.
 pub(super) fn take_frame(inbox: &mut BytesMut, limit: usize) -> Result<NextFrame, Violation> {
     let Some(header) = inbox.first_chunk() else {
         return Ok(if may_begin_a_frame(inbox) { NextFrame::Partial(0) } else { NextFrame::Foreign });
@@ -86,19 +86,19 @@ fn may_begin_a_frame(start: &[u8]) -> bool {
     [Kind::Rpc, Kind::Stream].iter().any(|kind| kind.magic()[..n] == start[..n])
 }
 
-/// Bytes of a header: magic, body size, meta size; the sizes big-endian.
+/// Length of a header in bytes: magic, body size, meta size; the sizes are big-endian.
 pub(super) const HEADER: usize = 12;
 
 #[derive(Debug)]
 struct Header {
     kind: Kind,
-    /// Bytes behind the header: the meta and the payload.
+    /// Bytes after the header: the meta and the payload.
     body: usize,
     meta: usize,
 }
 
 impl Header {
-    /// `None` if the magic is not ours.
+    /// Parses a header; `None` if the magic does not match.
     fn read(bytes: &[u8; HEADER]) -> Option<Self> {
         let [magic @ .., b0, b1, b2, b3, m0, m1, m2, m3] = bytes;
         Some(Self {
@@ -124,7 +124,7 @@ fn meta_past_body(meta: usize, body: usize) -> Violation {
     Violation::new(format!("a meta of {meta} bytes exceeds its body of {body}"))
 }
 
-/// Begins a frame at the end of `buffer`, its sizes left open; returns where it begins.
+/// Starts a frame at the end of `buffer` with its sizes left open; returns its offset.
 pub(super) fn start_frame(buffer: &mut Vec<u8>, kind: Kind) -> usize {
     let start = buffer.len();
     buffer.extend_from_slice(kind.magic());
@@ -132,7 +132,7 @@ pub(super) fn start_frame(buffer: &mut Vec<u8>, kind: Kind) -> usize {
     start
 }
 
-/// Writes the sizes of the frame that begins at `start`.
+/// Writes the sizes of the frame at `start`.
 pub(super) fn finish(buffer: &mut [u8], start: usize, meta: usize, payload: usize) {
     let size =
         |n: usize| u32::try_from(n).expect("a payload is below 2 GiB and a meta is far below").to_be_bytes();

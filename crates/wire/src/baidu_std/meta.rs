@@ -1,14 +1,13 @@
-//! `RpcMeta` and `StreamFrameMeta`, read from and written to their protobuf bytes by hand: a call's meta
-//! costs no allocation unless it carries user fields (brpc `policy/baidu_rpc_meta.proto`,
-//! `streaming_rpc_meta.proto`).
+//! `RpcMeta` and `StreamFrameMeta`, with hand-written protobuf encoding and decoding: a call's meta costs no allocation
+//! unless it carries user fields (brpc `policy/baidu_rpc_meta.proto`, `streaming_rpc_meta.proto`).
 
 use polyrpc_core::protobuf::{put_varint, varint_len};
 
-/// The bytes are not the protobuf message they should be.
+/// The bytes are not a valid protobuf message of the expected type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct MalformedMeta;
 
-/// What travels before a request or a response. `None` is a field that is absent.
+/// `RpcMeta`, the meta of a request or a response. `None` marks an absent field.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Meta<'a> {
     pub(super) request: Option<Request<'a>>,
@@ -45,7 +44,7 @@ impl<'a> Meta<'a> {
                 (7, Value::Bytes(bytes)) => self.authentication_data = Some(bytes),
                 (8, Value::Bytes(bytes)) => self.stream_settings.get_or_insert_default().merge(bytes)?,
                 (9, Value::Bytes(bytes)) => self.add_user_field(bytes)?,
-                // A closed enum of proto2: a number it does not know leaves the field as it was.
+                // A closed enum of proto2: an unknown number leaves the field unchanged.
                 (10, Value::Varint(value)) if (0..=3).contains(&int32(value)) => {
                     self.content_type = Some(int32(value));
                 }
@@ -78,7 +77,7 @@ impl<'a> Meta<'a> {
         Ok(())
     }
 
-    /// Appends the fields in the order of their numbers, as brpc does.
+    /// Appends the fields in the order of their numbers, like brpc.
     pub(super) fn write(&self, buffer: &mut Vec<u8>) {
         if let Some(request) = &self.request {
             put_length(buffer, 1, request.size());
@@ -110,8 +109,8 @@ impl<'a> Meta<'a> {
     }
 }
 
-/// How many user fields a call or a reply may have: more than peers send, and as many as rpcx's metadata may have entries.
-/// Each is an allocation for a few bytes of a frame.
+/// Maximum number of user fields of a call or a reply: more than peers send, and equal to the limit of rpcx's metadata
+/// entries. Each costs an allocation for a few bytes of a frame.
 pub const MAX_USER_FIELDS: usize = 256;
 
 /// `RpcRequestMeta`.
@@ -201,16 +200,16 @@ impl<'a> Response<'a> {
     }
 }
 
-/// `StreamSettings`: how one side of a stream, or of several, was made.
+/// `StreamSettings`: settings of one side of one or more streams.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct StreamSettings {
-    /// The first stream's id at the sender of these settings.
+    /// The sender's id of the first stream.
     pub(super) stream_id: Option<i64>,
-    /// The sender limits what it sends ahead, and wants to be told what was taken.
+    /// The sender limits its unacknowledged data and requires feedback on consumed bytes.
     pub(super) need_feedback: bool,
-    /// The sender takes messages.
+    /// The sender accepts messages.
     pub(super) writable: bool,
-    /// The ids of further streams of the same call.
+    /// The sender's ids of further streams of the same call.
     pub(super) extra_stream_ids: Vec<i64>,
 }
 
@@ -230,7 +229,7 @@ impl StreamSettings {
         Ok(())
     }
 
-    /// A reader of protobuf takes a repeated number packed too, whatever the schema says.
+    /// A protobuf parser must accept packed and unpacked repeated numbers, whatever the schema declares.
     fn add_packed(&mut self, packed: &[u8]) -> Result<(), MalformedMeta> {
         let mut values = Fields::of(packed);
         while !values.rest.is_empty() {
@@ -252,7 +251,7 @@ impl StreamSettings {
         self.stream_id.is_some()
     }
 
-    /// Every id, in the order in which both sides pair them.
+    /// Iterates over all ids, in the order in which both sides pair them.
     pub(super) fn ids(&self) -> impl Iterator<Item = i64> {
         self.stream_id.into_iter().chain(self.extra_stream_ids.iter().copied())
     }
@@ -262,7 +261,7 @@ impl StreamSettings {
         int_size(self.stream_id) + 2 * int_size(Some(1)) + extra.sum::<usize>()
     }
 
-    /// brpc sets both flags whatever they are (`stream.cpp`, `FillSettings`).
+    /// brpc always sets both flags (`stream.cpp`, `FillSettings`).
     fn write(&self, buffer: &mut Vec<u8>) {
         put_int64(buffer, 1, self.stream_id);
         put_int32(buffer, 2, Some(self.need_feedback.into()));
@@ -271,10 +270,10 @@ impl StreamSettings {
     }
 }
 
-/// More streams than anybody makes with one call.
+/// Maximum number of extra streams: more than any peer opens with one call.
 pub(super) const MAX_EXTRA_STREAMS: usize = 1023;
 
-/// `ChunkInfo`: nobody uses it, but a frame whose one is incomplete is malformed all the same.
+/// `ChunkInfo`: unused by peers, but a frame with an incomplete one is malformed all the same.
 #[derive(Default)]
 struct ChunkInfo {
     stream_id: bool,
@@ -299,21 +298,21 @@ impl ChunkInfo {
     }
 }
 
-/// What travels before a stream's message.
+/// `StreamFrameMeta`, the meta of a stream's frame.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct StreamMeta {
-    /// The stream's id at the receiver.
+    /// The receiver's id of the stream.
     pub(super) stream_id: i64,
-    /// Its id at the sender.
+    /// The sender's id of the stream.
     pub(super) source_stream_id: Option<i64>,
     pub(super) frame_type: FrameType,
     /// More of the same message follows in another frame.
     pub(super) has_continuation: Option<bool>,
-    /// How many bytes of the stream's messages were taken so far.
+    /// Total bytes of the stream's messages consumed so far.
     pub(super) consumed_size: Option<i64>,
 }
 
-/// What a stream's frame is for.
+/// Type of a stream's frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum FrameType {
     #[default]
@@ -371,18 +370,18 @@ impl StreamMeta {
     }
 }
 
-/// The fields of a protobuf message, one after the other.
-// A near twin of `payload::protobuf::Reader`, kept apart to be inlined whole: it is on every call's path.
+/// Iterator over the fields of a protobuf message.
+// Similar to `payload::protobuf::Reader`, but separate so that it is inlined completely: it is on every call's path.
 struct Fields<'a> {
     rest: &'a [u8],
 }
 
-/// A field's value, as far as any field here can use it.
+/// A field's value, as far as the fields here need it.
 #[derive(Clone, Copy, Debug)]
 enum Value<'a> {
     Varint(u64),
     Bytes(&'a [u8]),
-    /// A fixed-width number or a group: no field here is one, so it was skipped.
+    /// A skipped fixed-width number or group: no field here has these types.
     Other,
 }
 
@@ -391,9 +390,9 @@ impl<'a> Fields<'a> {
         Self { rest: bytes }
     }
 
-    /// The next field's number and value.
-    // Inlined into each message's loop, as all it calls for common fields: a meta is read in half the
-    // instructions.
+    /// Returns the next field's number and value.
+    // Inlined into each message's loop, with everything it calls for common fields: this halves the instructions for
+    // reading a meta.
     #[inline(always)]
     fn next(&mut self) -> Result<Option<(u32, Value<'a>)>, MalformedMeta> {
         if self.rest.is_empty() {
@@ -431,7 +430,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// At most ten bytes; what a tenth has beyond 64 bits is lost, as with libprotobuf.
+    /// Reads at most ten bytes; bits beyond the 64th are dropped, as in libprotobuf.
     #[inline(never)]
     fn long_varint(&mut self) -> Result<u64, MalformedMeta> {
         let (mut value, mut bytes) = (0, self.rest.iter());
@@ -488,7 +487,7 @@ const GROUP: u8 = 3;
 const END_GROUP: u8 = 4;
 const FIXED32: u8 = 5;
 
-/// How deep groups may nest: libprotobuf's default.
+/// Nesting limit of groups: libprotobuf's default.
 const MAX_DEPTH: usize = 100;
 
 /// Protobuf keeps the low 32 bits of a varint for an int32 or an enum.
@@ -500,7 +499,7 @@ fn put_int32(buffer: &mut Vec<u8>, number: u8, value: Option<i32>) {
     put_int64(buffer, number, value.map(i64::from));
 }
 
-/// A negative number takes ten bytes, for int32 too.
+/// A negative number takes ten bytes, even as an int32.
 fn put_int64(buffer: &mut Vec<u8>, number: u8, value: Option<i64>) {
     if let Some(value) = value {
         buffer.push(number << 3 | VARINT);
@@ -515,13 +514,13 @@ fn put_bytes(buffer: &mut Vec<u8>, number: u8, bytes: Option<&[u8]>) {
     }
 }
 
-/// Begins a field of `length` bytes.
+/// Starts a field of `length` bytes.
 fn put_length(buffer: &mut Vec<u8>, number: u8, length: usize) {
     buffer.push(number << 3 | LENGTH_DELIMITED);
     put_varint(buffer, length as u64);
 }
 
-/// How many bytes a field takes, its tag included; every tag here is one byte.
+/// Returns the encoded length of a field, including its tag; every tag here is one byte.
 fn int_size(value: Option<i64>) -> usize {
     value.map_or(0, |value| 1 + varint_len(value.cast_unsigned()))
 }

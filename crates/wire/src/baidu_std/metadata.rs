@@ -1,5 +1,5 @@
-//! Metadata on the wire: the user fields, and those fields of a request that are metadata elsewhere, under
-//! the names they have as brpc's HTTP headers (brpc `policy/http_rpc_protocol.cpp`).
+//! Metadata on the wire: the user fields, and those request fields that are metadata in other protocols, under the
+//! names of brpc's HTTP headers (brpc `policy/http_rpc_protocol.cpp`).
 
 use std::str;
 
@@ -14,11 +14,11 @@ const TRACE_ID: &str = "x-bd-trace-id";
 const SPAN_ID: &str = "x-bd-span-id";
 const PARENT_SPAN_ID: &str = "x-bd-parent-span-id";
 
-/// Everything in `meta` that is metadata; its values share `bytes`, which `meta` was read from.
+/// Reads all metadata in `meta`; its values share `bytes`, which `meta` was parsed from.
 pub(super) fn read(meta: &Meta<'_>, bytes: &Bytes) -> Metadata {
     let mut metadata = Metadata::new();
     for (key, value) in &meta.user_fields {
-        // A key that is not text could not be asked for.
+        // A key that is not UTF-8 could not be looked up.
         if let Ok(key) = str::from_utf8(key) {
             metadata.append(key.to_owned(), bytes.slice_ref(value));
         }
@@ -47,14 +47,14 @@ fn add_fields(metadata: &mut Metadata, request: &Request<'_>, bytes: &Bytes) {
     }
 }
 
-/// Gives `request` the entries that have a field of their own there and returns the others.
+/// Moves the entries with a dedicated field in `request` there and returns the others.
 pub(super) fn write<'m>(metadata: &'m Metadata, request: &mut Request<'m>) -> Vec<(&'m [u8], &'m [u8])> {
     let mut fields = user_fields(metadata);
     fields.retain(|(key, value)| !take(request, key, value));
     fields
 }
 
-/// Whether an entry found a field of its own in `request`. An id that is no number finds none.
+/// Whether an entry was stored in a dedicated field of `request`. An id that is not a number is not stored.
 fn take<'m>(request: &mut Request<'m>, key: &[u8], value: &'m [u8]) -> bool {
     let field = match str::from_utf8(key) {
         Ok(LOG_ID) => &mut request.log_id,
@@ -71,7 +71,7 @@ fn take<'m>(request: &mut Request<'m>, key: &[u8], value: &'m [u8]) -> bool {
     field.is_some()
 }
 
-/// All entries as user fields; a response has no other place for them.
+/// Returns all entries as user fields; a response has no other place for them.
 pub(super) fn user_fields(metadata: &Metadata) -> Vec<(&[u8], &[u8])> {
     metadata.iter().map(|(key, value)| (key.as_bytes(), &value[..])).collect()
 }

@@ -1,4 +1,4 @@
-//! Both sides of a connection.
+//! Session state of both sides of a connection.
 
 use std::borrow::Cow;
 use std::num::NonZeroUsize;
@@ -23,17 +23,17 @@ use super::{body, frame, metadata};
 use crate::brpc_status as status;
 use crate::brpc_status::{EINTERNAL, ELOGOFF, ENOMETHOD, ENOSERVICE, EREQUEST, ERESPONSE, ERPCAUTH};
 
-/// What all connections of a server have in common.
+/// Settings shared by all connections of a server.
 #[derive(Debug, Clone, Default)]
 pub struct ServerConfig {
-    /// What a connection accepts. As brpc's `max_body_size`, [`Limits::message`] bounds what follows a
-    /// frame's header.
+    /// Limits of a connection. Like brpc's `max_body_size`, [`Limits::message`] bounds the bytes after a frame's
+    /// header.
     pub limits: Limits,
-    /// `ip:port` of the server, told in brackets before the text of every failure; empty leaves it out.
+    /// `ip:port` of the server, written in brackets before the text of every failure; empty omits it.
     pub address: String,
-    /// What the streams of a connection may take up.
+    /// Limits of a connection's streams.
     pub streams: StreamLimits,
-    /// Whether JSON is read as brpc reads it ([`Json::BrpcLenient`](polyrpc_core::Json::BrpcLenient)).
+    /// Parses JSON as leniently as brpc ([`Json::BrpcLenient`](polyrpc_core::Json::BrpcLenient)).
     pub lenient_json: bool,
 }
 
@@ -45,20 +45,21 @@ pub struct ServerConfig {
 ///   credential
 /// ```
 ///
-/// A request may offer streams, which are accepted before it is answered; from then on they have a life of their own.
+/// A request may offer streams, which are accepted before it is answered; from then on they are independent of the
+/// call.
 #[derive(Debug)]
 pub struct Server {
     config: Arc<ServerConfig>,
-    /// The frame of the call that was given out last: its names are borrowed from here. Let go at the next
-    /// pull, so that an idle connection holds on to no buffer.
+    /// Meta of the most recently emitted call: its names are borrowed from here. It is released at the next pull, so
+    /// that an idle connection holds no buffer.
     meta: Bytes,
     wanted: usize,
     draining: bool,
-    /// Made when the first is offered: most connections never need it.
+    /// Created with the first offered stream: most connections never need it.
     streams: Option<Box<ServerStreams>>,
 }
 
-/// What an answer must carry, or which stream it ends.
+/// What is needed to answer a call or to end a stream.
 #[derive(Debug)]
 pub struct Ticket(OwedReply);
 
@@ -66,15 +67,15 @@ pub struct Ticket(OwedReply);
 enum OwedReply {
     Response {
         correlation_id: i64,
-        /// The streams that the request brought: the answer travels inside of the first.
+        /// The streams offered by the request: the response is wrapped in a frame of the first one.
         offering: Option<Box<PendingOffer>>,
     },
-    /// A stream that was accepted beside a call.
+    /// A stream attached to a call that was accepted.
     Stream(u64),
 }
 
 impl Server {
-    /// A connection that has just been accepted.
+    /// Creates the state of a newly accepted connection.
     pub fn new(config: Arc<ServerConfig>) -> Self {
         Self { config, meta: Bytes::new(), wanted: 0, draining: false, streams: None }
     }
@@ -119,8 +120,8 @@ impl session::Server for Server {
         }
     }
 
-    /// A service without a dot is looked up by its short name, which is the only way to 1001
-    /// (brpc `policy/baidu_rpc_protocol.cpp`, `ProcessRpcRequest`).
+    /// A service without a dot is looked up by its short name, which is the only way to get 1001 (brpc
+    /// `policy/baidu_rpc_protocol.cpp`, `ProcessRpcRequest`).
     fn not_found_failure(call: &Call<'_>, missing: NotFound) -> Status {
         match missing {
             NotFound::Service if !call.service.contains('.') => {
@@ -132,8 +133,9 @@ impl session::Server for Server {
         }
     }
 
-    /// One that unpacks to more than is allowed is a bad request as any other is. By the number for a limit, brpc's client
-    /// would send it to the next server (`retry_policy.cpp`), and so to all of them.
+    /// A message that decompresses beyond the limit is a bad request like any other. If it were reported by the number
+    /// of an exceeded limit, brpc's client would retry it on the next server (`retry_policy.cpp`), and so on all of
+    /// them.
     fn decode_failure(status: Status) -> Status {
         match status.code() {
             Code::ResourceExhausted => status::status(EREQUEST, status.message().to_owned()),
@@ -141,12 +143,12 @@ impl session::Server for Server {
         }
     }
 
-    /// brpc's server answers in protobuf whatever the request was in, unless the handler chooses.
+    /// brpc's server answers in protobuf whatever the request's format, unless the handler chooses another.
     fn reply_format(_: Format) -> Format {
         Format::Protobuf
     }
 
-    /// The one failure whose text has no address before it and whose meta has no fields but two.
+    /// The only failure whose text has no address prefix and whose meta has only two fields.
     fn reject(&mut self, ticket: Ticket, status: Status, out: &mut Outbox) -> bool {
         let text = if status.message().is_empty() { "Fail to authenticate" } else { status.message() };
         let response = Some(Response { error_code: ERPCAUTH, error_text: Some(text.as_bytes()) });
@@ -184,8 +186,8 @@ impl session::Server for Server {
         streams.accept(offering, options).into_iter().map(|id| Ticket(OwedReply::Stream(id))).collect()
     }
 
-    /// The response of a method that streams is empty: it says that the stream is accepted, and how the messages on it
-    /// are written.
+    /// The response of a streaming method is empty: it accepts the stream and states the encoding of the messages on
+    /// it.
     fn start_response(&mut self, stream: StreamId, head: Head, out: &mut Outbox) {
         let begun = self.streams.as_mut().and_then(|streams| streams.start_response(stream.0));
         if let Some((correlation_id, offering)) = begun {
@@ -201,7 +203,7 @@ impl session::Server for Server {
         }
     }
 
-    /// brpc has no word for why a stream ends: one that failed ends by `RST`, any other by `CLOSE`.
+    /// brpc does not transmit why a stream ends: a failed stream ends with `RST`, any other with `CLOSE`.
     fn finish(&mut self, ticket: Ticket, result: Result<(), Status>, trailers: Metadata, out: &mut Outbox) {
         match (<Self as session::Server>::stream(&ticket), result) {
             (Some(stream), Ok(())) => {
@@ -230,7 +232,7 @@ impl session::Server for Server {
         self.end_stream(stream.0, false, out);
     }
 
-    /// The frames of stream messages that are incomplete, and what is known of the streams.
+    /// Bytes of incomplete stream messages, and of the streams' state.
     fn buffered(&self) -> usize {
         self.streams.as_ref().map_or(0, |streams| streams.held())
     }
@@ -288,7 +290,7 @@ impl Server {
         handled.answer(out);
     }
 
-    /// What is known of a call's streams when it is answered: those that were not accepted are declined.
+    /// Returns the streams offered by a call that is being answered: those that were not accepted are declined.
     fn decline_unaccepted(&mut self, offering: PendingOffer) -> PendingOffer {
         if let (None, Some(streams)) = (&offering.settings, &mut self.streams) {
             streams.decline(&offering);
@@ -306,7 +308,7 @@ impl Server {
         }
     }
 
-    /// Answers a call; if it brought streams, the response travels inside of the first.
+    /// Answers a call; if it offered streams, the response is wrapped in a frame of the first one.
     fn respond(
         &mut self,
         correlation_id: i64,
@@ -364,8 +366,8 @@ impl Server {
         write_response(offering.map(PendingOffer::declined).as_ref(), &meta, 0, out);
     }
 
-    /// `[ip:port][E1003]text`; the code is left out where the failure says no more than that it failed
-    /// (brpc `Controller::SetFailed` without and with a code).
+    /// Formats `[ip:port][E1003]text`; the code is omitted if the failure has no specific one (brpc
+    /// `Controller::SetFailed` without and with a code).
     fn error_text(&self, status: &Status) -> String {
         let mut text = String::new();
         if !self.config.address.is_empty() {
@@ -379,17 +381,17 @@ impl Server {
     }
 }
 
-/// What a client's connection is made with.
+/// Settings of a client's connection.
 #[derive(Debug, Clone, Default)]
 pub struct ClientConfig {
-    /// What the connection accepts, counted as in [`ServerConfig::limits`].
+    /// Limits of the connection, counted as in [`ServerConfig::limits`].
     pub limits: Limits,
-    /// Credential of the caller; it travels with the first request.
+    /// Credential of the caller; it is sent with the first request.
     pub credential: Option<Bytes>,
-    /// Whether the server is told how long the caller waits. brpc's own clients do not tell unless the flag
-    /// `baidu_std_protocol_deliver_timeout_ms` says so.
+    /// Whether the server receives the call's timeout. brpc's own clients send it only if the flag
+    /// `baidu_std_protocol_deliver_timeout_ms` is set.
     pub deliver_timeout: bool,
-    /// What the streams of the connection may take up.
+    /// Limits of the connection's streams.
     pub streams: StreamLimits,
 }
 
@@ -397,19 +399,19 @@ pub struct ClientConfig {
 #[derive(Debug)]
 pub struct Client {
     limits: Limits,
-    /// Gone once the first request was written.
+    /// `None` once the first request was written.
     credential: Option<Bytes>,
     deliver_timeout: bool,
     wanted: usize,
-    /// The server said that it is stopping.
+    /// The server announced that it is stopping.
     logged_off: bool,
     stream_limits: StreamLimits,
-    /// Made when the first is asked for: most connections never need it.
+    /// Created with the first requested stream: most connections never need it.
     streams: Option<Box<ClientStreams>>,
 }
 
 impl Client {
-    /// A connection that has just been made.
+    /// Creates the state of a newly established connection.
     pub fn new(config: ClientConfig) -> Self {
         let ClientConfig { limits, credential, deliver_timeout, streams: stream_limits } = config;
         Self {
@@ -506,15 +508,15 @@ impl session::Client for Client {
         self.wanted
     }
 
-    /// Not after a server said that it is stopping: brpc's clients keep such a connection for what is owed
-    /// and choose another server for the rest.
+    /// Not reusable after the server announced that it is stopping: brpc's clients keep such a connection for pending
+    /// responses and choose another server for new calls.
     fn reusable(&self) -> bool {
         !self.logged_off
     }
 }
 
 impl Client {
-    /// Appends a request; `streams` makes those that it asks for, once nothing can go wrong.
+    /// Appends a request; `streams` creates the requested streams, once nothing can fail any more.
     fn request(
         &mut self,
         id: CallId,
@@ -532,7 +534,7 @@ impl Client {
         };
         let user_fields = metadata::write(&call.head.metadata, &mut request);
         let stream_settings = streams(self);
-        // A call's own credential goes before that of the connection, which only the first call brings.
+        // A call's own credential overrides that of the connection, which only the first call carries.
         let credential = call.credential.bytes().or(self.credential.as_ref());
         let meta = Meta {
             request: Some(request),
@@ -548,10 +550,10 @@ impl Client {
         Ok(())
     }
 
-    /// What a frame says; `None` if it is nothing a caller waits for.
+    /// Handles a frame; returns `None` if no caller waits for it.
     fn answer(&mut self, frame: Frame, out: &mut Outbox) -> Option<ClientEvent> {
         let Frame { meta: bytes, payload, .. } = self.response(frame, out)?;
-        // brpc drops what it cannot parse: the call ends by its timeout (`ProcessRpcResponse`).
+        // brpc drops a malformed response: the call ends by its timeout (`ProcessRpcResponse`).
         let meta = Meta::read(&bytes).ok()?;
         let (result, attachment) = self.outcome(payload, &meta);
         let id = CallId(meta.correlation_id.cast_unsigned());
@@ -560,7 +562,7 @@ impl Client {
         Some(ClientEvent::Reply(id, Reply { result, head, attachment, trailers: Metadata::new() }))
     }
 
-    /// The response in a frame, which may be the data of a stream's frame; `None` if there is none.
+    /// Returns the response in a frame, possibly wrapped in a stream's frame; `None` if there is none.
     fn response(&mut self, frame: Frame, out: &mut Outbox) -> Option<Frame> {
         if frame.kind == Kind::Rpc {
             return Some(frame);
@@ -617,7 +619,7 @@ fn event(found: ServerStreamEvent) -> ServerEvent<'static, Ticket> {
     }
 }
 
-/// Appends the header and the meta; the payload, of which only the length is needed, follows.
+/// Appends the header and the meta; the caller appends the payload, of which only the length is needed.
 fn write_frame(meta: &Meta<'_>, payload: usize, buffer: &mut Vec<u8>) {
     let start = frame::start_frame(buffer, Kind::Rpc);
     meta.write(buffer);
@@ -625,7 +627,7 @@ fn write_frame(meta: &Meta<'_>, payload: usize, buffer: &mut Vec<u8>) {
     frame::finish(buffer, start, size, payload);
 }
 
-/// Appends a response up to its payload. If the request brought streams, it travels inside of the first.
+/// Appends a response up to its payload. If the request offered streams, it is wrapped in a frame of the first one.
 fn write_response(offering: Option<&PendingOffer>, meta: &Meta<'_>, payload: usize, out: &mut Outbox) {
     let write = |buffer: &mut Vec<u8>| write_frame(meta, payload, buffer);
     match offering {
@@ -637,8 +639,8 @@ fn write_response(offering: Option<&PendingOffer>, meta: &Meta<'_>, payload: usi
     }
 }
 
-/// The service and the method. Without a request there are none, and what is not UTF-8 names nothing: both
-/// end as unknown.
+/// Returns the service and the method. They are empty without a request or if they are not UTF-8: both cases end as
+/// unknown.
 fn names<'a>(meta: &Meta<'a>) -> (&'a str, &'a str) {
     let text = |name: Option<&'a [u8]>| str::from_utf8(name?).ok();
     let request = meta.request.as_ref();
@@ -650,7 +652,7 @@ fn timeout(meta: &Meta<'_>) -> Option<Duration> {
     (milliseconds > 0).then(|| Duration::from_millis(milliseconds))
 }
 
-/// At least 1: brpc sends, and believes, positive values only.
+/// At least 1: brpc sends, and accepts, only positive values.
 fn timeout_ms(timeout: Duration) -> i32 {
     i32::try_from(timeout.as_millis()).unwrap_or(i32::MAX).max(1)
 }
@@ -674,7 +676,7 @@ fn malformed_request(reason: &DecodeError) -> Status {
     status::status(EREQUEST, text)
 }
 
-/// A checksum that does not fit is an undecodable response, which brpc's client tells as 1003.
+/// A checksum mismatch is an undecodable response, which brpc's client reports as 1003.
 #[cold]
 fn malformed_response(reason: &DecodeError) -> Status {
     let status = match reason {

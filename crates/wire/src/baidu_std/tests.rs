@@ -26,11 +26,11 @@ use captured::*;
 mod vectors {
     use super::*;
 
-    /// What brpc's echo server answers to each captured request, ours answers too.
+    /// Our server answers each captured request as brpc's echo server does.
     #[test]
     fn every_captured_request_is_answered_as_brpc_answers_it() {
         for scenario in scenarios() {
-            // Its ids are the server's own: see `streams`.
+            // Its ids are chosen by the server: see `streams`.
             if scenario.name == "stream" {
                 continue;
             }
@@ -55,15 +55,15 @@ mod vectors {
     fn every_hand_made_frame_ends_as_with_brpc() {
         for case in malformed() {
             match case.name.as_str() {
-                // No builtin services here.
+                // This server has no builtin services.
                 "builtin_status_over_baidu_std" | "builtin_list_over_baidu_std" => continue,
-                // HTTP is another session's part; that ours leaves it alone is told elsewhere.
+                // HTTP is handled by another session; other tests show that ours does not touch it.
                 "http_then_prpc" | "prpc_then_http" => continue,
                 _ => {}
             }
             let served = serve(&case.sent);
-            // brpc skips a frame whose meta is longer than its body if nothing follows it yet. Whether a
-            // connection lives must not hang on how its bytes were cut: ours always ends.
+            // brpc skips a frame whose meta is longer than its body if nothing follows it yet. Whether a connection
+            // survives must not depend on how its bytes were split: ours always ends.
             if case.name == "meta_gt_body_alone" {
                 assert_case(&case.name, (served.ended, served.out.is_empty()), (true, true));
                 continue;
@@ -78,7 +78,7 @@ mod vectors {
         for scenario in scenarios() {
             for request in scenario.frames_of(Kind::Rpc, ToServer) {
                 match scenario.name.as_str() {
-                    // A request is read and sent again without what is beside it: see `streams`.
+                    // The request is parsed and re-encoded without its streams: see `streams`.
                     "stream" | "stream_not_accepted" => {}
                     // Deflate and snappy leave the choice of matches to the compressor.
                     "gzip" | "zlib" | "snappy" | "snappy_attachment" => {
@@ -698,7 +698,7 @@ mod turned_down_streams {
             let heard = hear(server(), &[&framed(Kind::Stream, &hex(meta), b"")]);
             assert_case(meta, (heard.out.len(), heard.violation), (0, None));
         }
-        // A type nobody knows is none: a message from someone who would wait.
+        // An unknown type is ignored: the frame is a message from a sender that requires feedback.
         let heard = hear(server(), &[&framed(Kind::Stream, &hex("0801 1005 1809"), b"")]);
         assert_eq!(heard.out.len(), 16);
     }
@@ -745,12 +745,12 @@ fn call(body: &[u8]) -> Call<'static> {
     Call::new("example.EchoService", "Echo", Format::Protobuf, Bytes::copy_from_slice(body))
 }
 
-/// The captured request of the simplest scenario.
+/// Returns the captured request of the simplest scenario.
 fn request() -> Bytes {
     scenario("plain").sent()
 }
 
-/// A request with the credential `secret-token`.
+/// Returns a request with the credential `secret-token`.
 fn auth_request() -> Bytes {
     scenario("auth_ok").frames_of(Kind::Rpc, ToServer).remove(0)
 }
@@ -776,7 +776,7 @@ fn header(body: u32, meta: u32) -> Vec<u8> {
     [*b"PRPC", body.to_be_bytes(), meta.to_be_bytes()].concat()
 }
 
-/// The next call, as text, and its ticket.
+/// Returns the next call, as text, and its ticket.
 fn next_call(server: &mut Server, inbox: &mut BytesMut) -> (String, Ticket) {
     match server.next_event(inbox, &mut Outbox::new()) {
         Ok(Some(ServerEvent::Call(call, ticket))) => (testing::tell(&call), ticket),
@@ -784,7 +784,7 @@ fn next_call(server: &mut Server, inbox: &mut BytesMut) -> (String, Ticket) {
     }
 }
 
-/// The failure that a client is told when the server answers with `reply`.
+/// Returns the failure that a client sees if the server answers with `reply`.
 fn failure_of(reply: Reply) -> Status {
     let answers = pair().call(CallId(1), &call(b""), |_| reply.clone());
     let (_, reply) = sole_reply(answers);
@@ -798,7 +798,7 @@ fn sorted(metadata: &Metadata) -> Vec<(String, Bytes)> {
     entries
 }
 
-/// A captured request, read by our server and sent again by our client.
+/// Parses a captured request with our server and re-encodes it with our client.
 fn resend(request: &[u8]) -> Vec<u8> {
     let (mut server, mut out) = (server(), Outbox::new());
     let mut inbox = BytesMut::from(request);

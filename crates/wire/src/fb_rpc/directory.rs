@@ -1,34 +1,34 @@
-//! From numbers to names: a peer calls a service by the hash of its name, a method by its number.
+//! Mapping from numbers to names: a peer identifies a service by the hash of its name and a method by its number.
 
 use std::fmt;
 
 use super::Magic;
 
-/// The services of a server by their numbers.
+/// Services of a server, by their numbers.
 #[derive(Debug, Clone, Default)]
 pub struct ServiceDirectory {
-    /// Sorted by id: a handful, looked up once a call.
+    /// Sorted by id: a handful, looked up once per call.
     services: Vec<(u32, Service)>,
 }
 
 #[derive(Debug, Clone)]
 struct Service {
     name: Box<str>,
-    /// Each method's id and name, in the order of the service; what has no id of its own bears its place.
+    /// Id and name of each method, in the order of the service; a method without an id of its own has its index.
     methods: Vec<(u32, Box<str>)>,
-    /// The places of `methods`, sorted by id.
+    /// Indices into `methods`, sorted by id.
     by_id: Vec<u16>,
-    /// The number is that of #3197, which knows methods by their place.
+    /// The number is that of #3197, which identifies methods by index.
     positional: bool,
 }
 
 impl ServiceDirectory {
-    /// Enters a service with its methods in order, each with the id it was given, under its numbers by both
-    /// hashes. One of the same name is replaced.
+    /// Adds a service with its methods in order, each with its assigned id, under its numbers by both hashes. A service
+    /// with the same name is replaced.
     ///
     /// # Errors
     ///
-    /// When another service, or two of its methods, bear the same number: nothing is entered then.
+    /// If another service, or two of its methods, have the same number: nothing is added then.
     pub fn add_service<'m>(
         &mut self,
         name: &str,
@@ -66,7 +66,7 @@ impl ServiceDirectory {
             });
         }
         self.services.retain(|(_, other)| *other.name != *name);
-        // Without a namespace it has one number in both: how its methods are counted, the magic of the call tells then.
+        // Without a namespace both hashes are the same: the magic of the call decides how methods are numbered.
         let [one_dot, _] = ids;
         let numbers = ids.into_iter().zip([false, true]);
         for (id, positional) in numbers.filter(|(id, positional)| !*positional || *id != one_dot) {
@@ -78,11 +78,11 @@ impl ServiceDirectory {
         Ok(())
     }
 
-    /// The names behind the numbers of a request; of what is not known there is `None`.
+    /// Returns the names for the numbers of a request; `None` for what is unknown.
     pub(super) fn names(&self, service: u32, method: i32, magic: Magic) -> Option<(&str, Option<&str>)> {
         let place = self.services.binary_search_by_key(&service, |(id, _)| *id).ok()?;
         let (_, service) = self.services.get(place)?;
-        // A sample of #3197 that has been regenerated hashes one dot, and still counts places.
+        // A regenerated sample of #3197 uses the one-dot hash, and still identifies methods by index.
         let positional = service.positional || magic == Magic::Brpc;
         Some((&service.name, service.method(method, positional)))
     }
@@ -103,7 +103,7 @@ impl Service {
     }
 }
 
-/// Two names that are one number: a peer could not call both.
+/// Two names have the same number: a peer could not call both.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NumberCollision {
     names: [String; 2],
@@ -119,19 +119,19 @@ impl fmt::Display for NumberCollision {
 
 impl std::error::Error for NumberCollision {}
 
-/// Which name of a service is hashed, by which the protocol's proposals differ. A service outside of a namespace has one
-/// number by both.
+/// Which form of a service's name is hashed; the protocol's proposals differ in it. A service without a namespace has
+/// the same number in both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum ServiceHash {
-    /// The full name as it is: apache/brpc#3559, which knows methods by the ids that the `.fbs` gives them.
+    /// The full name: apache/brpc#3559, which identifies methods by the ids in the `.fbs`.
     #[default]
     OneDot,
-    /// With two dots before the last part: #3197, whose generator puts a dot behind a namespace that ends with one
-    /// already, and which knows methods by their places.
+    /// With two dots before the last part: #3197, whose generator adds a dot after a namespace that ends with one
+    /// already, and which identifies methods by index.
     TwoDots,
 }
 
-/// The number of a service: MurmurHash3 (x86, 32 bits) of its full name, seed 1.
+/// Returns the number of a service: MurmurHash3 (x86, 32 bits) of its full name, seed 1.
 pub fn service_id(name: &str, hash: ServiceHash) -> u32 {
     match (hash, name.rsplit_once('.')) {
         (ServiceHash::TwoDots, Some((namespace, last))) => {

@@ -1,14 +1,14 @@
-//! The frame: a header of 12 bytes as baidu_std's, a meta that is no protobuf but numbers in their places, a
+//! Frame layout: a header of 12 bytes like baidu_std's, a meta of fixed-position numbers instead of protobuf, a
 //! message, an attachment (brpc `policy/flatbuffers_protocol.cpp` of PR #3559).
 
 use bytes::{Buf, Bytes, BytesMut};
 
 use polyrpc_core::{Outbox, Violation};
 
-/// The four letters that a frame begins with, by which the protocol's proposals differ.
+/// Magic of a frame, its first four bytes; the protocol's proposals differ in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum Magic {
-    /// `FRPC`: apache/brpc#3559, and #3197 as it is today.
+    /// `FRPC`: apache/brpc#3559, and the current version of #3197.
     #[default]
     Frpc,
     /// `BRPC`: apache/brpc#3197 of January 2026.
@@ -28,30 +28,30 @@ impl Magic {
     }
 }
 
-/// A whole frame, its header taken off.
+/// A complete frame without its header.
 #[derive(Debug)]
 pub(super) struct Frame {
     pub(super) magic: Magic,
     pub(super) meta: Bytes,
-    /// The message and, behind it, the attachment.
+    /// The message, followed by the attachment.
     pub(super) payload: Bytes,
 }
 
-/// What the inbox begins with.
+/// Result of parsing the start of the inbox.
 #[derive(Debug)]
 pub(super) enum NextFrame {
-    /// A whole frame, taken out of the inbox.
+    /// A complete frame, removed from the inbox.
     Whole(Frame),
-    /// The beginning of a frame that needs so many bytes in all; 0 while that is unknown.
+    /// The start of a frame, with its total length in bytes; 0 while that is unknown.
     Partial(usize),
-    /// Something else; the inbox was left as it is.
+    /// Not a frame of this protocol; the inbox is unchanged.
     Foreign,
 }
 
-/// Takes the next frame out of `inbox`, if all of it is there.
+/// Removes the next frame from `inbox`, if it is complete.
 ///
-/// `limit` bounds what follows the header, as brpc's `max_body_size` does. Where `only` names a magic, a frame of
-/// the other is a violation: were it foreign, detection would bring it back.
+/// `limit` bounds the bytes after the header, like brpc's `max_body_size`. If `only` names a magic, a frame with the
+/// other one is a violation: if it were foreign, detection would select this protocol again.
 pub(super) fn take_frame(
     inbox: &mut BytesMut,
     limit: usize,
@@ -89,19 +89,19 @@ fn wrong_magic() -> Violation {
     Violation::new("the frame has the other magic of fb_rpc")
 }
 
-/// Bytes of a header: magic, body size, meta size; the sizes big-endian.
+/// Length of a header in bytes: magic, body size, meta size; the sizes are big-endian.
 const HEADER: usize = 12;
 
 #[derive(Debug)]
 struct Header {
     magic: Magic,
-    /// Bytes behind the header: the meta and the payload.
+    /// Bytes after the header: the meta and the payload.
     body: usize,
     meta: usize,
 }
 
 impl Header {
-    /// `None` if the magic is not ours.
+    /// Parses a header; `None` if the magic does not match.
     fn read(bytes: &[u8; HEADER]) -> Option<Self> {
         let [magic @ .., b0, b1, b2, b3, m0, m1, m2, m3] = bytes;
         Some(Self {
@@ -127,7 +127,7 @@ fn meta_past_body(meta: usize, body: usize) -> Violation {
     Violation::new(format!("a meta of {meta} bytes exceeds its body of {body}"))
 }
 
-/// What a request's meta says.
+/// Meta of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Request {
     pub(super) service: u32,
@@ -136,7 +136,7 @@ pub(super) struct Request {
     pub(super) correlation_id: u64,
 }
 
-/// What a response's meta says.
+/// Meta of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Response {
     pub(super) error_code: i32,
@@ -144,7 +144,7 @@ pub(super) struct Response {
     pub(super) correlation_id: u64,
 }
 
-/// How the payload is divided, as the peer says.
+/// Sizes of message and attachment, as announced by the peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Sizes {
     pub(super) message: i32,
@@ -152,7 +152,7 @@ pub(super) struct Sizes {
 }
 
 impl Request {
-    /// `None` if the meta is too short. What a longer one holds behind is of a newer version.
+    /// Parses the meta; `None` if it is too short. Additional bytes belong to a newer version and are ignored.
     pub(super) fn read(mut meta: &[u8]) -> Option<Self> {
         (meta.len() >= REQUEST).then(|| Self {
             service: meta.get_u32_le(),
@@ -176,7 +176,7 @@ impl Request {
 }
 
 impl Response {
-    /// As [`Request::read`].
+    /// Like [`Request::read`].
     pub(super) fn read(mut meta: &[u8]) -> Option<Self> {
         (meta.len() >= RESPONSE).then(|| Self {
             error_code: meta.get_i32_le(),
@@ -185,7 +185,7 @@ impl Response {
         })
     }
 
-    /// As [`Request::write`].
+    /// Like [`Request::write`].
     pub(super) fn write(&self, magic: Magic, out: &mut Outbox) {
         let mut frame = [0; HEADER + RESPONSE];
         write_header(&mut frame, magic, self.sizes);
@@ -208,8 +208,8 @@ fn write_header(frame: &mut [u8], magic: Magic, sizes: Sizes) {
 impl Sizes {
     pub(super) const NONE: Self = Self { message: 0, attachment: 0 };
 
-    /// `None` if a frame with a `meta` of so many bytes has no room for both: what follows its header has at most
-    /// `limit` bytes, and less than 2 GiB.
+    /// Returns the sizes; `None` if a frame with a `meta` of this length cannot hold both: the bytes after its header
+    /// are limited to `limit`, and to less than 2 GiB.
     pub(super) fn of(message: &Bytes, attachment: &Bytes, meta: usize, limit: usize) -> Option<Self> {
         let body = message.len().checked_add(attachment.len())?.checked_add(meta)?;
         i32::try_from(body).ok().filter(|_| body <= limit)?;
@@ -220,9 +220,9 @@ impl Sizes {
         Self { message: meta.get_i32_le(), attachment: meta.get_i32_le() }
     }
 
-    /// Divides a payload; `None` if it is not as long as the two say, or has no message.
+    /// Splits a payload; `None` if its length is not the sum of the two sizes, or if it has no message.
     ///
-    /// A negative attachment is none with #3197's first magic, and a mistake in #3559.
+    /// A negative attachment size means none with #3197's first magic, and is an error in #3559.
     pub(super) fn split_payload(self, mut payload: Bytes, magic: Magic) -> Option<(Bytes, Bytes)> {
         let attachment = match magic {
             Magic::Frpc => self.attachment,
@@ -237,8 +237,8 @@ impl Sizes {
     }
 }
 
-/// Bytes of a request's meta.
+/// Length of a request's meta in bytes.
 pub(super) const REQUEST: usize = 24;
 
-/// Bytes of a response's meta.
+/// Length of a response's meta in bytes.
 pub(super) const RESPONSE: usize = 20;

@@ -1,4 +1,4 @@
-//! Both sides of a connection.
+//! Session state of both sides of a connection.
 
 use std::sync::Arc;
 
@@ -14,15 +14,15 @@ use super::frame::{self, Frame, Magic, NextFrame, Request, Response, Sizes};
 use super::status;
 use crate::brpc_status::{ELOGOFF, ENOMETHOD, EREQUEST, ERESPONSE, status as failure};
 
-/// What all connections of a server have in common.
+/// Settings shared by all connections of a server.
 #[derive(Debug, Clone, Default)]
 pub struct ServerConfig {
-    /// What a connection accepts. [`Limits::message`] bounds what follows a frame's header, as brpc's
-    /// `max_body_size` does.
+    /// Limits of a connection. [`Limits::message`] bounds the bytes after a frame's header, like brpc's
+    /// `max_body_size`.
     pub limits: Limits,
-    /// What the numbers in requests mean.
+    /// Mapping of the numbers in requests.
     pub directory: Arc<ServiceDirectory>,
-    /// The one magic that is spoken; otherwise each frame is answered with its own.
+    /// The only accepted magic; otherwise each frame is answered with its own.
     pub only: Option<Magic>,
 }
 
@@ -30,36 +30,36 @@ pub struct ServerConfig {
 #[derive(Debug)]
 pub struct Server {
     config: Arc<ServerConfig>,
-    /// The numbers of the call that was given out last, as text, if they mean nothing here.
+    /// Numbers of the last emitted call as text, if they are unknown.
     unknown: [String; 2],
     wanted: usize,
     draining: bool,
 }
 
-/// What an answer must carry.
+/// Data needed to answer a call.
 #[derive(Debug)]
 pub struct Ticket {
     correlation_id: u64,
     magic: Magic,
 }
 
-/// A request that is whole.
+/// A complete request.
 struct ParsedRequest {
     request: Request,
     body: Bytes,
     attachment: Bytes,
-    /// Its sizes are not those of its payload.
+    /// Failure of a request whose sizes do not match its payload.
     spoiled: Option<Status>,
     ticket: Ticket,
 }
 
 impl Server {
-    /// A connection that has just been accepted.
+    /// Creates the state of a newly accepted connection.
     pub fn new(config: Arc<ServerConfig>) -> Self {
         Self { config, unknown: Default::default(), wanted: 0, draining: false }
     }
 
-    /// What a frame asks for, unless the session answers it by itself.
+    /// Parses a request from a frame, unless the session answers it by itself.
     fn open(&self, frame: Frame, out: &mut Outbox) -> Result<Option<ParsedRequest>, Violation> {
         let request = Request::read(&frame.meta).ok_or_else(truncated)?;
         let ticket = Ticket { correlation_id: request.correlation_id, magic: frame.magic };
@@ -93,7 +93,7 @@ impl Server {
         ServerEvent::Call(call, ticket)
     }
 
-    /// The names of what is called; a number without a name stands for itself.
+    /// Returns the called service and method; a number without a name is returned as text.
     fn names(&mut self, request: &Request, magic: Magic) -> (&str, &str) {
         let Self { config, unknown: [service, method], .. } = self;
         match config.directory.names(request.service, request.method, magic) {
@@ -146,8 +146,8 @@ impl session::Server for Server {
         failure(ENOMETHOD, format!("there is no method {}/{} by number", call.service, call.method))
     }
 
-    /// A message that is none has a number; without one it is the method that has other messages, and is none of those
-    /// that brpc looks among.
+    /// A malformed message has a number of its own; a missing number implies that the method's messages have another
+    /// format, so that it is not among the methods that brpc searches.
     fn decode_failure(status: Status) -> Status {
         match status.number() {
             Some(_) => status,
@@ -155,7 +155,7 @@ impl session::Server for Server {
         }
     }
 
-    /// No credential can travel, so brpc's servers that want one verify nobody, and close.
+    /// The protocol cannot carry credentials: brpc's servers that require one accept no peer, and close the connection.
     fn reject(&mut self, _: Ticket, _: Status, _: &mut Outbox) -> bool {
         true
     }
@@ -172,7 +172,7 @@ impl session::Server for Server {
 impl Ticket {
     fn succeed(self, message: Bytes, attachment: Bytes, limit: usize, out: &mut Outbox) {
         let sizes = Sizes::of(&message, &attachment, frame::RESPONSE, limit);
-        // What says that it has no message is no answer to anybody.
+        // A peer treats a response without a message as no response.
         let Some(sizes) = sizes.filter(|sizes| sizes.message > 0) else {
             return self.fail(ERESPONSE, out);
         };
@@ -191,36 +191,36 @@ impl Ticket {
     }
 }
 
-/// What a client's connection is made with.
+/// Settings of a client's connection.
 #[derive(Debug, Clone, Default)]
 pub struct ClientConfig {
-    /// What the connection accepts, counted as in [`ServerConfig::limits`].
+    /// Limits of the connection, counted as in [`ServerConfig::limits`].
     pub limits: Limits,
-    /// What the server's frames begin with.
+    /// Magic of the server's frames.
     pub magic: Magic,
-    /// How the server numbers its services.
+    /// Hash by which the server numbers its services.
     pub hash: ServiceHash,
-    /// What would prove who calls. The protocol cannot carry it: with one, every call fails here.
+    /// Credential. The protocol cannot carry it: if it is set, every call fails locally.
     pub credential: Option<Bytes>,
 }
 
 /// The client's side of a connection.
 ///
-/// A call names its service, or the service's number as `#2147483648`. It names its method by number: `#7`, or
-/// `Echo#7` as generated stubs do, or `Echo#7,0`, where the second number is the method's place, which is what counts
-/// in #3197: with [`Magic::Brpc`] or [`ServiceHash::TwoDots`].
+/// A call names its service, or the service's number as `#2147483648`. It identifies its method by number: `#7`, or
+/// `Echo#7` as generated stubs do, or `Echo#7,0`, where the second number is the method's index, which is used for
+/// #3197: with [`Magic::Brpc`] or [`ServiceHash::TwoDots`].
 #[derive(Debug)]
 pub struct Client {
     config: ClientConfig,
     wanted: usize,
-    /// The server said that it is stopping.
+    /// The server announced that it is stopping.
     logged_off: bool,
-    /// The server understood a call: it speaks this dialect.
+    /// The server answered a call successfully: it uses this dialect.
     understood: bool,
 }
 
 impl Client {
-    /// A connection that has just been made.
+    /// Creates the state of a newly established connection.
     pub fn new(config: ClientConfig) -> Self {
         Self { config, wanted: 0, logged_off: false, understood: false }
     }
@@ -245,7 +245,8 @@ impl Client {
         Ok(ClientEvent::Reply(CallId(response.correlation_id), reply))
     }
 
-    /// The failure that the server told. No method may be there because it has other numbers.
+    /// Returns the failure that the server reported. A method may be unknown because the server numbers methods
+    /// differently.
     #[cold]
     fn server_failure(&self, number: i32) -> Status {
         let status = status::status(number);
@@ -255,7 +256,7 @@ impl Client {
         }
     }
 
-    /// What else the server may speak, unless it has understood a call.
+    /// Returns the dialects that the server may use instead, unless it has understood a call.
     #[cold]
     fn other_dialects(&self) -> Option<String> {
         let ClientConfig { magic, hash, .. } = self.config;
@@ -317,14 +318,14 @@ impl session::Client for Client {
         self.other_dialects()
     }
 
-    /// As in baidu_std: not after a server said that it is stopping.
+    /// As in baidu_std: not reusable after the server announced that it is stopping.
     fn reusable(&self) -> bool {
         !self.logged_off
     }
 }
 
-/// Whether fb_rpc has a word for all that a call asks for. What brpc leaves unsaid without a complaint (metadata,
-/// the deadline) is left unsaid here too.
+/// Checks that fb_rpc can express everything the call requires. What brpc drops without an error (metadata, the
+/// deadline) is dropped here, too.
 fn check_supported(call: &Call<'_>) -> Result<(), Status> {
     if !matches!(call.head.format, Format::FlatBuffers | Format::Raw) {
         return Err(no_format(call.head.format));
@@ -370,13 +371,13 @@ fn no_format(format: Format) -> Status {
     unsupported(format!("fb_rpc carries FlatBuffers, not {}", format.as_str()))
 }
 
-/// brpc's client refuses what it cannot send with this number.
+/// brpc's client reports with this number what it cannot send.
 #[cold]
 fn unsupported(text: impl Into<std::borrow::Cow<'static, str>>) -> Status {
     failure(EREQUEST, text)
 }
 
-/// A peer would close the connection, on which others call too.
+/// The peer would close the connection, which other calls share.
 #[cold]
 fn overlong() -> Status {
     unsupported(

@@ -1,4 +1,4 @@
-//! How failures travel: as brpc's numbers, and nothing else.
+//! Failures are sent as brpc's numbers, without a text.
 
 use std::borrow::Cow;
 
@@ -6,10 +6,10 @@ use polyrpc_core::{Code, Status};
 
 use crate::brpc_status as brpc;
 
-/// The number that tells `status` to a peer: its own if it has one, else brpc's for its code.
+/// Returns the number sent to a peer for `status`: its own if it has one, else brpc's for its code.
 ///
-/// A failure that says no more than that it failed is −1, what `Controller::SetFailed` without a code leaves; here
-/// nobody turns it into 2001 as baidu_std does.
+/// An unspecified failure is −1, which `Controller::SetFailed` without a code sets; unlike in baidu_std, it is not
+/// converted to 2001.
 pub fn number(status: &Status) -> i32 {
     match (brpc::number(status), status.code()) {
         (number, Code::Internal | Code::Unknown)
@@ -21,7 +21,7 @@ pub fn number(status: &Status) -> i32 {
     }
 }
 
-/// The failure that a peer told by `number`. No text travels, so this gives it one.
+/// Returns the failure that a peer reports by `number`. The protocol sends no text, so that this supplies one.
 #[cold]
 pub fn status(number: i32) -> Status {
     if number == FAILED {

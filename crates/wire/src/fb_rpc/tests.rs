@@ -126,7 +126,7 @@ fn damage_is_survived() {
     assert_client_survives_damage(|| client(Magic::Frpc), &bytes, limits.message + 12);
 }
 
-/// Whoever must say who he is, is judged before his sizes are.
+/// A required credential is checked before the sizes are.
 #[test]
 fn sizes_that_do_not_fit_the_payload_spoil_the_call_and_nothing_else() {
     let spoiled = |magic: Magic, message, attachment| {
@@ -147,7 +147,7 @@ fn sizes_that_do_not_fit_the_payload_spoil_the_call_and_nothing_else() {
         assert_case(&case, spoiled(Magic::Frpc, message, attachment), Some(1003));
         assert_case(&case, spoiled(Magic::Brpc, message, attachment), Some(1003));
     }
-    // No attachment may be said in two ways in the first proposal.
+    // The first proposal can express "no attachment" in two ways.
     assert_eq!(spoiled(Magic::Brpc, 5, -1), None);
     assert_eq!(spoiled(Magic::Frpc, 5, -1), Some(1003));
 }
@@ -206,7 +206,7 @@ fn numbers_that_mean_nothing_are_told_as_such() {
     for (service, method, want) in [
         (known, 8_i32, ("test.BenchmarkService", "#8")),
         (known, -1, ("test.BenchmarkService", "#-1")),
-        // The place counts in the first proposal only.
+        // Only the first proposal uses the index.
         (known, 0, ("test.BenchmarkService", "#0")),
         (1, 7, ("#1", "#7")),
     ] {
@@ -291,7 +291,7 @@ fn who_is_not_understood_is_told_of_the_other_dialects() {
     let status = reply.result.unwrap_err();
     assert_eq!(status.number(), Some(1002));
     assert!(status.message().contains("fb-rpc+pr3197:// that of January 2026"), "{status}");
-    // Once it was understood, a method that is not there is not there.
+    // After a call was understood, an unknown method is simply unknown.
     inbox.extend_from_slice(&vector("frpc_response"));
     inbox.extend_from_slice(&vector("frpc_response_error_1002"));
     assert!(client.next_event(&mut inbox, &mut out).is_ok());
@@ -440,7 +440,7 @@ fn directory() -> Arc<ServiceDirectory> {
     Arc::new(directory)
 }
 
-/// Of #3559, or as #3197 was with `BRPC`.
+/// Creates a client of #3559, or of #3197 when it used `BRPC`.
 fn client(magic: Magic) -> Client {
     let hash = if magic == Magic::Brpc { ServiceHash::TwoDots } else { ServiceHash::OneDot };
     Client::new(ClientConfig { magic, hash, ..ClientConfig::default() })
@@ -450,7 +450,7 @@ fn call(body: &'static [u8]) -> Call<'static> {
     Call::new("test.BenchmarkService", "Test#7,0", Format::FlatBuffers, Bytes::from_static(body))
 }
 
-/// A request whose meta is so long and says these sizes; `rest` is what follows the first 24 bytes of it.
+/// Creates a request with a meta of this length and these sizes; `rest` follows the first 24 bytes of the meta.
 fn request(meta: u32, message: i32, attachment: i32, rest: &[u8]) -> Vec<u8> {
     let body = 24 + rest.len() as u32;
     [
@@ -467,7 +467,7 @@ fn request(meta: u32, message: i32, attachment: i32, rest: &[u8]) -> Vec<u8> {
     .concat()
 }
 
-/// What a server of the call numbered so owes.
+/// Creates the server's ticket of the call with this number.
 fn ticket(server: &mut Server, id: u64) -> super::Ticket {
     let mut out = Outbox::new();
     client(Magic::Frpc).send(CallId(id), call(b"m"), &mut out).expect("it can be said");
@@ -486,7 +486,7 @@ fn heard_by_client(bytes: &[u8]) -> (CallId, Reply) {
     }
 }
 
-/// The error codes of responses that are nothing else.
+/// Returns the error codes of responses without a payload.
 fn error_codes(bytes: &[u8]) -> Vec<i32> {
     let frames = bytes.chunks_exact(32);
     assert!(frames.remainder().is_empty());

@@ -1,11 +1,11 @@
-//! What holds of a session at any time, whatever the peer sent. Whoever fuzzes asserts it after every event.
+//! Invariants of a session that hold whatever the peer sends. Fuzz targets assert them after every event.
 
 use super::Client;
 use super::frame::PREFIX;
 use crate::http::h2::Config;
 
 impl Client {
-    /// Asserts that nothing is kept of calls that are over, and no more of the others than the limits allow.
+    /// Asserts that no state is kept for finished calls, and for open calls no more than the limits allow.
     #[doc(hidden)]
     pub fn assert_sound(&self) {
         self.http.assert_sound();
@@ -22,14 +22,14 @@ impl Client {
         }
     }
 
-    /// The streams that are open.
+    /// Identifiers of the open streams.
     #[doc(hidden)]
     pub fn ids(&self) -> Vec<u32> {
         self.http.ids()
     }
 }
 
-/// Of a message that is not whole there is less than its length; behind it lies what a window lets through.
+/// Asserts that an incomplete message holds fewer bytes than its length, followed by at most one window.
 pub(crate) fn assert_within(held: usize, message: usize, http: &Config) {
     let most = PREFIX + message + http.most_window as usize;
     assert!(held <= most, "{held} bytes of a message");

@@ -1,27 +1,29 @@
-//! Text in base64 that comes in pieces.
+//! Streaming decoder for base64.
 
 use bytes::Bytes;
 
-/// Turns text into bytes, however it is cut. It may be several texts, each with its padding, one behind the other.
+/// Decodes base64 text that arrives in arbitrary pieces. The input may be a concatenation of several texts, each with
+/// its own padding.
 #[derive(Debug, Default)]
 pub(crate) struct Decoder {
-    /// The values of the characters of a group of four that is not whole.
+    /// Values of the characters of an incomplete group of four.
     bits: u32,
-    /// How many characters that are.
+    /// Number of those characters.
     digits: u32,
-    /// How many `=` stand behind them.
+    /// Number of `=` after them.
     pads: u32,
 }
 
-/// The text is no base64.
+/// The text is not valid base64.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct MalformedBase64;
 
-/// What a piece of text was turned into.
+/// Result of decoding a piece of text.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Decoded {
     pub(crate) bytes: Bytes,
-    /// By how much the text that it was made of was longer. What is left of a group counts with its rest.
+    /// By how many bytes the consumed text was longer. The characters of an incomplete group count once the group is
+    /// complete.
     pub(crate) overhead: usize,
 }
 
@@ -44,7 +46,7 @@ impl Decoder {
         Ok(Decoded { overhead: used.saturating_sub(bytes.len()), bytes: bytes.into() })
     }
 
-    /// The text is over; its last padding may be missing.
+    /// Finishes the text; its last padding may be missing.
     pub(crate) fn finish(&mut self) -> Result<Bytes, MalformedBase64> {
         let mut bytes = Vec::new();
         while self.pending() > 0 {
@@ -53,14 +55,14 @@ impl Decoder {
         Ok(bytes.into())
     }
 
-    /// How much of a group is here.
+    /// Number of characters of the incomplete group.
     fn pending(&self) -> usize {
         (self.digits + self.pads) as usize
     }
 
     fn one(&mut self, char: u8, bytes: &mut Vec<u8>) -> Result<(), MalformedBase64> {
         match (VALUES[usize::from(char)], char) {
-            // Tools wrap their lines.
+            // Some tools wrap lines.
             (_, b'\r' | b'\n') => return Ok(()),
             (_, b'=') if self.digits >= 2 => self.pads += 1,
             (NONE, _) => return Err(MalformedBase64),
@@ -79,7 +81,7 @@ impl Decoder {
     }
 }
 
-/// Decodes a group in which every character tells something, which most are.
+/// Decodes a group without padding, which most groups are.
 fn whole(group: &[u8; 4], bytes: &mut Vec<u8>) -> bool {
     let [a, b, c, d] = group.map(|char| VALUES[usize::from(char)]).map(u32::from);
     if (a | b | c | d) >= u32::from(NONE) {
@@ -90,10 +92,10 @@ fn whole(group: &[u8; 4], bytes: &mut Vec<u8>) -> bool {
     true
 }
 
-/// What is no character of base64.
+/// Marks a byte that is not a base64 character.
 const NONE: u8 = 64;
 
-/// The value of each character.
+/// Value of each character.
 const VALUES: [u8; 256] = {
     let alphabet = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut values = [NONE; 256];

@@ -1,5 +1,5 @@
-//! The header blocks of answers. They depend on no table, so that the usual ones are the same bytes on every
-//! connection, made once and copied.
+//! Header blocks of responses. They do not use the dynamic table, so that the common ones are the same bytes on every
+//! connection, encoded once and copied.
 
 use polyrpc_core::digits::put_decimal;
 use polyrpc_core::{Compression, Format, Metadata, Status};
@@ -13,7 +13,7 @@ pub(crate) const HEAD: &[u8] = b"\x88\x0f\x10\x8b\x1d\x75\xd0\x62\x0d\x26\x3d\x4
 /// `grpc-status: 0`.
 pub(crate) const OK: &[u8] = b"\0\x88\x9a\xca\xc8\xb2\x12\x34\xda\x8f\x010";
 
-/// The head of an answer in this format.
+/// Returns the response headers for this format.
 pub(crate) fn head(format: Format, compression: Compression, metadata: &Metadata) -> Vec<u8> {
     let mut block = Vec::with_capacity(64);
     encode_stateless([(&b":status"[..], &b"200"[..]), (b"content-type", content_type(format))], &mut block);
@@ -24,7 +24,7 @@ pub(crate) fn head(format: Format, compression: Compression, metadata: &Metadata
     block
 }
 
-/// What follows the messages: how the call ended.
+/// Returns the trailers with the outcome of the call.
 pub(crate) fn trailers(failure: Option<&Status>, metadata: &Metadata) -> Vec<u8> {
     let mut block = Vec::with_capacity(64);
     status::write(failure, metadata, |name, value| {
@@ -33,7 +33,7 @@ pub(crate) fn trailers(failure: Option<&Status>, metadata: &Metadata) -> Vec<u8>
     block
 }
 
-/// An answer of HTTP alone.
+/// Returns the headers of a response that is plain HTTP.
 pub(crate) fn http(code: u16, fields: &[(&[u8], &[u8])]) -> Vec<u8> {
     let (mut block, mut text) = (Vec::new(), Vec::new());
     put_decimal(&mut text, code.into());
@@ -42,7 +42,7 @@ pub(crate) fn http(code: u16, fields: &[(&[u8], &[u8])]) -> Vec<u8> {
     block
 }
 
-/// The content type of a format.
+/// Returns the content type of a format.
 pub(super) fn content_type(format: Format) -> &'static [u8] {
     match format {
         Format::Protobuf | Format::ProtoText | Format::RestRpc | Format::StructPack | Format::Other(_) => {

@@ -14,20 +14,20 @@ use super::{block, coding, frame, metadata, status, timeout};
 use crate::http::h2::hpack::{Fields, Indexing};
 use crate::http::h2::{self, Connection, ErrorCode};
 
-/// What a client's connection is made with.
+/// Settings of a client's connection.
 #[derive(Debug, Clone)]
 pub struct ClientConfig {
-    /// What a call accepts, counted as in [`ServerConfig::limits`](crate::http_server::h2::ServerConfig::limits).
+    /// Limits of a call, counted as in [`ServerConfig::limits`](crate::http_server::h2::ServerConfig::limits).
     pub limits: Limits,
-    /// What the connection accepts.
+    /// Limits of the HTTP/2 connection.
     pub http: Arc<h2::Config>,
-    /// The server's name, as the URL has it.
+    /// The server's authority, as in the URL.
     pub authority: String,
-    /// The connection is encrypted.
+    /// The connection uses TLS.
     pub tls: bool,
-    /// Calls are those of gRPC-Web.
+    /// Calls use gRPC-Web.
     pub web: bool,
-    /// Credential of the caller, as `authorization`, where the call does not bring its own.
+    /// Credential of the caller, sent as `authorization` if the call has none of its own.
     pub credential: Option<Bytes>,
 }
 
@@ -38,15 +38,15 @@ pub struct Client {
     pub(super) http: Connection,
     pub(super) calls: BTreeMap<u32, Outgoing>,
     pub(super) streams: HashMap<CallId, u32>,
-    /// The beginning of the last request's header block, which the next one of the same method shares.
+    /// Start of the last request's header block, reused by the next request to the same method.
     usual: HeaderBlockCache,
-    /// The calls of which something was found that was not given out yet.
+    /// Calls with results that were not emitted yet.
     pub(super) found: VecDeque<u32>,
     leaving: bool,
     said: bool,
 }
 
-/// A header block's beginning and what it depends on.
+/// Cached start of a header block, with the values it depends on.
 #[derive(Debug, Default)]
 struct HeaderBlockCache {
     generation: u64,
@@ -64,7 +64,7 @@ impl ClientConfig {
 }
 
 impl Client {
-    /// A connection that has just been made.
+    /// Creates a new connection.
     pub fn new(config: ClientConfig) -> Self {
         Self {
             http: Connection::client(config.http.clone()),
@@ -78,7 +78,7 @@ impl Client {
         }
     }
 
-    /// How many streams are open.
+    /// Number of open streams.
     #[cfg(test)]
     pub(crate) fn streams(&self) -> usize {
         self.http.streams()
@@ -167,8 +167,8 @@ impl session::Client for Client {
         !self.leaving && self.http.may_be_used()
     }
 
-    /// Servers take pings of a client that waits for nothing for an attack (gRPC's proposal A8): whether they are there
-    /// is found out by the next call.
+    /// Servers treat pings of an idle client as an attack (gRPC's proposal A8): the next call detects a dead
+    /// connection.
     fn heartbeat(&mut self, out: &mut Outbox) -> bool {
         let waits = !self.calls.is_empty();
         if waits {
@@ -179,7 +179,7 @@ impl session::Client for Client {
 }
 
 impl Client {
-    /// Sends the head of a request.
+    /// Sends the headers of a request.
     fn request(
         &mut self,
         id: CallId,
@@ -212,10 +212,10 @@ impl Client {
         Ok(stream)
     }
 
-    /// Whether the server takes a header list as long as that of this call.
+    /// Checks that the server accepts a header list as long as that of this call.
     fn check_size(&self, call: &Call<'_>, sends: Compression) -> Result<(), Status> {
         let limit = self.http.largest_list();
-        // More than the fields that every call has, and what base64 may add to the others.
+        // An upper bound: more than the fields that every call has, and what base64 may add to the others.
         let of_metadata = |(name, value): (&str, &Bytes)| name.len() + value.len() / 2 * 3 + 64;
         let credential = credential(&call.credential, &self.config.credential).map_or(0, <[u8]>::len);
         let names = call.service.len() + call.method.len() + self.config.authority.len();
@@ -229,7 +229,7 @@ impl Client {
         }
     }
 
-    /// The size of a call's header list, counted as the server's limit.
+    /// Returns the size of a call's header list, counted like the server's limit.
     #[cold]
     fn size(&self, call: &Call<'_>, sends: Compression) -> usize {
         let mut size = 0;
@@ -245,8 +245,8 @@ impl Client {
         size
     }
 
-    /// The header block of a call. What all calls of a method share is written once, for as long as the table
-    /// that it refers to stays as it is.
+    /// Returns the header block of a call. The fields common to all calls of a method are encoded once and reused until
+    /// the dynamic table changes.
     fn block(&mut self, call: &Call<'_>, compression: Compression) -> Vec<u8> {
         let encoder = self.http.encoder();
         let mut block = Vec::with_capacity(self.usual.block.len() + 32);
@@ -307,7 +307,7 @@ impl Client {
             }
             h2::Event::Reset { stream, code, by_peer } => {
                 let call = self.calls.get_mut(&stream)?;
-                // A server that resets without an error has said all it had to say.
+                // A reset with NO_ERROR follows a complete response.
                 if code != ErrorCode::NO_ERROR || call.end.is_none() {
                     let status = if by_peer { status::of_reset(code.0) } else { connection_broken() };
                     call.end = Some(ResponseEnd::failed(status));
@@ -332,14 +332,14 @@ impl Client {
             h2::Event::GoAway { last, code, reason } => {
                 self.leaving = true;
                 self.fail_unprocessed(last);
-                // Servers ask for calm for other reasons too (gRPC's proposal A8 has the word).
+                // Servers send ENHANCE_YOUR_CALM for other reasons too (gRPC's proposal A8 defines the text).
                 let too_many = code == ErrorCode::ENHANCE_YOUR_CALM && reason == TOO_MANY_PINGS;
                 too_many.then_some(ClientEvent::TooManyHeartbeats)
             }
         }
     }
 
-    /// Ends the calls that the server has not looked at and never will.
+    /// Fails the calls that the server has not processed and never will.
     fn fail_unprocessed(&mut self, last: u32) {
         for (stream, call) in self.calls.range_mut(last.saturating_add(1)..) {
             call.end =
@@ -348,7 +348,7 @@ impl Client {
         }
     }
 
-    /// The head of an answer; alone, it is all there is.
+    /// Handles response headers; alone, they are the whole response (Trailers-Only).
     fn head(&mut self, stream: u32, fields: &Arc<Fields>, end: bool) -> Option<ClientEvent> {
         let call = self.calls.get_mut(&stream)?;
         let begun = call.read_head(fields, end);
@@ -372,7 +372,7 @@ impl Client {
         }
     }
 
-    /// Takes what there is out of an answer.
+    /// Emits the next event of a response.
     fn take(&mut self, stream: u32, out: &mut Outbox) -> Option<ClientEvent> {
         let mut call = self.calls.get_mut(&stream)?;
         let limit = self.config.limits.message;
@@ -404,7 +404,7 @@ impl Client {
         self.finish(stream, out)
     }
 
-    /// So many bytes were taken, for some of which the peer may have been allowed to send others already.
+    /// Reports consumed bytes; some of them may have been credited to the peer in advance.
     fn credit(&mut self, stream: u32, bytes: usize, out: &mut Outbox) {
         let advanced = self.calls.get_mut(&stream).map_or(0, |call| {
             let advanced = call.advanced.min(bytes);
@@ -414,14 +414,14 @@ impl Client {
         self.http.consumed(stream, bytes - advanced, out);
     }
 
-    /// The call is over.
+    /// Finishes the call.
     fn finish(&mut self, stream: u32, out: &mut Outbox) -> Option<ClientEvent> {
         let call = self.calls.remove(&stream)?;
         if call.streamed {
             self.streams.remove(&call.id);
         }
         if self.http.is_open(stream) {
-            // We would send more, or the server would: nobody wants it any more.
+            // One side has not sent END_STREAM yet: cancel the rest.
             self.http.reset(stream, ErrorCode::CANCEL, out);
         }
         call.into_answer().map(|(id, reply)| ClientEvent::Reply(id, reply))
@@ -456,12 +456,12 @@ impl HeaderBlockCache {
     }
 }
 
-/// What a server says to a client of whose pings there are too many.
+/// Debug data of a server's GOAWAY to a client that pings too often.
 const TOO_MANY_PINGS: &[u8] = b"too_many_pings";
 
 pub(crate) const USER_AGENT: &[u8] = concat!("polyrpc/", env!("CARGO_PKG_VERSION")).as_bytes();
 
-/// The fields that all calls of a method share.
+/// Encodes the fields common to all calls of a method.
 fn constant_fields(
     config: &ClientConfig,
     call: &Call<'_>,
@@ -488,7 +488,7 @@ fn constant_fields(
     }
 }
 
-/// What is a secret goes into no table, whoever wrote it.
+/// Credentials must not be indexed, whatever their source.
 fn indexing(name: &[u8]) -> Indexing {
     match name {
         b"authorization" | b"cookie" => Indexing::Never,
@@ -500,13 +500,14 @@ fn credential<'a>(call: &'a Credential, usual: &'a Option<Bytes>) -> Option<&'a 
     call.bytes().or(usual.as_ref()).map(|bytes| &bytes[..])
 }
 
-/// The server does nothing about the call: it may be sent elsewhere, whatever it does.
+/// Returns the failure of a call that the server did not process: it may be retried elsewhere, whether or not it is
+/// idempotent.
 #[cold]
 fn refused(why: &'static str) -> Status {
     Status::unavailable(why).with_scope(Scope::Connection).with_retry(Retry::Elsewhere)
 }
 
-/// The header list of a call that the server would not take.
+/// Returns the failure of a call whose header list exceeds the server's limit.
 #[cold]
 fn head_too_large(size: usize, limit: usize) -> Status {
     Status::resource_exhausted(format!(
@@ -516,7 +517,7 @@ fn head_too_large(size: usize, limit: usize) -> Status {
     .with_retry(Retry::Never)
 }
 
-/// The header list of an answer, or its trailers, that this side does not take.
+/// Returns the failure of a call whose response headers or trailers exceed our limit.
 #[cold]
 fn oversized(size: usize, limit: usize) -> Status {
     Status::resource_exhausted(format!(

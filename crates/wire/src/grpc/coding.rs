@@ -1,18 +1,18 @@
-//! How messages are compressed, and the names for it in `grpc-encoding` and `grpc-accept-encoding`.
+//! Message compression, and its names in `grpc-encoding` and `grpc-accept-encoding`.
 
 use bytes::Bytes;
 
 use polyrpc_core::Compression;
 use polyrpc_payload::compress;
 
-/// What this side can read, as it is told to the peer.
+/// Compressions supported by this side, as announced to the peer.
 pub(crate) const ACCEPTED: &[u8] = if cfg!(feature = "zstd") {
     b"identity,gzip,zstd,snappy,deflate"
 } else {
     b"identity,gzip,snappy,deflate"
 };
 
-/// The compression of this name; `None` if it is not known here.
+/// Returns the compression with this name; `None` if it is not supported.
 ///
 /// `snappy` is the framed format, as Go's and Java's codecs write it.
 pub(crate) fn read(name: &[u8]) -> Option<Compression> {
@@ -26,7 +26,7 @@ pub(crate) fn read(name: &[u8]) -> Option<Compression> {
     })
 }
 
-/// The name of a compression; `None` if gRPC has none for it.
+/// Returns the name of a compression; `None` if gRPC defines none for it.
 pub(crate) fn name(compression: Compression) -> Option<&'static [u8]> {
     Some(match compression {
         Compression::None => b"identity",
@@ -38,7 +38,7 @@ pub(crate) fn name(compression: Compression) -> Option<&'static [u8]> {
     })
 }
 
-/// The compression as it is applied to a message: gRPC's snappy is the framed one.
+/// Returns the compression as applied to a message: gRPC's snappy is the framed format.
 pub(crate) fn applied(compression: Compression) -> Compression {
     match compression {
         Compression::Snappy => Compression::SnappyFrames,
@@ -46,13 +46,14 @@ pub(crate) fn applied(compression: Compression) -> Compression {
     }
 }
 
-/// Whether a list in `grpc-accept-encoding` has this compression.
+/// Whether a `grpc-accept-encoding` list contains this compression.
 pub(crate) fn accepts(list: &[u8], compression: Compression) -> bool {
     let Some(name) = name(compression) else { return false };
     list.split(|&byte| byte == b',').any(|entry| entry.trim_ascii() == name)
 }
 
-/// A message as it is sent, and whether it is compressed; one that compression makes no shorter goes as it is.
+/// Returns a message as it is sent, and whether it is compressed; a message that compression does not shorten is sent
+/// uncompressed.
 pub(crate) fn compress_if_smaller(compression: Compression, message: Bytes) -> (bool, Bytes) {
     if compression == Compression::None {
         return (false, message);

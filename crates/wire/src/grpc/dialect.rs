@@ -1,19 +1,19 @@
 use polyrpc_core::Format;
 
-/// How gRPC's messages lie in what HTTP carries.
+/// Encoding of gRPC's messages and status in an HTTP body.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Dialect {
-    /// As they are; the end of the call is told by trailers.
+    /// Plain messages; the status follows in HTTP trailers.
     #[default]
     Native,
-    /// As they are, the end of the call behind them.
+    /// Plain messages, followed by the status in the body.
     Web,
-    /// Like [`Web`](Self::Web), all of it in base64.
+    /// Like [`Web`](Self::Web), with the whole body in base64.
     WebText,
 }
 
 impl Dialect {
-    /// Takes the dialect off what follows `application/grpc` in a content type.
+    /// Splits the dialect from the rest of a content type after `application/grpc`.
     pub(crate) fn split(suffix: &[u8]) -> (Self, &[u8]) {
         [Self::WebText, Self::Web]
             .into_iter()
@@ -21,8 +21,8 @@ impl Dialect {
             .unwrap_or((Self::Native, suffix))
     }
 
-    /// The content type of answers in this dialect. gRPC-Web wants the format told always, gRPC where it is not the
-    /// usual one (PROTOCOL-WEB.md of grpc/grpc).
+    /// Returns the content type of responses in this dialect. gRPC-Web always names the format, gRPC only if it is not
+    /// the default (PROTOCOL-WEB.md of grpc/grpc).
     pub(crate) fn content_type(self, format: Format) -> Vec<u8> {
         let suffix = match format {
             Format::Protobuf | Format::ProtoText | Format::Other(_) if self != Self::Native => &b"+proto"[..],

@@ -1,21 +1,21 @@
-//! A message on its stream: a flag that says whether it is compressed, its length, its bytes
-//! (PROTOCOL-HTTP2.md, "Length-Prefixed-Message").
+//! Message framing: a compression flag, a length, and the bytes of the message (PROTOCOL-HTTP2.md,
+//! "Length-Prefixed-Message").
 
 use bytes::{Buf, Bytes};
 
 use polyrpc_core::append::append;
 
-/// Bytes before each message.
+/// Length of the prefix of each message in bytes.
 pub(crate) const PREFIX: usize = 5;
 
-/// The prefix of a message of this length.
+/// Returns the prefix of a message of this length.
 pub(crate) fn prefix(compressed: bool, length: usize) -> [u8; PREFIX] {
-    // A message of 4 GiB is refused before it comes here.
+    // A message of 4 GiB is rejected before it gets here.
     let [a, b, c, d] = u32::try_from(length).unwrap_or(u32::MAX).to_be_bytes();
     [u8::from(compressed), a, b, c, d]
 }
 
-/// A prefix as it came.
+/// A received prefix.
 struct Prefix {
     flag: u8,
     length: usize,
@@ -26,7 +26,7 @@ impl Prefix {
         Self { flag, length: u32::from_be_bytes([a, b, c, d]) as usize }
     }
 
-    /// Whether it is one of a message that is taken.
+    /// Checks the flag and the length limit.
     fn check(&self, limit: usize) -> Result<(), MalformedFrame> {
         match self.flag {
             0 | 1 if self.length <= limit => Ok(()),
@@ -40,30 +40,30 @@ impl Prefix {
     }
 }
 
-/// One message as it came.
+/// A received message.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct ReceivedMessage {
     pub(crate) compressed: bool,
     pub(crate) body: Bytes,
 }
 
-/// Why bytes are no message.
+/// Why bytes are not a valid message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MalformedFrame {
-    /// The flag is neither 0 nor 1.
+    /// The compression flag is neither 0 nor 1.
     Flag(u8),
     /// The message is longer than the limit.
     TooLong { length: usize, limit: usize },
 }
 
-/// The only message of a body that is here whole; `None` if it holds anything else.
+/// Returns the only message of a complete body; `None` if the body holds anything else.
 pub(crate) fn single_message(body: &Bytes, limit: usize) -> Option<ReceivedMessage> {
     let prefix = Prefix::read(*body.first_chunk()?);
     (prefix.check(limit).is_ok() && body.len() == PREFIX + prefix.length)
         .then(|| ReceivedMessage { compressed: prefix.is_compressed(), body: body.slice(PREFIX..) })
 }
 
-/// Whether a body may become the only message of its request: it is no more than the beginning of one.
+/// Whether a body may be the start of the only message of its request, without further bytes after it.
 pub(crate) fn may_be_sole(body: &[u8], limit: usize) -> bool {
     body.first_chunk().is_none_or(|prefix| {
         let prefix = Prefix::read(*prefix);
@@ -71,16 +71,16 @@ pub(crate) fn may_be_sole(body: &[u8], limit: usize) -> bool {
     })
 }
 
-/// Puts messages together from the pieces in which they come.
+/// Assembles messages from the pieces in which they arrive.
 ///
-/// What lies whole in one piece is not copied. A message that does not is gathered in memory of its own: a piece is a slice
-/// of a whole read, which it would keep alive, and small pieces would hold far more memory than they are long.
+/// A message that lies within one piece is not copied. Any other message is gathered in its own buffer: a piece is a
+/// slice of a whole read, which it would keep alive, and small pieces would hold far more memory than their length.
 #[derive(Debug, Default)]
 pub(crate) struct Assembler {
-    /// The beginning of a message that is not whole, its prefix included. It grows with what has come, whatever length
-    /// was announced, to no more than twice of it.
+    /// Start of an incomplete message, its prefix included. It grows with the received bytes, whatever length was
+    /// announced, to at most twice their size.
     gathered: Vec<u8>,
-    /// What came behind it, and was not looked at yet.
+    /// Bytes after it that were not parsed yet.
     piece: Bytes,
 }
 
@@ -89,17 +89,17 @@ impl Assembler {
         self.piece = if self.piece.is_empty() { piece } else { joined(&self.piece, &piece) };
     }
 
-    /// Bytes that no message was made of yet.
+    /// Number of bytes that are not part of a returned message yet.
     pub(crate) fn held(&self) -> usize {
         self.gathered.len() + self.piece.len()
     }
 
-    /// Whether nothing of a message is left over.
+    /// Whether no bytes are left over.
     pub(crate) fn is_empty(&self) -> bool {
         self.held() == 0
     }
 
-    /// The next message, if all of it is here. If none is, nothing is left of the pieces in which they came.
+    /// Returns the next message, if it is complete. If it is not, no slice of the received pieces is kept.
     pub(crate) fn next(&mut self, limit: usize) -> Result<Option<ReceivedMessage>, MalformedFrame> {
         if !self.gathered.is_empty() {
             return self.gather(limit);
@@ -117,7 +117,7 @@ impl Assembler {
         Ok(Some(ReceivedMessage { compressed: prefix.is_compressed(), body }))
     }
 
-    /// The frame that comes next, whatever its flag, if all of it is here; it may have `limit` bytes.
+    /// Returns the next frame, whatever its flag, if it is complete; its length is limited to `limit` bytes.
     #[cold]
     pub(crate) fn frame(&mut self, limit: usize) -> Result<Option<Bytes>, MalformedFrame> {
         self.take(PREFIX);
@@ -136,7 +136,7 @@ impl Assembler {
         Ok(Some(Bytes::from(std::mem::take(&mut self.gathered)).slice(PREFIX..)))
     }
 
-    /// Takes what belongs to the message that is being gathered, or begins to be, out of the piece.
+    /// Moves bytes from the piece to the message being gathered, or starts gathering one.
     fn gather(&mut self, limit: usize) -> Result<Option<ReceivedMessage>, MalformedFrame> {
         self.take(PREFIX);
         let Some(prefix) = self.gathered.first_chunk().map(|prefix| Prefix::read(*prefix)) else {
@@ -152,7 +152,7 @@ impl Assembler {
         Ok(Some(ReceivedMessage { compressed: prefix.is_compressed(), body }))
     }
 
-    /// Gathers bytes until there are `whole`, as far as they are here.
+    /// Gathers bytes until there are `whole`, as far as they are available.
     fn take(&mut self, whole: usize) {
         let length = self.gathered.len();
         let more = self.piece.len().min(whole.saturating_sub(length));
@@ -170,7 +170,7 @@ impl Assembler {
     }
 }
 
-/// Two pieces that come at once, as those of a request that was kept back.
+/// Joins two pieces that arrive together, such as those of a held request.
 #[cold]
 fn joined(first: &[u8], second: &[u8]) -> Bytes {
     [first, second].concat().into()

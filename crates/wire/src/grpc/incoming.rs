@@ -1,4 +1,4 @@
-//! The messages of a request of which more may come.
+//! Messages of a request that may have more to come.
 
 use bytes::Bytes;
 use polyrpc_core::{Code, Compression, Message, Status};
@@ -7,26 +7,26 @@ use super::base64::Decoder;
 use super::dialect::Dialect;
 use super::frame::{Assembler, MalformedFrame, ReceivedMessage};
 
-/// The messages of one request, put together as their bytes come.
+/// The messages of one request, assembled as its bytes arrive.
 #[derive(Debug)]
 pub(crate) struct Incoming {
     assembler: Assembler,
-    /// The bytes come as text.
+    /// Decoder for a base64 body.
     text: Option<Decoder>,
-    /// The text is none in base64.
+    /// The body is not valid base64.
     garbled: bool,
     compression: Compression,
     ended: bool,
 }
 
-/// What comes next.
+/// Next item of a request.
 #[derive(Debug)]
 pub(crate) enum Next {
     /// A message.
     Message(Message),
     /// More bytes are needed.
     Wait,
-    /// Nothing more.
+    /// The end of the request.
     End,
 }
 
@@ -41,7 +41,7 @@ impl Incoming {
         }
     }
 
-    /// Takes a piece; how many bytes of it are none of a message.
+    /// Adds a piece; returns how many of its bytes are overhead rather than message bytes.
     pub(crate) fn push(&mut self, piece: Bytes) -> usize {
         let Some(decoder) = &mut self.text else {
             self.assembler.push(piece);
@@ -59,7 +59,7 @@ impl Incoming {
         }
     }
 
-    /// No more pieces follow.
+    /// Marks the end of the body.
     pub(crate) fn end(&mut self) {
         self.ended = true;
         match self.text.as_mut().map(Decoder::finish) {
@@ -69,17 +69,17 @@ impl Incoming {
         }
     }
 
-    /// Whether no more pieces follow.
+    /// Whether the end of the body was received.
     pub(crate) fn has_ended(&self) -> bool {
         self.ended
     }
 
-    /// Bytes of messages that were not taken yet.
+    /// Number of message bytes that were not returned yet.
     pub(crate) fn held(&self) -> usize {
         self.assembler.held()
     }
 
-    /// The next message, of `limit` bytes at most.
+    /// Returns the next message, of at most `limit` bytes.
     pub(crate) fn next(&mut self, limit: usize) -> Result<Next, Status> {
         match self.assembler.next(limit) {
             Ok(Some(framed)) => message(framed, self.compression).map(Next::Message),
@@ -92,7 +92,7 @@ impl Incoming {
     }
 }
 
-/// A message with its compression, which `grpc-encoding` has told.
+/// Combines a message with the compression announced in `grpc-encoding`.
 fn message(framed: ReceivedMessage, told: Compression) -> Result<Message, Status> {
     match (framed.compressed, told) {
         (true, Compression::None) => Err(compressed_without_name()),
@@ -106,14 +106,14 @@ pub(crate) fn compressed_without_name() -> Status {
     Status::internal("a compressed message, and no grpc-encoding that says how")
 }
 
-/// The failure of a request whose `grpc-encoding` is not known.
+/// Returns the failure of a request whose `grpc-encoding` is not supported.
 #[cold]
 pub(crate) fn unknown_encoding() -> Status {
     Status::unimplemented("the grpc-encoding is not supported")
 }
 
-/// The failure of a message that cannot be decompressed, in a compression that is known, or cannot be parsed: INTERNAL,
-/// whichever side reads it (`doc/statuscodes.md`). One that becomes too long stays what it is.
+/// Returns the failure of a message that cannot be decompressed, in a supported compression, or cannot be parsed:
+/// INTERNAL, on whichever side (`doc/statuscodes.md`). The failure of a message that becomes too long is unchanged.
 #[cold]
 pub fn decompression_failed(status: Status) -> Status {
     match status.code() {

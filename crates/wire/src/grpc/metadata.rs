@@ -1,5 +1,4 @@
-//! Custom metadata: headers, those whose name ends in `-bin` in base64 (PROTOCOL-HTTP2.md,
-//! "Custom-Metadata").
+//! Custom metadata: headers, with base64 values if their name ends in `-bin` (PROTOCOL-HTTP2.md, "Custom-Metadata").
 
 use base64::engine::DecodePaddingMode;
 use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig, STANDARD_NO_PAD};
@@ -9,12 +8,12 @@ use bytes::Bytes;
 use polyrpc_core::Metadata;
 use polyrpc_core::carrier::{Carrier, is_binary};
 
-/// Adds a header to what the user sees. A binary one that is not base64 is left out: it has no value.
+/// Adds a header to the user's metadata. A binary header that is not valid base64 is dropped: it has no value.
 pub(crate) fn read(name: &str, value: &[u8], metadata: &mut Metadata) {
     if !is_binary(name) {
         return metadata.append(name.to_owned(), Bytes::copy_from_slice(value));
     }
-    // Several values may be joined by commas, which base64 has none of.
+    // Several values may be joined by commas, which base64 does not contain.
     for value in value.split(|&byte| byte == b',') {
         if let Some(value) = decode(value.trim_ascii()) {
             metadata.append(name.to_owned(), value);
@@ -22,8 +21,8 @@ pub(crate) fn read(name: &str, value: &[u8], metadata: &mut Metadata) {
     }
 }
 
-/// The headers for what the user says, each by `write`. What [cannot be one](Carrier::Grpc) was refused before; of a failed
-/// call it is left out.
+/// Passes the user's metadata as headers to `write`. Entries that [cannot be sent](Carrier::Grpc) were rejected before;
+/// those of a failed call are dropped.
 pub(crate) fn write(metadata: &Metadata, mut write: impl FnMut(&[u8], &[u8])) {
     let (mut lower, mut encoded) = (String::new(), String::new());
     for (name, value) in metadata.iter() {
@@ -47,7 +46,7 @@ pub(crate) fn write(metadata: &Metadata, mut write: impl FnMut(&[u8], &[u8])) {
     }
 }
 
-/// Whether a header that came belongs to the protocol and not to the user.
+/// Whether a received header belongs to the protocol rather than to the user.
 pub(crate) fn is_reserved(name: &str) -> bool {
     name.starts_with(':')
         || name.starts_with("grpc-")
@@ -65,7 +64,7 @@ pub(crate) fn is_reserved(name: &str) -> bool {
         )
 }
 
-/// Bytes out of base64, padded or not.
+/// Decodes base64, padded or not.
 pub(crate) fn decode(text: &[u8]) -> Option<Bytes> {
     const LENIENT: GeneralPurpose = GeneralPurpose::new(
         &alphabet::STANDARD,
@@ -76,7 +75,7 @@ pub(crate) fn decode(text: &[u8]) -> Option<Bytes> {
     LENIENT.decode(text).ok().map(Bytes::from)
 }
 
-/// Appends bytes in base64 without padding, as gRPC wants it written.
+/// Encodes bytes in base64 without padding, as gRPC requires.
 pub(crate) fn encode(bytes: &[u8]) -> String {
     STANDARD_NO_PAD.encode(bytes)
 }

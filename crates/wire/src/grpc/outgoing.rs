@@ -1,4 +1,4 @@
-//! A call that was not answered yet, and what has come of its answer: the same whatever carries it.
+//! A pending call and the state of its response, independent of the transport.
 
 use bytes::Bytes;
 use polyrpc_core::{CallId, Compression, Fault, Format, Head, Message, Metadata, Reply, Status};
@@ -10,47 +10,47 @@ use super::incoming::malformed_frame;
 use super::{block, coding, metadata, request, status, trailers};
 use crate::http::h2::hpack::Fields;
 
-/// A call that was not answered yet.
+/// A call whose response is not complete yet.
 #[derive(Debug)]
 pub(crate) struct Outgoing {
     pub(crate) id: CallId,
-    /// Messages come and go one by one.
+    /// A streaming call: messages are sent and received one by one.
     pub(crate) streamed: bool,
-    /// How the messages we send are written.
+    /// Format of the messages we send.
     format: Format,
-    /// How they are compressed.
+    /// Their compression.
     pub(crate) sends: Compression,
     pub(crate) head: Head,
-    /// How the messages of the answer are compressed; `None`: in a way that is not known here.
+    /// Compression of the response's messages; `None` if it is not supported.
     compression: Option<Compression>,
-    /// The head is one of gRPC.
+    /// Valid gRPC response headers were received.
     pub(crate) begun: bool,
     pub(crate) assembler: Assembler,
-    /// The message of a unary answer.
+    /// Message of a unary response.
     pub(crate) message: Option<Message>,
-    /// Bytes for which the peer was allowed to send others before they were taken.
+    /// Bytes credited to the peer before they were consumed.
     pub(crate) advanced: usize,
     pub(crate) end: Option<ResponseEnd>,
-    /// It is called by gRPC-Web.
+    /// The call uses gRPC-Web.
     web: Option<Box<WebResponse>>,
 }
 
-/// What an answer of gRPC-Web has beside.
+/// Additional state of a gRPC-Web response.
 #[derive(Debug)]
 struct WebResponse {
-    /// How many bytes its trailers may have.
+    /// Limit in bytes of the trailers.
     limit: usize,
-    /// What the frame behind the messages told.
+    /// Outcome in the trailers frame after the messages.
     told: Option<ResponseEnd>,
-    /// What the head told, which counts if nothing follows (Trailers-Only).
+    /// Outcome in the headers, which counts if nothing follows (Trailers-Only).
     alone: Option<ResponseEnd>,
-    /// Something follows the head.
+    /// Something followed the headers.
     came: bool,
-    /// All of the answer is here.
+    /// The response is complete.
     ended: bool,
 }
 
-/// How an answer ended.
+/// How a response ended.
 #[derive(Debug)]
 pub(crate) struct ResponseEnd {
     pub(crate) result: Result<(), Status>,
@@ -58,7 +58,8 @@ pub(crate) struct ResponseEnd {
 }
 
 impl Outgoing {
-    /// A call that is about to leave. The trailers of its answer may have `limit` bytes where they are in its body.
+    /// Creates the state of a call that is about to be sent. Trailers in the body of its response may have `limit`
+    /// bytes.
     pub(crate) fn new(
         id: CallId,
         streamed: bool,
@@ -83,7 +84,7 @@ impl Outgoing {
         }
     }
 
-    /// Reads the head of the answer. How the call ended it tells only if nothing follows (Trailers-Only).
+    /// Reads the response headers. They contain the outcome only if nothing follows (Trailers-Only).
     pub(crate) fn read_head(&mut self, fields: &Fields, end: bool) -> Result<(), Status> {
         let (mut http, mut format) = (0, None);
         let mut is_over = false;
@@ -121,7 +122,7 @@ impl Outgoing {
         }
     }
 
-    /// Takes a piece of the answer's body.
+    /// Adds a piece of the response body.
     pub(crate) fn push(&mut self, piece: Bytes) {
         if let Some(web) = &mut self.web
             && !piece.is_empty()
@@ -135,7 +136,7 @@ impl Outgoing {
         self.assembler.push(piece);
     }
 
-    /// The answer's body is over.
+    /// Marks the end of the response body.
     pub(crate) fn body_ended(&mut self) {
         if self.end.is_some() {
             return;
@@ -146,7 +147,7 @@ impl Outgoing {
         self.end = Some(ResponseEnd::without_status());
     }
 
-    /// The next message of the answer.
+    /// Returns the next message of the response.
     pub(crate) fn next(&mut self, limit: usize) -> Result<Option<Message>, Status> {
         let framed = match self.assembler.next(limit) {
             Ok(Some(framed)) => framed,
@@ -164,7 +165,7 @@ impl Outgoing {
         Ok(Some(Message { body: framed.body, compression }))
     }
 
-    /// What comes is no message: in gRPC-Web, it may be the trailers.
+    /// Handles a frame that is not a message: in gRPC-Web, it may be the trailers.
     #[cold]
     fn no_message(&mut self, malformed: MalformedFrame) -> Result<(), Status> {
         let (Some(web), MalformedFrame::Flag(flag @ (TRAILERS | COMPRESSED_TRAILERS))) =
@@ -189,7 +190,7 @@ impl Outgoing {
         Ok(())
     }
 
-    /// What the call ended with; `None` if it has not ended.
+    /// Returns the outcome of the call; `None` if it has not ended.
     pub(crate) fn into_answer(self) -> Option<(CallId, Reply)> {
         let ResponseEnd { result, trailers } = match self.web {
             None => self.end?,
@@ -211,7 +212,7 @@ impl Outgoing {
 }
 
 impl WebResponse {
-    /// How the answer ended whose connection tells `end`: by the frame behind the messages, or the head alone.
+    /// Returns how a response ended whose connection reports `end`: by the trailers frame, or by the headers alone.
     fn end(self, end: ResponseEnd) -> ResponseEnd {
         match (self.ended, self.told, self.alone) {
             (true, Some(told), _) => told,
@@ -222,7 +223,7 @@ impl WebResponse {
 }
 
 impl ResponseEnd {
-    /// `None` if the fields do not say how the call ended.
+    /// Parses the outcome; `None` if the fields do not contain one.
     pub(crate) fn read(fields: &Fields) -> Option<Self> {
         let number = fields.get(b"grpc-status")?;
         let mut trailers = Metadata::new();
@@ -237,7 +238,7 @@ impl ResponseEnd {
         Some(Self { result: status::read(number, message, details), trailers })
     }
 
-    /// By this failure.
+    /// Creates the end of a response that failed with `status`.
     pub(crate) fn failed(status: Status) -> Self {
         Self { result: Err(status), trailers: Metadata::new() }
     }
@@ -247,11 +248,11 @@ impl ResponseEnd {
     }
 }
 
-/// The flags of a frame with trailers.
+/// Flags of a trailers frame.
 const TRAILERS: u8 = 0x80;
 const COMPRESSED_TRAILERS: u8 = 0x81;
 
-/// A field of the user's.
+/// Adds a field to the user's metadata.
 fn field(name: &[u8], value: &[u8], metadata: &mut Metadata) {
     if let Ok(name) = std::str::from_utf8(name)
         && !metadata::is_reserved(name)
@@ -260,13 +261,14 @@ fn field(name: &[u8], value: &[u8], metadata: &mut Metadata) {
     }
 }
 
-/// The answer has another number of messages than its method (`doc/statuscodes.md`, "Response cardinality violation").
+/// Returns the failure of a response whose number of messages does not match its method (`doc/statuscodes.md`,
+/// "Response cardinality violation").
 #[cold]
 pub(crate) fn not_one(what: &'static str) -> Status {
     Status::unimplemented(what).with_fault(Fault::Peer)
 }
 
-/// Whether two formats are told by the same content type.
+/// Whether two formats share a content type.
 #[cold]
 fn is_same(one: Format, other: Format) -> bool {
     block::content_type(one) == block::content_type(other)

@@ -1,4 +1,4 @@
-//! The head of a request: whom it calls, and how (PROTOCOL-HTTP2.md, "Requests").
+//! Headers of a request (PROTOCOL-HTTP2.md, "Requests").
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use polyrpc_core::{Call, Compression, Credential, Format, Head, Json, Metadata};
 use super::dialect::Dialect;
 use super::{coding, metadata, timeout};
 
-/// A request's head, as it was understood.
+/// Parsed request headers.
 #[derive(Debug)]
 pub(crate) struct Request {
     pub(crate) service: String,
@@ -20,29 +20,29 @@ pub(crate) struct Request {
     pub(crate) timeout: Option<Duration>,
     pub(crate) credential: Option<Bytes>,
     pub(crate) metadata: Metadata,
-    /// The method takes one message, as far as is known.
+    /// The method takes a single message, as far as is known.
     pub(crate) takes_one: bool,
 }
 
-/// Why a request is none of gRPC.
+/// Why a request is not a valid gRPC request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum InvalidRequest {
-    /// Only POST calls a method.
+    /// The method is not POST.
     Method,
-    /// Another content type.
+    /// The content type is not gRPC's.
     ContentType,
-    /// The path names no method.
+    /// The path does not name a method.
     Path,
-    /// The timeout is none.
+    /// The timeout is malformed.
     Timeout,
-    /// There are more fields than a head may have.
+    /// There are more fields than allowed.
     Fields,
-    /// The messages are compressed in a way that is not known here; as with grpc-go, whether one is or not.
+    /// The compression is not supported; as with grpc-go, this fails the request even if no message is compressed.
     Encoding,
 }
 
 impl Request {
-    /// Reads the fields of a head, their names in lower case, `:method` and `:path` among them.
+    /// Parses the header fields, with names in lower case, `:method` and `:path` among them.
     pub(crate) fn read<'f>(
         fields: impl Iterator<Item = (&'f [u8], &'f [u8])>,
     ) -> Result<Self, InvalidRequest> {
@@ -73,7 +73,7 @@ impl Request {
                 b"grpc-encoding" => {
                     request.compression = coding::read(value).ok_or(InvalidRequest::Encoding)?
                 }
-                // It may be told in several lines (RFC 9110, §5.3).
+                // It may be split over several lines (RFC 9110, §5.3).
                 b"grpc-accept-encoding" => request.accepts.add(value),
                 b"authorization" => {
                     request.credential = Some(Bytes::copy_from_slice(value));
@@ -89,14 +89,14 @@ impl Request {
         }
     }
 
-    /// About how many bytes it takes in memory.
+    /// Returns the approximate memory footprint in bytes.
     pub(crate) fn footprint(&self) -> usize {
         let names = self.service.capacity() + self.method.capacity();
         let credential = self.credential.as_ref().map_or(0, Bytes::len);
         size_of::<Self>() + names + credential + self.metadata.footprint()
     }
 
-    /// The call that it describes, with this message.
+    /// Returns the call described by the headers, with this message.
     pub(crate) fn call(&self, body: Bytes, compression: Compression) -> Call<'_> {
         Call {
             head: Head {
@@ -111,7 +111,7 @@ impl Request {
         }
     }
 
-    /// `/package.Service/Method`
+    /// Parses `/package.Service/Method`.
     fn name(&mut self, path: &[u8]) -> Result<(), InvalidRequest> {
         let path = std::str::from_utf8(path).map_err(|_| InvalidRequest::Path)?;
         let (service, method) =
@@ -121,7 +121,7 @@ impl Request {
     }
 
     fn field(&mut self, name: &[u8], value: &[u8]) {
-        // Who calls by what library is no metadata of the call.
+        // The client library's name is not metadata of the call.
         if let Ok(name) = std::str::from_utf8(name)
             && !metadata::is_reserved(name)
             && name != "user-agent"
@@ -131,13 +131,13 @@ impl Request {
     }
 }
 
-/// What a content type says; `None` if it is none of gRPC.
+/// Parses a content type; `None` if it is not gRPC's.
 pub(crate) fn kind(content_type: &[u8]) -> Option<(Dialect, Format)> {
     let kind = content_type.split(|&byte| byte == b';').next()?.trim_ascii();
     let suffix = kind.strip_prefix(b"application/grpc")?;
     let (dialect, suffix) = Dialect::split(suffix);
     let format = match suffix {
-        // Protobuf when nothing is said.
+        // Protobuf is the default.
         b"" | b"+proto" => Format::Protobuf,
         b"+json" => Format::Json(Json::Proto3),
         b"+msgpack" => Format::MessagePack,
@@ -162,12 +162,12 @@ impl AcceptedCompressions {
         Self(known.filter(|(_, known)| coding::accepts(list, **known)).map(|(n, _)| 1 << n).sum())
     }
 
-    /// Reads one more list.
+    /// Adds another list.
     fn add(&mut self, list: &[u8]) {
         self.0 |= Self::read(list).0;
     }
 
-    /// How messages are compressed for such a peer, where this compression is wanted.
+    /// Returns the compression for messages to this peer, given the preferred one.
     pub(crate) fn choose(self, wanted: Compression) -> Compression {
         let wanted = coding::applied(wanted);
         if self.has(wanted) { wanted } else { Compression::None }

@@ -1,7 +1,7 @@
-//! Failures: `grpc-status` is the number of our [`Code`], `grpc-message` its text in percent-encoding.
+//! Failures: `grpc-status` is the number of our [`Code`], `grpc-message` its percent-encoded text.
 //!
-//! Where the answer has no `grpc-status`, the HTTP status (`doc/http-grpc-status-mapping.md`) or the reset's
-//! code (PROTOCOL-HTTP2.md, "Errors") tells what went wrong.
+//! If the response has no `grpc-status`, the HTTP status (`doc/http-grpc-status-mapping.md`) or the error code of the
+//! reset (PROTOCOL-HTTP2.md, "Errors") determines the failure.
 
 use std::borrow::Cow;
 
@@ -12,7 +12,7 @@ use polyrpc_core::{Call, Code, Fault, Metadata, Retry, Scope, Status};
 
 use super::{coding, metadata};
 
-/// The fields that tell how a call ended, each by `write`.
+/// Passes the fields that describe the outcome of a call to `write`.
 pub(crate) fn write(failure: Option<&Status>, trailers: &Metadata, mut write: impl FnMut(&[u8], &[u8])) {
     match failure {
         None => write(b"grpc-status", b"0"),
@@ -24,7 +24,7 @@ pub(crate) fn write(failure: Option<&Status>, trailers: &Metadata, mut write: im
 #[cold]
 fn write_failure(failure: &Status, write: &mut impl FnMut(&[u8], &[u8])) {
     let mut text = Vec::new();
-    // brpc writes its own failures by their codes as well.
+    // brpc also writes its own failures by their codes.
     put_decimal(&mut text, failure.code() as u64);
     write(b"grpc-status", &text);
     if !failure.message().is_empty() {
@@ -36,22 +36,22 @@ fn write_failure(failure: &Status, write: &mut impl FnMut(&[u8], &[u8])) {
         write(b"grpc-status-details-bin", metadata::encode(failure.details()).as_bytes());
     }
     if failure.code() == Code::Unimplemented {
-        // A peer whose compression is not supported learns here which ones are.
+        // Tells a peer whose compression is not supported which ones are.
         write(b"grpc-accept-encoding", coding::ACCEPTED);
     }
 }
 
-/// The code of a number; `None` for 0, which is no failure, and for numbers that gRPC has not given out.
+/// Returns the code for a number; `None` for 0, which is not a failure, and for numbers that gRPC has not assigned.
 fn code(number: u32) -> Option<Code> {
     Code::ALL.into_iter().find(|code| *code as u32 == number)
 }
 
-/// The outcome that trailers tell: `grpc-status`, `grpc-message`, `grpc-status-details-bin`.
+/// Parses the outcome from the trailers: `grpc-status`, `grpc-message`, `grpc-status-details-bin`.
 pub(super) fn read(number: &[u8], message: Option<&[u8]>, details: Bytes) -> Result<(), Status> {
     let parsed = std::str::from_utf8(number).ok().and_then(|text| text.parse::<u32>().ok());
     match parsed {
         Some(0) => Ok(()),
-        // An unknown number is UNKNOWN (`doc/statuscodes.md`), whatever text stands beside it.
+        // An unknown number maps to UNKNOWN (`doc/statuscodes.md`), whatever its text.
         _ => {
             let code = parsed.and_then(code).unwrap_or(Code::Unknown);
             Err(Status::new(code, message.map_or(String::new(), decode)).with_details(details))
@@ -59,7 +59,7 @@ pub(super) fn read(number: &[u8], message: Option<&[u8]>, details: Bytes) -> Res
     }
 }
 
-/// What an HTTP status means when no `grpc-status` stands beside it.
+/// Maps an HTTP status of a response without `grpc-status`.
 #[cold]
 pub(super) fn of_http(status: u16) -> Status {
     let code = match status {
@@ -73,11 +73,11 @@ pub(super) fn of_http(status: u16) -> Status {
     Status::new(code, format!("the server answered with HTTP status {status} and no grpc-status"))
 }
 
-/// What a reset of the stream by the peer means.
+/// Maps the error code of a reset by the peer.
 #[cold]
 pub(super) fn of_reset(code: u32) -> Status {
     let status = match code {
-        // REFUSED_STREAM: the peer has done nothing about it.
+        // REFUSED_STREAM: the peer has not processed the stream.
         7 => Status::unavailable("the server refused the stream")
             .with_scope(Scope::Connection)
             .with_retry(Retry::Elsewhere),
@@ -92,7 +92,7 @@ pub(super) fn of_reset(code: u32) -> Status {
     status.with_fault(Fault::Peer)
 }
 
-/// The failure of a call to something that does not exist.
+/// Returns the failure of a call to a service or method that does not exist.
 pub(crate) fn unknown(call: &Call<'_>, missing: NotFound) -> Status {
     Status::unimplemented(match missing {
         NotFound::Service => format!("unknown service {}", call.service_or_function()),
@@ -100,13 +100,13 @@ pub(crate) fn unknown(call: &Call<'_>, missing: NotFound) -> Status {
     })
 }
 
-/// Appends a text in percent-encoding: printable ASCII but `%` as it is, the rest by its bytes.
+/// Appends percent-encoded text: printable ASCII except `%` as it is, all other characters as encoded bytes.
 pub(super) fn encode(text: &str, out: &mut Vec<u8>) {
     const HEX: &[u8; 16] = b"0123456789ABCDEF";
     let last = text.len().saturating_sub(1);
     for (at, &byte) in text.as_bytes().iter().enumerate() {
         match byte {
-            // No value of a header begins or ends with space.
+            // A header value does not start or end with a space.
             b' ' if at == 0 || at == last => out.extend_from_slice(b"%20"),
             b' '..=b'~' if byte != b'%' => out.push(byte),
             _ => out.extend_from_slice(&[b'%', HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]]),
@@ -114,7 +114,7 @@ pub(super) fn encode(text: &str, out: &mut Vec<u8>) {
     }
 }
 
-/// A text out of percent-encoding. What is not well encoded is kept as it came, so that no message is lost.
+/// Decodes percent-encoded text. Malformed sequences are kept as they are, so that no message is lost.
 pub(super) fn decode(text: &[u8]) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use polyrpc_core::digits::put_decimal;
 
-/// The time a caller waits; `None` if the text is no timeout.
+/// Parses the caller's timeout; `None` if the text is malformed.
 pub(crate) fn read(text: &[u8]) -> Option<Duration> {
     let (unit, digits) = text.split_last()?;
     if digits.is_empty() || digits.len() > 8 {
@@ -24,9 +24,9 @@ pub(crate) fn read(text: &[u8]) -> Option<Duration> {
     })
 }
 
-/// Appends a time in the finest unit that eight digits can hold.
+/// Appends a duration in the finest unit for which eight digits suffice.
 ///
-/// What the unit cannot express is rounded up: the server must not give up before the caller does.
+/// A fraction of the unit is rounded up: the server must not give up before the caller does.
 pub(crate) fn write(timeout: Duration, text: &mut Vec<u8>) {
     const UNITS: [(u128, u8); 6] = [
         (1, b'n'),
@@ -43,7 +43,7 @@ pub(crate) fn write(timeout: Duration, text: &mut Vec<u8>) {
     text.push(*letter);
 }
 
-/// What eight digits can say.
+/// Largest number with eight digits.
 const MOST: u128 = 99_999_999;
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
-//! The trailers that follow the messages, as a client reads them.
+//! Parser for the trailers after the messages, on the client's side.
 
 use crate::http::h2::hpack::Fields;
 
-/// The fields of a frame of trailers: lines as in HTTP/1, their names in any case. What is no field is passed over.
+/// Parses the fields of a trailers frame: lines as in HTTP/1, with names in any case. Malformed lines are skipped.
 pub(crate) fn fields(text: &[u8]) -> Fields {
     let mut fields = Fields::default();
     for line in text.split(|byte| *byte == b'\n') {

@@ -21,14 +21,14 @@ use super::head::{WriteHead, metadata_fields};
 use super::mapping::{brpc, failure, gateway, query, status, text};
 use crate::json_rpc;
 
-/// How a client speaks to its peer.
+/// Settings of a client's connection.
 #[derive(Debug, Clone, Default)]
 pub struct ClientConfig {
-    /// What a connection will accept.
+    /// Limits of a connection.
     pub limits: Limits,
-    /// The peer's name for the `Host` field: `host:port`.
+    /// The server's authority for the `Host` field: `host:port`.
     pub authority: String,
-    /// What calls without a credential of their own carry in `Authorization`.
+    /// Credential for the `Authorization` field of calls without one of their own.
     pub credential: Option<Bytes>,
     /// Calls are JSON-RPC 2.0 objects posted to `/`, as rpcx understands them, instead of brpc's
     /// `POST /Service/Method`.
@@ -37,27 +37,27 @@ pub struct ClientConfig {
 
 /// The client's side of a connection.
 ///
-/// Responses come in the order of the calls, so a call waits for all before it; [`concurrency`] says one.
+/// Responses arrive in the order of the calls, so that a call waits for all before it; [`concurrency`] returns one.
 ///
 /// [`concurrency`]: session::Client::concurrency
 #[derive(Debug)]
 pub struct Client {
     config: Arc<ClientConfig>,
-    /// Calls without a response, oldest first.
+    /// Pending calls, oldest first.
     waiting: VecDeque<CallId>,
     reading: Reading,
     scanned: usize,
     ending: bool,
 }
 
-/// What comes next.
+/// What is read next.
 #[derive(Debug)]
 enum Reading {
     Head,
     Body(Box<Partial>),
 }
 
-/// A response whose body is not here yet.
+/// A response whose body is incomplete.
 #[derive(Debug)]
 struct Partial {
     response: Response,
@@ -65,7 +65,7 @@ struct Partial {
 }
 
 impl Client {
-    /// A session of a new connection.
+    /// Creates the state of a new connection.
     pub fn new(config: impl Into<Arc<ClientConfig>>) -> Self {
         Self {
             config: config.into(),
@@ -122,7 +122,7 @@ impl Client {
         Ok(())
     }
 
-    /// Writes a call as JSON-RPC, its metadata as rpcx reads it.
+    /// Writes a call as JSON-RPC, with its metadata in the form that rpcx reads.
     fn send_json_rpc(&self, id: CallId, call: &Call<'_>, out: &mut Outbox) -> Result<(), Status> {
         if !matches!(call.head.format, Format::Json(_)) {
             return Err(Status::unimplemented("JSON-RPC carries nothing but JSON"));
@@ -153,7 +153,7 @@ impl Client {
         Ok(())
     }
 
-    /// Writes what every request has behind its path.
+    /// Writes the fields common to all requests.
     fn write_common(
         &self,
         head: &mut Vec<u8>,
@@ -180,7 +180,7 @@ impl Client {
         }
     }
 
-    /// Takes heads out of `inbox` up to the first that is not interim; its body may be here already.
+    /// Reads heads from `inbox` up to the first one that is not interim; its body may be complete already.
     fn read_head(&mut self, inbox: &mut BytesMut) -> Result<Option<ClientEvent>, Violation> {
         loop {
             if inbox.is_empty() {
@@ -238,7 +238,7 @@ impl Client {
         }
     }
 
-    /// A response is whole.
+    /// Handles a complete response.
     fn finish(&mut self, response: Response, body: Bytes) -> Result<Option<ClientEvent>, Violation> {
         let Some(id) = self.waiting.pop_front() else { return Ok(None) };
         let reply = match self.config.json_rpc {
@@ -273,7 +273,8 @@ impl session::Client for Client {
         }
     }
 
-    /// A call sent now would wait behind a response that nobody wants any more, so the connection takes none.
+    /// A further call would wait behind a response that is no longer needed, so that the connection accepts no more
+    /// calls.
     fn cancel(&mut self, id: CallId, _out: &mut Outbox) {
         self.ending |= self.waiting.contains(&id);
     }
@@ -313,20 +314,20 @@ impl session::Client for Client {
 struct Response {
     status: u16,
     reason: Bytes,
-    /// Another response follows to the same request.
+    /// Another response to the same request follows.
     is_interim: bool,
     keep: bool,
     framing: Framing,
     content_type: Option<Bytes>,
     content_encoding: Option<Bytes>,
     error_code: Option<i32>,
-    /// The words for a failure in rpcx's gateway.
+    /// Failure text of rpcx's gateway.
     rpcx_error: Option<Bytes>,
     metadata: Metadata,
 }
 
 impl Response {
-    /// Reads a whole head; the message may have `limit` bytes.
+    /// Parses a complete head; the message is limited to `limit` bytes.
     fn parse(head: &Bytes, limit: usize) -> Result<Self, Refusal> {
         frame::parse_response(head, |line, headers| {
             let mut response = Self {
@@ -370,7 +371,7 @@ impl Response {
                 self.error_code = std::str::from_utf8(&value).ok().and_then(|text| text.parse().ok());
             }
             "x-rpcx-errormessage" if !value.is_empty() => self.rpcx_error = Some(value),
-            // What cannot be read of it is no reason to fail a call that was answered.
+            // Malformed metadata are no reason to fail a call that was answered.
             "x-rpcx-meta" => _ = query::decode(&value, &mut self.metadata),
             other if field::is_metadata(other) => field::add_metadata(&mut self.metadata, other, value),
             _ => {}
@@ -405,12 +406,12 @@ impl Response {
         Reply::new(result, Head { format, compression, metadata: self.metadata, ..Head::default() })
     }
 
-    /// A response in JSON-RPC. A failure before the call (no such path, too large) is told by HTTP alone.
+    /// Parses a JSON-RPC response. A failure before the call (unknown path, too large) is plain HTTP.
     fn into_json_rpc_reply(self, body: Bytes, id: CallId) -> Result<Reply, Violation> {
         let result = match json_rpc::read_response(&body, id.0) {
             Ok(result) => result,
             Err(_) if !self.is_success() => Err(self.failure(&body)),
-            // The answer to a notification.
+            // The response to a notification.
             Err(_) if body.is_empty() => Ok(Bytes::new()),
             Err(reason) => return Err(Violation::new(reason)),
         };
@@ -422,7 +423,7 @@ impl Response {
         (200..300).contains(&self.status)
     }
 
-    /// The failure a response tells: its body in words, or the reason phrase where there is no text.
+    /// Returns the failure in a response: the text of its body, or the reason phrase if there is no text.
     #[cold]
     fn failure(&self, body: &[u8]) -> Status {
         if let Some(told) = self.told(body) {
@@ -442,15 +443,15 @@ impl Response {
 }
 
 impl Response {
-    /// Whether a success holds nothing that a method answers: rpcx's gateway tells failures so, and any other server that
-    /// is asked for a path shows a page.
+    /// Whether a successful response contains no message of a method: rpcx's gateway reports failures in this way, and
+    /// any other server answers with a page.
     fn is_no_message(&self, body: &[u8]) -> bool {
         let is_json = |body: &[u8]| matches!(body.first(), Some(b'{' | b'[' | b'"' | b'-' | b'0'..=b'9'));
         let is_word = |body: &[u8]| matches!(body, b"null" | b"true" | b"false");
         let body = body.trim_ascii();
         match self.content_type.as_deref().map(|named| (content_type::format_of(named), named)) {
             _ if self.rpcx_error.is_some() => true,
-            // It says itself that there is none.
+            // The status says that there is no body.
             _ if self.status == 204 => false,
             None | Some((Some(Format::Json(_)), _)) => body.is_empty(),
             Some((None, named)) if is_text(named) => !is_json(body) && !is_word(body),
@@ -458,7 +459,7 @@ impl Response {
         }
     }
 
-    /// What came instead of a message.
+    /// Returns the failure for a response without a message.
     #[cold]
     fn no_message(&self, body: &[u8]) -> Status {
         if let Some(text) = &self.rpcx_error {
@@ -482,7 +483,7 @@ impl Response {
         ))
     }
 
-    /// The failure that a body of JSON tells.
+    /// Parses the failure in a JSON body.
     #[cold]
     fn told(&self, body: &[u8]) -> Option<Status> {
         let content_type = self.content_type.as_deref()?;
@@ -492,7 +493,7 @@ impl Response {
             return None;
         }
         let told = failure::read(body)?;
-        // What may be tried again the HTTP status says better.
+        // The HTTP status determines more precisely whether to retry.
         let read = status::read(self.status, self.error_code, String::new());
         let told = if read.code() == told.code() { told.with_retry(read.retry()) } else { told };
         Some(match self.error_code {
@@ -506,10 +507,10 @@ fn is_text(content_type: &[u8]) -> bool {
     content_type.get(..5).is_some_and(|start| start.eq_ignore_ascii_case(b"text/"))
 }
 
-/// How much is shown of a body that is no message.
+/// How much of a body that is not a message is shown.
 const BEGIN: usize = 200;
 
-/// Whether a name can be one component of a path.
+/// Checks that a name can be a single component of a path.
 pub(crate) fn check_name(name: &str) -> Result<(), Status> {
     match name.bytes().all(|byte| byte.is_ascii_graphic() && !b"/?#".contains(&byte)) {
         true => Ok(()),
@@ -520,5 +521,5 @@ pub(crate) fn check_name(name: &str) -> Result<(), Status> {
 /// How much of a failed call's body becomes the text of the failure: as much as brpc shows.
 const MAX_TEXT: usize = 2048;
 
-/// The longest timeout that can be told: ten digits, as in the Connect protocol.
+/// Longest timeout that can be expressed: ten digits, as in the Connect protocol.
 const MAX_TIMEOUT_MS: u128 = 9_999_999_999;

@@ -1,23 +1,24 @@
-//! What pages of other origins may do (the Fetch standard, "CORS protocol").
+//! Cross-origin requests of browsers (the Fetch standard, "CORS protocol").
 
 use bytes::Bytes;
 
 use polyrpc_core::Metadata;
 
-/// Which pages may call this server from a browser: those of its own origin always, those of others as said here.
+/// Which web pages may call this server from a browser: pages of its own origin always, those of other origins as
+/// configured.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Cors {
-    /// None.
+    /// No other origin.
     #[default]
     None,
-    /// Those of any origin.
+    /// Any origin.
     Any,
-    /// Those of these origins, written as browsers do: `https://example.org`.
+    /// These origins, spelled as browsers do: `https://example.org`.
     Origins(Vec<String>),
 }
 
 impl Cors {
-    /// The origin that a request comes from, if it may read the answer.
+    /// Returns the origin of a request, if it may read the response.
     pub(crate) fn origin(&self, fields: &Metadata) -> Option<Bytes> {
         if *self == Self::None {
             return None;
@@ -32,29 +33,29 @@ impl Cors {
     }
 }
 
-/// Whether a page of this origin is one of the server that is called `host`.
+/// Whether an origin is that of the server named `host`.
 pub(crate) fn is_own(origin: &[u8], host: &[u8]) -> bool {
     let place = origin.windows(3).position(|part| part == b"://").and_then(|at| origin.get(at + 3..));
-    // Clients in Go write it as a URL, with a path.
+    // Clients in Go send a URL with a path.
     let place = place.and_then(|place| place.split(|byte| *byte == b'/').next());
     place.is_some_and(|place| place.eq_ignore_ascii_case(host))
 }
 
-/// A browser asks whether a page may send a request.
+/// A CORS preflight request.
 #[derive(Debug)]
 pub(crate) struct Preflight {
-    /// The fields that the request would have.
+    /// Fields of the actual request.
     fields: Option<Bytes>,
 }
 
 impl Preflight {
-    /// What an `OPTIONS` request from an allowed origin asks; `None` if it is none of a browser's own.
+    /// Parses an `OPTIONS` request from an allowed origin; `None` if it is not a preflight.
     pub(crate) fn read(fields: &Metadata) -> Option<Self> {
         fields.bytes("access-control-request-method")?;
         Some(Self { fields: fields.bytes("access-control-request-headers").cloned() })
     }
 
-    /// The fields that give leave, beside those of [`expose`].
+    /// Writes the fields that grant permission, in addition to those of [`expose`].
     pub(crate) fn allow(&self, mut write: impl FnMut(&str, &[u8])) {
         write("access-control-allow-methods", METHODS);
         if let Some(fields) = &self.fields {
@@ -64,17 +65,17 @@ impl Preflight {
     }
 }
 
-/// The methods that call: POST, and those that paths of their own may want.
+/// Methods that call: POST, and those of declared routes.
 const METHODS: &[u8] = b"POST, GET, PUT, PATCH, DELETE";
 
-/// How many seconds a browser may remember the answer. Two hours are the most that Chromium takes.
+/// How many seconds a browser may cache the response. Chromium accepts at most two hours.
 const MAX_AGE: &[u8] = b"7200";
 
-/// The fields of an answer that a page of this origin may read.
+/// Writes the fields that let a page of this origin read the response.
 pub(crate) fn expose(origin: &[u8], mut write: impl FnMut(&str, &[u8])) {
     write("access-control-allow-origin", origin);
     write("access-control-expose-headers", b"grpc-status, grpc-message, grpc-status-details-bin");
-    // Who caches the answer must not show it to another origin.
+    // A cache must not serve the response to another origin.
     write("vary", b"origin");
 }
 

@@ -1,4 +1,4 @@
-//! Header fields, whichever version carries them: what may stand in them, and which of them are metadata.
+//! Header fields of all HTTP versions: valid characters, and which fields are metadata.
 
 use std::borrow::Cow;
 
@@ -8,7 +8,7 @@ use polyrpc_core::Metadata;
 pub(crate) use polyrpc_core::carrier::is_token as is_field_name;
 pub(crate) use polyrpc_core::carrier::{is_field_byte, is_metadata};
 
-/// Whether a `Host` is well-formed: a name or an address, and perhaps a port (RFC 9110 §7.2). It is empty where the
+/// Whether a `Host` is well-formed: a name or an address, and optionally a port (RFC 9110 §7.2). It is empty if the
 /// target has none.
 pub(crate) fn is_host(value: &[u8]) -> bool {
     let (name, port) = match value {
@@ -33,7 +33,8 @@ pub(crate) fn is_host(value: &[u8]) -> bool {
     is_port && name.iter().all(|byte| byte.is_ascii_alphanumeric() || b"-._~%!$&'()*+;=".contains(byte))
 }
 
-/// `name` in lower case, written into `buffer`; `None` if it does not fit, as no name known here does.
+/// Returns `name` in lower case, written into `buffer`; `None` if it does not fit, which means that the name is not
+/// known here.
 pub(crate) fn lower_case<'b>(name: &str, buffer: &'b mut [u8; 32]) -> Option<&'b str> {
     let lower = buffer.get_mut(..name.len())?;
     lower.copy_from_slice(name.as_bytes());
@@ -41,12 +42,12 @@ pub(crate) fn lower_case<'b>(name: &str, buffer: &'b mut [u8; 32]) -> Option<&'b
     std::str::from_utf8(lower).ok()
 }
 
-/// The elements of a comma-separated list, without the blanks around them.
+/// Iterates over the elements of a comma-separated list, without surrounding blanks.
 pub(crate) fn list(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii).filter(|element| !element.is_empty())
 }
 
-/// Adds a field to `metadata`. A repeated field is one list (RFC 9110 §5.3), of cookies as HTTP/2 may cut them up
+/// Adds a field to `metadata`. A repeated field forms one list (RFC 9110 §5.3), of cookies as HTTP/2 may split them
 /// (RFC 9113 §8.2.3).
 pub(crate) fn add_metadata(metadata: &mut Metadata, name: &str, value: Bytes) {
     let value = match metadata.bytes(name) {
@@ -59,7 +60,7 @@ pub(crate) fn add_metadata(metadata: &mut Metadata, name: &str, value: Bytes) {
     }
 }
 
-/// Adds a field to `metadata` without a look at those of the same name: [`join_repeated`] makes one list of them.
+/// Adds a field to `metadata` without looking for fields with the same name: [`join_repeated`] joins them.
 pub(crate) fn push_metadata(metadata: &mut Metadata, name: &str, value: Bytes) {
     match USUAL_FIELDS.iter().find(|usual| **usual == name) {
         Some(usual) => metadata.append(*usual, value),
@@ -67,17 +68,17 @@ pub(crate) fn push_metadata(metadata: &mut Metadata, name: &str, value: Bytes) {
     }
 }
 
-/// Makes one list of each repeated field, as [`add_metadata`] does, but of all its lines in one go.
+/// Joins the lines of each repeated field into one list, like [`add_metadata`], but all at once.
 pub(crate) fn join_repeated(metadata: &mut Metadata) {
     metadata.merge_duplicates(|name, values| values.join(separator(name)).into());
 }
 
-/// What stands between the values of a repeated field: cookies have their own.
+/// Returns the separator between the values of a repeated field: cookies have their own.
 fn separator(name: &str) -> &'static [u8] {
     if name == "cookie" { b"; " } else { b", " }
 }
 
-/// Names that need no allocation of their own: what clients send unasked, and what carries RPC metadata.
+/// Names that need no separate allocation: fields that clients send by default, and those that carry RPC metadata.
 const USUAL_FIELDS: [&str; 13] = [
     "accept",
     "user-agent",
@@ -94,7 +95,7 @@ const USUAL_FIELDS: [&str; 13] = [
     "baggage",
 ];
 
-/// Writes a field whose name and value are known to be clean.
+/// Writes a field whose name and value are known to be valid.
 pub(crate) fn field(head: &mut Vec<u8>, name: &str, value: &[u8]) {
     head.extend_from_slice(name.as_bytes());
     head.extend_from_slice(b": ");
@@ -102,7 +103,7 @@ pub(crate) fn field(head: &mut Vec<u8>, name: &str, value: &[u8]) {
     head.extend_from_slice(b"\r\n");
 }
 
-/// Whether `value` may stand in a head as it is (RFC 9110 §5.5).
+/// Whether `value` may be sent in a head unchanged (RFC 9110 §5.5).
 pub(crate) fn is_field_value(value: &[u8]) -> bool {
     value.iter().all(is_field_byte)
 }

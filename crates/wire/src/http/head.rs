@@ -1,20 +1,20 @@
-//! The head of a response: text in HTTP/1, a header block in HTTP/2.
+//! Head of a response: text in HTTP/1, a header block in HTTP/2.
 
 use polyrpc_core::digits::put_decimal;
 use polyrpc_core::{Carrier, Metadata};
 
 use super::field;
 
-/// Where the head of a response is written.
+/// Writer of a response's head.
 pub(crate) trait WriteHead {
-    /// Begins a response, of so many bytes unless it can have none; its fields follow.
+    /// Starts a response with a body of this length, or `None` if it can have no body; its fields follow.
     fn begin(&mut self, status: u16, length: Option<usize>);
 
-    /// Writes a field whose name and value are known to be clean.
+    /// Writes a field whose name and value are known to be valid.
     fn field(&mut self, name: &str, value: &[u8]);
 
-    /// Writes a field whose value comes from elsewhere: what must not stand in a head becomes a blank, as Go's
-    /// `net/http` does with line ends.
+    /// Writes a field with an unchecked value: invalid bytes are replaced by blanks, as Go's `net/http` does with line
+    /// ends.
     fn lenient_field(&mut self, name: &str, value: &[u8]) {
         if field::is_field_value(value) {
             return self.field(name, value);
@@ -25,7 +25,7 @@ pub(crate) trait WriteHead {
     }
 }
 
-/// HTTP/1's text. Its connection fields and the empty line are still to come.
+/// HTTP/1's text. Its connection fields and the empty line are appended later.
 impl WriteHead for Vec<u8> {
     fn begin(&mut self, status: u16, length: Option<usize>) {
         self.extend_from_slice(b"HTTP/1.1 ");
@@ -44,8 +44,8 @@ impl WriteHead for Vec<u8> {
     }
 }
 
-/// Writes metadata as fields. What [cannot be one](Carrier::Http) was refused before; of a failed call, as where the
-/// answer's type stands among them, it is left out.
+/// Writes metadata as fields. Entries that [cannot be sent](Carrier::Http) were rejected before; those of a failed call
+/// are dropped, and so is a content type among them.
 pub(crate) fn metadata_fields(head: &mut impl WriteHead, metadata: &Metadata) {
     for (name, value) in metadata.iter() {
         if Carrier::Http.refusal(name, value).is_none() {
@@ -54,7 +54,7 @@ pub(crate) fn metadata_fields(head: &mut impl WriteHead, metadata: &Metadata) {
     }
 }
 
-/// The words for an HTTP status.
+/// Returns the reason phrase of an HTTP status.
 fn phrase(http: u16) -> &'static str {
     match http {
         200 => "OK",

@@ -1,8 +1,8 @@
-//! The text of requests and responses.
+//! Parsing and writing of requests and responses.
 //!
-//! Whether a text is JSON at all, serde_json says once for the whole, without recursion, after a walk has told
-//! that it is not nested too deep. Since it is JSON, its parts are found by a walk over brackets and quotes that
-//! allocates nothing; parameters and results are then slices of the message, passed on as they were written.
+//! serde_json validates the whole text once, without recursion, after a scan has checked the nesting depth. In valid
+//! JSON, the parts are found by a scan over brackets and quotes that does not allocate; parameters and results are then
+//! slices of the message, passed on as they were written.
 
 use std::borrow::Cow;
 
@@ -14,49 +14,49 @@ use polyrpc_core::Status;
 use super::status;
 use super::text::{Parts, after_string, quoted, string};
 
-/// A request to call a method.
+/// A method call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Request {
     name: String,
-    /// The parameters as written; empty if there are none.
+    /// The parameters in their original text; empty if there are none.
     pub(crate) params: Bytes,
     /// The parameters are an array.
     pub(crate) positional: bool,
-    /// The id as written; `None` makes it a notification.
+    /// The id in its original text; `None` makes it a notification.
     pub(crate) id: Option<Bytes>,
 }
 
 impl Request {
-    /// Service and method: the name is split at its last dot. A name without one is a plain function's.
+    /// Returns service and method: the name is split at its last dot. A name without a dot is a plain function's.
     pub(crate) fn names(&self) -> (&str, &str) {
         self.name.rsplit_once('.').unwrap_or(("", &self.name))
     }
 
-    /// Whether the name has a service in it.
+    /// Whether the name includes a service.
     pub(crate) fn is_dotted(&self) -> bool {
         self.name.contains('.')
     }
 }
 
-/// What a message holds.
+/// Content of a message.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Incoming {
     /// One request.
     One(Request),
-    /// A batch: its requests, and the responses to those of its entries that are none.
+    /// A batch: its requests, and the error responses to its malformed entries.
     Many(Vec<Request>, Vec<Vec<u8>>),
-    /// Nothing can be called; this is the response.
+    /// The message contains no valid request; this is the error response.
     Refused(Vec<u8>),
 }
 
-/// The most entries of a batch. Each is answered, so that two bytes of a request may be eighty of a response.
+/// Maximum number of entries of a batch. Each is answered, so that two bytes of a request may cause eighty of a
+/// response.
 const MAX_BATCH: usize = 1000;
 
-/// How deep a message may be nested: as deep as serde_json's values. Whoever decodes the parameters may
-/// recurse.
+/// Maximum nesting depth of a message: that of serde_json's values. Decoders of the parameters may be recursive.
 const MAX_DEPTH: usize = 128;
 
-/// Reads a message.
+/// Parses a message.
 pub(crate) fn read(message: &Bytes) -> Incoming {
     let text = match check(message) {
         Ok(text) => text,
@@ -88,16 +88,16 @@ pub(crate) fn read(message: &Bytes) -> Incoming {
     }
 }
 
-/// Whether a message announces itself as JSON-RPC, valid or not.
+/// Whether a message claims to be JSON-RPC, valid or not.
 pub(crate) fn announces(message: &[u8]) -> bool {
     let key = b"\"jsonrpc\"";
     matches!(message.trim_ascii_start(), [b'{' | b'[', ..])
         && message.windows(key.len()).any(|part| part == key)
 }
 
-/// Checks that `message` is one JSON text that is not nested too deep; returns it without blanks around it.
+/// Checks that `message` is one JSON text that is not nested too deeply; returns it without surrounding blanks.
 fn check(message: &[u8]) -> Result<&[u8], String> {
-    // First, for serde_json spares the stack but not the heap: it keeps a byte for every level that is open.
+    // Checked first: serde_json saves the stack but not the heap, since it keeps a byte for every open level.
     if is_deep(message) {
         return Err(format!("nested deeper than {MAX_DEPTH} levels"));
     }
@@ -105,7 +105,8 @@ fn check(message: &[u8]) -> Result<&[u8], String> {
     Ok(value.get().trim_ascii().as_bytes())
 }
 
-/// Whether more than [`MAX_DEPTH`] brackets are open at once, as far as that can be said of what may not be JSON.
+/// Whether more than [`MAX_DEPTH`] brackets are open at once, as far as can be determined for a text that may not be
+/// JSON.
 fn is_deep(mut rest: &[u8]) -> bool {
     let mut depth = 0usize;
     while let [byte, after @ ..] = rest {
@@ -123,24 +124,23 @@ fn is_deep(mut rest: &[u8]) -> bool {
     false
 }
 
-/// The codes for what is no request.
+/// Error codes for malformed requests.
 #[derive(Clone, Copy)]
 struct Codes {
-    /// It is no object, or a member of it is of another kind.
+    /// It is not an object, or one of its members has the wrong type.
     unfit: i32,
-    /// It names no method.
+    /// It has no method name.
     nameless: i32,
 }
 
-/// rpcx's: what its decoder does not take is no JSON to it, and no name is one without a dot
-/// (`server/jsonrpc2.go`).
+/// rpcx's codes: it reports whatever its decoder rejects as a parse error, and a name without a dot as an unknown
+/// method (`server/jsonrpc2.go`).
 const ALONE: Codes = Codes { unfit: status::PARSE_ERROR, nameless: status::METHOD_NOT_FOUND };
 
-/// JSON-RPC 2.0's (§7), since rpcx knows no batches.
+/// JSON-RPC 2.0's codes (§7), since rpcx does not support batches.
 const IN_BATCH: Codes = Codes { unfit: status::INVALID_REQUEST, nameless: status::INVALID_REQUEST };
 
-/// Reads one request out of `message`, or writes the response that refuses it. Which version it says it is of, rpcx
-/// does not look at.
+/// Parses one request in `message`, or returns the error response. Like rpcx, it ignores the version.
 fn read_request(text: &[u8], message: &Bytes, codes: Codes) -> Result<Request, Vec<u8>> {
     let unfit = |id, reason| Err(refusal(id, codes.unfit, reason));
     let Some(mut members) = Parts::of(text, b'{') else {
@@ -164,7 +164,7 @@ fn read_request(text: &[u8], message: &Bytes, codes: Codes) -> Result<Request, V
     let Some(name) = string(name) else {
         return unfit(id, "the method is not named by a string");
     };
-    // rpcx hands any value on as the argument, also one that is neither object nor array.
+    // rpcx passes any value on as the argument, even one that is neither object nor array.
     let params = params.filter(|params| *params != b"null").unwrap_or_default();
     Ok(Request {
         name: name.into_owned(),
@@ -178,7 +178,7 @@ fn is_id(value: &[u8]) -> bool {
     matches!(value, [b'"' | b'-' | b'0'..=b'9' | b'n', ..])
 }
 
-/// The response that refuses a request.
+/// Returns the error response to a malformed request.
 #[cold]
 fn refusal(id: Option<&[u8]>, code: i32, reason: &str) -> Vec<u8> {
     let mut text = Vec::new();
@@ -186,7 +186,7 @@ fn refusal(id: Option<&[u8]>, code: i32, reason: &str) -> Vec<u8> {
     text
 }
 
-/// Writes the response that holds a result, an empty one as `null`.
+/// Writes a response with a result, an empty one as `null`.
 pub(super) fn write_result(text: &mut Vec<u8>, result: &[u8], id: &[u8]) {
     let result = if result.is_empty() { b"null" } else { result };
     text.reserve(40 + result.len() + id.len());
@@ -197,7 +197,7 @@ pub(super) fn write_result(text: &mut Vec<u8>, result: &[u8], id: &[u8]) {
     text.push(b'}');
 }
 
-/// Writes the response that tells a failure; `number` is the application's own.
+/// Writes an error response; `number` is application-specific.
 pub(super) fn write_error(text: &mut Vec<u8>, code: i32, message: &str, number: Option<i32>, id: &[u8]) {
     let message = quoted(message);
     let data = number.map_or(Cow::Borrowed("null"), |number| number.to_string().into());
@@ -223,11 +223,11 @@ pub(crate) fn write_request(text: &mut Vec<u8>, service: &str, method: &str, par
     text.push(b'}');
 }
 
-/// Reads the response to the request of this id.
+/// Parses the response to the request with this id.
 ///
 /// # Errors
 ///
-/// What is no such response, in words.
+/// Why the message is not such a response.
 pub(crate) fn read_response(message: &Bytes, id: u64) -> Result<Result<Bytes, Status>, String> {
     let mut members = Parts::of(check(message)?, b'{').ok_or("the response is not an object")?;
     let (mut result, mut error, mut answers) = (None, None, None);
@@ -239,7 +239,7 @@ pub(crate) fn read_response(message: &Bytes, id: u64) -> Result<Result<Bytes, St
             _ => {}
         }
     }
-    // A request whose id could not be read is answered without one.
+    // The response to a request whose id was unreadable has no id.
     let ours = match answers {
         Some(answers) => answers == id.to_string().as_bytes(),
         None => error.is_some(),

@@ -1,32 +1,32 @@
-//! What is owed for a message: one response, or one array for a whole batch.
+//! Pending responses: one for a message, or one array for a whole batch.
 
 use polyrpc_core::{Format, Reply, Status};
 
 use super::{frame, status};
 
-/// What answering one request takes.
+/// Data needed to answer one request.
 #[derive(Debug)]
 pub(crate) struct PendingResponse {
-    /// The request's id as written.
+    /// The request's id in its original text.
     id: bytes::Bytes,
     dotted: bool,
-    /// The request brought no parameters.
+    /// The request had no parameters.
     bare: bool,
 }
 
 impl PendingResponse {
-    /// What is owed to `request`; nothing if it is a notification.
+    /// Creates the pending response to `request`; `None` if it is a notification.
     pub(crate) fn to(request: &frame::Request) -> Option<Self> {
         let (dotted, bare) = (request.is_dotted(), request.params.is_empty());
         request.id.clone().map(|id| Self { id, dotted, bare })
     }
 
-    /// What is owed for a message that was refused before it was read.
+    /// Creates the pending response to a message that was rejected before it was parsed.
     pub(crate) fn without_id() -> Self {
         Self { id: bytes::Bytes::from_static(b"null"), dotted: true, bare: false }
     }
 
-    /// The response that holds `reply`. There is no room for an attachment beside the result.
+    /// Returns the response with `reply`. JSON-RPC cannot carry an attachment.
     pub(crate) fn answer(&self, reply: &Reply) -> Vec<u8> {
         let mut text = Vec::new();
         match (&reply.result, reply.head.format) {
@@ -47,8 +47,8 @@ impl PendingResponse {
     }
 }
 
-/// The responses to a batch, gathered until none is missing. They stand in the order in which they came,
-/// which JSON-RPC 2.0 §6 allows.
+/// Responses to a batch, collected until all are complete. They are in order of completion, which JSON-RPC 2.0 §6
+/// allows.
 #[derive(Debug)]
 pub(crate) struct Batch {
     text: Vec<u8>,
@@ -56,14 +56,14 @@ pub(crate) struct Batch {
 }
 
 impl Batch {
-    /// A batch of which `refused` is answered and `missing` are not.
+    /// Creates a batch with the error responses `refused` and `missing` pending responses.
     pub(crate) fn new(refused: &[Vec<u8>], missing: usize) -> Self {
         let mut batch = Self { text: Vec::new(), missing };
         refused.iter().for_each(|response| batch.append(response));
         batch
     }
 
-    /// Bytes of the responses so far.
+    /// Returns the number of bytes of the responses so far.
     pub(crate) fn len(&self) -> usize {
         self.text.len()
     }
@@ -74,7 +74,7 @@ impl Batch {
         self.append(response);
     }
 
-    /// The whole response once nothing is missing; empty if every request was a notification.
+    /// Returns the whole response once all are complete; empty if every request was a notification.
     pub(crate) fn finish(&mut self) -> Option<Vec<u8>> {
         if self.missing > 0 {
             return None;

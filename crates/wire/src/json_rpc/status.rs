@@ -1,8 +1,8 @@
-//! The codes of JSON-RPC 2.0 §5.1.
+//! Error codes of JSON-RPC 2.0 §5.1.
 //!
-//! rpcx tells a failed lookup, parameters that do not fit and every failure of a handler as "internal error", and only
-//! a name without a dot as "method not found" (`server/jsonrpc2.go`); its clients expect that. It has no answer to a
-//! request without parameters, so that there the standard's "invalid params" stands.
+//! rpcx reports an unknown method, mismatched parameters and every failure of a handler as "internal error", and only a
+//! name without a dot as "method not found" (`server/jsonrpc2.go`); its clients expect that. It does not answer a
+//! request without parameters, so that the standard's "invalid params" is used there.
 
 use polyrpc_core::{Code, Status};
 
@@ -10,16 +10,16 @@ use crate::rpcx;
 
 /// The text is not JSON.
 pub(super) const PARSE_ERROR: i32 = -32700;
-/// The JSON is not a request.
+/// The JSON is not a valid request.
 pub(super) const INVALID_REQUEST: i32 = -32600;
-/// There is no such method.
+/// The method does not exist.
 pub(super) const METHOD_NOT_FOUND: i32 = -32601;
-/// There are no parameters where the method wants some.
+/// The parameters that the method requires are missing.
 const INVALID_PARAMS: i32 = -32602;
-/// Everything else.
+/// Any other failure.
 const INTERNAL_ERROR: i32 = -32603;
 
-/// The code that tells `status` to a peer that called a name with or without a dot, perhaps bare of parameters.
+/// Returns the code of `status` for a peer that called a name with or without a dot, possibly without parameters.
 pub(super) fn write(status: &Status, dotted: bool, bare: bool) -> i32 {
     match status.code() {
         Code::InvalidArgument if bare => INVALID_PARAMS,
@@ -28,15 +28,15 @@ pub(super) fn write(status: &Status, dotted: bool, bare: bool) -> i32 {
     }
 }
 
-/// The failure that a peer tells by `code`. A number of the application may stand in `data`, where this
-/// framework puts it, or be the code itself.
+/// Returns the failure reported by `code`. An application's number may be in `data`, where this framework puts it, or
+/// be the code itself.
 #[cold]
 pub(super) fn read(code: i32, number: Option<i32>, text: String) -> Status {
     let status = match code {
         INVALID_REQUEST | INVALID_PARAMS => Status::invalid_argument(text),
         METHOD_NOT_FOUND => Status::unimplemented(text),
         PARSE_ERROR => Status::internal(text),
-        // What went wrong is told by the text alone.
+        // Only the text describes the failure.
         INTERNAL_ERROR => rpcx::failure(&text),
         _ => Status::unknown(text),
     };
@@ -95,7 +95,7 @@ mod tests {
             let status = read(INTERNAL_ERROR, None, text.to_owned());
             assert_eq!((status.code(), status.message()), (want, text));
         }
-        // A number of the application stands beside what the text says; another code says enough by itself.
+        // An application's number complements the text; any other code is sufficient by itself.
         let counted = read(INTERNAL_ERROR, Some(7), "the method did not answer in time".to_owned());
         assert_eq!((counted.code(), counted.number()), (Code::DeadlineExceeded, Some(7)));
         assert_eq!(read(METHOD_NOT_FOUND, None, "unauthenticated".to_owned()).code(), Code::Unimplemented);

@@ -1,28 +1,28 @@
-//! Texts of JSON, walked without building what they say.
+//! Scanning of JSON texts without building values.
 
 use std::borrow::Cow;
 
-/// Walks the values of an array or the members of an object that is known to be valid JSON.
+/// Iterator over the values of an array or the members of an object in valid JSON.
 pub(crate) struct Parts<'a> {
     rest: &'a [u8],
 }
 
 impl<'a> Parts<'a> {
-    /// The parts of `text` if it begins with `open`.
+    /// Returns the parts of `text` if it starts with `open`.
     pub(crate) fn of(text: &'a [u8], open: u8) -> Option<Self> {
-        // In ASCII, `]` and `}` are two behind the bracket they close.
+        // In ASCII, `]` and `}` are two after the bracket they close.
         let rest = text.strip_prefix(&[open])?.strip_suffix(&[open + 2])?;
         Some(Self { rest })
     }
 
-    /// The next member of an object: its key, and its value as written.
+    /// Returns the next member of an object: its key, and its value in its original text.
     pub(crate) fn next_member(&mut self) -> Option<(Cow<'a, str>, &'a [u8])> {
-        // A key that cannot be decoded (a lone surrogate) is none that is looked for.
+        // A key that cannot be decoded (a lone surrogate) matches none that is looked up.
         let key = string(self.next_value()?).unwrap_or_default();
         Some((key, self.next_value()?))
     }
 
-    /// The next value of an array, as written.
+    /// Returns the next value of an array in its original text.
     pub(crate) fn next_value(&mut self) -> Option<&'a [u8]> {
         let blank = |byte: &u8| byte.is_ascii_whitespace() || matches!(byte, b',' | b':');
         let start = self.rest.iter().position(|byte| !blank(byte))?;
@@ -33,7 +33,7 @@ impl<'a> Parts<'a> {
     }
 }
 
-/// What a string says; `None` for what is no string, or cannot be said in Unicode.
+/// Decodes a string; `None` if the value is not a string, or not valid Unicode.
 pub(crate) fn string(value: &[u8]) -> Option<Cow<'_, str>> {
     let inner = value.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
     match inner.contains(&b'\\') {
@@ -42,12 +42,12 @@ pub(crate) fn string(value: &[u8]) -> Option<Cow<'_, str>> {
     }
 }
 
-/// A text as a string of JSON.
+/// Encodes a text as a JSON string.
 pub(crate) fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
 
-/// What is behind the value at the start of `text`.
+/// Returns the text after the value at the start of `text`.
 fn after_value(text: &[u8]) -> &[u8] {
     match text {
         [b'"', rest @ ..] => after_string(rest),
@@ -59,7 +59,7 @@ fn after_value(text: &[u8]) -> &[u8] {
     }
 }
 
-/// What is behind the string whose opening quote is just before `rest`.
+/// Returns the text after the string whose opening quote directly precedes `rest`.
 pub(super) fn after_string(mut rest: &[u8]) -> &[u8] {
     loop {
         rest = match rest {
@@ -70,7 +70,7 @@ pub(super) fn after_string(mut rest: &[u8]) -> &[u8] {
     }
 }
 
-/// What is behind the object or array whose opening bracket is just before `rest`.
+/// Returns the text after the object or array whose opening bracket directly precedes `rest`.
 fn after_brackets(mut rest: &[u8]) -> &[u8] {
     let mut depth = 1usize;
     while let [byte, after @ ..] = rest {

@@ -1,33 +1,33 @@
-//! What the connections of one server are written in, and which of it the first bytes tell.
+//! Codecs of a server's connections, and their detection from the first bytes.
 
 use polyrpc_core::{Format, Json};
 
-/// How headers and bodies are written. Both sides must be set up alike: nothing on the wire says which it is.
+/// Encoding of headers and bodies. Both sides must be configured alike: the wire format does not identify it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum Codec {
-    /// Go's own, the default of `net/rpc`.
+    /// Go's own format, the default of `net/rpc`.
     #[default]
     Gob,
     /// JSON-RPC 1.0: `net/rpc/jsonrpc`.
     Json,
-    /// MessagePack without any framing (hashicorp/net-rpc-msgpackrpc), the default of the rpcx of 2016.
+    /// MessagePack without framing (hashicorp/net-rpc-msgpackrpc), the default of the rpcx of 2016.
     MessagePack,
-    /// Protobuf behind lengths (mars9/codec).
+    /// Length-prefixed Protobuf (mars9/codec).
     Protobuf,
-    /// Gencode behind lengths (net-rpc-gencode). What a body holds, only its schema says: it is [`Format::Raw`].
+    /// Length-prefixed Gencode (net-rpc-gencode). Only its schema defines the content of a body: it is [`Format::Raw`].
     Gencode,
-    /// Colfer; its bodies are [`Format::Raw`]. Written from a description alone, with no peer to prove it.
+    /// Colfer; its bodies are [`Format::Raw`]. Implemented from a description, not tested against a peer.
     Colfer,
-    /// BSON; its bodies are [`Format::Raw`]. Written from a description alone, with no peer to prove it.
+    /// BSON; its bodies are [`Format::Raw`]. Implemented from a description, not tested against a peer.
     Bson,
 }
 
 impl Codec {
-    /// Every codec.
+    /// All codecs.
     pub const ALL: [Self; 7] =
         [Self::Gob, Self::Json, Self::MessagePack, Self::Protobuf, Self::Gencode, Self::Colfer, Self::Bson];
 
-    /// The name users know: `gob`, `json`, `msgpack`.
+    /// Returns the name for users: `gob`, `json`, `msgpack`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Gob => "gob",
@@ -40,7 +40,7 @@ impl Codec {
         }
     }
 
-    /// How bodies are written.
+    /// Returns the format of bodies.
     pub fn format(self) -> Format {
         match self {
             Self::Gob => Format::Gob,
@@ -51,7 +51,7 @@ impl Codec {
         }
     }
 
-    /// Whether a body in this format is one of the codec's.
+    /// Whether this codec can carry a body in this format.
     pub(super) fn carries(self, format: Format) -> bool {
         match (self, format) {
             (Self::Json, Format::Json(_)) | (Self::Protobuf, Format::Raw) => true,
@@ -59,8 +59,8 @@ impl Codec {
         }
     }
 
-    /// The codec of a connection that begins with `start`. The length-prefixed ones begin with any byte, so none of
-    /// them is ever recognised.
+    /// Detects the codec of a connection from its first bytes. The length-prefixed codecs may start with any byte, so
+    /// that none of them is ever detected.
     pub(super) fn recognise(start: &[u8]) -> DetectedCodec {
         let blank = start.iter().take_while(|byte| is_blank(**byte)).count();
         match start.get(blank..) {
@@ -76,7 +76,7 @@ impl Codec {
     }
 }
 
-/// What the first bytes say.
+/// Result of the detection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum DetectedCodec {
     Is(Codec),
@@ -84,9 +84,9 @@ pub(super) enum DetectedCodec {
     Unknown,
 }
 
-/// A gob stream begins with the definition of the header's struct: a message long enough to name its fields and too
-/// short for a longer length, the negated id of a type, then the difference that leads to `StructT` in a `wireType`
-/// (Go `encoding/gob/doc.go`).
+/// A gob stream starts with the definition of the header's struct: a message long enough to contain its field names and
+/// too short for a multi-byte length, the negated id of a type, then the field delta that leads to `StructT` in a
+/// `wireType` (Go `encoding/gob/doc.go`).
 fn recognise_gob(id: &[u8]) -> DetectedCodec {
     let (lowest, rest) = match id {
         [] => return DetectedCodec::NeedMore,
@@ -106,18 +106,18 @@ fn recognise_gob(id: &[u8]) -> DetectedCodec {
     }
 }
 
-/// White space of JSON.
+/// Whether a byte is JSON white space.
 pub(super) fn is_blank(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t' | b'\n' | b'\r')
 }
 
-/// How long the message may be that defines the header: the names of its fields alone take most of the least.
+/// Length of the message that defines the header: the field names alone take most of the minimum.
 const DEFINITION: std::ops::RangeInclusive<u8> = 0x1c..=0x7f;
 
-/// From before the first field to the third.
+/// Field delta from before the first field to the third.
 const STRUCT_T: u8 = 3;
 
-/// How much white space may stand before an object of JSON for its connection to be recognised.
+/// Maximum white space before a JSON object for its connection to be detected.
 const MOST_BLANK: usize = 16;
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
-//! How the rpcx of 2016 says who calls: within the name of the method.
+//! Credentials in the rpcx of 2016: they are part of the method's name.
 //!
-//! `Arith.Mul`, a unit separator, what was authorized, another one, and what kind of authorization it is (rpcx v1.2.0
-//! `authorization.go`); or all three as a struct in gob (v1.1.0). As a credential it is what HTTP's `Authorization` has: the
-//! kind, a blank, and the rest.
+//! `Arith.Mul`, a unit separator, the credential, another separator, and the authorization type (rpcx v1.2.0
+//! `authorization.go`); or all three as a gob struct (v1.1.0). As a credential it has the form of HTTP's
+//! `Authorization`: the type, a blank, and the rest.
 
 use bytes::Bytes;
 use serde::Deserialize;
@@ -10,7 +10,7 @@ use serde::Deserialize;
 use polyrpc_core::Status;
 use polyrpc_payload::gob;
 
-/// A name with its credential taken out.
+/// A method's name and the credential extracted from it.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct SignedName {
     pub(super) method: Bytes,
@@ -18,7 +18,7 @@ pub(super) struct SignedName {
 }
 
 impl SignedName {
-    /// Parts a name. One that has no three parts is a name alone.
+    /// Splits a name. A name without three parts contains no credential.
     pub(super) fn read(name: Bytes) -> Self {
         let signed = match name[..] {
             [_, 0x7f | 0xf8.., ..] => Self::read_gob(&name),
@@ -37,8 +37,8 @@ impl SignedName {
         parts.next().is_none().then(|| Self { method: name.slice_ref(method), credential: Some(credential) })
     }
 
-    /// The stream begins with the definition of a type. Its number is below -63, so its first byte is one that stands in
-    /// no name.
+    /// The stream starts with a type definition. Its number is below -63, so that its first byte cannot occur in a
+    /// name.
     fn read_gob(name: &[u8]) -> Option<Self> {
         let AuthorizedName { authorization, service_method, tag } = gob::from_slice(name).ok()?;
         let credential = if tag.is_empty() { authorization } else { format!("{tag} {authorization}") };
@@ -46,7 +46,7 @@ impl SignedName {
     }
 }
 
-/// What v1.1.0 has in the place of a name.
+/// v1.1.0's struct in place of a name.
 #[derive(Default, Deserialize)]
 #[serde(rename = "AuthorizationAndServiceMethod", rename_all = "PascalCase", default)]
 struct AuthorizedName {
@@ -55,11 +55,11 @@ struct AuthorizedName {
     tag: String,
 }
 
-/// Puts a credential behind the name of a method.
+/// Appends a credential to a method's name.
 ///
 /// # Errors
 ///
-/// When it is none that can stand there.
+/// If the credential cannot be represented there.
 pub(super) fn sign(name: &mut String, credential: &[u8]) -> Result<(), Status> {
     let credential = std::str::from_utf8(credential)
         .ok()
@@ -103,7 +103,7 @@ mod tests {
         }
     }
 
-    /// Written by Go's gob.
+    /// Encoded by Go's gob.
     #[test]
     fn name_and_credential_may_be_a_struct_in_gob() {
         for (name, credential) in [

@@ -1,4 +1,4 @@
-//! What travels: a call's header and body one way, an answer's the other, as each codec writes them.
+//! Framing: header and body of calls and responses, as encoded by each codec.
 
 mod pairs;
 
@@ -22,33 +22,34 @@ use super::Codec;
 
 use self::pairs::Pairs;
 
-/// How one connection's messages are written and read, with what it must remember for that.
+/// Encoder and decoder of one connection's messages, with their state.
 pub(super) trait Framing: fmt::Debug + Send {
-    /// Takes the next call out of `inbox`, or `None` when it needs more bytes.
+    /// Removes the next call from `inbox`; `None` if more bytes are needed.
     fn next_request(&mut self, inbox: &mut BytesMut) -> Result<Option<Request>, Violation>;
 
-    /// Takes the next answer out of `inbox`, or `None` when it needs more bytes.
+    /// Removes the next response from `inbox`; `None` if more bytes are needed.
     fn next_response(&mut self, inbox: &mut BytesMut) -> Result<Option<Response>, Violation>;
 
-    /// Appends a call, or nothing if its body cannot be written.
+    /// Appends a call, or nothing if its body cannot be encoded.
     fn request(&mut self, call: Outgoing<'_>, out: &mut Outbox) -> Result<(), Status>;
 
-    /// Appends an answer: a body, or the text of a failure. Nothing if the body cannot be written.
+    /// Appends a response: a body, or the text of a failure. Appends nothing if the body cannot be encoded.
     fn response(&mut self, tag: &Tag, result: Result<Bytes, &str>, out: &mut Outbox) -> Result<(), Status>;
 
-    /// How many bytes the inbox must hold in all before the next message can come; 0 when unknown.
+    /// Returns how many bytes the inbox must hold before the next message is available; 0 if unknown.
     fn bytes_needed(&self) -> usize;
 
-    /// Whether a message, once begun, is still incomplete.
+    /// Whether a message has started and is incomplete.
     fn is_mid_message(&self, inbox: &BytesMut) -> bool;
 
-    /// Bytes that are kept of what came: of a message that is not whole, and of what later ones refer to.
+    /// Returns the number of received bytes held: those of an incomplete message, and those that later messages refer
+    /// to.
     fn held(&self) -> usize {
         0
     }
 }
 
-/// The framing of a codec. It is chosen once a connection; to forget its type then spares the sessions a parameter.
+/// Returns the framing of a codec. It is chosen once per connection; type erasure saves the sessions a type parameter.
 pub(super) fn framing(codec: Codec, limits: &Limits) -> Box<dyn Framing> {
     match codec {
         Codec::Gob => Box::new(Pairs::new(gob::Gob::new(limits))),
@@ -61,16 +62,16 @@ pub(super) fn framing(codec: Codec, limits: &Limits) -> Box<dyn Framing> {
     }
 }
 
-/// A call as it came.
+/// A received call.
 #[derive(Debug)]
 pub(super) struct Request {
-    /// The name of the method, with all that it may hold.
+    /// The method's name, in its full encoded form.
     pub(super) name: Bytes,
     pub(super) id: Id,
     pub(super) body: Bytes,
     /// The body is a list of arguments.
     pub(super) positional: bool,
-    /// Why the body cannot be used.
+    /// Why the body is malformed.
     pub(super) spoiled: Option<Status>,
 }
 
@@ -84,14 +85,14 @@ pub(super) struct Outgoing<'a> {
     pub(super) positional: bool,
 }
 
-/// What an answer repeats of its call.
+/// The parts of a call that its response repeats.
 #[derive(Debug)]
 pub(super) struct Tag {
     pub(super) method: Bytes,
     pub(super) id: Id,
 }
 
-/// What tells a call from others.
+/// Identifier of a call.
 #[derive(Debug)]
 pub(super) enum Id {
     Number(u64),
@@ -99,16 +100,16 @@ pub(super) enum Id {
     Json(Bytes),
 }
 
-/// An answer as it came.
+/// A received response.
 #[derive(Debug)]
 pub(super) struct Response {
-    /// The number of its call, if it is one of ours.
+    /// Sequence number of its call, if it is one of ours.
     pub(super) number: Option<u64>,
     /// The body, or the text of a failure.
     pub(super) result: Result<Bytes, Bytes>,
 }
 
-/// A message whose length nothing announces goes beyond the limit.
+/// Returns the violation of a message without announced length that exceeds the limit.
 #[cold]
 fn message_too_long(limit: usize) -> Violation {
     Violation::too_large(format!("message is too long: {limit} bytes are allowed"))

@@ -1,39 +1,39 @@
-//! What passes before the first call when the connection begins as one of HTTP (Go `net/rpc/server.go`, `ServeHTTP`;
-//! `client.go`, `DialHTTPPath`).
+//! The HTTP handshake that may precede the first call (Go `net/rpc/server.go`, `ServeHTTP`; `client.go`,
+//! `DialHTTPPath`).
 
 use bytes::{Buf, BytesMut};
 
 use polyrpc_core::{Outbox, Violation};
 
-/// Where Go's clients connect to unless told otherwise.
+/// Default path of Go's clients.
 pub const CONNECT_PATH: &str = "/_goRPC_";
 
-/// What they are answered.
+/// The server's response.
 pub(crate) const CONNECTED: &[u8] = b"HTTP/1.0 200 Connected to Go RPC\n\n";
 
-/// How far a client's connection has come before its first call may leave.
+/// Progress of the handshake on a client's connection.
 #[derive(Debug)]
 pub(super) enum Greeting {
-    /// Nothing was said yet.
+    /// The request was not sent yet.
     Unsaid(String),
-    /// The answer is awaited. Calls wait here: Go's server loses what comes before it has answered, with the buffer
-    /// that it read the request by.
+    /// The response is awaited. Calls are buffered here: Go's server loses bytes received before it has answered, with
+    /// the buffer from which it read the request.
     Awaited {
         held: Outbox,
-        /// How much of the inbox was searched in vain for the end of the answer.
+        /// Number of inbox bytes already searched for the end of the response.
         scanned: usize,
     },
-    /// Calls go out as they are made.
+    /// The handshake is complete; calls are sent immediately.
     Over,
 }
 
 impl Greeting {
-    /// The greeting of a connection that begins with `CONNECT` to this path, or at once.
+    /// Creates the handshake of a connection that starts with `CONNECT` to this path; `None` skips it.
     pub(super) fn new(path: Option<&str>) -> Self {
         path.map_or(Self::Over, |path| Self::Unsaid(path.to_owned()))
     }
 
-    /// Where calls are written to, greeting first if that was not done yet.
+    /// Returns the outbox for calls; sends the handshake request first if that was not done yet.
     pub(super) fn outbox<'o>(&'o mut self, out: &'o mut Outbox) -> &'o mut Outbox {
         if let Self::Unsaid(path) = self {
             out.extend_from_slice(format!("CONNECT {path} HTTP/1.0\n\n").as_bytes());
@@ -45,8 +45,7 @@ impl Greeting {
         }
     }
 
-    /// Takes the answer out of `inbox`; the calls that waited for it leave. Returns whether calls are answered from
-    /// here on.
+    /// Removes the response from `inbox`; the buffered calls are sent. Returns whether responses to calls follow.
     pub(super) fn take(
         &mut self,
         inbox: &mut BytesMut,
@@ -70,7 +69,8 @@ impl Greeting {
     }
 }
 
-/// Where the head ends: behind an empty line, whose lines may end with LF alone. Nothing before `scanned` ends it.
+/// Returns the end of the head: after an empty line, where lines may end with LF alone. `scanned` bytes were searched
+/// before.
 fn head_end(bytes: &[u8], scanned: usize) -> Option<usize> {
     const LONGEST_END: usize = 3;
     let from = scanned.saturating_sub(LONGEST_END);

@@ -1,13 +1,13 @@
-//! The page that Go's servers show of themselves (Go `net/rpc/debug.go`).
+//! The debug page of Go's servers (Go `net/rpc/debug.go`).
 
 use std::fmt::Write;
 
-/// Where Go's servers show it unless told otherwise.
+/// Default path of the debug page in Go's servers.
 pub(crate) const PAGE_PATH: &str = "/debug/rpc";
 
-/// The page of a server with these services, each with its methods.
+/// Returns the page of a server with these services, each with its methods.
 ///
-/// Go's says of a method also what its types are called in Go and how often it was called.
+/// Go's page also contains the Go types of each method and how often it was called.
 pub fn page(services: &[(String, Vec<String>)]) -> String {
     let mut page = "<html>\n<body>\n<title>Services</title>\n".to_owned();
     for (service, methods) in services {
@@ -22,7 +22,7 @@ pub fn page(services: &[(String, Vec<String>)]) -> String {
     page
 }
 
-/// A name as text of HTML.
+/// A name escaped for HTML.
 struct Escaped<'n>(&'n str);
 
 impl std::fmt::Display for Escaped<'_> {

@@ -1,4 +1,4 @@
-//! The two sides of a connection, whatever its codec.
+//! Session state of both sides of a connection, for all codecs.
 
 use std::sync::Arc;
 
@@ -19,20 +19,19 @@ use super::status;
 #[derive(Debug)]
 pub struct Server {
     config: Arc<ServerConfig>,
-    /// `None` until the first bytes have told the codec.
+    /// `None` until the codec was detected from the first bytes.
     spoken: Option<CodecState>,
     /// The name that the last event borrows.
     method: Bytes,
     draining: bool,
 }
 
-/// What all connections of a server share.
+/// Settings shared by all connections of a server.
 #[derive(Clone, Debug, Default)]
 pub struct ServerConfig {
-    /// What a connection will accept.
+    /// Limits of a connection.
     pub limits: Limits,
-    /// How everything is written; `None`: as the first bytes of a connection tell, which they do of gob, JSON and
-    /// MessagePack.
+    /// The codec; `None`: detected from the first bytes of a connection, which works for gob, JSON and MessagePack.
     pub codec: Option<Codec>,
 }
 
@@ -49,13 +48,13 @@ impl CodecState {
 }
 
 impl Server {
-    /// A connection that has not heard anything yet.
+    /// Creates the state of a newly accepted connection.
     pub fn new(config: Arc<ServerConfig>) -> Self {
         let spoken = config.codec.map(|codec| CodecState::new(codec, &config.limits));
         Self { config, spoken, method: Bytes::new(), draining: false }
     }
 
-    /// Tells the codec, if that was not done yet.
+    /// Detects the codec, if that was not done yet.
     fn listen(&mut self, inbox: &BytesMut) -> DetectedCodec {
         if let Some(spoken) = &self.spoken {
             return DetectedCodec::Is(spoken.codec);
@@ -83,7 +82,7 @@ impl Server {
 impl session::Server for Server {
     type Ticket = Ticket;
 
-    /// Go's `rpc.Client` fails every call from then on, with `connection is shut down`.
+    /// Go's `rpc.Client` fails every call after that with `connection is shut down`.
     const RECONNECTS: bool = false;
 
     fn next_event(
@@ -91,7 +90,7 @@ impl session::Server for Server {
         inbox: &mut BytesMut,
         out: &mut Outbox,
     ) -> Result<Option<ServerEvent<'_, Ticket>>, Violation> {
-        // Let go of first: an idle connection keeps no message, and the inbox may use its memory again.
+        // Released first: an idle connection keeps no message, and the inbox may reuse its memory.
         self.method = Bytes::new();
         let codec = match self.listen(inbox) {
             DetectedCodec::Is(codec) => codec,
@@ -136,7 +135,7 @@ impl session::Server for Server {
             false => status::unsigned(&String::from_utf8_lossy(&ticket.tag.method)),
         };
         self.reply(ticket, Reply::failure(status), out);
-        // rpcx v1.1 ends the connection, without an answer: to `net/rpc` it is a header that cannot be read.
+        // rpcx v1.1 closes the connection without a response: `net/rpc` treats the header as malformed.
         true
     }
 
@@ -157,21 +156,22 @@ impl session::Server for Server {
     }
 }
 
-/// What must come back to answer a call.
+/// Data needed to answer a call.
 #[derive(Debug)]
 pub struct Ticket {
     tag: Tag,
-    /// The call said who calls.
+    /// The call has a credential.
     signed: bool,
 }
 
-/// Answers with a failure, which every codec can write.
+/// Answers with a failure, which every codec can encode.
 fn fail(framing: &mut dyn Framing, tag: &Tag, failure: &Status, out: &mut Outbox) {
     let _ = framing.response(tag, Err(status::write(failure)), out);
 }
 
-/// Service and method: what is before and behind the last dot. A name without one is a plain function's, and so is one
-/// with nothing before its only dot, which no service bears; what is not UTF-8 becomes a name that nothing bears.
+/// Returns service and method: the parts before and after the last dot. A name without a dot is a plain function's, and
+/// so is one with nothing before its only dot, since no service has an empty name; a name that is not UTF-8 becomes one
+/// that cannot exist.
 fn names(name: &[u8]) -> (&str, &str) {
     let name = std::str::from_utf8(name).unwrap_or("\u{fffd}");
     name.rsplit_once('.').filter(|(service, _)| !service.is_empty()).unwrap_or(("", name))
@@ -184,27 +184,27 @@ pub struct Client {
     framing: Box<dyn Framing>,
     greeting: Greeting,
     outstanding: PendingCalls,
-    /// The name of the call sent last, in a buffer that is used again and again.
+    /// Name of the last call sent, in a reused buffer.
     name: String,
 }
 
-/// How a client speaks.
+/// Settings of a client's connection.
 #[derive(Clone, Debug, Default)]
 pub struct ClientConfig {
-    /// What a connection will accept.
+    /// Limits of a connection.
     pub limits: Limits,
-    /// How everything is written.
+    /// The codec.
     pub codec: Codec,
-    /// The path of the `CONNECT` that the connection begins with, if it begins as one of HTTP:
+    /// Path of the `CONNECT` request that starts the connection, if it starts with HTTP:
     /// [`CONNECT_PATH`](super::CONNECT_PATH).
     pub connect: Option<String>,
-    /// What proves on every call who calls, unless the call brings its own. Servers of Go's `net/rpc` know no such
-    /// thing; those of rpcx v1.1 do.
+    /// Credential sent with every call, unless the call has its own. Servers of Go's `net/rpc` do not support
+    /// credentials; those of rpcx v1.1 do.
     pub credential: Option<Bytes>,
 }
 
 impl Client {
-    /// A connection on which nothing was said yet.
+    /// Creates the state of a newly established connection.
     pub fn new(config: ClientConfig) -> Self {
         Self {
             framing: framing(config.codec, &config.limits),
@@ -215,7 +215,7 @@ impl Client {
         }
     }
 
-    /// Writes down what the call names, and who calls.
+    /// Builds the call's name, including the credential.
     fn write_name(&mut self, call: &Call<'_>) -> Result<(), Status> {
         self.name.clear();
         if !call.service.is_empty() {
@@ -242,7 +242,7 @@ impl session::Client for Client {
         let (number, positional) = (self.outstanding.next(), call.head.positional);
         let outgoing = Outgoing { name: &self.name, number, body: call.body, positional };
         self.framing.request(outgoing, self.greeting.outbox(out))?;
-        // There is an answer to every call; what nobody waits for is dropped.
+        // Every call is answered; the response to a oneway call is dropped.
         self.outstanding.sent((!call.oneway).then_some(id));
         Ok(())
     }
@@ -273,7 +273,7 @@ impl session::Client for Client {
     }
 }
 
-/// Whether the protocol has a word for all that a call asks for.
+/// Checks that the protocol can express everything the call requires.
 fn check(call: &Call<'_>, codec: Codec) -> Result<(), Status> {
     let lacks = if call.service.is_empty() && call.method.is_empty() {
         "net/rpc has no call without a name"

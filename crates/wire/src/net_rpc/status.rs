@@ -1,27 +1,27 @@
-//! Failures of net/rpc, which are nothing but texts: a table of those that say more.
+//! net/rpc failures are plain texts; this is the table of texts that imply a code.
 
 use polyrpc_core::session::NotFound;
 use polyrpc_core::status::texts;
 use polyrpc_core::status::texts::Text;
 use polyrpc_core::{Call, Code, Status};
 
-/// The text that tells a peer of a failure. It is never empty: an empty one is a success.
+/// Returns the text of a failure for the peer. It is never empty: an empty one means success.
 pub(super) fn write(status: &Status) -> &str {
     status.message_or_code()
 }
 
-/// The failure that a peer's text tells of.
+/// Parses a failure from the peer's text.
 #[cold]
 pub(super) fn read(text: &str) -> Status {
     texts::read(text.to_owned(), TEXTS)
 }
 
-/// The failure of a call to what does not exist (Go `net/rpc/server.go`, `readRequestHeader`).
+/// Returns the failure of a call to an unknown service or method (Go `net/rpc/server.go`, `readRequestHeader`).
 #[cold]
 pub(super) fn unknown(call: &Call<'_>, missing: NotFound) -> Status {
     let Call { service, method, .. } = call;
     Status::unimplemented(match missing {
-        // Where there is no function of that name, it lacks the service: one without a name if there is a dot.
+        // An unknown function is reported as a missing service: as one without a name if there is a dot.
         _ if service.is_empty() && method.contains('.') => format!("{NO_SERVICE}{method}"),
         _ if service.is_empty() => format!("{ILL_FORMED}{method}"),
         NotFound::Service => format!("{NO_SERVICE}{service}.{method}"),
@@ -29,25 +29,25 @@ pub(super) fn unknown(call: &Call<'_>, missing: NotFound) -> Status {
     })
 }
 
-/// The failure of a call without arguments (Go `net/rpc/jsonrpc/server.go`).
+/// Returns the failure of a call without arguments (Go `net/rpc/jsonrpc/server.go`).
 #[cold]
 pub(super) fn missing_params() -> Status {
     Status::invalid_argument(MISSING_PARAMS)
 }
 
-/// The failure of a call that says nothing of who calls (rpcx v1.1 `plugin/auth.go`).
+/// Returns the failure of a call without a credential (rpcx v1.1 `plugin/auth.go`).
 #[cold]
 pub(super) fn unsigned(name: &str) -> Status {
     Status::unauthenticated(format!("{UNSIGNED}{name}"))
 }
 
-/// The failure of a call that came after the server began to go away, in the words of Go's clients.
+/// Returns the failure of a call received after the server started to shut down, with the text of Go's clients.
 #[cold]
 pub(super) fn shutting_down() -> Status {
     Status::unavailable(SHUT_DOWN)
 }
 
-/// The texts that say more than that a call failed.
+/// Texts that imply a more specific code.
 const TEXTS: &[(Text, Code)] = &[
     (Text::Begins(NO_SERVICE), Code::Unimplemented),
     (Text::Begins(NO_METHOD), Code::Unimplemented),
@@ -55,7 +55,7 @@ const TEXTS: &[(Text, Code)] = &[
     (Text::Is(MISSING_PARAMS), Code::InvalidArgument),
     (Text::Begins(UNSIGNED), Code::Unauthenticated),
     (Text::Is(SHUT_DOWN), Code::Unavailable),
-    // What a Go handler returns when its context was ended.
+    // Returned by a Go handler when its context was cancelled.
     (Text::Is("context deadline exceeded"), Code::DeadlineExceeded),
     (Text::Is("context canceled"), Code::Cancelled),
 ];

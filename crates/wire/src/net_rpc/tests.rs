@@ -1,4 +1,4 @@
-//! Both sides of a connection, in every codec.
+//! Both sides of a connection, with every codec.
 
 mod credential;
 mod failures;
@@ -102,7 +102,7 @@ fn what_does_not_exist_is_told_in_the_words_of_go() {
             ("Nope", "Mul", NotFound::Service, "rpc: can't find service Nope.Mul"),
             ("a.b.Arith", "Nope", NotFound::Method, "rpc: can't find method a.b.Arith.Nope"),
             ("", "Mul", NotFound::Service, "rpc: service/method request ill-formed: Mul"),
-            // No dot is dropped: what is called is no function `Mul`.
+            // The dot is kept: the called name is not a function `Mul`.
             ("", ".Mul", NotFound::Service, "rpc: can't find service .Mul"),
             ("", ".", NotFound::Service, "rpc: can't find service ."),
         ] {
@@ -237,7 +237,7 @@ fn an_incomplete_message_is_told_from_an_idle_connection() {
         for byte in &bytes[..bytes.len() - 1] {
             inbox.extend_from_slice(&[*byte]);
             let last = server.next_event(&mut inbox, &mut out).expect("a call");
-            // JSON is whole before its line ends.
+            // JSON is complete before its line ends.
             if last.is_some() {
                 break;
             }
@@ -316,7 +316,7 @@ fn large_body(codec: Codec) -> Bytes {
     }
 }
 
-/// A gob stream may number its types otherwise on the way; the rest must be the same bytes.
+/// A gob stream may number its types differently; the other bytes must be the same.
 #[track_caller]
 fn assert_same(codec: Codec, got: &[u8], want: &[u8]) {
     match codec {

@@ -1,14 +1,14 @@
-//! What frames hold up to v0.20: MessagePack.
+//! Frame bodies up to v0.20: MessagePack.
 
 use bytes::{Bytes, BytesMut};
 
 use polyrpc_payload::msgpack::{Reader, Token};
 
-/// A call by name, `[name, arg…]`, as its name and the list of its arguments. The name may be `bin`: that too is a
-/// `std::string` to the peer (msgpack-c `adaptor/string.hpp`).
+/// Splits a call by name, `[name, arg…]`, into its name and the list of its arguments. The name may be `bin`: the peer
+/// parses that as a `std::string`, too (msgpack-c `adaptor/string.hpp`).
 ///
-/// The list gets a head of its own in the place of the name's last bytes, which move to the front: neither
-/// is copied elsewhere. An empty list calls what has no name: the peer reads what is missing as empty.
+/// The list's new header overwrites the last bytes of the name, which moves to the front: neither is copied to another
+/// buffer. An empty list calls the empty name: the peer treats missing elements as empty.
 pub(super) fn cut_name(mut body: BytesMut) -> Option<(Bytes, Bytes)> {
     let mut reader = Reader::new(&body);
     let Ok(Token::Array(count)) = reader.next() else { return None };
@@ -20,7 +20,7 @@ pub(super) fn cut_name(mut body: BytesMut) -> Option<(Bytes, Bytes)> {
     let arguments = body.len() - reader.rest().len();
 
     let (head, head_length) = array_head(count - 1);
-    // The old head is as long as the new one at least, and the name's own head is a byte more.
+    // The old header is at least as long as the new one, and the name's own header is one more byte.
     let start = arguments.checked_sub(head_length).filter(|start| *start >= length)?;
     body.copy_within(arguments - length..arguments, 0);
     body[start..arguments].copy_from_slice(&head[..head_length]);
@@ -29,8 +29,8 @@ pub(super) fn cut_name(mut body: BytesMut) -> Option<(Bytes, Bytes)> {
     Some((body.freeze(), arguments))
 }
 
-/// What a subscription names, `[key, token]`, of which what is missing is empty: the server knows it by both in one
-/// (rest_rpc `rpc_server.h`).
+/// Parses the topic of a subscription, `[key, token]`, where missing elements are empty: the server identifies it by
+/// the concatenation of both (rest_rpc `rpc_server.h`).
 pub(super) fn topic(body: &[u8]) -> Option<Bytes> {
     let mut reader = Reader::new(body);
     let Ok(Token::Array(count)) = reader.next() else { return None };
@@ -42,14 +42,14 @@ pub(super) fn topic(body: &[u8]) -> Option<Bytes> {
     is_list(body).then(|| names.concat().into())
 }
 
-/// Whether it is a list with all that should be in it. What stands behind it, the peer does not look at.
+/// Whether the bytes start with a complete list. The peer ignores what follows it.
 pub(super) fn is_list(bytes: &[u8]) -> bool {
     let mut reader = Reader::new(bytes);
     matches!(reader.clone().next(), Ok(Token::Array(_))) && reader.skip().is_ok()
 }
 
-/// Whether a struct among these arguments was written by the names of its members, as `MSGPACK_DEFINE_MAP` of
-/// msgpack-c does, so that the answer is expected so too. The first argument with something in it tells.
+/// Whether a struct among these arguments was encoded by member names, as `MSGPACK_DEFINE_MAP` of msgpack-c does, so
+/// that the response must be encoded likewise. The first non-empty argument decides.
 pub(super) fn is_by_name(arguments: &[u8]) -> bool {
     let mut reader = Reader::new(arguments);
     let Ok(Token::Array(count)) = reader.next() else { return false };
@@ -68,8 +68,7 @@ pub(super) fn is_by_name(arguments: &[u8]) -> bool {
     false
 }
 
-/// What an answer says: the encoded value, empty if there is none, or the text of a failure. `None`: it is no
-/// answer.
+/// Parses a response: the encoded value, empty if there is none, or the text of a failure. `None`: malformed.
 pub(super) fn answer(body: &Bytes) -> Option<Result<Bytes, String>> {
     let mut reader = Reader::new(body);
     let Ok(Token::Array(count @ 1..)) = reader.next() else { return None };
@@ -85,7 +84,7 @@ pub(super) fn answer(body: &Bytes) -> Option<Result<Bytes, String>> {
     Some(Err(text))
 }
 
-/// What was published, `[code, topic, data]`: the topic and the data.
+/// Parses a published message, `[code, topic, data]`: returns the topic and the data.
 pub(super) fn published(body: &Bytes) -> Option<(Bytes, Bytes)> {
     let mut reader = Reader::new(body);
     let Ok(Token::Array(3..)) = reader.next() else { return None };
@@ -95,7 +94,7 @@ pub(super) fn published(body: &Bytes) -> Option<(Bytes, Bytes)> {
     Some((body.slice_ref(topic), body.slice_ref(data)))
 }
 
-/// What a list of arguments holds: how many, and their bytes.
+/// Parses a list of arguments: returns their number and their bytes.
 pub(super) fn arguments(list: &Bytes) -> Option<(u32, Bytes)> {
     let mut reader = Reader::new(list);
     match reader.next() {
@@ -104,7 +103,7 @@ pub(super) fn arguments(list: &Bytes) -> Option<(u32, Bytes)> {
     }
 }
 
-/// How long the head of a text of so many bytes is.
+/// Returns the length of the header of a text with `length` bytes.
 pub(super) fn text_head(length: usize) -> usize {
     match length {
         0..=0x1f => 1,
@@ -114,7 +113,7 @@ pub(super) fn text_head(length: usize) -> usize {
     }
 }
 
-/// The head of a list of so many arguments, and its length.
+/// Returns the header of a list of `count` arguments, and its length.
 fn array_head(count: u32) -> ([u8; LONGEST_HEAD], usize) {
     let [a, b, c, d] = count.to_be_bytes();
     match count {

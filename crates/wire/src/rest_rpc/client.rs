@@ -20,42 +20,42 @@ use super::{body, frame, status};
 pub struct Client {
     config: ClientConfig,
     wanted: usize,
-    /// Since v0.21 answers bear no number: they come in the order of the calls.
+    /// Calls in order: since v0.21 responses carry no number and arrive in the order of the calls.
     asked: VecDeque<CallId>,
     topics: Vec<TopicSubscription>,
-    /// Answers that one frame has brought beside the first.
+    /// Further events of a frame that caused several.
     ready: VecDeque<ClientEvent>,
-    /// What still comes on this connection would be taken for something else.
+    /// Responses still to come would be misattributed: the connection must not be reused.
     spent: bool,
 }
 
-/// How a client speaks.
+/// Settings of a client's connection.
 #[derive(Clone, Debug, Default)]
 pub struct ClientConfig {
-    /// What a connection will accept. Up to v0.20 a body has less than 10 MiB besides.
+    /// Limits of a connection. Up to v0.20 a body must also be below 10 MiB.
     pub limits: Limits,
-    /// What the server speaks.
+    /// Protocol generation of the server.
     pub generation: Generation,
 }
 
-/// A topic that the server was told of.
+/// A topic that was announced to the server.
 #[derive(Debug)]
 struct TopicSubscription {
     name: String,
-    /// Who waits for what is published under it.
+    /// Subscribers that wait for messages of this topic.
     by: Vec<Subscriber>,
 }
 
 #[derive(Debug)]
 struct Subscriber {
     id: CallId,
-    /// Bytes and messages that were given and not taken.
+    /// Bytes and messages that were delivered and not consumed.
     bytes: usize,
     messages: usize,
 }
 
 impl Client {
-    /// A connection on which nothing was said yet.
+    /// Creates the state of a newly established connection.
     pub fn new(config: ClientConfig) -> Self {
         Self {
             config,
@@ -71,7 +71,7 @@ impl Client {
         matches!(self.config.generation, Generation::V0_21(_))
     }
 
-    /// A call since v0.21: its body is what the codec made of its arguments.
+    /// Sends a call since v0.21: its body is the codec's encoding of the arguments.
     fn send_coded(&mut self, id: CallId, call: Call<'_>, out: &mut Outbox) -> Result<(), Status> {
         let function = number_of(&qualified(call.service, call.method));
         let header = Header { kind: Kind::Call, length: call.body.len(), id: 0, function };
@@ -81,7 +81,7 @@ impl Client {
         Ok(())
     }
 
-    /// A call up to v0.20: a list of arguments, in which the function's name may come first.
+    /// Sends a call up to v0.20: a list of arguments, possibly preceded by the function's name.
     fn send_list(&mut self, id: CallId, call: Call<'_>, out: &mut Outbox) -> Result<(), Status> {
         if !matches!(call.head.format, Format::MessagePack | Format::MessagePackArray) {
             return Err(no_format(call.head.format));
@@ -113,7 +113,7 @@ impl Client {
         Ok(())
     }
 
-    /// Tells the server of a topic, unless it knows.
+    /// Announces a topic to the server, unless it was announced already.
     fn send_subscription(&mut self, key: &str, token: &str, out: &mut Outbox) -> Result<(), Status> {
         let generation = self.config.generation;
         let mut names = Vec::new();
@@ -167,7 +167,7 @@ impl Client {
         }
     }
 
-    /// Hands a published message to those who wait for it; gives it back if nobody does.
+    /// Delivers a published message to its subscribers; returns it if there are none.
     fn deliver(&mut self, subscribed: Option<usize>, data: Bytes) -> Result<ClientEvent, Bytes> {
         let Some(topic) = subscribed.and_then(|at| self.topics.get_mut(at)) else { return Err(data) };
         topic.by.retain_mut(|subscriber| {
@@ -180,7 +180,7 @@ impl Client {
     }
 }
 
-/// The number that a function is called by: that of its name, unless it is written as one, `#887912700`.
+/// Returns the number of a function: derived from its name, unless the name is a number like `#887912700`.
 fn number_of(name: &str) -> u32 {
     name.strip_prefix('#').and_then(|digits| digits.parse().ok()).unwrap_or_else(|| number(name))
 }
@@ -243,9 +243,9 @@ impl session::Client for Client {
         }
     }
 
-    /// Up to v0.20 a subscription cannot be undone: what still comes is nobody's. Where calls are answered one at a time,
-    /// the next would wait for this one; since v0.21 neither could its answer be told from this one's, and the peer's
-    /// client closes the connection too (rest_rpc `rest_rpc_client.hpp`).
+    /// Up to v0.20 a subscription cannot be cancelled: later messages are discarded. If calls are answered one at a
+    /// time, the next call would wait for this one; since v0.21 its response could not be distinguished from this one's
+    /// either, and the peer's client closes the connection too (rest_rpc `rest_rpc_client.hpp`).
     fn cancel(&mut self, id: CallId, _out: &mut Outbox) {
         for topic in &mut self.topics {
             topic.by.retain(|subscriber| subscriber.id != id);
@@ -265,7 +265,8 @@ impl session::Client for Client {
         !self.spent
     }
 
-    /// It has no answer; it keeps the server from closing an idle connection (rest_rpc `rpc_server.h`, 15 s).
+    /// A heartbeat has no response; it keeps the server from closing an idle connection (rest_rpc `rpc_server.h`, 15
+    /// s).
     fn heartbeat(&mut self, out: &mut Outbox) -> bool {
         if !self.is_msgpack_coded() {
             let header = Header { kind: Kind::Heartbeat, length: 0, id: 0, function: 0 };
@@ -280,7 +281,7 @@ fn reply_of(answer: &Bytes) -> Result<Reply, Violation> {
     Ok(Reply::new(answer.map_err(status::of_text), head(Format::MessagePackArray)))
 }
 
-/// A code and what follows it.
+/// Splits a body into a code and the rest.
 fn coded(body: &Bytes) -> Result<Result<Bytes, Status>, Violation> {
     match body.first() {
         None => Err(Violation::new("an answer without a code")),
@@ -302,7 +303,7 @@ fn pushed(topic: &str, body: Bytes) -> ClientEvent {
     })
 }
 
-/// Calls are numbered from 1 on the wire: a heartbeat has the 0.
+/// Calls are numbered from 1 on the wire: 0 is the heartbeat.
 fn to_wire(id: CallId) -> u64 {
     id.0.wrapping_add(1)
 }
@@ -311,7 +312,7 @@ fn from_wire(id: u64) -> CallId {
     CallId(id.wrapping_sub(1))
 }
 
-/// Whether rest_rpc has a word for all that a call asks for.
+/// Checks that rest_rpc can express everything the call requires.
 fn expressed(call: &Call<'_>) -> Result<(), Status> {
     let beside = [
         ("attachments", call.attachment.is_empty()),
@@ -350,11 +351,11 @@ fn confirmation_timed_out() -> Status {
     Status::resource_exhausted("what is published comes faster than it is taken")
 }
 
-/// Bytes before the arguments beside the name, at most.
+/// Maximum number of bytes before the arguments, apart from the name.
 const HEAD: usize = 10;
 
-/// What may wait for one subscriber: nothing on the wire slows a publisher down.
+/// Limit of undelivered bytes of one subscriber: the protocol has no flow control to slow a publisher down.
 const UNTAKEN_BYTES: usize = 32 << 20;
 
-/// The same for messages, of which empty ones are only taken note of together with others.
+/// The same limit for messages; empty ones are only counted together with others.
 const UNTAKEN_MESSAGES: usize = 1 << 20;

@@ -1,51 +1,51 @@
-//! The bytes of rest_rpc: headers of every generation, frames taken from an inbox.
+//! Frame headers of every generation, and frame parsing.
 
 use bytes::{Buf, BufMut, BytesMut};
 use polyrpc_core::Violation;
 
 use super::generation::{ByteOrder, Generation};
 
-/// The first byte since the generation of December 2022 (rest_rpc `const_vars.h`, `MAGIC_NUM`).
+/// First byte since the generation of December 2022 (rest_rpc `const_vars.h`, `MAGIC_NUM`).
 pub(super) const MAGIC: u8 = 39;
 
-/// What follows the header is shorter than this up to v0.20 (rest_rpc `const_vars.h`, `MAX_BUF_LEN`).
+/// Up to v0.20, the body after the header is shorter than this (rest_rpc `const_vars.h`, `MAX_BUF_LEN`).
 pub(super) const MAX_BODY: usize = 10 << 20;
 
-/// What a header says, in whatever generation.
+/// A parsed header of any generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Header {
     pub(super) kind: Kind,
-    /// Bytes of the body.
+    /// Length of the body in bytes.
     pub(super) length: usize,
-    /// What an answer repeats; always 0 since v0.21.
+    /// Request number that a response repeats; always 0 since v0.21.
     pub(super) id: u64,
-    /// The number of the function, or of the topic since v0.21; 0 where the generation has none.
+    /// Number of the function, or of the topic since v0.21; 0 if the generation has none.
     pub(super) function: u32,
 }
 
-/// What a message is about.
+/// Type of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// A call or its answer.
+    /// A call or its response.
     Call,
-    /// A subscription, or what was published.
+    /// A subscription or a published message.
     Topic,
-    /// What has no body up to v0.20: a sign of life.
+    /// A heartbeat: a message without body up to v0.20.
     Heartbeat,
-    /// None that is known, by its number.
+    /// An unknown type, by its number.
     Other(u8),
 }
 
-/// What the front of an inbox is.
+/// Result of parsing the start of an inbox.
 #[derive(Debug)]
 pub(super) enum NextFrame {
-    /// A whole frame: its header and its body.
+    /// A complete frame: its header and its body.
     Frame(Header, BytesMut),
-    /// The beginning of one that is `wanted` bytes long, 0 while that is unknown.
+    /// The start of a frame of `wanted` bytes, 0 while the length is unknown.
     Short { wanted: usize },
 }
 
-/// Takes the next frame out of `inbox`; `limit` bounds its whole length.
+/// Removes the next frame from `inbox`; `limit` bounds its total length.
 pub(super) fn take(
     inbox: &mut BytesMut,
     generation: Generation,
@@ -70,7 +70,7 @@ impl Generation {
         !matches!(self, Self::V0_04 | Self::V0_11)
     }
 
-    /// Bytes of a header.
+    /// Returns the length of a header in bytes.
     pub(super) fn header(self) -> usize {
         match self {
             Self::V0_04 => 12,
@@ -82,7 +82,7 @@ impl Generation {
         }
     }
 
-    /// The length of a frame whose body has so many bytes.
+    /// Returns the length of a frame with a body of `body` bytes.
     fn frame_length(self, body: usize, limit: usize) -> Result<usize, Violation> {
         if !matches!(self, Self::V0_21(_)) && body >= MAX_BODY {
             return Err(Violation::too_large("a body of rest_rpc has less than 10 MiB"));
@@ -92,7 +92,7 @@ impl Generation {
             .ok_or_else(|| Violation::too_large(format!("a frame exceeds the limit of {limit} bytes")))
     }
 
-    /// Reads a header, which `head` holds whole.
+    /// Parses a header, which `head` contains completely.
     fn read(self, mut head: &[u8]) -> Header {
         match self {
             Self::V0_04 => {
@@ -108,21 +108,21 @@ impl Generation {
             Self::From20221223 | Self::From20230216 | Self::V0_20 => {
                 head.advance(1);
                 let kind = head.get_u8();
-                // The compiler's padding: whatever it holds means nothing, here and behind the number.
+                // Compiler padding with arbitrary content, here and after the number.
                 head.advance(2);
                 let (length, id) = (head.get_u32_le() as usize, head.get_u64_le());
                 let function = if self == Self::From20221223 { 0 } else { head.get_u32_le() };
                 Header { kind: Kind::until_v0_20(kind, length), length, id, function }
             }
             Self::V0_21(order) => {
-                // Behind the magic byte a version and a kind of serialization, both unused.
+                // After the magic byte: a version and a serialization type, both unused.
                 head.advance(3);
                 let kind = Kind::of(head.get_u8());
                 let (function, id, length) = match order {
                     ByteOrder::Little => (head.get_u32_le(), head.get_u64_le(), head.get_u64_le()),
                     ByteOrder::Big => (head.get_u32(), head.get_u64(), head.get_u64()),
                 };
-                // What is longer than memory is beyond every limit.
+                // A length beyond `usize` exceeds every limit.
                 let length = usize::try_from(length).unwrap_or(usize::MAX);
                 Header { kind, length, id, function }
             }
@@ -166,7 +166,7 @@ impl Generation {
                         out.put_u64(length);
                     }
                 }
-                // The length of an attachment, unused.
+                // Length of an attachment, unused.
                 out.put_u64(0);
             }
         }
@@ -174,8 +174,7 @@ impl Generation {
 }
 
 impl Kind {
-    /// Whatever has no body is a heartbeat: the peer does not look at its kind (rest_rpc `connection.h`,
-    /// `read_head`).
+    /// A message without body is a heartbeat: the peer ignores its type (rest_rpc `connection.h`, `read_head`).
     fn until_v0_20(number: u8, length: usize) -> Self {
         if length == 0 { Self::Heartbeat } else { Self::of(number) }
     }

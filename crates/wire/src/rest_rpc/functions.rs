@@ -1,8 +1,8 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// The number by which a function or a topic is called: the first four bytes of its name's MD5, read big-endian
-/// (rest_rpc `md5.hpp`, `MD5Hash32`). A topic's name need not be UTF-8.
+/// Number that identifies a function or a topic: the first four bytes of its name's MD5, read big-endian (rest_rpc
+/// `md5.hpp`, `MD5Hash32`). A topic's name need not be UTF-8.
 ///
 /// ```
 /// assert_eq!(polyrpc_wire::rest_rpc::number("add"), 0x34ec_78fc);
@@ -12,8 +12,8 @@ pub fn number(name: impl AsRef<[u8]>) -> u32 {
     u32::from_be_bytes([a, b, c, d])
 }
 
-/// What a method of a service is called here: as C++ would write it, `example::EchoService::Echo`. A function
-/// bears its own name.
+/// Returns the name of a service's method in rest_rpc: as C++ would write it, `example::EchoService::Echo`. A plain
+/// function keeps its name.
 pub fn qualified(service: &str, method: &str) -> String {
     match service {
         "" => method.to_owned(),
@@ -21,7 +21,7 @@ pub fn qualified(service: &str, method: &str) -> String {
     }
 }
 
-/// What a server offers, by the names and the numbers that rest_rpc's clients call it by.
+/// Functions of a server, by the names and numbers that rest_rpc's clients use.
 #[derive(Clone, Default)]
 pub struct Functions {
     targets: Vec<FunctionTarget>,
@@ -29,11 +29,11 @@ pub struct Functions {
     numbers: BTreeMap<u32, FunctionIndex>,
 }
 
-/// Where a method stands among those on offer.
+/// Index of a method in the list of functions.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FunctionIndex(usize);
 
-/// A method as the server knows it.
+/// A method of the server.
 #[derive(Clone, Debug)]
 pub(super) struct FunctionTarget {
     pub(super) service: String,
@@ -41,8 +41,8 @@ pub(super) struct FunctionTarget {
 }
 
 impl Functions {
-    /// Adds a method under its [qualified] name and as `Service/Method`. A name that is taken, or whose number is,
-    /// stays with who has it.
+    /// Adds a method under its [qualified] name and as `Service/Method`. If the name or its number is in use already,
+    /// the existing entry is kept.
     pub fn add(&mut self, service: &str, method: &str) {
         let place = FunctionIndex(self.targets.len());
         self.targets.push(FunctionTarget { service: service.to_owned(), method: method.to_owned() });

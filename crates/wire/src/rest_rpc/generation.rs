@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use polyrpc_core::Format;
 
-/// A generation of rest_rpc's wire format, by the last tag that speaks it.
+/// A generation of rest_rpc's wire format, named after the last tag that uses it.
 ///
-/// Nothing on the wire says which it is, so both ends must be told the same.
+/// The wire format does not identify its generation, so that both ends must be configured alike.
 ///
 /// ```
 /// use polyrpc_wire::rest_rpc::Generation;
@@ -30,18 +30,18 @@ pub enum Generation {
     V0_21(ByteOrder),
 }
 
-/// How the numbers of a header of v0.21 are written.
+/// Byte order of the numbers in a header of v0.21.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum ByteOrder {
-    /// As every generation writes them.
+    /// Little-endian, as in every generation.
     #[default]
     Little,
-    /// As with the peer's option `enable_cross_ending` on both ends.
+    /// Big-endian, as with the peer's option `enable_cross_ending` on both ends.
     Big,
 }
 
 impl Generation {
-    /// Every generation, the oldest first.
+    /// All generations, oldest first.
     pub const ALL: [Self; 7] = [
         Self::V0_04,
         Self::V0_11,
@@ -52,7 +52,7 @@ impl Generation {
         Self::V0_21(ByteOrder::Big),
     ];
 
-    /// The name in URLs and on the command line: `v0.11`, `2022-12-23`, `v0.21-big-endian`.
+    /// Returns the name in URLs and on the command line: `v0.11`, `2022-12-23`, `v0.21-big-endian`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::V0_04 => "v0.04",
@@ -65,7 +65,7 @@ impl Generation {
         }
     }
 
-    /// How arguments and results are written.
+    /// Returns the encoding of arguments and results.
     pub fn format(self) -> Format {
         match self {
             Self::V0_21(_) => Format::RestRpc,
@@ -73,28 +73,28 @@ impl Generation {
         }
     }
 
-    /// Whether a server looks at the next call of a connection only when it has answered the last.
+    /// Whether a server handles the next call of a connection only after it has answered the previous one.
     pub fn is_one_at_a_time(self) -> bool {
         matches!(self, Self::V0_04 | Self::V0_21(_))
     }
 
-    /// How long a client leaves a connection alone once it is made. Up to v0.04 the server begins to read before it has
-    /// entered the connection where it looks it up to answer: a call that comes in between is never answered, nor is
-    /// any after it (rest_rpc v0.01 `rpc_server.h`, `do_accept`).
+    /// Returns how long a client must wait before it uses a new connection. Up to v0.04 the server starts reading
+    /// before it has registered the connection that it needs for responses: a call received in between is never
+    /// answered, nor is any after it (rest_rpc v0.01 `rpc_server.h`, `do_accept`).
     pub fn settle_time(self) -> Option<Duration> {
         (self == Self::V0_04).then_some(SETTLING)
     }
 
-    /// Whether the body of a call begins with the function's name; later the header has its number.
+    /// Whether the body of a call starts with the function's name; in later generations the header has its number.
     pub(super) fn calls_by_name(self) -> bool {
         matches!(self, Self::V0_04 | Self::V0_11 | Self::From20221223)
     }
 }
 
-/// What the peer was seen to need, and much more.
+/// Much more than the peer was observed to need.
 const SETTLING: Duration = Duration::from_millis(30);
 
-/// The newest, little-endian as the peer's default is.
+/// The newest generation, little-endian like the peer's default.
 impl Default for Generation {
     fn default() -> Self {
         Self::V0_21(ByteOrder::Little)
@@ -124,7 +124,7 @@ impl FromStr for Generation {
     }
 }
 
-/// The name is of no generation.
+/// The name is not that of a generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnknownGeneration;
 

@@ -17,26 +17,26 @@ use super::{body, frame, status};
 pub struct Server {
     config: Arc<ServerConfig>,
     generation: Generation,
-    /// What the last event borrows, where the call was of no function: its name, or `#` and its number.
+    /// Name borrowed by the last event if the called function is unknown: its name, or `#` and its number.
     name: String,
     wanted: usize,
-    /// A call is being answered, before which no further one is looked at.
+    /// A call is being answered; the next one is not parsed before it is.
     answering: bool,
     heartbeats: u64,
     draining: bool,
 }
 
-/// What all connections of a server share.
+/// Settings shared by all connections of a server.
 #[derive(Clone, Debug, Default)]
 pub struct ServerConfig {
-    /// What a connection will accept. Up to v0.20 a body has less than 10 MiB besides.
+    /// Limits of a connection. Up to v0.20 a body must also be below 10 MiB.
     pub limits: Limits,
-    /// What may be called.
+    /// Functions that can be called.
     pub functions: Functions,
 }
 
 impl Server {
-    /// A connection that has not heard anything yet.
+    /// Creates the state of a newly accepted connection.
     pub fn new(config: Arc<ServerConfig>, generation: Generation) -> Self {
         Self {
             config,
@@ -49,7 +49,7 @@ impl Server {
         }
     }
 
-    /// What a frame asks of the handlers; `None` if the session has dealt with it.
+    /// Handles a frame; returns `None` if the session has answered it by itself.
     fn handle_frame(&mut self, header: Header, body: BytesMut, out: &mut Outbox) -> Option<FrameRequest> {
         match header.kind {
             Kind::Call => self.call(header, body, out),
@@ -58,8 +58,8 @@ impl Server {
                 self.heartbeats += 1;
                 None
             }
-            // What is no topic is a call since v0.21 (rest_rpc `rpc_connection.hpp`). Before that the peer reads the
-            // body and does nothing with it (`connection.h`, `read_body`).
+            // Since v0.21, every type other than a topic is a call (rest_rpc `rpc_connection.hpp`). Before that the
+            // peer reads the body and ignores it (`connection.h`, `read_body`).
             Kind::Other(_) => match self.generation {
                 Generation::V0_21(_) => self.call(header, body, out),
                 _ => None,
@@ -67,8 +67,8 @@ impl Server {
         }
     }
 
-    /// What a subscription is for. One that names nothing is passed over: the peer does no more than log it
-    /// (rest_rpc `connection.h`, `read_body`).
+    /// Returns the topic of a subscription. A malformed one is ignored: the peer only logs it (rest_rpc `connection.h`,
+    /// `read_body`).
     fn topic(&self, header: Header, body: &[u8]) -> Option<Topic> {
         match self.generation {
             Generation::V0_21(_) => Some(Topic::Id(header.function)),
@@ -78,7 +78,8 @@ impl Server {
 
     fn call(&self, header: Header, body: BytesMut, out: &mut Outbox) -> Option<FrameRequest> {
         let (called, arguments) = if self.generation.calls_by_name() {
-            // Without a list there is no name, and what follows is no list either.
+            // If the body is not a list, both the name and the arguments are empty, and the arguments are not a list
+            // either.
             let (name, arguments) = body::cut_name(body).unwrap_or_default();
             (CalledFunction::Name(name), arguments)
         } else {
@@ -90,8 +91,8 @@ impl Server {
             self.answer(&ticket, Reply::failure(status::shutting_down()), out);
             return None;
         }
-        // The peer reads a call whole before it looks for the name (rest_rpc `router.h`, `route`). What is offered reads
-        // its arguments itself.
+        // The peer parses the whole call before it looks up the name (rest_rpc `router.h`, `route`). A known function
+        // parses its arguments itself.
         if place.is_none() && matches!(ticket.called, CalledFunction::Name(_)) && !body::is_list(&arguments) {
             self.answer(&ticket, Reply::failure(status::argument_mismatch()), out);
             return None;
@@ -109,7 +110,8 @@ impl Server {
         }
     }
 
-    /// Service and method of a call. One that nobody offers has no service, and what it was called as its method.
+    /// Returns service and method of a call. An unknown function has no service, and the name or number it was called
+    /// by as its method.
     fn target(&self, place: Option<FunctionIndex>) -> (&str, &str) {
         match place.and_then(|place| self.config.functions.at(place)) {
             Some(FunctionTarget { service, method }) => (service, method),
@@ -145,7 +147,7 @@ impl Server {
             self.write_header(Kind::Call, ticket.id, 2, out);
             return out.extend_from_slice(&[0x91, 0]);
         }
-        // What is in any other format, the peer gets as a text.
+        // A value in any other format is sent to the peer as a text.
         let is_text = !matches!(format, Format::MessagePack | Format::MessagePackArray);
         let length = 2 + value.len() + if is_text { body::text_head(value.len()) } else { 0 };
         if length >= MAX_BODY {
@@ -167,14 +169,14 @@ impl Server {
     #[cold]
     fn fail(&self, ticket: &Ticket, failure: &Status, out: &mut Outbox) {
         let text = status::text(failure);
-        // A longer one would be a body that no peer reads.
+        // A longer text would make the body longer than any peer accepts.
         let text = &text[..text.floor_char_boundary(LONGEST_TEXT)];
         self.write_header(Kind::Call, ticket.id, 2 + body::text_head(text.len()) + text.len(), out);
         out.extend_from_slice(&[0x92, 1]);
         Writer::new(out.buffer()).str(text);
     }
 
-    /// A code and a value, as since v0.21.
+    /// Sends a code and a value, since v0.21.
     fn send_coded(&self, kind: Kind, function: u32, code: u8, value: Bytes, out: &mut Outbox) {
         let header = Header { kind, length: 1 + value.len(), id: 0, function };
         let buffer = out.buffer();
@@ -188,9 +190,9 @@ impl Server {
     }
 }
 
-/// What a frame asks of the handlers.
+/// Request in a frame that is passed to the handlers.
 enum FrameRequest {
-    /// A call of what stands at this place, if anything does.
+    /// A call of the function at this index, if it is known.
     Call {
         place: Option<FunctionIndex>,
         arguments: Bytes,
@@ -207,7 +209,7 @@ impl session::Server for Server {
         inbox: &mut BytesMut,
         out: &mut Outbox,
     ) -> Result<Option<ServerEvent<'_, Ticket>>, Violation> {
-        // An idle connection keeps nothing.
+        // An idle connection holds no buffers.
         self.name = String::new();
         let heard = loop {
             if self.answering {
@@ -261,13 +263,13 @@ impl session::Server for Server {
         }
     }
 
-    /// There are no credentials: whoever wants some cannot be called.
+    /// The protocol has no credentials: a server that requires one cannot be called.
     fn reject(&mut self, ticket: Ticket, status: Status, out: &mut Outbox) -> bool {
         self.reply(ticket, Reply::failure(status), out);
         true
     }
 
-    /// What is published: the topic is the push's service.
+    /// Publishes a message: the topic is the push's service.
     fn push(&mut self, push: Push, out: &mut Outbox) -> Result<(), Status> {
         self.publish(push.service.as_bytes(), push.body, out)
     }
@@ -313,24 +315,24 @@ impl session::Server for Server {
     }
 }
 
-/// What must come back to answer a call.
+/// Data needed to answer a call.
 #[derive(Debug)]
 pub struct Ticket {
     id: u64,
     called: CalledFunction,
 }
 
-/// What a call said of its function.
+/// How a call identified its function.
 #[derive(Debug)]
 enum CalledFunction {
-    /// Its name, up to December 2022's.
+    /// By name, up to the generation of December 2022.
     Name(Bytes),
-    /// Its number.
+    /// By number.
     Number(u32),
 }
 
 impl CalledFunction {
-    /// As a client writes it: the name, or `#` and the number.
+    /// Returns the client's spelling: the name, or `#` and the number.
     #[cold]
     fn text(&self) -> String {
         match self {

@@ -1,4 +1,4 @@
-//! Failures of rest_rpc: texts up to v0.20, a code and a text since.
+//! Failures of rest_rpc: plain texts up to v0.20, a code and a text since v0.21.
 
 use std::borrow::Cow;
 
@@ -6,29 +6,29 @@ use polyrpc_core::status::texts;
 use polyrpc_core::status::texts::Text;
 use polyrpc_core::{Code, Status};
 
-/// The text that tells a peer of a failure.
+/// Returns the text of a failure for the peer.
 pub(super) fn text(status: &Status) -> &str {
     status.message_or_code()
 }
 
-/// The failure that a text up to v0.20 tells of.
+/// Parses a failure from a text, up to v0.20.
 #[cold]
 pub(super) fn of_text(text: String) -> Status {
     texts::read(text, TEXTS)
 }
 
-/// The code and the text that tell a peer of a failure since v0.21. There are two on the wire: everything that is
-/// not an unknown function is an exception of the function (rest_rpc `rpc_router.hpp`).
+/// Returns the code and the text of a failure for the peer, since v0.21. Only two codes are sent: every failure other
+/// than an unknown function is an exception of the function (rest_rpc `rpc_router.hpp`).
 pub(super) fn coded(status: &Status) -> (u8, Cow<'_, str>) {
     let text = text(status);
-    // A function may fail in the same words.
+    // A function may fail with the same text.
     match status.code() == Code::Unimplemented && text.starts_with(UNKNOWN) {
         true => (NO_SUCH_FUNCTION, text.into()),
         false => (FUNCTION_EXCEPTION, format!("{EXCEPTION}{text}").into()),
     }
 }
 
-/// The failure that a code and a text since v0.21 tell of.
+/// Parses a failure from a code and a text, since v0.21.
 #[cold]
 pub(super) fn of_code(code: u8, text: &str) -> Status {
     match (code, text.strip_prefix(EXCEPTION)) {
@@ -40,44 +40,45 @@ pub(super) fn of_code(code: u8, text: &str) -> Status {
     }
 }
 
-/// The failure of a call to what does not exist: by the name, or by the number that the call bore.
+/// Returns the failure of a call to an unknown function: by its name, or by the number in the call.
 #[cold]
 pub(super) fn unknown(name: &dyn std::fmt::Display) -> Status {
     Status::unimplemented(format!("{UNKNOWN}{name}"))
 }
 
-/// The failure of a call whose arguments are not those of the function (rest_rpc `codec.h`).
+/// Returns the failure of a call whose arguments do not match the function (rest_rpc `codec.h`).
 #[cold]
 pub(super) fn argument_mismatch() -> Status {
     Status::invalid_argument(NO_MATCH)
 }
 
-/// The failure of a call up to v0.20 with more or fewer arguments than its function has. The words of the peer come first.
+/// Returns the failure of a call, up to v0.20, whose number of arguments does not match its function. It starts with
+/// the peer's text.
 #[cold]
 pub fn wrong_count(expected: usize, found: usize) -> Status {
     let arguments = if expected == 1 { "argument" } else { "arguments" };
     Status::invalid_argument(format!("{NO_MATCH} expected {expected} {arguments}, found {found}"))
 }
 
-/// The failure of a call whose arguments cannot be read: the peer's words alone, or those of [`wrong_count`].
+/// Returns the failure of a call with malformed arguments: the peer's text alone, or that of [`wrong_count`].
 #[cold]
 pub(super) fn unreadable(status: Status) -> Status {
     if status.message().starts_with(NO_MATCH) { status } else { argument_mismatch() }
 }
 
-/// The failure of a call whose result is as long as no client reads it (rest_rpc `connection.h`).
+/// Returns the failure of a call whose result is longer than any client accepts (rest_rpc `connection.h`).
 #[cold]
 pub(super) fn too_long(name: &str) -> Status {
     Status::out_of_range(format!("{TOO_LONG}{name}"))
 }
 
-/// The failure of a call that came after the server began to go away.
+/// Returns the failure of a call received after the server started to shut down.
 #[cold]
 pub(super) fn shutting_down() -> Status {
     Status::unavailable(SHUTTING_DOWN)
 }
 
-/// The texts that say more than that a call failed.
+/// Texts that imply a more specific code.
 const TEXTS: &[(Text, Code)] = &[
     (Text::Begins(UNKNOWN), Code::Unimplemented),
     (Text::Begins(NO_MATCH), Code::InvalidArgument),
@@ -88,13 +89,13 @@ const TEXTS: &[(Text, Code)] = &[
 const UNKNOWN: &str = "unknown function: ";
 const NO_MATCH: &str = "unpack failed: Args not match!";
 const TOO_LONG: &str = "the response result is out of range: more than 10M ";
-/// The peer writes no blank behind it.
+/// The peer writes no blank after it.
 const EXCEPTION: &str = "exception occur when call";
-/// Ours: the peer closes its connections instead of refusing calls on them.
+/// Our own text: the peer closes its connections instead of rejecting calls on them.
 const SHUTTING_DOWN: &str = "rest_rpc: server is shutting down";
 
-/// The codes since v0.21 (rest_rpc `error_code.h`, `rpc_errc`). A server sends 1, 4 and 5; the others its client
-/// says to itself, but nothing forbids them on the wire.
+/// Codes since v0.21 (rest_rpc `error_code.h`, `rpc_errc`). A server sends 1, 4 and 5; the peer's client uses the
+/// others locally, but nothing forbids them on the wire.
 const CODES: &[(u8, Code)] = &[
     (NO_SUCH_FUNCTION, Code::Unimplemented),
     // no_such_key
@@ -102,7 +103,7 @@ const CODES: &[(u8, Code)] = &[
     // invalid_req_type
     (3, Code::InvalidArgument),
     (FUNCTION_EXCEPTION, Code::Unknown),
-    // function_unknown_exception: something was thrown that is no exception
+    // function_unknown_exception: the thrown object is not a `std::exception`
     (5, Code::Internal),
     // invalid_argument
     (6, Code::InvalidArgument),

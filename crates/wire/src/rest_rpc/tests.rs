@@ -29,7 +29,7 @@ const OLD: [Generation; 5] = [
 
 const ADD: &[u8] = &[0x92, 7, 8];
 
-/// What the servers of the vectors had.
+/// Returns the functions of the servers from which the vectors were captured.
 fn functions() -> Functions {
     let mut functions = Functions::default();
     for name in
@@ -54,7 +54,7 @@ fn pair(generation: Generation) -> Pair<Client, Server> {
     Pair::new(client(generation), server(generation))
 }
 
-/// A call of a function with a list of arguments.
+/// Creates a call of a function with a list of arguments.
 fn call<'a>(function: &'a str, arguments: &[u8]) -> Call<'a> {
     let mut call = Call::new("", function, Format::MessagePackArray, Bytes::copy_from_slice(arguments));
     call.head.positional = true;
@@ -116,7 +116,7 @@ fn generation_of(name: &str) -> Generation {
     }
 }
 
-/// Every captured call with its answer.
+/// Returns every captured call with its response.
 fn conversations() -> Vec<(Vector, Vector)> {
     let (to_server, to_client): (Vec<_>, Vec<_>) = vectors().into_iter().partition(|vector| vector.to_server);
     let mut answers: Vec<Option<Vector>> = to_client.into_iter().map(Some).collect();
@@ -133,7 +133,7 @@ fn conversations() -> Vec<(Vector, Vector)> {
     pairs
 }
 
-/// The reply whose answer this body is.
+/// Returns the reply that encodes to this body.
 fn reply_of(generation: Generation, body: &Bytes) -> Reply {
     let failed = |text: &[u8]| Reply::failure(Status::unknown(String::from_utf8_lossy(text).into_owned()));
     let value = |from: usize| Reply::message(generation.format(), body.slice(from..));
@@ -369,7 +369,7 @@ fn what_a_subscription_does_not_say_is_empty() {
 fn an_unknown_name_is_only_looked_for_in_a_call_that_is_whole() {
     let refused = "9201be756e7061636b206661696c65643a2041726773206e6f74206d6174636821";
     for (bytes, generation) in [
-        // A text of five bytes, of which one is there; an argument that is missing.
+        // A text of five bytes, of which one is present; a missing argument.
         ("0a000000 0100000000000000 92a66e6f73756368a561", Generation::V0_04),
         ("08000000 0100000000000000 00 92a66e6f73756368", Generation::V0_11),
     ] {
@@ -378,7 +378,7 @@ fn an_unknown_name_is_only_looked_for_in_a_call_that_is_whole() {
         assert!(matches!(server.next_event(&mut inbox, &mut out), Ok(None)));
         assert_bytes(&out.take()[generation.header()..], hex(refused));
     }
-    // What stands behind the list is not looked at.
+    // Bytes after the list are ignored.
     let (mut server, mut out) = (server(Generation::V0_04), Outbox::new());
     let (method, ..) =
         sole_call(&mut server, &hex("0a000000 0100000000000000 91a66e6f73756368a561"), &mut out);
@@ -526,7 +526,7 @@ fn whatever_has_no_body_is_a_heartbeat_up_to_v0_20() {
 
 #[test]
 fn a_subscription_that_names_nothing_is_passed_over() {
-    // A number, lists of numbers, of a text that is cut, and of more than it should have, which is cut.
+    // A number, lists of numbers, of a truncated text, and of too many elements, truncated.
     for body in ["07", "920708", "91a26b", "93a16ba0a5"] {
         let length = body.len() / 2;
         let broken = format!("27010000 {length:02x}000000 0000000000000000 00000000 {body}");
@@ -683,7 +683,7 @@ fn a_server_that_goes_away_refuses_what_comes() {
 fn the_generation_is_told_by_the_first_bytes_of_every_captured_conversation() {
     for vector in vectors().iter().filter(|vector| vector.to_server) {
         let heartbeat = vector.body.is_empty() && vector.generation == Generation::V0_20;
-        // A heartbeat tells only together with what follows it.
+        // A heartbeat is recognised only together with the bytes after it.
         let bytes = if heartbeat { [&vector.bytes[..], &[39]].concat() } else { vector.bytes.to_vec() };
         let told = generation(&bytes);
         match vector.generation {
@@ -720,7 +720,7 @@ fn what_cannot_be_told_is_not_taken_for_something_else() {
         client(untold).send(CallId(0), call("add", ADD), &mut out).expect("it can be said");
         assert_eq!(generation(&out.take()), None);
     }
-    // Padding that is not zero, around a heartbeat, a subscription and what is no list.
+    // Padding other than zero, before a heartbeat, a subscription and a body that is not a list.
     for front in [
         "2700abcd 00000000 0000000000000000 00000000 27",
         "2701abcd 03000000 0000000000000000 00000000 92a0a0",

@@ -1,10 +1,10 @@
 use polyrpc_core::{Compression, Status};
 
-/// What the numbers of rpcx's `CompressType` stand for: 0 is none, 1 gzip, and 2 to 7 are what both sides agree on, as
-/// Go's map `protocol.Compressors`.
+/// Mapping of rpcx's `CompressType` numbers to compressions: 0 is none, 1 is gzip, and 2 to 7 are agreed on by both
+/// sides, like Go's map `protocol.Compressors`.
 ///
-/// rpcx brings a compressor for snappy and registers it nowhere; it writes [frames](Compression::SnappyFrames), so this is
-/// what `protocol.Compressors[2] = &protocol.SnappyCompressor{}` is here:
+/// rpcx ships a compressor for snappy but registers it nowhere; it writes [frames](Compression::SnappyFrames), so that
+/// the counterpart of `protocol.Compressors[2] = &protocol.SnappyCompressor{}` is:
 ///
 /// ```
 /// # fn main() -> Result<(), polyrpc_core::Status> {
@@ -20,7 +20,7 @@ use polyrpc_core::{Compression, Status};
 pub struct Compressors([Compression; 8]);
 
 impl Default for Compressors {
-    /// None and gzip.
+    /// Only none and gzip.
     fn default() -> Self {
         let mut known = [Compression::None; 8];
         known[1] = Compression::Gzip;
@@ -29,12 +29,12 @@ impl Default for Compressors {
 }
 
 impl Compressors {
-    /// These and one more, from 2 to 7. A number that is taken gets the new meaning.
+    /// Adds a compression under a number from 2 to 7. A number in use is overwritten.
     ///
     /// # Errors
     ///
-    /// [`InvalidArgument`](polyrpc_core::Code::InvalidArgument) for another number, for no compression at all, for one that is not
-    /// known, and for one that has a number already.
+    /// [`InvalidArgument`](polyrpc_core::Code::InvalidArgument) if the number is out of range, if the compression is
+    /// none or not supported, or if it has a number already.
     pub fn with(mut self, number: u8, compression: Compression) -> Result<Self, Status> {
         let wrong = |why: &str| {
             let text = format!("rpcx's compressor {number} cannot be {}: {why}", compression.as_str());
@@ -55,7 +55,7 @@ impl Compressors {
         Ok(self)
     }
 
-    /// The number of a compression, if it has one.
+    /// Returns the number of a compression, if it has one.
     pub fn number(&self, compression: Compression) -> Option<u8> {
         match compression {
             Compression::None => Some(0),
@@ -63,7 +63,7 @@ impl Compressors {
         }
     }
 
-    /// What a number stands for, if anything.
+    /// Returns the compression with a number, if there is one.
     pub(super) fn get(&self, number: u8) -> Option<Compression> {
         let compression = self.0.get(usize::from(number)).copied()?;
         (number == 0 || compression != Compression::None).then_some(compression)

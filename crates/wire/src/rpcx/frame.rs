@@ -1,5 +1,4 @@
-//! The bytes of rpcx: frames taken from an inbox, frames written into an outbox
-//! (rpcx `protocol/message.go`).
+//! rpcx frame encoding and decoding (rpcx `protocol/message.go`).
 
 use std::fmt::Display;
 use std::io::Write;
@@ -11,7 +10,7 @@ use super::compressors::Compressors;
 
 pub(super) const MAGIC: u8 = 0x08;
 
-/// Takes the next frame out of `inbox`; `limit` bounds its whole length.
+/// Removes the next frame from `inbox`; `limit` bounds its total length.
 pub(super) fn take(
     inbox: &mut BytesMut,
     limit: usize,
@@ -34,18 +33,18 @@ pub(super) fn take(
     Frame::parse(header, compression, inbox.split_to(length).freeze()).map(NextFrame::Frame)
 }
 
-/// What the front of an inbox is.
+/// Result of parsing the start of an inbox.
 #[derive(Debug)]
 pub(super) enum NextFrame {
-    /// A whole frame.
+    /// A complete frame.
     Frame(Frame),
-    /// The beginning of one that is `wanted` bytes long, 0 while that is unknown.
+    /// The start of a frame of `wanted` bytes, 0 while the length is unknown.
     Short { wanted: usize },
-    /// Not rpcx; nothing was taken.
+    /// Not rpcx; the inbox is unchanged.
     Foreign,
 }
 
-/// A frame that was received, its blocks found and known to lie within it.
+/// A received frame, whose blocks were checked to lie within it.
 #[derive(Debug)]
 pub(super) struct Frame {
     pub(super) header: Header,
@@ -78,7 +77,7 @@ impl Frame {
         &self.bytes[self.path_end + PREFIX..self.method_end]
     }
 
-    /// Path and method with their lengths, as an answer repeats them.
+    /// Path and method with their length prefixes, as a response repeats them.
     pub(super) fn names(&self) -> Bytes {
         self.bytes.slice(HEADER..self.method_end)
     }
@@ -92,13 +91,13 @@ impl Frame {
         }
     }
 
-    /// Everything behind the payload's length, whatever that length says: rpcx takes `data[n:]` and ignores
-    /// it (`protocol/message.go`, `Decode`).
+    /// Returns everything after the payload's length, whatever that length is: rpcx takes `data[n:]` and ignores it
+    /// (`protocol/message.go`, `Decode`).
     pub(super) fn payload(&self) -> Bytes {
         self.bytes.slice(self.metadata_end + PREFIX..)
     }
 
-    /// Sends the frame back under another header, with a length before the payload that is true.
+    /// Sends the frame back with another header and a correct payload length.
     pub(super) fn echo(&self, header: Header, out: &mut Outbox) {
         let payload = self.payload();
         let total = self.bytes.len() - HEADER;
@@ -110,13 +109,13 @@ impl Frame {
     }
 }
 
-/// The method among the [names](Frame::names).
+/// Returns the method among the [names](Frame::names).
 pub(super) fn method_of(names: &[u8]) -> Option<&[u8]> {
     let (length, rest) = names.split_first_chunk::<PREFIX>()?;
     rest.get(u32::from_be_bytes(*length) as usize + PREFIX..)
 }
 
-/// The key/value pairs of a frame's metadata block.
+/// Iterator over the key/value pairs of a frame's metadata block.
 #[derive(Debug)]
 pub(super) struct Pairs<'f> {
     bytes: &'f Bytes,
@@ -126,8 +125,8 @@ pub(super) struct Pairs<'f> {
 }
 
 impl<'f> Pairs<'f> {
-    /// Since [`Metadata`] finds its keys by walking, unbounded pairs would cost their square. Far more than
-    /// any caller needs, and as many as keep a hostile frame as cheap to read as it is to send.
+    /// Maximum number of pairs. [`Metadata`] looks keys up linearly, so that unlimited pairs would cost quadratic time.
+    /// The limit is far above what any caller needs, and keeps a hostile frame as cheap to parse as it is to send.
     pub(super) const ALLOWED: usize = MAX_METADATA;
 
     fn read(&mut self) -> Option<(&'f [u8], Bytes)> {
@@ -156,8 +155,8 @@ impl<'f> Iterator for Pairs<'f> {
     }
 }
 
-/// Writes one frame straight into an outbox. Lengths that are not known yet are patched by
-/// [`Writer::finish`], without which the frame is no frame.
+/// Writes one frame directly into an outbox. Lengths that are not known yet are patched by [`Writer::finish`], without
+/// which the frame is incomplete.
 #[derive(Debug)]
 #[must_use]
 pub(super) struct Writer<'o> {
@@ -174,7 +173,7 @@ impl<'o> Writer<'o> {
         })
     }
 
-    /// A frame that repeats the [`Frame::names`] of another.
+    /// Starts a frame that repeats the [`Frame::names`] of another.
     pub(super) fn answering(out: &'o mut Outbox, header: Header, names: &[u8]) -> Self {
         Self::with_names(out, header, |buffer| buffer.put_slice(names))
     }
@@ -202,14 +201,14 @@ impl<'o> Writer<'o> {
         close_block(buffer, at);
     }
 
-    /// Every pair of `metadata` whose key is not `taken` by the protocol itself.
+    /// Writes every pair of `metadata` whose key is not `taken` by the protocol itself.
     pub(super) fn pairs(&mut self, metadata: &Metadata, taken: impl Fn(&str) -> bool) {
         for (key, value) in metadata.iter().filter(|(key, _)| !taken(key)) {
             self.pair(key, value);
         }
     }
 
-    /// Ends the frame with its payload. One that is longer than rpcx can say is taken back.
+    /// Finishes the frame with its payload. A frame too long for rpcx's length fields is removed again.
     pub(super) fn finish(self, payload: Bytes) -> Result<(), FrameTooLong> {
         let buffer = self.out.buffer();
         let total = buffer.len() - self.start - HEADER + PREFIX + payload.len();
@@ -225,23 +224,23 @@ impl<'o> Writer<'o> {
     }
 }
 
-/// A frame would need more than 32 bits for its length.
+/// The length of a frame exceeds 32 bits.
 #[derive(Debug)]
 pub(super) struct FrameTooLong;
 
-/// What stands before a frame's blocks.
+/// Header before a frame's blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Header {
-    /// 0 from every known peer; an answer repeats it.
+    /// 0 from every known peer; a response repeats it.
     pub(super) version: u8,
     pub(super) flags: Flags,
-    /// The format in the high nibble; the low one is reserved, and repeated by an answer.
+    /// Serialize type in the high nibble; the low nibble is reserved, and repeated by a response.
     serialize: u8,
     pub(super) seq: u64,
 }
 
 impl Header {
-    /// The header of a frame that answers none. `serialize` is a number that [`serialize`] gave.
+    /// Creates the header of a frame that is not a response. `serialize` is a number returned by [`serialize`].
     pub(super) fn new(flags: Flags, serialize: u8, seq: u64) -> Self {
         Self { version: 0, flags, serialize: serialize << 4, seq }
     }
@@ -275,7 +274,7 @@ impl Header {
     }
 }
 
-/// The third byte of a frame: kind, compression and status in one.
+/// Third byte of a frame: message type, compression and status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Flags(u8);
 
@@ -298,25 +297,25 @@ impl Flags {
         Self(self.0 | flag.0)
     }
 
-    /// The flags of a successful, uncompressed answer (rpcx `Message.Clone`).
+    /// Returns the flags of a successful, uncompressed response (rpcx `Message.Clone`).
     #[must_use]
     pub(super) fn of_answer(self) -> Self {
         Self(self.0 & !(Self::COMPRESSION | Self::STATUS)).with(Self::RESPONSE)
     }
 
-    /// Whether the call failed. Only 1 is defined; what else is not 0 is no success either.
+    /// Whether the call failed. Only 1 is defined; any other value except 0 is treated as a failure, too.
     pub(super) fn failed(self) -> bool {
         self.0 & Self::STATUS != 0
     }
 
-    /// rpcx leaves 2 to 7 to compressors that its users register, and closes the connection on one that
-    /// is not (`ErrUnsupportedCompressor`).
+    /// rpcx reserves 2 to 7 for compressors that its users register, and closes the connection on one that is not
+    /// registered (`ErrUnsupportedCompressor`).
     fn compression(self, compressors: &Compressors) -> Result<Compression, Violation> {
         let number = self.compressor();
         compressors.get(number).ok_or_else(|| unsupported_compressor(number))
     }
 
-    /// The number of the compressor, below 8.
+    /// Returns the number of the compressor, below 8.
     pub(super) fn compressor(self) -> u8 {
         (self.0 & Self::COMPRESSION) >> 2
     }
@@ -327,11 +326,11 @@ impl Flags {
     }
 }
 
-/// The serialize number of Thrift's binary protocol: the one that rpcx itself gives to what this framework cannot read.
-/// Those behind it are for rpcx's users.
+/// Serialize number of Thrift's binary protocol: the one that rpcx itself assigns to a format that this framework does
+/// not support. Higher numbers are free for rpcx's users.
 pub const THRIFT: u8 = 4;
 
-/// The format of a serialize number.
+/// Returns the format of a serialize number.
 fn format(number: u8) -> Format {
     match number {
         0 => Format::Raw,
@@ -342,7 +341,7 @@ fn format(number: u8) -> Format {
     }
 }
 
-/// The serialize number of a format, if rpcx has one.
+/// Returns the serialize number of a format, if rpcx has one.
 pub(super) fn serialize(format: Format) -> Option<u8> {
     match format {
         Format::Raw => Some(0),
@@ -370,7 +369,7 @@ fn frame_length(total: u32, limit: usize) -> Result<usize, Violation> {
     Ok(length)
 }
 
-/// The end of the block whose length stands at `at`, if the block lies within `bytes`.
+/// Returns the end of the block whose length field is at `at`, if the block lies within `bytes`.
 fn block_end(bytes: &[u8], at: usize) -> Option<usize> {
     let length = u32::from_be_bytes(*bytes.get(at..)?.first_chunk()?);
     let end = (at + PREFIX).checked_add(length as usize)?;
@@ -382,7 +381,7 @@ fn put_block(buffer: &mut Vec<u8>, bytes: &[u8]) {
     buffer.put_slice(bytes);
 }
 
-/// Leaves room for the length of a block; returns where it stands.
+/// Reserves the length field of a block; returns its offset.
 fn open_block(buffer: &mut Vec<u8>) -> usize {
     buffer.put_u32(0);
     buffer.len() - PREFIX
@@ -417,14 +416,14 @@ fn too_many_pairs() -> Violation {
     Violation::new(format!("more than {} metadata entries", Pairs::ALLOWED))
 }
 
-/// How many entries the metadata of a call or a reply may have.
+/// Maximum number of metadata entries of a call or a reply.
 pub const MAX_METADATA: usize = 256;
 
-/// Bytes before the blocks: magic, version, flags, serialize, seq, total.
+/// Length of the header in bytes: magic, version, flags, serialize, seq, total.
 const HEADER: usize = TOTAL + 4;
 
-/// Where `total`, the length of all blocks together, stands in the header.
+/// Offset of `total`, the length of all blocks together, in the header.
 const TOTAL: usize = 12;
 
-/// Bytes of the length before each block.
+/// Length of the length field before each block in bytes.
 const PREFIX: usize = 4;

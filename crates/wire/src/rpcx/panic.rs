@@ -1,4 +1,4 @@
-//! The text by which rpcx's server tells of a handler's panic, taken apart: `…: oops, method: M, argv: …, stack: …`
+//! Parser for the text with which rpcx's server reports a handler's panic: `…: oops, method: M, argv: …, stack: …`
 //! (rpcx `server/service.go`, `call`).
 
 use polyrpc_core::Code;
@@ -6,24 +6,24 @@ use polyrpc_core::protobuf::{WireType, put_tag, put_varint};
 
 /// A panic's text.
 pub(super) struct Panic<'t> {
-    /// What it says, up to the stack.
+    /// The message up to the stack trace.
     said: &'t str,
     stack: &'t str,
 }
 
 impl<'t> Panic<'t> {
-    /// `None` if there is no more than one line.
+    /// Parses the text; `None` if it has only one line.
     pub(super) fn parse(text: &'t str) -> Option<Self> {
         let (said, stack) = text.split_once(", stack: ").or_else(|| text.split_once('\n'))?;
         Some(Self { said, stack })
     }
 
-    /// What a user wants to read.
+    /// Returns the line that is shown to the user.
     pub(super) fn first_line(&self) -> &'t str {
         self.said.lines().next().unwrap_or_default()
     }
 
-    /// The rest as a status has it: a `google.rpc.Status` with a `google.rpc.DebugInfo`.
+    /// Returns the rest as a status's details: a `google.rpc.Status` with a `google.rpc.DebugInfo`.
     pub(super) fn details(&self) -> Vec<u8> {
         let mut info = Vec::new();
         self.stack.lines().for_each(|line| put(&mut info, 1, line.as_bytes()));

@@ -1,4 +1,4 @@
-//! The two sides of an rpcx connection.
+//! Session state of both sides of an rpcx connection.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,39 +19,39 @@ use super::{frame, status};
 #[derive(Debug)]
 pub struct Server {
     config: Arc<ServerConfig>,
-    /// The frame whose names the last event borrows.
+    /// Frame whose names are borrowed by the last event.
     frame: Option<Frame>,
     wanted: usize,
-    /// How many messages were pushed.
+    /// Number of pushed messages.
     pushed: u64,
     heartbeats: u64,
     draining: bool,
 }
 
-/// What all connections of a server share.
+/// Settings shared by all connections of a server.
 #[derive(Clone, Debug, Default)]
 pub struct ServerConfig {
-    /// What a connection will accept.
+    /// Limits of a connection.
     pub limits: Limits,
-    /// What the numbers of compressors stand for.
+    /// Mapping of compressor numbers.
     pub compressors: Compressors,
 }
 
 impl Server {
-    /// A connection that has not heard anything yet.
+    /// Creates the state of a newly accepted connection.
     pub fn new(config: Arc<ServerConfig>) -> Self {
         Self { config, frame: None, wanted: 0, pushed: 0, heartbeats: 0, draining: false }
     }
 
-    /// Whether the session has answered this frame by itself.
+    /// Whether the session answered this frame by itself.
     fn answers(&mut self, frame: &Frame, out: &mut Outbox) -> Result<bool, Violation> {
         let header = frame.header;
         if header.flags.has(Flags::HEARTBEAT) {
-            // Nobody asks what its metadata say, but a frame whose metadata are broken is none (rpcx
+            // The metadata of a heartbeat are not used, but a frame with malformed metadata is malformed (rpcx
             // `protocol/message.go`, `decodeMetadata`).
             frame.pairs().try_for_each(|pair| pair.map(drop))?;
             self.heartbeats += 1;
-            // Whatever it holds goes back as it is (rpcx `server/server_conn.go`, `processOneRequest`).
+            // The content is sent back unchanged (rpcx `server/server_conn.go`, `processOneRequest`).
             frame.echo(header.with_flags(header.flags.with(Flags::RESPONSE)), out);
             return Ok(true);
         }
@@ -71,7 +71,7 @@ impl session::Server for Server {
         inbox: &mut BytesMut,
         out: &mut Outbox,
     ) -> Result<Option<ServerEvent<'_, Ticket>>, Violation> {
-        // Let go of first: an idle connection keeps no frame, and the inbox may use its memory again.
+        // Released first: an idle connection keeps no frame, and the inbox may reuse its memory.
         self.frame = None;
         let frame = loop {
             self.wanted = 0;
@@ -97,7 +97,8 @@ impl session::Server for Server {
         status::unknown(call, missing)
     }
 
-    /// rpcx unpacks a message as it reads it (`protocol/message.go`, `Decode`), so that one it cannot unpack is none.
+    /// rpcx decompresses a message while reading it (`protocol/message.go`, `Decode`), so that a message it cannot
+    /// decompress is malformed.
     #[cold]
     fn decompression_failure(_ticket: &Ticket, status: Status) -> Result<Status, Violation> {
         Err(Violation::new(format!("a message cannot be decompressed: {}", status.message())))
@@ -130,12 +131,12 @@ impl session::Server for Server {
     }
 }
 
-/// What must come back to answer a call.
+/// Data needed to answer a call.
 #[derive(Debug)]
 pub struct Ticket {
-    /// The request's header, of which an answer is a copy (rpcx `Message.Clone`).
+    /// Header of the request, which a response copies (rpcx `Message.Clone`).
     header: Header,
-    /// Path and method, as the request wrote them.
+    /// Path and method, as the request encoded them.
     names: Bytes,
 }
 
@@ -154,8 +155,8 @@ impl Ticket {
         }
     }
 
-    /// rpcx's clients read an answer by the format that it says it has (`client/client.go`, `input`), so a
-    /// handler may choose one. Where rpcx has no number for it, it bears the request's.
+    /// rpcx's clients decode a response by the format in its header (`client/client.go`, `input`), so that a handler
+    /// may choose one. If rpcx has no number for it, the response has the request's number.
     fn succeed(self, body: Bytes, head: &Head, compressors: &Compressors, out: &mut Outbox) {
         let serialize = frame::serialize(head.format).filter(|_| head.format != self.header.format());
         let header = serialize.map_or(self.header, |serialize| self.header.with_serialize(serialize));
@@ -176,7 +177,7 @@ impl Ticket {
         let method = frame::method_of(&self.names).unwrap_or_default();
         frame.pair(ERROR, status::write(status, method).as_bytes());
         frame.pairs(metadata, |key| key == ERROR);
-        // It does not fit only where names or metadata alone fill 4 GiB: then there is no way to say it.
+        // The frame does not fit only if names or metadata alone fill 4 GiB: then the failure cannot be sent.
         let _ = frame.finish(Bytes::new());
     }
 }
@@ -186,23 +187,23 @@ impl Ticket {
 pub struct Client {
     config: ClientConfig,
     wanted: usize,
-    /// How many heartbeats were sent.
+    /// Number of heartbeats sent.
     heartbeats: u64,
 }
 
-/// How a client speaks.
+/// Settings of a client's connection.
 #[derive(Clone, Debug, Default)]
 pub struct ClientConfig {
-    /// What a connection will accept.
+    /// Limits of a connection.
     pub limits: Limits,
-    /// What proves on every call who calls, unless the call brings its own.
+    /// Credential sent with every call, unless the call has its own.
     pub credential: Option<Bytes>,
-    /// What the numbers of compressors stand for.
+    /// Mapping of compressor numbers.
     pub compressors: Compressors,
 }
 
 impl Client {
-    /// A connection on which nothing was said yet.
+    /// Creates the state of a newly established connection.
     pub fn new(config: ClientConfig) -> Self {
         Self { config, wanted: 0, heartbeats: 0 }
     }
@@ -212,8 +213,8 @@ impl Client {
         if flags.has(Flags::HEARTBEAT) {
             return Ok(ClientEvent::Alive);
         }
-        // A request that wants no answer, from a server: nothing else comes in this direction as a request
-        // (rpcx `client/client.go`, `input`).
+        // A oneway request from a server: no other requests are sent in this direction (rpcx `client/client.go`,
+        // `input`).
         if flags.has(Flags::ONEWAY) && !flags.has(Flags::RESPONSE) {
             return push_of(frame, &self.config.limits).map(ClientEvent::Push);
         }
@@ -262,19 +263,19 @@ impl session::Client for Client {
         self.wanted
     }
 
-    /// Its seq counts down from the largest number while [`CallId`]s count up from 0. Should they ever meet,
-    /// nothing is confused: the answer to a heartbeat is told by its bit, not by its seq.
+    /// Heartbeat sequence numbers count down from the largest number while [`CallId`]s count up from 0. If they ever
+    /// meet, nothing is confused: the response to a heartbeat is identified by its flag, not by its sequence number.
     fn heartbeat(&mut self, out: &mut Outbox) -> bool {
         self.heartbeats += 1;
         let header = Header::new(Flags::HEARTBEAT, MESSAGE_PACK, !self.heartbeats);
-        // rpcx sends its clock as a MessagePack int64 and compares the echo; a count serves as well.
+        // rpcx sends its clock as a MessagePack int64 and compares the echo; a counter serves as well.
         let mut count = [0xd3; 9];
         count[1..].copy_from_slice(&self.heartbeats.to_be_bytes());
         Writer::new(out, header, "", "").finish(Bytes::copy_from_slice(&count)).is_ok()
     }
 }
 
-/// The call that a frame carries.
+/// Returns the call in a frame.
 fn call_of(frame: &Frame) -> Result<Call<'_>, Violation> {
     let (mut metadata, mut credential, mut timeout) = (Metadata::new(), None, None);
     for pair in frame.pairs() {
@@ -300,8 +301,7 @@ fn call_of(frame: &Frame) -> Result<Call<'_>, Violation> {
     })
 }
 
-/// The reply that a frame carries. The payload of a failed call is the handler's half-made reply, which
-/// nobody asks for.
+/// Returns the reply in a frame. The payload of a failed call is the handler's incomplete reply, which is not used.
 fn reply_of(frame: &Frame) -> Result<Reply, Violation> {
     let mut metadata = metadata_of(frame)?;
     let result = match frame.header.flags.failed() {
@@ -314,11 +314,11 @@ fn reply_of(frame: &Frame) -> Result<Reply, Violation> {
     Ok(Reply::new(result, head_of(frame, metadata)))
 }
 
-/// The pushed message that a frame carries.
+/// Returns the pushed message in a frame.
 fn push_of(frame: &Frame, limits: &Limits) -> Result<Push, Violation> {
     let body = match frame.compression {
         Compression::None => frame.payload(),
-        // No rpcx server compresses what it pushes, but its client would read it.
+        // No rpcx server compresses what it pushes, but its client would decompress it.
         compression => compress::decompress(compression, &frame.payload(), limits.decompressed)
             .map_err(|error| Violation::new(format!("a pushed message cannot be decompressed: {error}")))?
             .into(),
@@ -345,8 +345,8 @@ fn head_of(frame: &Frame, metadata: Metadata) -> Head {
     Head { format: frame.header.format(), compression: frame.compression, metadata, ..Head::default() }
 }
 
-/// A name as text. rpcx's are bytes, ours are not: one that is not UTF-8 becomes a name that nothing
-/// bears, so that the call is answered like any other to what does not exist.
+/// Converts a name to text. rpcx's names are bytes: one that is not UTF-8 becomes a name that cannot exist, so that the
+/// call is answered like any other call to an unknown method.
 fn name(bytes: &[u8]) -> &str {
     std::str::from_utf8(bytes).unwrap_or("\u{fffd}")
 }
@@ -355,7 +355,8 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// The flags of a call, its serialize number and its compressor's, if rpcx has a word for all that it asks for.
+/// Returns the flags of a call, its serialize number and its compressor's number, if rpcx can express everything the
+/// call requires.
 fn expressed(call: &Call<'_>, compressors: &Compressors) -> Result<(Flags, u8, u8), Status> {
     if call.service.is_empty() && call.method.is_empty() {
         return Err(missing_name());
@@ -369,8 +370,8 @@ fn expressed(call: &Call<'_>, compressors: &Compressors) -> Result<(Flags, u8, u
     Ok((if call.oneway { Flags::ONEWAY } else { Flags::REQUEST }, serialize, compressor))
 }
 
-/// Compresses a body that is worth it, and says so in the flags. What cannot be compressed goes as it is
-/// (rpcx `Message.EncodeSlicePointer`).
+/// Compresses a body if it is large enough, and sets the flags accordingly. A body that cannot be compressed is sent
+/// uncompressed (rpcx `Message.EncodeSlicePointer`).
 fn compress_if_smaller((asked, number): (Compression, u8), flags: Flags, body: Bytes) -> (Flags, Bytes) {
     if asked == Compression::None || body.len() <= WORTH_COMPRESSING {
         return (flags, body);
@@ -381,15 +382,15 @@ fn compress_if_smaller((asked, number): (Compression, u8), flags: Flags, body: B
     }
 }
 
-/// Whole milliseconds, rounded up: to a handler in Go, 0 would say that there is no time left.
+/// Returns whole milliseconds, rounded up: for a handler in Go, 0 would mean that no time is left.
 fn millis(timeout: Duration) -> u64 {
     u64::try_from(timeout.as_nanos().div_ceil(1_000_000))
         .map_or(LONGEST_MILLIS, |millis| millis.clamp(1, LONGEST_MILLIS))
 }
 
-/// Milliseconds in decimal; what is not a number says nothing (rpcx `parseServerTimeout`), and neither does
-/// one beyond Go's `time.Duration`. Without any left, rpcx's server answers all the same: a Go client cuts what it has to
-/// milliseconds.
+/// Parses milliseconds in decimal; a malformed number is ignored (rpcx `parseServerTimeout`), and so is one beyond Go's
+/// `time.Duration`. A call with no time left is still answered, as by rpcx's server: a Go client truncates its
+/// remaining time to milliseconds.
 fn parse_timeout(value: &[u8]) -> Option<Duration> {
     let millis: u64 = std::str::from_utf8(value).ok()?.parse().ok()?;
     (1..=LONGEST_MILLIS).contains(&millis).then(|| Duration::from_millis(millis))
@@ -418,17 +419,17 @@ fn overlong(_: FrameTooLong) -> Status {
     Status::resource_exhausted("an rpcx frame holds no more than 4 GiB")
 }
 
-/// The reserved keys of the metadata (rpcx `share/share.go`, `protocol/message.go`).
+/// Reserved metadata keys (rpcx `share/share.go`, `protocol/message.go`).
 const ERROR: &str = "__rpcx_error__";
 const AUTH: &str = "__AUTH";
 const TIMEOUT: &str = "__ServerTimeout";
 
-/// The serialize numbers of what the session itself sends.
+/// Serialize numbers of the frames that the session itself sends.
 const RAW: u8 = 0;
 const MESSAGE_PACK: u8 = 3;
 
-/// Only what is longer is compressed (rpcx `sendResponse`, client `send`).
+/// Only longer bodies are compressed (rpcx `sendResponse`, client `send`).
 const WORTH_COMPRESSING: usize = 1024;
 
-/// The longest time that Go's `time.Duration` holds, which counts nanoseconds in 63 bits.
+/// Longest duration of Go's `time.Duration`, which counts nanoseconds in 63 bits.
 const LONGEST_MILLIS: u64 = i64::MAX as u64 / 1_000_000;

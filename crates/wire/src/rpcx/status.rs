@@ -1,4 +1,4 @@
-//! Failures of rpcx, which are nothing but texts: a table of those that say more.
+//! rpcx failures are plain texts; this is the table of texts that imply a code.
 
 use std::borrow::Cow;
 
@@ -10,8 +10,8 @@ use polyrpc_core::{Call, Code, Format, Status};
 use super::frame;
 use super::panic::Panic;
 
-/// The text that tells a peer of a failure. Of a panic it names the method, as rpcx's does (`server/service.go`, `call`);
-/// the arguments and the stack that follow there are nobody's business.
+/// Returns the text of a failure for the peer. The text of a panic names the method, like rpcx's (`server/service.go`,
+/// `call`); the arguments and the stack trace that rpcx adds there are not disclosed.
 pub(super) fn write<'s>(status: &'s Status, method: &[u8]) -> Cow<'s, str> {
     let words = status.message_or_code();
     match words.starts_with(PANIC) && !words.contains(METHOD) {
@@ -20,7 +20,7 @@ pub(super) fn write<'s>(status: &'s Status, method: &[u8]) -> Cow<'s, str> {
     }
 }
 
-/// The failure that a peer's text tells of. Of a panic, the stack is among the details.
+/// Parses a failure from the peer's text. The stack trace of a panic is stored in the details.
 #[cold]
 pub(super) fn read(text: &str) -> Status {
     match text.starts_with(PANIC).then(|| Panic::parse(text)).flatten() {
@@ -29,7 +29,7 @@ pub(super) fn read(text: &str) -> Status {
     }
 }
 
-/// The failure of a call to what does not exist (rpcx `server/server_dispatch.go`).
+/// Returns the failure of a call to an unknown service or method (rpcx `server/server_dispatch.go`).
 #[cold]
 pub(super) fn unknown(call: &Call<'_>, missing: NotFound) -> Status {
     Status::unimplemented(match missing {
@@ -38,8 +38,8 @@ pub(super) fn unknown(call: &Call<'_>, missing: NotFound) -> Status {
     })
 }
 
-/// The failure of a call whose method exists but cannot read this format
-/// (rpcx `server/server_dispatch.go`).
+/// Returns the failure of a call whose method exists but does not support this format (rpcx
+/// `server/server_dispatch.go`).
 #[cold]
 pub fn no_codec(format: Format) -> Status {
     Status::unimplemented(match frame::serialize(format) {
@@ -48,20 +48,20 @@ pub fn no_codec(format: Format) -> Status {
     })
 }
 
-/// The failure of a call that came after the server began to go away.
+/// Returns the failure of a call received after the server started to shut down.
 #[cold]
 pub(super) fn shutting_down() -> Status {
     Status::unavailable(SHUTTING_DOWN)
 }
 
-/// The texts that say more than that a call failed.
+/// Texts that imply a more specific code.
 const TEXTS: &[(Text, Code)] = &[
     (Text::Begins(NO_SERVICE), Code::Unimplemented),
     (Text::Begins(NO_METHOD), Code::Unimplemented),
     (Text::Begins(NO_CODEC), Code::Unimplemented),
-    // `server.ErrReqReachLimit`: refused before the method was looked up.
+    // `server.ErrReqReachLimit`: rejected before the method was looked up.
     (Text::Is("request reached rate limit"), Code::ResourceExhausted),
-    // What a Go handler returns when `__ServerTimeout` ran out, or its context was ended.
+    // Returned by a Go handler when `__ServerTimeout` expired or its context was cancelled.
     (Text::Is("context deadline exceeded"), Code::DeadlineExceeded),
     (Text::Is("context canceled"), Code::Cancelled),
     (Text::Is(SHUTTING_DOWN), Code::Unavailable),
@@ -73,8 +73,8 @@ const NO_CODEC: &str = "can not find codec for ";
 const PANIC: &str = "[service internal error]: ";
 const METHOD: &str = ", method: ";
 
-/// Ours: rpcx closes its connections instead of refusing calls on them, so it has no such text, and its
-/// client takes every text for the handler's own (`client/xclient.go`, `uncoverError`).
+/// Our own text: rpcx closes its connections instead of rejecting calls on them, so it has no such text, and its client
+/// treats every text as the handler's own (`client/xclient.go`, `uncoverError`).
 const SHUTTING_DOWN: &str = "rpcx: server is shutting down";
 
 #[cfg(test)]

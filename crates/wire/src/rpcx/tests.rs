@@ -48,7 +48,7 @@ fn every_captured_frame_says_what_its_fields_say() {
         if let Some(plain) = fields["payload_decompressed_hex"].as_str() {
             assert_bytes(plain_payload(&frame), hex(plain));
         }
-        // The stack trace of the panic was shortened in the fields, not in the bytes.
+        // The panic's stack trace was shortened in the decoded fields, not in the bytes.
         if !name.starts_with("rpcx_panic") {
             assert_case(name, pairs(&frame), metadata_of(fields));
         }
@@ -91,7 +91,7 @@ fn every_captured_answer_is_understood() {
                     Ok(body) => assert_bytes(body, hex(text(&fields["payload_hex"]))),
                     Err(status) => {
                         let told = text(&fields["metadata"]["__rpcx_error__"]);
-                        // What follows in the text of a panic, its stack, is among the details.
+                        // The stack trace, which follows in the text of a panic, is stored in the details.
                         let said = told.split(", stack: ").next();
                         assert_eq!(said, Some(status.message()), "{}", response.name);
                         assert!(reply.head.metadata.is_empty());
@@ -118,7 +118,8 @@ fn every_captured_request_is_written_as_go_wrote_it() {
         client().send(id, call.clone(), &mut out).expect("rpcx can say it");
         let written = out.take();
         if compressed {
-            // Two gzip encoders never agree; everything before the lengths that depend on them must.
+            // Two gzip encoders never produce the same bytes; everything before the lengths that depend on them must
+            // match.
             assert_bytes(&written[..12], &request.bytes[..12]);
             assert_bytes(plain_payload(&parse(&written)), plain_payload(&parse(&request.bytes)));
         } else {
@@ -698,7 +699,7 @@ fn sole_call<'s>(server: &'s mut Server, inbox: &mut BytesMut, out: &mut Outbox)
     }
 }
 
-/// A MessagePack request, written by hand.
+/// Returns a hand-written MessagePack request.
 fn request(path: &[u8], method: &[u8], metadata: &[u8], payload: &[u8]) -> Vec<u8> {
     let blocks = [block(path), block(method), block(metadata), block(payload)].concat();
     let total = (blocks.len() as u32).to_be_bytes();
@@ -713,7 +714,7 @@ fn pair_block(key: &[u8], value: &[u8]) -> Vec<u8> {
     [block(key), block(value)].concat()
 }
 
-/// What an empty success looks like as the answer to `frame`.
+/// Returns an empty successful response to `frame`.
 fn answer_to(frame: &[u8]) -> Vec<u8> {
     let (mut server, mut inbox, mut out) = (server(), BytesMut::from(frame), Outbox::new());
     let (_, ticket) = sole_call(&mut server, &mut inbox, &mut out);
@@ -762,7 +763,7 @@ fn metadata_of(fields: &Value) -> BTreeMap<Vec<u8>, Bytes> {
     metadata.iter().map(|(key, value)| (key.clone().into(), text(value).to_owned().into())).collect()
 }
 
-/// One captured frame.
+/// A captured frame.
 #[derive(Debug, Clone)]
 struct Vector {
     name: String,
@@ -776,7 +777,7 @@ impl Vector {
     }
 }
 
-/// All captured frames, those of the transports that only wrap them included.
+/// Returns all captured frames, including those of the transports that only wrap them.
 fn vectors() -> Vec<Vector> {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../vectors/rpcx");
     let mut vectors = Vec::new();
@@ -797,7 +798,7 @@ fn vectors() -> Vec<Vector> {
     vectors
 }
 
-/// Every captured request with its answer, if it had one.
+/// Returns every captured request with its response, if any.
 fn conversations() -> Vec<(Vector, Option<Vector>)> {
     let vectors = vectors();
     let (requests, responses): (Vec<_>, Vec<_>) = vectors
@@ -818,7 +819,7 @@ fn conversations() -> Vec<(Vector, Option<Vector>)> {
         .collect()
 }
 
-/// What a handler would have to return for this captured response.
+/// Returns the reply from which a handler would produce this captured response.
 fn reply_of(response: &Vector) -> Reply {
     let frame = parse(&response.bytes);
     let mut metadata = Metadata::new();
@@ -850,7 +851,7 @@ fn assert_call(call: &Call<'_>, request: &Vector) {
     assert_case(name, heard, metadata);
 }
 
-/// The same bytes, except for gzip's and for the half-made reply that Go sends beside an error.
+/// Asserts equal bytes, except for gzip's output and for the incomplete reply that Go sends along with an error.
 fn assert_same_answer(written: &[u8], response: &Vector) {
     let (got, want) = (parse(written), parse(&response.bytes));
     assert_case(&response.name, got.header, want.header);
@@ -906,7 +907,8 @@ fn compressors_are_what_both_sides_have_registered() {
     let sent = reply.result.expect("it went well");
     assert!(sent.len() < 1000 && sent.starts_with(b"\xff\x06\0\0sNaPpY"), "{}", sent.escape_ascii());
 
-    // Who has not registered it says so before it is sent, and ends the connection where it comes.
+    // A client without the compressor rejects the call before sending it, and a server without it closes the
+    // connection.
     let mut out = Outbox::new();
     let refused = super::Client::new(<_>::default()).send(CallId(1), call.clone(), &mut out).unwrap_err();
     assert!(refused.message().contains("register it"), "{refused}");

@@ -1,4 +1,4 @@
-//! What rest_rpc wrote.
+//! Values captured from rest_rpc.
 
 use std::fs;
 use std::path::PathBuf;
@@ -76,7 +76,7 @@ fn arguments_and_answers_of_captured_calls_are_read_and_written() {
     assert_bytes(arguments_of_value(&(7, 8)).expect("arguments"), body("w6r_add", 0));
 }
 
-/// Reads a value, and writes it in the form in which it came.
+/// Decodes a value, and encodes it in the form in which it arrived.
 fn conversed<T: Serialize + serde::de::DeserializeOwned + 'static>(bytes: &[u8]) -> T {
     let plan = Plan::of::<T>().expect("a type");
     let value = plan.decode(bytes).expect("a value");
@@ -86,7 +86,7 @@ fn conversed<T: Serialize + serde::de::DeserializeOwned + 'static>(bytes: &[u8])
     value
 }
 
-/// Asserts that a value is written as was captured, as far as it was, and read again.
+/// Asserts that a value encodes to the captured bytes, if there are any, and decodes again.
 fn agrees<T>(name: &str, value: &T)
 where
     T: Serialize + serde::de::DeserializeOwned + PartialEq + std::fmt::Debug + 'static,

@@ -1,4 +1,4 @@
-//! What no peer writes.
+//! Malformed input that no peer writes.
 
 use polyrpc_core::testing::damage;
 
@@ -98,7 +98,7 @@ fn items_that_hold_nothing_are_counted() {
 fn what_stands_behind_a_value_is_passed_over() {
     let bytes = [to_vec(&(7, 8)).expect("a value"), b"more".to_vec()].concat();
     assert_eq!(from_slice(&bytes), Ok((7, 8)));
-    // The total length, of a peer whose type has gained members; behind it comes what is not of this value.
+    // The total length, from a peer whose type has additional members; the bytes after it do not belong to the value.
     let plan = Plan::of::<(i32, i32)>().expect("a type");
     for (meta, total) in [("01", "1100"), ("02", "13000000"), ("03", "1700000000000000")] {
         let head = (plan.code() | 1).to_le_bytes();

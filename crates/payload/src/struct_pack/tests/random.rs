@@ -1,4 +1,4 @@
-//! Types and values made at random.
+//! Random types and values.
 
 use serde_json::Value;
 
@@ -23,7 +23,7 @@ fn random_values_of_random_types_come_back() {
     }
 }
 
-/// Numbers that are the same in every run (xorshift).
+/// Reproducible pseudo-random numbers (xorshift).
 struct Random(u64);
 
 impl Random {
@@ -56,7 +56,7 @@ impl Random {
         }
     }
 
-    /// One that JSON has only as a key, or one that it has as none.
+    /// A type that JSON can express only as a key, or one that it cannot express as a key.
     fn key(&mut self) -> Type {
         if self.below(2) == 0 { Type::String(Character::Char) } else { Type::Scalar(Scalar::I16) }
     }
@@ -65,7 +65,7 @@ impl Random {
         (0..=self.below(4)).map(|_| self.ty(depth)).collect()
     }
 
-    /// Not one of those that only a struct has.
+    /// A scalar that is not restricted to structs.
     fn scalar(&mut self) -> Scalar {
         loop {
             match Scalar::ALL[self.below(Scalar::ALL.len())] {
@@ -82,7 +82,7 @@ impl Random {
             Type::String(_) => self.text().into(),
             Type::Array(item, count) => self.values(item, *count).into(),
             Type::List(item) | Type::Set(item) => {
-                // Now and then, more than a length of one byte can tell.
+                // Occasionally more than a length of one byte can express.
                 let count = if self.below(60) == 0 { 256 } else { self.below(4) };
                 self.values(item, count).into()
             }

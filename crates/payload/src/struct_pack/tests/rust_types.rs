@@ -1,4 +1,4 @@
-//! What Rust types are in C++.
+//! Mapping from Rust types to C++.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -157,7 +157,7 @@ fn a_struct_of_numbers_is_written_as_it_lies_in_memory() {
         hex("fd 05 fd0507 8383ff fa 03 01 8989 ff")
     });
     returns(outer);
-    // Neither in a tuple nor where a string is near, but what is within still is.
+    // Neither in a tuple nor next to a string, but nested values still are.
     assert_bytes(payload(&(1u8, 2u32)), hex("01 02000000"));
     assert_bytes(payload(&(inner(), 1u64)), hex("01000200 0100000000000000"));
     assert_bytes(payload(&vec![inner(), inner()]), hex("02 01000200 01000200"));
@@ -391,7 +391,7 @@ fn names_of_types_are_read_as_they_are_written() {
 
 fn of<T: serde::de::DeserializeOwned>(name: &str) {
     let ours = Type::of::<T>().unwrap_or_else(|error| panic!("{name}: {error}"));
-    // Whether a struct may lie in memory is not said of one that cannot.
+    // A literal does not state whether a struct is a memory image if it cannot be one.
     assert_eq!(ours.to_string(), ty(name).to_string());
     Plan::new(ours).unwrap_or_else(|error| panic!("{name}: {error}"));
 }
@@ -414,7 +414,7 @@ where
     let plan = Plan::of::<T>().expect("a type");
     let named = plan.encode(&value, Form::Literal).expect("the same");
     assert_eq!(plan.decode::<T>(&named).as_ref(), Ok(&value));
-    // Whoever knows only the literal reads the same, and writes it.
+    // A reader that knows only the literal decodes and encodes the same.
     let learnt = Plan::of_bytes(&named).expect("a head").expect("a literal");
     let json = learnt.decode_json(&named).expect("the same");
     assert_bytes(learnt.encode_json(&json, Form::Bare).expect("the same"), bytes);

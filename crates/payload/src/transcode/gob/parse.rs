@@ -1,5 +1,6 @@
-//! From gob to protobuf, by the rules of Go's decoder: what was sent must fit the struct that protoc-gen-go makes of the
-//! message, whether or not there is a value in it (Go `encoding/gob/decode.go`, `compileDec` and `compatibleType`).
+//! Conversion from gob to protobuf by the rules of Go's decoder: the sent types must be compatible with the struct that
+//! protoc-gen-go generates for the message, whether or not they have a value (Go `encoding/gob/decode.go`, `compileDec`
+//! and `compatibleType`).
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -30,12 +31,12 @@ pub(in crate::transcode) fn parse(message: &Message, bytes: &[u8]) -> Result<Vec
 struct Parser<'p, 't, 'de> {
     pool: &'p Pool,
     decoder: Decoder<'t, 'de>,
-    /// What the fields of a struct that was sent are in a message.
+    /// Mapping from the fields of sent structs to those of messages.
     matches: HashMap<(MessageId, i32), Match>,
     out: Vec<u8>,
 }
 
-/// For each field that was sent, the index of the message's of the same name.
+/// For each sent field, the index of the message's field with the same name.
 type Match = Rc<[Option<u32>]>;
 
 impl<'p, 't> Parser<'p, 't, '_> {
@@ -53,7 +54,7 @@ impl<'p, 't> Parser<'p, 't, '_> {
         self.message(message, of, MAX_DEPTH + 1)
     }
 
-    /// Matches a struct with a message, and all that is in it.
+    /// Matches a struct with a message, including all nested ones.
     fn compile(&mut self, message: &'p MessageType, of: i32, depth: usize) -> Result<(), Error> {
         if self.matches.contains_key(&(message.id(), of)) {
             return Ok(());
@@ -69,7 +70,7 @@ impl<'p, 't> Parser<'p, 't, '_> {
             .collect();
         let sent: Vec<(&'t str, i32)> = self.decoder.fields(fields).collect();
         let matches: Match = sent.iter().map(|(name, _)| known.get(*name).copied()).collect();
-        // Known before what is in it is looked at, which may lead back here.
+        // Recorded before nested types are checked, which may recurse to it.
         self.matches.insert((message.id(), of), matches.clone());
         for (&(name, of), index) in sent.iter().zip(&*matches) {
             if let Some(field) = index.and_then(|index| message.fields().get(index as usize)) {
@@ -81,7 +82,7 @@ impl<'p, 't> Parser<'p, 't, '_> {
         Ok(())
     }
 
-    /// Whether a field takes values of this type.
+    /// Checks that a field accepts values of this type.
     fn check(&mut self, field: &'p Field, of: i32, depth: usize) -> Result<(), Error> {
         match (self.decoder.kind(of)?, entry(self.pool, field)) {
             (Sent::Map { key, elem }, Some((own_key, own_elem))) => {
@@ -118,7 +119,7 @@ impl<'p, 't> Parser<'p, 't, '_> {
         if fits { Ok(()) } else { Err(self.decoder.mismatch(sent, wanted).into()) }
     }
 
-    /// Reads a struct whose types fit.
+    /// Decodes a struct whose types match.
     fn message(&mut self, message: &'p MessageType, of: i32, depth: usize) -> Result<(), Error> {
         let depth = depth.checked_sub(1).ok_or_else(Error::too_deep)?;
         let (Sent::Struct(fields), Some(matches)) =
@@ -172,7 +173,7 @@ impl<'p, 't> Parser<'p, 't, '_> {
         Ok(())
     }
 
-    /// Reads one value and writes it behind its tag.
+    /// Decodes one value and writes it after its tag.
     fn single(&mut self, field: &'p Field, of: i32, depth: usize) -> Result<(), Error> {
         if let Some(id) = field.kind().message() {
             let nested = open_message(&mut self.out, field.number(), field.kind());
@@ -217,7 +218,7 @@ impl<'p, 't> Parser<'p, 't, '_> {
     }
 }
 
-/// The keys and the values of a map.
+/// Returns the key and value fields of a map.
 fn entry<'p>(pool: &'p Pool, field: &Field) -> Option<(&'p Field, &'p Field)> {
     let entry = pool.message_type(field.kind().message().filter(|_| field.is_map())?);
     Some((entry.field(1)?, entry.field(2)?))

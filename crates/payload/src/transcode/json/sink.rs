@@ -10,7 +10,7 @@ use super::well_known;
 use crate::schema::{EnumType, Field, MessageType};
 use crate::transcode::Error;
 
-/// Writes JSON, without blanks.
+/// JSON writer, without blanks.
 pub(in super::super) struct Sink {
     out: Vec<u8>,
     dialect: Json,
@@ -35,7 +35,7 @@ impl Sink {
         }
     }
 
-    /// Writes `put` as a number, or in quotes.
+    /// Writes the output of `put` as a number, or in quotes.
     fn number(&mut self, quoted: bool, put: impl FnOnce(&mut Vec<u8>)) {
         if quoted {
             self.out.push(b'"');
@@ -46,13 +46,13 @@ impl Sink {
         }
     }
 
-    /// Canonical JSON has 64-bit integers in quotes, as JavaScript's numbers cannot hold them.
+    /// Canonical JSON quotes 64-bit integers, since JavaScript's numbers cannot represent them.
     fn quotes_64_bits(&self) -> bool {
         self.dialect == Json::Proto3
     }
 
-    /// Writes what is no number as a word. brpc itself writes a meaningless number for it, but reads the
-    /// words; Go's encoder refuses it.
+    /// Writes a non-finite number as a word. brpc itself writes a meaningless number for it, but accepts the words;
+    /// Go's encoder rejects it.
     fn not_finite(&mut self, value: f64) -> Result<(), Error> {
         let word = match value {
             _ if self.dialect == Json::Go => return Err(unsupported_value(value)),
@@ -122,13 +122,13 @@ fn is_special(byte: u8) -> bool {
     byte < 0x20 || byte == b'"' || byte == b'\\'
 }
 
-/// Go escapes what could end a script in HTML, and the two line ends that JavaScript knows besides its own
-/// (their first byte is 0xe2; what else begins with it is let through by `escape`).
+/// Go escapes characters that could end a script in HTML, and JavaScript's two additional line terminators (their first
+/// byte is 0xe2; `escape` passes other characters with that byte through).
 fn is_special_in_go(byte: u8) -> bool {
     is_special(byte) || matches!(byte, b'<' | b'>' | b'&' | 0xe2)
 }
 
-/// In the words of Go's `encoding/json`.
+/// With the text of Go's `encoding/json`.
 #[cold]
 fn unsupported_value(value: f64) -> Error {
     let value = match value {
@@ -242,7 +242,7 @@ impl print::Sink for Sink {
     fn float(&mut self, value: f32) -> Result<(), Error> {
         match self.dialect {
             _ if !value.is_finite() => return self.not_finite(value.into()),
-            // brpc has no other numbers than doubles.
+            // brpc treats all numbers as doubles.
             Json::Brpc | Json::BrpcLenient => put_rapidjson(&mut self.out, value.into()),
             _ => put_go_f32(&mut self.out, value),
         }
@@ -267,7 +267,7 @@ impl print::Sink for Sink {
         let start = self.out.len();
         let length = value.len().div_ceil(3) * 4;
         self.out.resize(start + length, 0);
-        // The buffer is of the right length, so that it cannot fail.
+        // The buffer has the right length, so that this cannot fail.
         let _ = STANDARD.encode_slice(value, self.out.get_mut(start..).unwrap_or_default());
         self.out.push(b'"');
     }

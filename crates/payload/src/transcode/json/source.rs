@@ -3,17 +3,17 @@ use std::borrow::Cow;
 use super::super::parse::{self, RemainingItems, Token};
 use crate::transcode::Error;
 
-/// Reads JSON as strictly as RapidJSON, and complains in its words (`rapidjson/error/en.h`), since those are
-/// what brpc's callers know.
+/// JSON parser that is as strict as RapidJSON and uses its error texts (`rapidjson/error/en.h`), since brpc's callers
+/// know those.
 #[derive(Clone)]
 pub(super) struct Source<'a> {
     text: &'a str,
     at: usize,
-    /// The name of the message, which brpc adds to the complaint.
+    /// Name of the message, which brpc adds to the error text.
     root: &'a str,
 }
 
-/// A list or an object that has just begun.
+/// A list or an object that has just started.
 const BEGUN: RemainingItems = RemainingItems(0);
 
 impl<'a> Source<'a> {
@@ -50,7 +50,7 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// Reads a string whose quotation mark was just read.
+    /// Parses a string whose opening quotation mark was just read.
     fn string(&mut self) -> Result<Cow<'a, str>, Error> {
         let start = self.at;
         self.pass_plain();
@@ -82,7 +82,7 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// Passes over what stands for itself.
+    /// Skips unescaped characters.
     fn pass_plain(&mut self) {
         let rest = self.text.as_bytes().get(self.at..).unwrap_or_default();
         let plain = rest.iter().position(|&byte| byte < 0x20 || byte == b'"' || byte == b'\\');
@@ -138,7 +138,7 @@ impl<'a> Source<'a> {
         number(text, is_integer).ok_or_else(|| self.wrong("Number too big to be stored in double."))
     }
 
-    /// Steps to the next item or to the end of a list or an object.
+    /// Advances to the next item or to the end of a list or an object.
     fn next(&mut self, left: &mut RemainingItems, end: u8, missing: &str) -> Result<bool, Error> {
         let first = std::mem::replace(left, RemainingItems(1)) == BEGUN;
         match self.skip_blanks() {
@@ -215,7 +215,7 @@ impl<'a> parse::Source<'a> for Source<'a> {
     }
 }
 
-/// How long the number is that a text begins with, and whether it is written as an integer.
+/// Returns the length of the number at the start of a text, and whether it is written as an integer.
 fn number_length(text: &str) -> Result<(usize, bool), &'static str> {
     let bytes = text.as_bytes();
     let digits = |from: usize| {
@@ -245,7 +245,7 @@ fn number_length(text: &str) -> Result<(usize, bool), &'static str> {
     Ok((at, at == whole))
 }
 
-/// A number, integers exact in 64 bits; `None` if it is too large for a double.
+/// Parses a number, with integers exact in 64 bits; `None` if it is too large for a double.
 fn number(text: &str, is_integer: bool) -> Option<Token<'_>> {
     // As an integer, minus zero would lose its sign.
     if is_integer && text != "-0" {

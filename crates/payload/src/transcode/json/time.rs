@@ -1,9 +1,9 @@
-//! Timestamps (RFC 3339) and durations as canonical JSON writes them.
+//! Timestamps (RFC 3339) and durations in canonical JSON.
 
 use super::super::number::{put_int, put_uint};
 use crate::calendar::{DAY, date, days, days_in};
 
-/// Seconds and the nanoseconds behind them.
+/// Seconds and nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Time {
     pub(super) seconds: i64,
@@ -11,8 +11,8 @@ pub(super) struct Time {
 }
 
 impl Time {
-    /// Appends a point in time, counted from 1970: `2023-11-14T22:13:20.000000005Z`. `None` if it is not in
-    /// the years 1 to 9999.
+    /// Appends a point in time, counted from 1970: `2023-11-14T22:13:20.000000005Z`. `None` if it is not in the years 1
+    /// to 9999.
     pub(super) fn put_timestamp(self, out: &mut Vec<u8>) -> Option<()> {
         if !(FIRST_SECOND..=LAST_SECOND).contains(&self.seconds) || !(0..BILLION).contains(&self.nanos) {
             return None;
@@ -60,8 +60,7 @@ impl Time {
         (FIRST_SECOND..=LAST_SECOND).contains(&seconds).then_some(Self { seconds, nanos })
     }
 
-    /// Appends a duration: `-1.500s`. `None` if it is longer than 10000 years, or its parts have different
-    /// signs.
+    /// Appends a duration: `-1.500s`. `None` if it is longer than 10000 years, or if its parts have different signs.
     pub(super) fn put_duration(self, out: &mut Vec<u8>) -> Option<()> {
         let same_sign = self.seconds == 0 || self.nanos == 0 || (self.seconds < 0) == (self.nanos < 0);
         if self.seconds.abs() > LONGEST || self.nanos.abs() >= BILLION || !same_sign {
@@ -90,18 +89,18 @@ impl Time {
 }
 
 fn digits_only(text: &str) -> Option<i64> {
-    // Twelve digits are enough for the longest duration, and too few to overflow.
+    // Twelve digits suffice for the longest duration, and cannot overflow.
     let digits = (1..=12).contains(&text.len()) && text.bytes().all(|digit| digit.is_ascii_digit());
     digits.then(|| text.parse().ok())?
 }
 
-/// One to nine digits behind a point, in nanoseconds.
+/// Parses one to nine fraction digits, in nanoseconds.
 fn parse_fraction(digits: &str) -> Option<i32> {
     let missing = 9_usize.checked_sub(digits.len())?;
     Some(digits_only(digits)? as i32 * 10_i32.pow(missing as u32))
 }
 
-/// What must be subtracted, in seconds.
+/// Parses a zone offset: the seconds to be subtracted.
 fn parse_zone(zone: &str) -> Option<i64> {
     if zone == "Z" {
         return Some(0);
@@ -127,7 +126,7 @@ fn put_padded(out: &mut Vec<u8>, value: i64, width: usize) {
     }
 }
 
-/// No digits, or as many groups of three as are needed.
+/// Writes no digits, or as many groups of three as needed.
 fn put_fraction(out: &mut Vec<u8>, nanos: u32) {
     let (value, width) = match nanos {
         0 => return,

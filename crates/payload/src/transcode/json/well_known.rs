@@ -1,4 +1,4 @@
-//! The messages that canonical JSON writes in a form of their own.
+//! Messages with a special representation in canonical JSON.
 
 use std::ops::Range;
 
@@ -17,12 +17,12 @@ pub(in super::super) fn has_own_form(kind: WellKnown) -> bool {
     kind != WellKnown::Empty
 }
 
-/// Whether it is the one message that null is a value of.
+/// Whether it is the only message for which null is a value.
 pub(in super::super) fn is_value(message: &MessageType) -> bool {
     message.well_known() == Some(WellKnown::Value)
 }
 
-/// Writes a message in its own form, if it has one.
+/// Writes a message in its special representation, if it has one.
 pub(super) fn print<'a>(
     printer: &mut Printer<'a, Sink>,
     kind: WellKnown,
@@ -123,7 +123,7 @@ fn print_field_mask<'a>(
     Ok(())
 }
 
-/// Turns `a_b` into `aB`; `None` if that could not be turned back.
+/// Converts `a_b` to `aB`; `None` if that could not be reversed.
 fn to_camel_case(path: &str, out: &mut String) -> Option<()> {
     let mut chars = path.chars();
     while let Some(c) = chars.next() {
@@ -143,7 +143,7 @@ fn utf8(value: Value<'_>) -> Result<&str, Error> {
     }
 }
 
-/// Reads a message from its own form, which begins with `token`.
+/// Parses a message from its special representation, which starts with `token`.
 pub(in super::super) fn parse<'p, 'a, S: parse::Source<'a>>(
     parser: &mut Parser<'p, S>,
     kind: WellKnown,
@@ -182,7 +182,7 @@ pub(in super::super) fn parse<'p, 'a, S: parse::Source<'a>>(
     parser.field(message, field, token, depth)
 }
 
-/// The type may come behind what it is the type of, so that it is looked for first.
+/// Parses an `Any`. Its type may follow the content, so that it is searched first.
 fn parse_any<'p, 'a, S: parse::Source<'a>>(
     parser: &mut Parser<'p, S>,
     left: RemainingItems,
@@ -222,7 +222,7 @@ fn parse_any<'p, 'a, S: parse::Source<'a>>(
     Ok(())
 }
 
-/// A message with a form of its own is under the key `value`.
+/// A message with a special representation is under the key `value`.
 fn parse_any_value<'p, 'a, S: parse::Source<'a>>(
     parser: &mut Parser<'p, S>,
     inner: &'p MessageType,
@@ -273,7 +273,7 @@ fn parse_field_mask(out: &mut Vec<u8>, text: &str) -> Option<()> {
     Some(())
 }
 
-/// The full name that an `Any`'s URL ends with.
+/// Returns the full name at the end of an `Any`'s URL.
 fn type_of(url: &str) -> Option<&str> {
     url.rsplit_once('/').map(|(_, name)| name)
 }

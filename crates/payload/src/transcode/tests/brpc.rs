@@ -1,4 +1,4 @@
-//! What brpc 1.17.0 made of the same bytes: `vectors/json2pb/observed.txt`, line by line.
+//! brpc 1.17.0's results for the same bytes: `vectors/json2pb/observed.txt`, line by line.
 
 use prost_reflect::{DescriptorPool, DynamicMessage};
 
@@ -8,14 +8,14 @@ const BRPC: Format = Format::Json(Json::BrpcLenient);
 const OBSERVED: &str = include_str!("../../../../../vectors/json2pb/observed.txt");
 const SCHEMA: &str = include_str!("../../../../../vectors/json2pb/schema.proto");
 
-/// The messages that the vectors were made of.
+/// Messages from which the vectors were created.
 const ALL: &str = r#"
     i32: -1 i64: 5000000000 u64: 18446744073709551615 f: 0.1 d: 0.1 b: true s: "a\"\n\x01中/"
     by: "Hello, World!\n" e: B ri: 1 sub { x: 1 } kv { key: "k" value: 2 } ikv { key: 3 value: 4 }
     ms { key: "z" value: 1 } mi { key: 7 value: 8 } a_Z045_b: "q" camelCase: 5 snake_case: 6 re: [A, B] o2: "oo"
 "#;
 
-/// brpc writes meaningless numbers for these; we write the words, which it reads.
+/// brpc writes meaningless numbers for these; we write the words, which it accepts.
 const DEVIATIONS: [(&str, &str); 3] = [
     ("nan", r#"{"d":"NaN","kv":{},"ms":{}}"#),
     ("inf", r#"{"d":"Infinity","kv":{},"ms":{}}"#),
@@ -47,7 +47,7 @@ fn every_message_is_written_as_brpc_wrote_it() {
     assert_eq!(seen, 10);
 }
 
-/// Where brpc ignores a field of the wrong type, it leaves a remark that goes nowhere; we leave none.
+/// When brpc ignores a field of the wrong type, it adds a remark that is not reported; we add none.
 #[test]
 fn every_text_is_read_as_brpc_read_it() {
     let set = compile(SCHEMA);

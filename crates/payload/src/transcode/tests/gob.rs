@@ -108,7 +108,7 @@ fn types_must_fit_as_in_go() {
         (gob(&BTreeMap::from([("Big".to_owned(), 5)])), "decoding into All, received map"),
         (json(r#"{"U":5}"#), "wrong type (uint64) for received field U (int)"),
         (gob(&Wrong { big: 5, ..Wrong::default() }), "wrong type (int64) for received field Big (uint)"),
-        // Of a type that does not fit, a zero, which is not sent, does not fit either.
+        // A zero of an incompatible type is incompatible too, although it is not sent.
         (gob(&Wrong::default()), "wrong type (int64) for received field Big (uint)"),
         (json(r#"{"D":5}"#), "wrong type (float64) for received field D (int)"),
         (json(r#"{"Big":1.5}"#), "wrong type (int64) for received field Big (float)"),
@@ -125,14 +125,14 @@ fn types_must_fit_as_in_go() {
     ] {
         assert_eq!(to_protobuf(&all(), GOB, &stream), Err(Error::new(want)), "{want}");
     }
-    // A struct within that has no field in common is passed over, and so is what the message does not know.
+    // A nested struct without a common field is skipped, and so are fields that the message does not have.
     let stream = json(r#"{"Args":{"Z":1},"Other":[{"A":1}],"big":"x","Big":5}"#);
     assert_eq!(to_protobuf(&all(), GOB, &stream), Ok(message(&all(), "args {} big: 5")));
 }
 
 #[test]
 fn types_that_go_on_and_on_end_somewhere() {
-    // Each struct is of a type of its own.
+    // Each struct has a separate type.
     let stream = |deep: usize| {
         let text = format!(r#"{}{{"Big":5}}{}"#, r#"{"Child":"#.repeat(deep), "}".repeat(deep));
         from_json(text.as_bytes()).unwrap()

@@ -1,4 +1,4 @@
-//! Damaged bytes, lies about lengths, and nesting without end.
+//! Damaged bytes, wrong lengths, and unlimited nesting.
 
 use super::*;
 
@@ -65,7 +65,7 @@ fn well_known_messages_survive_damage_too() {
     }
 }
 
-/// Runs on a stack that a recursion without bound would overflow.
+/// Runs on a stack that unlimited recursion would overflow.
 fn on_a_small_stack(run: impl FnOnce() + Send + 'static) {
     std::thread::Builder::new().stack_size(256 << 10).spawn(run).unwrap().join().unwrap();
 }
@@ -125,7 +125,7 @@ fn messages_as_deep_as_is_allowed_fit_a_small_stack() {
         let rich = pool.message("rich.Rich").unwrap();
         let json = format!("{}{{}}{}", "{\"mMessage\":{\"1\":".repeat(99), "}}".repeat(99));
         let bytes = to(&rich, Format::Json(Json::Proto3), &json).unwrap();
-        // To brpc an entry of a map with such keys is a message of its own.
+        // brpc treats an entry of a map with such keys as a separate message.
         for format in FORMATS.into_iter().filter(|format| *format != Format::Json(Json::Brpc)) {
             let written = from_protobuf(&rich, format, &bytes).unwrap();
             assert!(to_protobuf(&rich, format, &written).is_ok(), "{format:?}");
@@ -137,7 +137,7 @@ fn messages_as_deep_as_is_allowed_fit_a_small_stack() {
     });
 }
 
-/// The compiler of the tests needs more stack than what is tested.
+/// The tests' compiler needs more stack than the tested code.
 fn pool_on_a_large_stack() -> Pool {
     std::thread::Builder::new().stack_size(8 << 20).spawn(|| pool(RICH)).unwrap().join().unwrap()
 }

@@ -150,7 +150,7 @@ fn the_well_known_messages_have_forms_of_their_own() {
         let expected = json.replace(r#","null":null"#, "");
         assert_eq!(again(&of, PROTO3, json).as_deref(), Ok(expected.as_str()), "{json}");
     }
-    // The type may come last.
+    // The type may be last.
     assert_eq!(
         again(&of, PROTO3, r#"{"any":{"fInt32":1,"@type":"a.b/rich.Scalars"}}"#).unwrap(),
         r#"{"any":{"@type":"a.b/rich.Scalars","fInt32":1}}"#
@@ -187,7 +187,7 @@ fn groups_extensions_and_closed_enums_of_proto2_are_known() {
         again(&m, PROTO3, r#"{"r":0,"e":9,"re":[9,1],"me":{"a":9}}"#).unwrap(),
         r#"{"re":["ONE"],"r":0}"#
     );
-    // Unknown numbers on the wire count as unknown fields, and text that is not UTF-8 is replaced.
+    // Unknown numbers on the wire count as unknown fields, and malformed UTF-8 is replaced.
     let bytes = b"\x10\x09\x1a\x03\x09\x01\x09\x22\x05\x0a\x01a\x10\x09\x2a\x01\xff\x30\x00";
     assert_eq!(from(&m, PROTO3, bytes).unwrap(), "{\"re\":[\"ONE\"],\"s\":\"\u{fffd}\",\"r\":0}");
     assert_eq!(to(&m, PROTO3, "{}").unwrap_err().to_string(), "Missing required field: p.M.r");
@@ -201,14 +201,14 @@ fn the_wire_may_scatter_repeat_and_misplace() {
         (b"\x0a\x02\x18\x01\x10\x05\x0a\x04\x18\x02\x20\x03\x10\x06".as_slice(), r#"{"scalars":{"fInt32":2,"fInt64":"3"},"asked":6}"#),
         // Packed, not packed, and in several runs; a packed field that is declared not to be.
         (b"\x6a\x02\x01\x02\x68\x03\x6a\x01\x04\xa2\x01\x02\x05\x06", r#"{"rInt32":[1,2,3,4],"rUnpacked":[5,6]}"#),
-        // The member of a oneof that comes last; what the same member had before another one is gone.
+        // The last member of a oneof wins; an earlier value of the same member before another one is discarded.
         (b"\xc8\x02\x01\xd2\x02\x01x", r#"{"cString":"x"}"#),
         (b"\xda\x02\x02\x18\x01\xc8\x02\x01\xda\x02\x02\x20\x01", r#"{"cMessage":{"fInt64":"1"}}"#),
-        // A wrong wire type, an unknown field and an unknown group are passed over.
+        // A wrong wire type, an unknown field and an unknown group are skipped.
         (b"\x12\x01x\xb8\x06\x01\xbb\x06\x08\x01\xbc\x06\x10\x07", r#"{"asked":7}"#),
-        // A map's entries: twice the same key, without a key, without a value.
+        // Entries of a map: a duplicate key, without a key, without a value.
         (b"\xfa\x01\x05\x0a\x01a\x10\x01\xfa\x01\x05\x0a\x01a\x10\x02\xfa\x01\x02\x10\x03\xfa\x01\x03\x0a\x01b", r#"{"mString":{"":3,"a":2,"b":0}}"#),
-        // A zero that need not be there.
+        // A redundant zero.
         (b"\x0a\x02\x18\x00", r#"{"scalars":{}}"#),
     ] {
         assert_eq!(from(&rich, PROTO3, bytes).as_deref(), Ok(json));
@@ -233,12 +233,12 @@ fn what_is_zero_in_the_bits_that_count_is_not_set() {
     let pool = pool(RICH);
     let scalars = pool.message("rich.Scalars").unwrap();
     // 1 << 32 as f_int32, f_uint32, f_sint32 and f_color: found by the fuzzer, which saw zeros written that were
-    // not there when they were read again.
+    // missing when they were read again.
     let varint = b"\x80\x80\x80\x80\x10".as_slice();
     let bytes = [b"\x18", varint, b"\x28", varint, b"\x38", varint, b"\x80\x01", varint].concat();
     assert_eq!(from(&scalars, PROTO3, &bytes).as_deref(), Ok("{}"));
     assert_eq!(from(&scalars, Format::ProtoText, &bytes).as_deref(), Ok(""));
-    // It is a bool of any bit.
+    // As a bool, any set bit makes it true.
     assert_eq!(
         from(&scalars, Format::ProtoText, &[b"\x68", varint].concat()).as_deref(),
         Ok("f_bool: true\n")

@@ -1,8 +1,8 @@
-//! A value means the same in every dialect of JSON but the lenient one, or is refused with its place.
+//! A value has the same meaning in every dialect of JSON but the lenient one, or is rejected with its path.
 
 use super::*;
 
-/// Those that drop nothing.
+/// Dialects that ignore nothing.
 const DIALECTS: [Json; 3] = [Json::Brpc, Json::Proto3, Json::Go];
 
 fn messages() -> (Message, Message, Message) {
@@ -21,7 +21,7 @@ fn a_field_is_known_by_its_name_in_the_proto_and_by_that_of_canonical_json() {
         let read = |of: &Message, json: &str| to(of, Format::Json(dialect), json).unwrap();
         assert_eq!(read(&scalars, r#"{"fInt32":1}"#), message(&scalars, "f_int32: 1"), "{dialect:?}");
         assert_eq!(read(&scalars, r#"{"f_int32":1}"#), message(&scalars, "f_int32: 1"), "{dialect:?}");
-        // A name that the .proto gives it for JSON.
+        // A JSON name declared in the .proto.
         assert_eq!(read(&rich, r#"{"@custom\"":1}"#), message(&rich, "custom: 1"), "{dialect:?}");
     }
     let lenient = Format::Json(Json::BrpcLenient);
@@ -53,7 +53,7 @@ fn a_well_known_message_comes_in_its_own_form_or_field_by_field() {
             }
         }
     }
-    // Both are objects: canonical JSON means its own form, brpc and Go the fields if the names are theirs.
+    // Both are objects: canonical JSON expects the special representation, brpc and Go the fields if the names match.
     let fields = r#"{"struct":{"fields":{"a":{"number_value":1}}}}"#;
     let own = r#"{"struct":{"a":1}}"#;
     let meant = message(&known, "struct { fields { key: 'a' value { number_value: 1 } } }");
@@ -116,7 +116,7 @@ fn a_value_of_the_wrong_type_is_refused_with_its_path() {
         (&known, r#"{"int64":"x"}"#, "int64: expected int64, found string"),
     ] {
         for dialect in DIALECTS {
-            // brpc's list of entries is a map too.
+            // brpc's list of entries is a map, too.
             let read = to(of, Format::Json(dialect), json);
             if dialect == Json::Brpc && json == r#"{"m_string":[]}"# {
                 assert!(read.is_ok());
@@ -157,11 +157,11 @@ fn an_unknown_enum_value_is_refused_with_its_path_but_in_canonical_json() {
             let read = to(&m, Format::Json(dialect), json).map_err(|error| error.to_string());
             assert_eq!(read, Err(want.to_owned()), "{dialect:?} {json}");
         }
-        // protobuf's parser ignores it with unknown fields, and so it is counted as one.
+        // protobuf's parser ignores it along with unknown fields, so that it counts as one.
         let parsed = parse(&m, Format::Json(Json::Proto3), json.as_bytes()).unwrap();
         assert_eq!(parsed.unknown, 1, "{json}");
     }
-    // brpc's own parser drops an optional field of an unknown value, and fails at the others.
+    // brpc's own parser drops an optional field with an unknown value, and fails for the others.
     let lenient = |json| to(&m, Format::Json(Json::BrpcLenient), json);
     assert_eq!(lenient(r#"{"e":"one"}"#).unwrap(), b"");
     assert!(lenient(r#"{"re":["ONE","NINE"]}"#).is_err());

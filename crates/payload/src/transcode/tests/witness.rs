@@ -1,4 +1,4 @@
-//! The same messages through prost-reflect, which shares no line with this crate.
+//! The same messages through prost-reflect, which shares no code with this crate.
 
 use polyrpc_core::protobuf::{put_tag, put_varint};
 use prost_reflect::prost::Message as _;
@@ -124,8 +124,8 @@ fn same_text(a: &str, b: &str) -> bool {
     same(&serde_json::from_str(a).unwrap(), &serde_json::from_str(b).unwrap())
 }
 
-/// Whether two values are the same, with `3` the same as `3.0`. serde_json is
-/// off by some of the last bits when it reads a double.
+/// Whether two values are equal, with `3` equal to `3.0`. serde_json's result for a double may differ in some of the
+/// last bits.
 fn same(a: &Value, b: &Value) -> bool {
     match (a, b) {
         (Value::Number(a), Value::Number(b)) => a == b || near(a.as_f64(), b.as_f64()),
@@ -170,7 +170,7 @@ fn no_bit_of_a_number_is_lost_in_any_format() {
     }
 }
 
-/// xorshift64, and messages made with it.
+/// xorshift64, and messages generated with it.
 struct Random(u64);
 
 impl Random {

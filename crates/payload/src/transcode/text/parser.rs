@@ -14,8 +14,8 @@ pub(in super::super) fn parse(message: &Message, text: &[u8]) -> Result<Vec<u8>,
     Ok(parser.out)
 }
 
-/// Reads the text format and writes the binary format. After each token the blanks and comments behind it
-/// are passed over, so that `at` is always at the next token.
+/// Converts the text format to the binary format. After each token the following blanks and comments are skipped, so
+/// that `at` is always at the next token.
 struct Parser<'p, 'a> {
     pool: &'p Pool,
     text: &'a [u8],
@@ -24,7 +24,7 @@ struct Parser<'p, 'a> {
 }
 
 impl<'p, 'a> Parser<'p, 'a> {
-    /// Reads fields up to `end`, which is passed over, or to the end of the text.
+    /// Parses fields up to `end`, which is skipped, or to the end of the text.
     fn fields(&mut self, message: &'p MessageType, end: Option<u8>, depth: usize) -> Result<(), Error> {
         let mut seen = Seen::default();
         let mut hint = 0;
@@ -45,7 +45,7 @@ impl<'p, 'a> Parser<'p, 'a> {
         }
     }
 
-    /// Reads one field and returns its index.
+    /// Parses one field and returns its index.
     fn field(
         &mut self,
         message: &'p MessageType,
@@ -85,7 +85,7 @@ impl<'p, 'a> Parser<'p, 'a> {
         Ok(())
     }
 
-    /// A field's name, or an extension's with its brackets.
+    /// Parses a field's name, or an extension's with its brackets.
     fn name(&mut self) -> Result<Cow<'a, str>, Error> {
         if self.peek() != Some(b'[') {
             return self.identifier().map(Cow::Borrowed);
@@ -93,7 +93,7 @@ impl<'p, 'a> Parser<'p, 'a> {
         self.bracketed().map(Cow::Owned)
     }
 
-    /// The text between brackets, with them and without the blanks.
+    /// Returns the text between brackets, including them, without blanks.
     fn bracketed(&mut self) -> Result<String, Error> {
         self.bump();
         let mut name = String::from("[");
@@ -113,7 +113,7 @@ impl<'p, 'a> Parser<'p, 'a> {
         }
     }
 
-    /// `[type.googleapis.com/pkg.Name] { … }` in place of an `Any`'s own fields.
+    /// Parses `[type.googleapis.com/pkg.Name] { … }` in place of an `Any`'s own fields.
     fn any(&mut self, depth: usize) -> Result<(), Error> {
         let bracketed = self.bracketed()?;
         let url = bracketed.trim_matches(['[', ']']);
@@ -150,7 +150,7 @@ impl<'p, 'a> Parser<'p, 'a> {
         let (number, kind) = (field.number(), field.kind());
         if let Some(id) = kind.message() {
             let nested = open_message(&mut self.out, number, kind);
-            // A map's entry is no level of its own.
+            // A map's entry does not add a nesting level.
             let depth = depth + usize::from(field.is_map());
             self.message(self.pool.message_type(id), depth)?;
             close_message(&mut self.out, nested);
@@ -252,7 +252,7 @@ impl<'p, 'a> Parser<'p, 'a> {
         value.ok_or_else(|| self.wrong("Expected double."))
     }
 
-    /// One or more literals next to each other.
+    /// Parses one or more adjacent literals.
     fn string(&mut self, field: &Field) -> Result<(), Error> {
         let mark = open(&mut self.out);
         let start = self.out.len();
@@ -345,7 +345,7 @@ impl<'p, 'a> Parser<'p, 'a> {
         }
     }
 
-    /// A name or a number without its sign, as far as it goes.
+    /// Parses a name or an unsigned number.
     fn word(&mut self) -> &'a [u8] {
         let rest = self.text.get(self.at..).unwrap_or_default();
         let is_number = rest.first().is_some_and(|byte| byte.is_ascii_digit() || *byte == b'.');
@@ -381,7 +381,7 @@ impl<'p, 'a> Parser<'p, 'a> {
         found
     }
 
-    /// Passes over blanks, and comments to the end of their line.
+    /// Skips blanks and line comments.
     fn blanks(&mut self) {
         while let Some(byte) = self.peek() {
             match byte {
@@ -395,7 +395,7 @@ impl<'p, 'a> Parser<'p, 'a> {
         }
     }
 
-    /// With line and column, counted from 1 as in C++.
+    /// Creates an error with line and column, counted from 1 as in C++.
     #[cold]
     fn wrong(&self, reason: &str) -> Error {
         let before = self.text.get(..self.at).unwrap_or(self.text);
@@ -411,7 +411,7 @@ struct Seen {
     oneofs: FieldSet,
 }
 
-/// Digits and nothing else: Rust's own conversion would take a sign too.
+/// Parses digits only: Rust's own conversion would accept a sign, too.
 fn parse_digits(text: &str, radix: u32) -> Option<u64> {
     let digits = text.chars().all(|c| c.is_digit(radix));
     digits.then(|| u64::from_str_radix(text, radix).ok())?

@@ -8,10 +8,10 @@ pub(in super::super) fn print(message: &Message, bytes: &[u8]) -> Result<Vec<u8>
     print::print(message, bytes, sink).map(|sink| sink.out)
 }
 
-/// Writes a field a line, as `TextFormat::PrintToString` does.
+/// Writes one field per line, like `TextFormat::PrintToString`.
 struct Sink {
     out: Vec<u8>,
-    /// How deep the message is inside others; 0 before the outermost.
+    /// Nesting level of the message; 0 before the outermost.
     level: usize,
 }
 
@@ -51,7 +51,7 @@ impl Sink {
     }
 }
 
-/// As `CEscape` does: what is not ASCII is written in octal (protobuf `stubs/strutil.cc`).
+/// Like `CEscape`: non-ASCII bytes are written in octal (protobuf `stubs/strutil.cc`).
 fn put_quoted(out: &mut Vec<u8>, bytes: &[u8]) {
     out.push(b'"');
     for &byte in bytes {
@@ -84,7 +84,7 @@ impl print::Sink for Sink {
         0
     }
 
-    /// A repeated field's name is written before each of its values.
+    /// A repeated field's name precedes each of its values.
     fn key(&mut self, _index: u32, field: &Field, _first: bool) {
         if !field.is_repeated() {
             self.name(field.text_name());

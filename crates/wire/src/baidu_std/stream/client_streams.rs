@@ -1,4 +1,4 @@
-//! What streams are to the client: it asks for them with a call.
+//! Client's side of streams: a call requests them.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ use crate::brpc_status::{ECONNRESET, EREQUEST};
 #[derive(Debug)]
 pub(in crate::baidu_std) struct ClientStreams {
     pub(in crate::baidu_std) streams: Streams,
-    /// The calls with streams that are not answered, by their correlation ids.
+    /// Pending calls with streams, by correlation id.
     calls: BTreeMap<u64, Vec<u64>>,
 }
 
@@ -25,12 +25,12 @@ impl ClientStreams {
         Self { streams: Streams::new(limits, message), calls: BTreeMap::new() }
     }
 
-    /// Whether so many more streams may be made.
+    /// Whether `streams` more streams may be created.
     pub(in crate::baidu_std) fn has_place_for(&self, streams: usize) -> bool {
         self.streams.len() + streams <= self.streams.limits.streams
     }
 
-    /// Makes this side's ends of a call's streams.
+    /// Creates this side's ends of a call's streams.
     pub(in crate::baidu_std) fn ask(
         &mut self,
         call: CallId,
@@ -45,8 +45,8 @@ impl ClientStreams {
         settings(options, ids.next(), ids.collect())
     }
 
-    /// A call was answered, and its streams were accepted if there are settings: then they go on. A call that was
-    /// answered without them has failed (brpc `controller.cpp`, `HandleStreamConnection`).
+    /// Handles the response to a call: its streams were accepted if there are settings, and stay open then. A call that
+    /// was answered without them has failed (brpc `controller.cpp`, `HandleStreamConnection`).
     pub(in crate::baidu_std) fn finish_call(
         &mut self,
         call: u64,
@@ -71,7 +71,7 @@ impl ClientStreams {
         }
     }
 
-    /// Pairs both sides' ends. One that is left over has no other.
+    /// Pairs the ends of both sides. An end that is left over has no counterpart.
     fn connect(&mut self, streams: &[u64], settings: &StreamSettings, out: &mut Outbox) {
         let mut remotes = Remote::all(settings);
         for stream in streams {
@@ -84,7 +84,7 @@ impl ClientStreams {
         remotes.for_each(|remote| super::frame::reset(remote.id, out));
     }
 
-    /// Nobody waits for this call, or takes from this stream, any more.
+    /// Cancels a call or a stream whose result is no longer needed.
     pub(in crate::baidu_std) fn cancel(&mut self, id: CallId, out: &mut Outbox) {
         match self.calls.remove(&id.0) {
             Some(streams) => streams.iter().for_each(|stream| self.streams.finish(*stream, true, out)),
@@ -92,7 +92,7 @@ impl ClientStreams {
         }
     }
 
-    /// What happened next, as an answer to whom it concerns.
+    /// Returns the next event, addressed to the call or stream it concerns.
     pub(in crate::baidu_std) fn next_event(&mut self) -> Option<ClientEvent> {
         Some(match self.streams.next_event()? {
             StreamEvent::Message(id, body) => {
@@ -113,7 +113,7 @@ impl ClientStreams {
     }
 }
 
-/// What the peer must know of the streams of one side.
+/// Returns the settings that the peer needs of one side's streams.
 pub(super) fn settings(options: &StreamOptions, first: Option<i64>, extra: Vec<i64>) -> StreamSettings {
     StreamSettings {
         stream_id: first,
@@ -123,8 +123,8 @@ pub(super) fn settings(options: &StreamOptions, first: Option<i64>, extra: Vec<i
     }
 }
 
-/// The failure of a stream that the server had accepted: the handler has started, so the call must not be repeated. The
-/// reset is all that brpc sends, whatever the handler's error is.
+/// Returns the failure of a stream that the server had accepted: the handler has started, so the call must not be
+/// repeated. brpc sends nothing but the reset, whatever the handler's error is.
 #[cold]
 fn stream_failed(why: CloseReason) -> Status {
     match why {
@@ -147,7 +147,7 @@ fn failure(why: CloseReason) -> Status {
     }
 }
 
-/// brpc's own number and words.
+/// brpc's own number and text.
 #[cold]
 fn not_accepted() -> Status {
     status::status(EREQUEST, "The server didn't accept the stream").with_fault(Fault::Peer)

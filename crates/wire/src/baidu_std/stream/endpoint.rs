@@ -17,47 +17,48 @@ use crate::baidu_std::meta::StreamSettings;
 ///                       gone                      gone                      gone
 /// ```
 ///
-/// An end that was closed by its user, who waits until the peer knows, is `Leaving` until the peer's `CLOSE` or `RST`.
+/// An end that its user closed, and that waits for the peer's acknowledgement, is `Leaving` until the peer's `CLOSE` or
+/// `RST`.
 #[derive(Debug)]
 pub(super) struct StreamEndpoint {
     state: State,
-    /// What was sent.
+    /// Send window.
     pub(super) window: Window,
-    /// The beginning of a message that comes in several frames.
+    /// Start of a message that is split over several frames.
     fragments: BytesMut,
-    /// Bytes that came and were not taken, those of `fragments` among them.
+    /// Bytes received and not consumed, including those of `fragments`.
     unread: usize,
-    /// Bytes that were taken since the stream began.
+    /// Bytes consumed since the stream was opened.
     consumed: u64,
 }
 
 #[derive(Debug)]
 enum State {
-    /// The call with this correlation id is not answered. Further streams of a call may have messages already; on the
-    /// first, the first message is the response.
+    /// The call with this correlation id is pending. Further streams of a call may receive messages already; on the
+    /// first one, the first message is the response.
     Opening {
         call: u64,
         awaits_response: bool,
     },
     Connected(Remote),
-    /// The peer has closed it.
+    /// The peer has closed the stream.
     Closed,
-    /// This side has closed it, and waits for the peer to say the same.
+    /// This side has closed the stream and waits for the peer's `CLOSE`.
     Leaving,
 }
 
-/// The other end.
+/// The peer's end of the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Remote {
     pub(super) id: i64,
-    /// It takes messages.
+    /// It accepts messages.
     pub(super) writable: bool,
-    /// It waits until what it sent was taken.
+    /// Its sender requires feedback on consumed bytes.
     pub(super) need_feedback: bool,
 }
 
 impl Remote {
-    /// The other ends, in the order in which both sides pair them.
+    /// Returns the peer's ends, in the order in which both sides pair them.
     pub(super) fn all(settings: &StreamSettings) -> impl Iterator<Item = Self> {
         let (writable, need_feedback) = (settings.writable, settings.need_feedback);
         settings.ids().map(move |id| Self { id, writable, need_feedback })
@@ -77,7 +78,7 @@ impl StreamEndpoint {
         Self { state, window, fragments: BytesMut::new(), unread: 0, consumed: 0 }
     }
 
-    /// The response has named the other end. What was taken before could not be told.
+    /// Connects the end after the response named the peer's id. Feedback on bytes consumed before could not be sent.
     pub(super) fn connect(&mut self, id: u64, remote: Remote, out: &mut Outbox) {
         if let State::Opening { .. } = self.state {
             self.state = State::Connected(remote);
@@ -103,7 +104,7 @@ impl StreamEndpoint {
         self.awaited_call().is_some()
     }
 
-    /// The call whose response is to come on this stream.
+    /// Returns the call whose response is expected on this stream.
     pub(super) fn awaited_call(&self) -> Option<u64> {
         match self.state {
             State::Opening { call, awaits_response: true } => Some(call),
@@ -111,20 +112,21 @@ impl StreamEndpoint {
         }
     }
 
-    /// The response has come on it; what follows are messages.
+    /// The response was received on this stream; messages follow.
     pub(super) fn has_response(&mut self) {
         if let State::Opening { awaits_response, .. } = &mut self.state {
             *awaits_response = false;
         }
     }
 
-    /// Whether so many more bytes may wait: of one message no more than `message`, of several no more than `unread`.
+    /// Whether `bytes` more bytes may be buffered: at most `message` for a single message, at most `unread` for
+    /// several.
     pub(super) fn fits(&self, bytes: usize, message: usize, unread: usize) -> bool {
         let whole = self.unread.saturating_sub(self.fragments.len());
         self.fragments.len() + bytes <= message && (whole == 0 || self.unread + bytes <= unread)
     }
 
-    /// Puts a frame's data behind what came of its message. Returns the message when it is whole.
+    /// Appends a frame's data to the current message. Returns the message when it is complete.
     pub(super) fn join(&mut self, data: Bytes, continues: bool) -> Option<Bytes> {
         if !self.awaits_response() {
             self.unread += data.len();
@@ -136,7 +138,7 @@ impl StreamEndpoint {
         (!continues).then(|| std::mem::take(&mut self.fragments).freeze())
     }
 
-    /// Bytes of a message that is not whole.
+    /// Bytes of an incomplete message.
     pub(super) fn incomplete(&self) -> usize {
         self.fragments.len()
     }
@@ -145,7 +147,7 @@ impl StreamEndpoint {
         self.unread
     }
 
-    /// Notes that messages were taken, and tells. Returns how many bytes wait no more.
+    /// Records consumed messages and sends feedback. Returns how many bytes are no longer unread.
     pub(super) fn consume(&mut self, id: u64, bytes: usize, out: &mut Outbox) -> usize {
         let taken = bytes.min(self.unread.saturating_sub(self.fragments.len()));
         self.unread -= taken;
@@ -162,7 +164,7 @@ impl StreamEndpoint {
         }
     }
 
-    /// Sends a message, if there is anybody who takes it.
+    /// Sends a message, if the peer's end accepts any.
     pub(super) fn send(&mut self, id: u64, message: Bytes, out: &mut Outbox) {
         if let State::Connected(Remote { id: to, writable: true, .. }) = self.state {
             self.window.produce(message.len());
@@ -186,14 +188,14 @@ impl StreamEndpoint {
         }
     }
 
-    /// Says that this side is done. One whose other end is not known yet can tell nobody.
+    /// Sends `CLOSE`. An end whose counterpart is not known yet cannot send it.
     pub(super) fn write_close(&self, id: u64, out: &mut Outbox) {
         if let State::Connected(remote) = self.state {
             frame::close(remote.id, id.cast_signed(), out);
         }
     }
 
-    /// Says that this side has failed; `source` is who is known to be there if the stream is not connected yet.
+    /// Sends `RST`; `source` is the peer's id if the stream is not connected yet.
     pub(super) fn reset(&self, source: Option<i64>, out: &mut Outbox) {
         let to = match self.state {
             State::Opening { .. } => source,
@@ -205,7 +207,7 @@ impl StreamEndpoint {
         }
     }
 
-    /// Says that this side is done, and forgets what came and was not taken.
+    /// Sends `CLOSE` and discards unread messages.
     pub(super) fn close(&mut self, id: u64, out: &mut Outbox) {
         self.write_close(id, out);
         self.fragments = BytesMut::new();
@@ -213,7 +215,7 @@ impl StreamEndpoint {
         self.state = State::Leaving;
     }
 
-    /// The peer has closed it: what came may still be taken.
+    /// The peer has closed the stream: unread messages may still be consumed.
     pub(super) fn closed_by_peer(&mut self) {
         self.state = State::Closed;
     }

@@ -1,5 +1,5 @@
-//! A stream's frames (brpc `policy/streaming_rpc_protocol.cpp`): each kind carries the fields that brpc sets in it,
-//! and a response to a call that brought streams travels inside of one.
+//! Frames of a stream (brpc `policy/streaming_rpc_protocol.cpp`): each type carries the fields that brpc sets in it,
+//! and the response to a call with streams is wrapped in one.
 
 use bytes::Bytes;
 use polyrpc_core::Outbox;
@@ -8,7 +8,7 @@ use crate::baidu_std::frame;
 use crate::baidu_std::frame::{Frame, Kind};
 use crate::baidu_std::meta::{FrameType, StreamMeta};
 
-/// Appends a message, in several frames if one could not hold it: those lie right behind one another.
+/// Appends a message, split into several consecutive frames if one cannot hold it.
 pub(super) fn data(to: i64, from: i64, mut message: Bytes, out: &mut Outbox) {
     while message.len() > SEGMENT {
         segment(to, from, message.split_to(SEGMENT), true, out);
@@ -16,8 +16,8 @@ pub(super) fn data(to: i64, from: i64, mut message: Bytes, out: &mut Outbox) {
     segment(to, from, message, false, out);
 }
 
-/// Bytes of a message that one frame holds. brpc's own setting, 512 MiB, is beyond the 64 MiB that brpc's receiver
-/// takes by default (`stream_write_max_segment_size`, `max_body_size`).
+/// Bytes of a message per frame. brpc's own setting, 512 MiB, exceeds the 64 MiB that brpc's receiver accepts by
+/// default (`stream_write_max_segment_size`, `max_body_size`).
 const SEGMENT: usize = 32 << 20;
 
 fn segment(to: i64, from: i64, data: Bytes, continues: bool, out: &mut Outbox) {
@@ -31,7 +31,7 @@ fn segment(to: i64, from: i64, data: Bytes, continues: bool, out: &mut Outbox) {
     out.body(data);
 }
 
-/// Tells how many bytes of messages were taken since the stream began.
+/// Appends a `FEEDBACK` frame with the total bytes of messages consumed since the stream was opened.
 pub(super) fn feedback(to: i64, from: i64, consumed: u64, out: &mut Outbox) {
     let meta = StreamMeta {
         source_stream_id: Some(from),
@@ -42,19 +42,19 @@ pub(super) fn feedback(to: i64, from: i64, consumed: u64, out: &mut Outbox) {
     append(&meta, 0, out);
 }
 
-/// Says that the stream is over.
+/// Appends a `CLOSE` frame.
 pub(super) fn close(to: i64, from: i64, out: &mut Outbox) {
     let meta =
         StreamMeta { source_stream_id: Some(from), frame_type: FrameType::Close, ..StreamMeta::to(to) };
     append(&meta, 0, out);
 }
 
-/// Tells the peer that his stream has no other end, or not any more.
+/// Appends an `RST` frame: the peer's stream has no counterpart, or no longer has one.
 pub(super) fn reset(to: i64, out: &mut Outbox) {
     append(&StreamMeta { frame_type: FrameType::Rst, ..StreamMeta::to(to) }, 0, out);
 }
 
-/// Answers a frame of an unknown stream: the sender of a message learns that, anything else is dropped.
+/// Answers a frame of an unknown stream: a message is answered with a reset, any other frame is dropped.
 #[cold]
 pub(super) fn answer_unknown(meta: &StreamMeta, out: &mut Outbox) {
     let tells = matches!(meta.frame_type, FrameType::Data | FrameType::Close | FrameType::Unknown);
@@ -63,9 +63,9 @@ pub(super) fn answer_unknown(meta: &StreamMeta, out: &mut Outbox) {
     }
 }
 
-/// Appends the head of the stream's frame that carries a whole response as its data, as brpc sends it "even
-/// if server side failed to create stream" (`SendRpcResponse`). `write` appends the response up to its
-/// payload, whose length alone is needed here.
+/// Appends the head of the stream's frame that wraps a whole response as its data, as brpc sends it "even if server
+/// side failed to create stream" (`SendRpcResponse`). `write` appends the response up to its payload, of which only the
+/// length is needed here.
 pub(in crate::baidu_std) fn wrap_response(
     to: i64,
     from: Option<i64>,
@@ -90,7 +90,7 @@ pub(in crate::baidu_std) fn wrap_response(
 /// brpc's `INVALID_STREAM_ID`; 0 is a valid one.
 const NO_STREAM: i64 = -1;
 
-/// The response that a message of a stream is, if it is one.
+/// Parses a stream's message as a response, if it is one.
 pub(super) fn response(message: Bytes) -> Option<Frame> {
     Frame::exactly(message).filter(|inner| inner.kind == Kind::Rpc)
 }
@@ -104,7 +104,7 @@ fn append(meta: &StreamMeta, payload: usize, out: &mut Outbox) {
 }
 
 impl StreamMeta {
-    /// What says no more than which stream it is for.
+    /// Creates a meta that only addresses a stream.
     fn to(stream_id: i64) -> Self {
         Self { stream_id, ..Self::default() }
     }

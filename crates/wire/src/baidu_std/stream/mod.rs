@@ -1,9 +1,9 @@
-//! brpc's streaming_rpc: ordered messages, both ways, beside an ordinary call (brpc `stream.cpp`,
+//! brpc's streaming_rpc: ordered messages in both directions, attached to an ordinary call (brpc `stream.cpp`,
 //! `policy/streaming_rpc_protocol.cpp`).
 //!
-//! A call brings the ids of the caller's ends of one or more streams; its response, which travels as the first
-//! message of the first of them, brings those of the server's. From then on both sides are the same, which is what
-//! [`Streams`] holds: every end on this side of a connection.
+//! A call carries the ids of the caller's ends of one or more streams; its response, which is sent as the first message
+//! of the first stream, carries those of the server's ends. From then on both sides are symmetric, and [`Streams`]
+//! holds every end on this side of a connection.
 
 mod client_streams;
 mod endpoint;
@@ -25,19 +25,18 @@ pub(super) use self::client_streams::ClientStreams;
 pub(super) use self::frame::wrap_response;
 pub(super) use self::server_streams::{PendingOffer, ServerStreamEvent, ServerStreams};
 
-/// What the streams of one connection may take up.
+/// Limits of the streams of one connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StreamLimits {
-    /// Streams at a time. 4,096.
+    /// Concurrent streams. 4,096.
     pub streams: usize,
-    /// Bytes of messages that came on one stream and were not taken; a stream on which more come is reset. A single
-    /// message may be as long as any. 64 MiB: brpc's sender chooses by itself how far it is ahead, 2 MiB unless it is
-    /// told otherwise.
+    /// Unread bytes of messages on one stream; a stream that receives more is reset. A single message may be as long as
+    /// the message limit allows. 64 MiB: brpc's sender chooses how far it runs ahead, 2 MiB by default.
     pub unread: usize,
-    /// The same over all streams. 128 MiB.
+    /// Unread bytes over all streams. 128 MiB.
     pub unread_in_all: usize,
-    /// Bytes that all streams together may have sent and not known to be taken before their windows become smaller;
-    /// `None`: any number. brpc's flag `socket_max_streams_unconsumed_bytes`, off as there.
+    /// Bytes that all streams together may have sent without feedback before their windows shrink; `None`: unlimited.
+    /// brpc's flag `socket_max_streams_unconsumed_bytes`, off by default as in brpc.
     pub unconsumed_in_all: Option<usize>,
 }
 
@@ -47,48 +46,48 @@ impl Default for StreamLimits {
     }
 }
 
-/// The ends of streams on this side of a connection, by their ids here.
+/// The stream ends on this side of a connection, by their local ids.
 #[derive(Debug)]
 pub(super) struct Streams {
     ends: BTreeMap<u64, StreamEndpoint>,
     limits: StreamLimits,
-    /// Bytes that one message may have.
+    /// Maximum length of a message in bytes.
     message: usize,
-    /// Bytes that came and were not taken, over all streams.
+    /// Unread bytes over all streams.
     unread: usize,
-    /// Those of them that are of messages which are not whole.
+    /// Bytes of `unread` that belong to incomplete messages.
     incomplete: usize,
-    /// Bytes that were sent and are not known to be taken, over all streams.
+    /// Bytes sent without feedback, over all streams.
     unconsumed: u64,
-    /// What was found and not given out yet.
+    /// Events that were not emitted yet.
     news: VecDeque<StreamEvent>,
 }
 
-/// What happened to a stream.
+/// An event of a stream.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum StreamEvent {
-    /// A message has come.
+    /// A message was received.
     Message(u64, Bytes),
-    /// The peer has closed it: no more comes, and nobody takes what is sent.
+    /// The peer has closed the stream: it sends no more messages and accepts none.
     Closed(u64),
-    /// It is no more, for this reason.
+    /// The stream ended for this reason.
     Reset(u64, CloseReason),
-    /// The peer takes more again.
+    /// The peer's window has room again.
     Room(u64),
-    /// The call with this correlation id gets no response that could be read.
+    /// The call with this correlation id gets no valid response.
     Unanswered(u64, CloseReason),
 }
 
-/// Why a stream is no more.
+/// Why a stream ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CloseReason {
-    /// The peer said so.
+    /// The peer reset it.
     Reset,
-    /// More came than may wait.
+    /// The limit of unread bytes was exceeded.
     TooMuch,
-    /// The call was not answered by accepting it.
+    /// The call's response did not accept the stream.
     NotAccepted,
-    /// What came in place of the response is none.
+    /// The data in place of the response is malformed.
     NoResponse,
 }
 
@@ -102,25 +101,25 @@ impl Streams {
         self.ends.len()
     }
 
-    /// Bytes that are kept, about: of messages that are not whole, and for each stream.
+    /// Returns the approximate number of bytes held: incomplete messages, and the state of each stream.
     pub(super) fn held(&self) -> usize {
         self.incomplete
             + self.ends.len() * size_of::<(u64, StreamEndpoint)>()
             + self.news.len() * size_of::<StreamEvent>()
     }
 
-    /// What happened next.
+    /// Returns the next event.
     pub(super) fn next_event(&mut self) -> Option<StreamEvent> {
         self.news.pop_front()
     }
 
-    /// Adds an end that waits for the response to the call with this correlation id; the `first` of a call's streams
-    /// is the one it comes on.
+    /// Adds an end that waits for the response to the call with this correlation id; the response arrives on the
+    /// `first` of a call's streams.
     fn open(&mut self, id: u64, options: &StreamOptions, call: u64, first: bool) {
         self.ends.insert(id, StreamEndpoint::opening(self.window(options), call, first));
     }
 
-    /// Adds an end whose other end is known.
+    /// Adds an end whose counterpart is known.
     fn connected(&mut self, id: u64, options: &StreamOptions, remote: Remote) {
         self.ends.insert(id, StreamEndpoint::connected(self.window(options), remote));
     }
@@ -129,14 +128,15 @@ impl Streams {
         window::Window::new(options, self.limits.unconsumed_in_all.is_some())
     }
 
-    /// Gives an end its other one; what was taken before is told. `false`: the end is gone.
+    /// Connects an end to its counterpart and sends feedback on bytes consumed before. `false`: the end no longer
+    /// exists.
     fn connect(&mut self, id: u64, remote: Remote, out: &mut Outbox) -> bool {
         let Some(end) = self.ends.get_mut(&id) else { return false };
         end.connect(id, remote, out);
         true
     }
 
-    /// Takes a stream's frame in.
+    /// Handles a stream's frame.
     pub(super) fn handle_frame(&mut self, frame: Frame, out: &mut Outbox) -> FrameOutcome {
         let Ok(meta) = StreamMeta::read(&frame.meta) else { return FrameOutcome::Nothing };
         let id = meta.stream_id.cast_unsigned();
@@ -207,8 +207,8 @@ impl Streams {
         }
     }
 
-    /// The peer's `CLOSE` is answered with one, which finds nobody there: brpc's ends all say it when they go.
-    /// What came before is still to be taken, so that the end is kept until it is let go.
+    /// The peer's `CLOSE` is answered with a `CLOSE`, which reaches no stream: brpc's ends all send it when they end.
+    /// Messages received before may still be consumed, so that the end is kept until it is released.
     fn closed_by_peer(&mut self, id: u64, out: &mut Outbox) {
         let Some(end) = self.ends.get_mut(&id).filter(|end| end.is_connected()) else {
             return self.fail(id, CloseReason::Reset);
@@ -218,7 +218,7 @@ impl Streams {
         self.news.push_back(StreamEvent::Closed(id));
     }
 
-    /// The peer's `RST` is answered with a `CLOSE` as well, unless there is no other end yet.
+    /// The peer's `RST` is answered with a `CLOSE` as well, unless there is no counterpart yet.
     fn reset_by_peer(&mut self, id: u64, out: &mut Outbox) {
         if let Some(end) = self.ends.get(&id) {
             end.write_close(id, out);
@@ -226,7 +226,7 @@ impl Streams {
         self.fail(id, CloseReason::Reset);
     }
 
-    /// Ends a stream that is over, whoever knows it already.
+    /// Removes a failed stream and emits the event.
     fn fail(&mut self, id: u64, why: CloseReason) {
         let Some(end) = self.forget(id) else { return };
         if let Some(call) = end.awaited_call() {
@@ -243,23 +243,23 @@ impl Streams {
         self.unconsumed += end.window.in_flight() - before;
     }
 
-    /// Whether the peer takes more. Nobody need wait for room where nothing is taken at all.
+    /// Whether the peer's window has room. A stream whose peer accepts no messages always has room.
     pub(super) fn has_room(&self, id: u64) -> bool {
         self.ends.get(&id).is_none_or(StreamEndpoint::has_room)
     }
 
-    /// Whether messages can be sent: the stream is there and the peer wants some.
+    /// Whether messages can be sent: the stream exists and the peer accepts messages.
     pub(super) fn is_writable(&self, id: u64) -> bool {
         self.ends.get(&id).is_some_and(StreamEndpoint::is_writable)
     }
 
-    /// So many bytes of messages were taken.
+    /// Reports that `bytes` bytes of messages were consumed.
     pub(super) fn consumed(&mut self, id: u64, bytes: usize, out: &mut Outbox) {
         let Some(end) = self.ends.get_mut(&id) else { return };
         self.unread -= end.consume(id, bytes, out);
     }
 
-    /// Lets a stream go: with `CLOSE`, or with `RST` if it failed. Nothing is said of one that the peer closed.
+    /// Releases a stream: with `CLOSE`, or with `RST` if it failed. Nothing is sent if the peer closed it.
     pub(super) fn finish(&mut self, id: u64, well: bool, out: &mut Outbox) {
         let Some(end) = self.forget(id) else { return };
         match well {
@@ -268,8 +268,8 @@ impl Streams {
         }
     }
 
-    /// Says that this side is done with a stream; it is over when the peer has said so too. What still comes is for
-    /// nobody.
+    /// Closes this side of a stream; it ends when the peer has closed it too. Messages received until then are
+    /// discarded.
     pub(super) fn close(&mut self, id: u64, out: &mut Outbox) {
         let Some(end) = self.ends.get_mut(&id) else { return };
         if end.is_connected() {
@@ -279,8 +279,8 @@ impl Streams {
         }
     }
 
-    /// Takes in a frame of a stream that this side has closed. brpc answers the peer's `CLOSE` with `RST` then, since
-    /// its own end is gone.
+    /// Handles a frame of a stream that this side has closed. brpc answers the peer's `CLOSE` with `RST` then, since
+    /// its own end no longer exists.
     fn handle_after_close(&mut self, id: u64, meta: StreamMeta) -> FrameOutcome {
         match meta.frame_type {
             FrameType::Close | FrameType::Rst => {
@@ -301,33 +301,33 @@ impl Streams {
     }
 }
 
-/// What a stream's frame was.
+/// Result of handling a stream's frame.
 #[derive(Debug)]
 pub(super) enum FrameOutcome {
-    /// Nothing but what is told as [`StreamEvent`]; or its meta cannot be read, for which brpc drops it
+    /// Nothing beyond the emitted [`StreamEvent`]s; or the meta is malformed, in which case brpc drops the frame
     /// (`ParseStreamingMessage`).
     Nothing,
-    /// The response to the call that asked for the stream.
+    /// The response to the call that requested the stream.
     Response(Frame),
-    /// One of a stream that is not there, with its data.
+    /// A frame of an unknown stream, with its data.
     Unknown(StreamMeta, Bytes),
 }
 
 impl FrameOutcome {
-    /// What a frame is where there are no streams.
+    /// Returns the outcome of a frame on a connection without streams.
     pub(super) fn without_streams(frame: Frame) -> Self {
         StreamMeta::read(&frame.meta).map_or(Self::Nothing, |meta| Self::Unknown(meta, frame.payload))
     }
 
-    /// Answers for a server, to whom nobody responds.
+    /// Answers the frame for a server, which expects no responses.
     pub(super) fn answer(self, out: &mut Outbox) {
         if let Self::Unknown(meta, _) = self {
             frame::answer_unknown(&meta, out);
         }
     }
 
-    /// The response for a client. It may be in a frame of a stream that was given up: then the server's end must be
-    /// told that it has no other.
+    /// Returns the response for a client. It may be in a frame of an abandoned stream: then the server's end is reset,
+    /// since it has no counterpart.
     pub(super) fn response(self, out: &mut Outbox) -> Option<Frame> {
         let (meta, data) = match self {
             Self::Nothing => return None,
@@ -343,7 +343,7 @@ impl FrameOutcome {
     }
 }
 
-/// Tells the peer that none of the streams in his settings has another end.
+/// Resets all streams in the peer's settings, since none of them has a counterpart.
 pub(super) fn reset_all(settings: &StreamSettings, out: &mut Outbox) {
     settings.ids().for_each(|id| frame::reset(id, out));
 }

@@ -1,4 +1,4 @@
-//! What streams are to the server: a call offers them, and its handler may accept.
+//! Server's side of streams: a call offers them, and its handler may accept them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroUsize;
@@ -16,13 +16,14 @@ use crate::baidu_std::meta::StreamSettings;
 #[derive(Debug)]
 pub(in crate::baidu_std) struct ServerStreams {
     pub(in crate::baidu_std) streams: Streams,
-    /// What the calls that are not answered yet offer, by the id that the first stream of each will have here.
+    /// Streams offered by pending calls, by the id that the first stream of each call will have here.
     offers: BTreeMap<u64, Offer>,
-    /// Places that are kept for offered streams.
+    /// Slots reserved for offered streams.
     offered: usize,
-    /// Streams that are the answer of a method rather than beside it: when the peer is gone, so is their call.
+    /// Streams that carry the response of a streaming method rather than being attached to a call: when the peer is
+    /// gone, so is their call.
     answers: BTreeSet<u64>,
-    /// The id of the next stream.
+    /// Id of the next stream.
     next: u64,
 }
 
@@ -32,29 +33,29 @@ struct Offer {
     settings: StreamSettings,
 }
 
-/// What an unanswered call must remember of the streams it brought.
+/// What a pending call remembers of the streams it offered.
 #[derive(Clone, Debug)]
 pub(in crate::baidu_std) struct PendingOffer {
-    /// The client's first stream: the response travels inside of it.
+    /// Id of the client's first stream: the response is wrapped in one of its frames.
     pub(in crate::baidu_std) client: i64,
-    /// The first stream here; the others follow it.
+    /// Id of the first stream here; the others follow it.
     pub(in crate::baidu_std) first: u64,
-    /// How many there are; none if there is no place for them.
+    /// Number of streams; `None` if the limit leaves no slots for them.
     pub(in crate::baidu_std) count: Option<NonZeroUsize>,
-    /// The client takes messages.
+    /// The client accepts messages.
     pub(in crate::baidu_std) writable: bool,
-    /// What the client is told of the streams here, once they were accepted.
+    /// Settings of the accepted streams that are sent to the client.
     pub(in crate::baidu_std) settings: Option<StreamSettings>,
 }
 
 impl PendingOffer {
-    /// What is remembered of streams that are turned away unseen.
+    /// Returns the record of streams that are declined without being offered to the handler.
     pub(in crate::baidu_std) fn none_of(settings: &StreamSettings) -> Option<Self> {
         let (client, writable) = (settings.stream_id?, settings.writable);
         Some(Self { client, first: 0, count: None, writable, settings: None })
     }
 
-    /// The same with nothing accepted.
+    /// Returns the same record with nothing accepted.
     pub(in crate::baidu_std) fn declined(&self) -> Self {
         Self { settings: None, ..self.clone() }
     }
@@ -66,12 +67,12 @@ impl ServerStreams {
         Self { streams, offers: BTreeMap::new(), offered: 0, answers: BTreeSet::new(), next: 0 }
     }
 
-    /// Bytes that are kept of what came, about.
+    /// Returns the approximate number of received bytes held.
     pub(in crate::baidu_std) fn held(&self) -> usize {
         self.streams.held() + self.offers.len() * size_of::<(u64, Offer)>() + self.offered * size_of::<i64>()
     }
 
-    /// Takes note of what a call offers.
+    /// Records the streams that a call offers.
     pub(in crate::baidu_std) fn offer(
         &mut self,
         correlation_id: i64,
@@ -90,7 +91,7 @@ impl ServerStreams {
         PendingOffer { client, first, count, writable, settings: None }
     }
 
-    /// Accepts everything that a call offers, whose response is about to be sent.
+    /// Accepts all streams that a call offers; its response is about to be sent.
     pub(in crate::baidu_std) fn accept(
         &mut self,
         offering: &mut PendingOffer,
@@ -106,7 +107,7 @@ impl ServerStreams {
         ids
     }
 
-    /// The response could not be sent as one that accepts.
+    /// Revokes the acceptance because the response could not be sent.
     #[cold]
     pub(in crate::baidu_std) fn revoke(&mut self, offering: &PendingOffer) {
         let settings = offering.settings.as_ref();
@@ -115,8 +116,8 @@ impl ServerStreams {
         }
     }
 
-    /// Begins the answer of a method that streams, on the first of what its call offers. Returns the correlation id and
-    /// what is accepted; `None` if it has begun.
+    /// Starts the response of a streaming method on the first stream that its call offers. Returns the correlation id
+    /// and the accepted streams; `None` if it has started already.
     pub(in crate::baidu_std) fn start_response(&mut self, first: u64) -> Option<(i64, PendingOffer)> {
         let offer = self.offers.remove(&first)?;
         self.offered -= 1 + offer.settings.extra_stream_ids.len();
@@ -130,17 +131,17 @@ impl ServerStreams {
         Some((offer.correlation_id, offering))
     }
 
-    /// Whether there is room for another message. What has not begun has.
+    /// Whether there is room for another message. A stream that has not started has room.
     pub(in crate::baidu_std) fn has_room(&self, id: u64) -> bool {
         self.offers.contains_key(&id) || self.streams.has_room(id)
     }
 
-    /// Whether the answer of a method that streams has begun.
+    /// Whether the response of a streaming method has started.
     pub(in crate::baidu_std) fn has_begun(&self, id: u64) -> bool {
         !self.offers.contains_key(&id)
     }
 
-    /// A call is answered without its streams.
+    /// Declines the streams of a call that is answered without them.
     pub(in crate::baidu_std) fn decline(&mut self, offering: &PendingOffer) {
         self.withdraw(offering);
     }
@@ -151,13 +152,13 @@ impl ServerStreams {
         Some(offer)
     }
 
-    /// Ends a stream of this side.
+    /// Ends this side of a stream.
     pub(in crate::baidu_std) fn finish(&mut self, id: u64, well: bool, out: &mut Outbox) {
         self.answers.remove(&id);
         self.streams.finish(id, well, out);
     }
 
-    /// What happened next.
+    /// Returns the next event.
     pub(in crate::baidu_std) fn next_event(&mut self) -> Option<ServerStreamEvent> {
         Some(match self.streams.next_event()? {
             StreamEvent::Message(id, message) => ServerStreamEvent::Message(id, message),
@@ -177,13 +178,13 @@ impl ServerStreams {
     }
 }
 
-/// What happened to a stream, as far as it concerns a server.
+/// An event of a stream that concerns a server.
 #[derive(Debug, PartialEq, Eq)]
 pub(in crate::baidu_std) enum ServerStreamEvent {
     Message(u64, Bytes),
-    /// Nothing more comes, and nobody takes what is sent; what came may still be taken.
+    /// The peer sends no more messages and accepts none; received messages may still be consumed.
     End(u64),
-    /// It is no more.
+    /// The stream ended.
     Gone(u64),
     Room(u64),
 }

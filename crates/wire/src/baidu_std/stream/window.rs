@@ -1,26 +1,26 @@
-//! How much may be sent ahead of what the peer has taken (brpc `stream.cpp`, `AppendIfNotFull` and
+//! Send window: how far the sender may run ahead of the peer's consumption (brpc `stream.cpp`, `AppendIfNotFull` and
 //! `SetRemoteConsumed`).
 
 use polyrpc_core::session::StreamOptions;
 
-/// What was sent on a stream, and what the peer has taken of it.
+/// Bytes sent on a stream, and bytes of them that the peer has consumed.
 ///
-/// 0 <= consumed <= produced: a peer cannot have taken what was not sent, whatever it says.
+/// 0 <= consumed <= produced: a peer cannot have consumed what was not sent, whatever its feedback.
 #[derive(Debug)]
 pub(super) struct Window {
     produced: u64,
     consumed: u64,
-    /// How far ahead `produced` may be; `None`: any far.
+    /// How far ahead `produced` may be; `None`: unlimited.
     size: Option<u64>,
     least: u64,
     most: u64,
 }
 
 impl Window {
-    /// `varies`: the window depends on what all streams of the connection have under way.
+    /// Creates a window. `varies`: its size depends on the bytes in flight on all streams of the connection.
     pub(super) fn new(options: &StreamOptions, varies: bool) -> Self {
         let most = options.max_buf_size as u64;
-        // brpc takes a least that is more than the most for none.
+        // brpc ignores a minimum that exceeds the maximum.
         let least = Some(options.min_buf_size as u64).filter(|least| *least <= most).unwrap_or_default();
         let size = match most {
             0 => None,
@@ -38,12 +38,12 @@ impl Window {
         self.produced += bytes as u64;
     }
 
-    /// What was sent and not taken, as far as is known. Without a window nobody tells.
+    /// Returns the known number of bytes sent and not consumed. Without a window there is no feedback.
     pub(super) fn in_flight(&self) -> u64 {
         if self.size.is_some() { self.produced - self.consumed } else { 0 }
     }
 
-    /// The peer says how much it has taken in all. Returns how much more that is; what is no more is not looked at.
+    /// Applies the peer's total of consumed bytes. Returns the increase; a total that is not larger is ignored.
     pub(super) fn apply_feedback(&mut self, consumed: i64) -> u64 {
         let consumed = u64::try_from(consumed).unwrap_or_default().min(self.produced);
         let more = consumed.saturating_sub(self.consumed);
@@ -51,7 +51,8 @@ impl Window {
         more
     }
 
-    /// Fits the window to what is under way: less if over all streams it is too much, more if all of it is used.
+    /// Adapts the window to the bytes in flight: it shrinks if all streams together have too many, and grows if it is
+    /// fully used.
     pub(super) fn adapt(&mut self, crowded: bool) {
         let Some(size) = self.size else { return };
         self.size = Some(match crowded {

@@ -1,4 +1,4 @@
-//! Frames captured from brpc, the echo service they were captured from, and what a frame means.
+//! Frames captured from brpc, the echo service they were captured from, and their decoded meaning.
 
 use std::path::PathBuf;
 
@@ -25,7 +25,7 @@ pub(super) enum Direction {
     ToClient,
 }
 
-/// One captured scenario, its frames in the order of time.
+/// One captured scenario, with its frames in chronological order.
 pub(super) struct Scenario {
     pub(super) name: String,
     pub(super) frames: Vec<(Direction, Bytes)>,
@@ -76,7 +76,7 @@ pub(super) fn responses_of(name: &str) -> Bytes {
     scenario(name).received()
 }
 
-/// A hand-made input, what brpc answered, and whether it closed the connection.
+/// A hand-made input, brpc's response, and whether brpc closed the connection.
 pub(super) struct Case {
     pub(super) name: String,
     pub(super) sent: Bytes,
@@ -113,14 +113,14 @@ fn bytes_of(vector: &Value) -> Bytes {
     hex(vector["hex"].as_str().expect("hex"))
 }
 
-/// What a connection to the echo service ended with.
+/// Result of a connection to the echo service.
 pub(super) struct Served {
     pub(super) out: Vec<u8>,
-    /// The server closes the connection, or leaves the rest to another protocol.
+    /// The server closes the connection, or leaves the remaining bytes to another protocol.
     pub(super) ended: bool,
 }
 
-/// The server of the captured scenarios: `example.EchoService`, whose `Echo` does what its message asks for.
+/// Runs the server of the captured scenarios: `example.EchoService`, whose `Echo` is controlled by its message.
 pub(super) fn serve(bytes: &[u8]) -> Served {
     let (mut server, mut inbox, mut out) = (server(), BytesMut::from(bytes), Outbox::new());
     let mut ended = false;
@@ -157,7 +157,7 @@ fn judge(call: &Call<'_>) -> Verdict {
     }
 }
 
-/// `None` closes the connection.
+/// Answers a call; `None` closes the connection.
 fn echo(call: &Call<'_>) -> Result<Option<Reply>, Status> {
     let known = ["EchoService", "example.EchoService"].contains(&call.service);
     if !known || call.method != "Echo" {
@@ -188,7 +188,7 @@ fn echo(call: &Call<'_>) -> Result<Option<Reply>, Status> {
     Ok(Some(Reply { attachment: call.attachment.clone(), ..Reply::new(Ok(body.into()), head) }))
 }
 
-/// The text of an `EchoRequest`: its one, required field.
+/// Returns the text of an `EchoRequest`: its only, required field.
 fn text_of(format: Format, body: &[u8]) -> Option<String> {
     match format {
         Format::Protobuf => {
@@ -208,18 +208,18 @@ fn text_of(format: Format, body: &[u8]) -> Option<String> {
     }
 }
 
-/// What a frame means, whatever bytes a compressor chose.
+/// Decoded content of a frame, independent of the compressor's output.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Meaning {
     pub(super) id: i64,
     pub(super) number: i32,
-    /// The wording of 1003 is the dispatcher's, not the protocol's.
+    /// The text of 1003 comes from the dispatcher, not from the protocol.
     pub(super) text: String,
     pub(super) head: (Format, Compression, Checksum),
     pub(super) user_fields: Vec<(Vec<u8>, Vec<u8>)>,
     pub(super) message: Vec<u8>,
     pub(super) attachment: Vec<u8>,
-    /// Of a stream's frame: its meta. What it carries is the next meaning.
+    /// Meta of a stream's frame. The wrapped response is the next meaning.
     pub(super) stream: Option<StreamMeta>,
 }
 
@@ -264,7 +264,7 @@ fn lossy(text: &[u8]) -> String {
     String::from_utf8_lossy(text).into_owned()
 }
 
-/// The responses among some frames, bare or inside of a stream.
+/// Returns the responses among some frames, bare or wrapped in a stream's frame.
 pub(super) fn responses(bytes: &[u8]) -> Vec<Meaning> {
     let mut meanings = meanings(bytes);
     meanings.retain(|meaning| meaning.stream.is_none() || meaning.id != 0);

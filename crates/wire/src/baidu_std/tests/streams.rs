@@ -1,4 +1,4 @@
-//! Streams beside a call, both sides.
+//! Streams attached to a call, both sides.
 
 use polyrpc_core::session::StreamOptions;
 use polyrpc_core::{Message, StreamId};
@@ -11,7 +11,7 @@ use crate::brpc_status::ECONNRESET;
 mod vectors {
     use super::*;
 
-    /// The captured conversation, with this side's id in place of the recorded one.
+    /// Replays the captured conversation, with this side's id in place of the recorded one.
     #[test]
     fn our_server_says_what_brpcs_server_said_byte_for_byte() {
         let scenario = scenario("stream");
@@ -44,7 +44,7 @@ mod vectors {
         says_what_brpcs_client_said(|client, stream, out| client.cancel(stream, out), None);
     }
 
-    /// Who waits for the server's word says the same, and is told when it comes.
+    /// A client that waits for the server's `CLOSE` sends the same frames, and sees the event when it arrives.
     #[test]
     fn a_stream_that_is_closed_in_order_says_what_brpcs_client_said() {
         says_what_brpcs_client_said(|client, stream, out| client.close(stream, out), Some(CallId(0)));
@@ -103,7 +103,7 @@ mod vectors {
         assert!(out.is_empty());
     }
 
-    /// The server's first stream is 0 here and was 146 there.
+    /// The server's first stream is 0 here and was 146 in the capture.
     fn renamed(frame: &[u8], from: i64, to: i64) -> Vec<u8> {
         let frame = Frame::exactly(Bytes::copy_from_slice(frame)).expect("a whole frame");
         let mut meta = Vec::new();
@@ -118,7 +118,7 @@ mod vectors {
         }
         let mut stream = StreamMeta::read(&frame.meta).expect("a StreamFrameMeta");
         match stream.source_stream_id {
-            // What the server sent: its own is the source.
+            // Sent by the server: its own id is the source.
             Some(_) if is_from_server(&stream, &frame.payload, from) => stream.source_stream_id = Some(to),
             _ => stream.stream_id = to,
         }
@@ -127,8 +127,8 @@ mod vectors {
         framed(Kind::Stream, &meta, &inner.unwrap_or_else(|| frame.payload.to_vec()))
     }
 
-    /// In the captured conversation the client's stream is 0, as the server's is here: which of the two is meant shows
-    /// by what is renamed.
+    /// In the captured conversation the client's stream is 0, as the server's is here: the renamed id shows which of
+    /// the two is meant.
     fn is_from_server(meta: &StreamMeta, _data: &[u8], from: i64) -> bool {
         from == 0 || meta.stream_id != from
     }
@@ -156,7 +156,7 @@ mod memory {
             assert!(ends.server_hears().is_empty());
             assert_eq!(ends.server.buffered(), idle + part * 10_000);
         }
-        // What was given out is no longer the session's, though it is not taken yet.
+        // Emitted messages no longer belong to the session, even if they are not consumed yet.
         ends.to_server.extend_from_slice(&data(0, 1, false, &[1; 10_000]));
         assert!(matches!(&ends.server_hears()[..], [Heard::Message(_, whole)] if whole.len() == 40_000));
         assert_eq!(ends.server.buffered(), idle);
@@ -191,7 +191,7 @@ mod setup {
         assert_eq!(ends.client_messages(), ["down"]);
         ends.client.cancel(STREAM, &mut ends.client_out);
         assert!(matches!(ends.server_hears()[..], [Heard::End(SERVED)]));
-        // The server's own CLOSE finds nobody there, nor does the RST that says so.
+        // The server's own CLOSE reaches no stream there, nor does the RST that reports so.
         assert!(ends.client_hears().is_empty());
         assert_eq!(ends.client_out.len(), 16);
         assert!(ends.server_hears().is_empty());
@@ -223,7 +223,7 @@ mod setup {
 
     #[test]
     fn an_end_that_has_no_other_one_is_told() {
-        // Two are asked for, the server answers with one; and the other way round.
+        // The client requests two streams and the server answers with one; and the other way round.
         let mut ends = Ends::new();
         ends.open(&[STREAM, CallId(2)], &StreamOptions::default());
         let answers = ends.client_is_told(&response(|meta| meta.stream_settings = settings(&[9])), true);
@@ -456,7 +456,7 @@ mod flow {
             b"",
         ));
         assert!(matches!(ends.server_hears()[..], [Heard::Room(SERVED)]));
-        // No more than was sent: the window is as it was at the beginning.
+        // Feedback counts no more than was sent: the window is as it was at the start.
         ends.server.message(SERVED, Bytes::from(vec![0; 10]), &mut ends.server_out);
         assert!(!ends.server.has_room(SERVED));
     }
@@ -553,13 +553,13 @@ mod ends {
         ends.server.finish(ends.tickets.remove(0), failed, Metadata::new(), &mut ends.server_out);
         let status = failure(Ok(ends.client_hears().pop()), STREAM);
         assert_eq!(status.number(), Some(ECONNRESET));
-        // The handler ran, so the call must not be repeated.
+        // The handler has run, so the call must not be repeated.
         assert_eq!(
             (status.code(), status.retry()),
             (polyrpc_core::Code::Unknown, polyrpc_core::Retry::Never)
         );
         assert_eq!(status.message(), "the server reset the stream");
-        // brpc's ends say that they go however it comes about; nobody is there to hear it.
+        // brpc's ends always send CLOSE when they end; no stream receives it here.
         assert!(ends.server_hears().is_empty());
         ends.client_hears();
         assert!(ends.server_hears().is_empty() && ends.client_hears().is_empty());
@@ -703,7 +703,7 @@ const CALL: CallId = CallId(100);
 const STREAM: CallId = CallId(1);
 const SERVED: StreamId = StreamId(0);
 
-/// A client and a server, and what is on its way between them.
+/// A client and a server, and the bytes in flight between them.
 struct Ends {
     client: Client,
     server: Server,
@@ -711,7 +711,7 @@ struct Ends {
     to_server: BytesMut,
     client_out: Outbox,
     server_out: Outbox,
-    /// Of the streams that were accepted.
+    /// Tickets of the accepted streams.
     tickets: Vec<Ticket>,
 }
 
@@ -809,7 +809,7 @@ impl Ends {
         heard
     }
 
-    /// The client receives a response, bare or inside of its first stream.
+    /// Delivers a response to the client, bare or wrapped in a frame of its first stream.
     fn client_is_told(&mut self, response: &[u8], inside: bool) -> Vec<ClientEvent> {
         let bytes = if inside { data(1, 9, false, response) } else { response.to_vec() };
         self.client_out.take();
@@ -886,7 +886,7 @@ fn stream_frame(meta: &StreamMeta, data: &[u8]) -> Vec<u8> {
     framed(Kind::Stream, &bytes, data)
 }
 
-/// The metas of frames that are all of streams.
+/// Returns the metas of frames that all belong to streams.
 fn stream_metas(bytes: &[u8]) -> Vec<StreamMeta> {
     meanings(bytes).into_iter().map(|meaning| meaning.stream.expect("a stream's frame")).collect()
 }

@@ -1,4 +1,4 @@
-//! A body in chunks (RFC 9112 §7.1): put together as it arrives, or written piece by piece.
+//! Chunked transfer coding (RFC 9112 §7.1): decoding as the bytes arrive, and encoding piece by piece.
 
 use bytes::{Buf, Bytes, BytesMut};
 
@@ -6,7 +6,7 @@ use polyrpc_core::Outbox;
 
 use super::frame::Refusal;
 
-/// Writes one chunk of what `prefix` and `body` are together. One of nothing would end the body.
+/// Writes `prefix` and `body` as one chunk. An empty chunk would end the body.
 pub(crate) fn write(prefix: &[u8], body: Bytes, out: &mut Outbox) {
     let length = prefix.len() + body.len();
     if length == 0 {
@@ -19,7 +19,7 @@ pub(crate) fn write(prefix: &[u8], body: Bytes, out: &mut Outbox) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// What ends a body in chunks.
+/// End of a chunked body.
 pub(crate) const END: &[u8] = b"0\r\n\r\n";
 
 fn hexadecimal(number: usize, text: &mut Vec<u8>) {
@@ -27,24 +27,24 @@ fn hexadecimal(number: usize, text: &mut Vec<u8>) {
     text.extend((0..digits).rev().map(|at| b"0123456789abcdef"[number >> (4 * at) & 15]));
 }
 
-/// A chunked body that is being read.
+/// Decoder state of a chunked body.
 ///
 /// ```text
 /// Size ──n──▶ Data ──▶ DataEnd ──▶ Size
 ///   └──0──▶ Trailers ──▶ (whole)
 /// ```
 ///
-/// Lines end with CRLF only and nothing is repaired: what a lone LF means here differs between servers,
-/// and requests have been smuggled through the difference.
+/// Lines end with CRLF only and errors are not corrected: servers differ in their treatment of a bare LF, and this
+/// difference has been exploited for request smuggling.
 #[derive(Debug, Default)]
 pub(crate) struct Chunked {
     state: State,
     body: BytesMut,
-    /// Bytes of chunk extensions and trailers so far: they carry nothing, so they get a limit of their own.
+    /// Bytes of chunk extensions and trailers so far: they carry no content, so that they have a limit of their own.
     overhead: usize,
 }
 
-/// What comes next.
+/// What is read next.
 #[derive(Debug, Default, Clone, Copy)]
 enum State {
     #[default]
@@ -54,12 +54,12 @@ enum State {
     Trailers,
 }
 
-/// The longest line: a chunk's size with its extensions, or a trailer.
+/// Maximum length of a line: a chunk's size with its extensions, or a trailer.
 const MAX_LINE: usize = 4 << 10;
 
 impl Chunked {
-    /// Takes what has arrived out of `inbox`; the body once it is whole. It may have `limit` bytes, and as
-    /// many as `overhead_limit` may be spent on extensions and trailers.
+    /// Reads the available bytes from `inbox`; returns the body once it is complete. It may have `limit` bytes, and
+    /// extensions and trailers together `overhead_limit` bytes.
     pub(crate) fn read(
         &mut self,
         inbox: &mut BytesMut,
@@ -106,12 +106,12 @@ impl Chunked {
         }
     }
 
-    /// Takes out what of the body is here.
+    /// Removes the available part of the body.
     pub(crate) fn take(&mut self) -> Bytes {
         self.body.split().freeze()
     }
 
-    /// Bytes of the body that are here.
+    /// Returns the number of body bytes held.
     pub(crate) fn held(&self) -> usize {
         self.body.len()
     }
@@ -122,7 +122,7 @@ impl Chunked {
     }
 }
 
-/// Takes a line without its end out of `inbox`.
+/// Removes a line without its end from `inbox`.
 fn take_line(inbox: &mut BytesMut) -> Result<Option<BytesMut>, Refusal> {
     let Some(end) = inbox.iter().take(MAX_LINE).position(|byte| *byte == b'\n') else {
         return if inbox.len() < MAX_LINE { Ok(None) } else { Err(Refusal::long_head()) };
@@ -135,12 +135,12 @@ fn take_line(inbox: &mut BytesMut) -> Result<Option<BytesMut>, Refusal> {
     Ok(Some(line))
 }
 
-/// The size a chunk's first line tells, and how many bytes it spends on extensions.
+/// Parses the first line of a chunk: its size, and the number of bytes spent on extensions.
 fn parse_size(line: &[u8]) -> Result<(usize, usize), Refusal> {
     let digits = line.iter().take_while(|byte| byte.is_ascii_hexdigit()).count();
     let (digits, rest) = line.split_at(digits);
     let malformed = || Refusal::malformed("a chunk has no proper size");
-    // Blanks before the extensions are bad but seen (RFC 9112 §7.1.1, "BWS").
+    // Blanks before the extensions are invalid but occur (RFC 9112 §7.1.1, "BWS").
     if !matches!(rest.trim_ascii_start(), [] | [b';', ..]) {
         return Err(malformed());
     }

@@ -1,13 +1,13 @@
-//! The bytes of HTTP/1.x: where a head ends, and what its fields say of the body behind it.
+//! Message framing of HTTP/1.x: the end of a head, and the body length defined by its fields.
 
 use std::mem::MaybeUninit;
 
 use polyrpc_core::Violation;
 
-/// Why a message cannot be read on: a server answers it with `status` and closes, a client gives up.
+/// Why a message is rejected: a server answers with `status` and closes the connection, a client gives up.
 ///
-/// Whatever leaves the end of a message in doubt is refused, never repaired: a proxy before us may have
-/// read it otherwise, and the rest of one request must not pass for another (RFC 9112 §11.2).
+/// Ambiguous message boundaries are rejected, never corrected: a proxy before us may have interpreted them differently,
+/// and the rest of one request must not be taken for another (RFC 9112 §11.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Refusal {
     pub(crate) status: u16,
@@ -42,11 +42,11 @@ impl From<Refusal> for Violation {
     }
 }
 
-/// How many fields the head of a request or a response may have.
+/// Maximum number of fields in the head of a request or response.
 pub const MAX_FIELDS: usize = 100;
 
-/// Where the head at the start of `bytes` ends: behind the first empty line, if it is there.
-/// `scanned` remembers what was searched in vain, so that a head that trickles in is searched once.
+/// Returns the end of the head at the start of `bytes`: after the first empty line, if there is one. `scanned` stores
+/// the number of bytes already searched, so that a head that arrives slowly is searched once.
 pub(crate) fn head_end(bytes: &[u8], scanned: &mut usize) -> Option<usize> {
     // The line's end may be the last byte searched, or the last but one before a `\r`.
     let mut at = scanned.saturating_sub(2);
@@ -63,7 +63,7 @@ pub(crate) fn head_end(bytes: &[u8], scanned: &mut usize) -> Option<usize> {
     None
 }
 
-/// The first line of a response.
+/// Status line of a response.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct StatusLine<'h> {
     pub(crate) status: u16,
@@ -72,18 +72,18 @@ pub(crate) struct StatusLine<'h> {
 }
 
 impl StatusLine<'_> {
-    /// Whether another response follows to the same request (RFC 9110 §15.2).
+    /// Whether another response to the same request follows (RFC 9110 §15.2).
     pub(crate) fn is_interim(&self) -> bool {
         (100..200).contains(&self.status)
     }
 
-    /// Whether no body follows, whatever the fields say (RFC 9112 §6.3).
+    /// Whether no body follows, whatever the fields (RFC 9112 §6.3).
     fn is_bare(&self) -> bool {
         self.is_interim() || matches!(self.status, 204 | 304)
     }
 }
 
-/// Reads the whole head of a response by `read`, which has its first line and its fields.
+/// Parses the complete head of a response; `read` gets its status line and its fields.
 pub(crate) fn parse_response<'h, R>(
     head: &'h [u8],
     read: impl FnOnce(StatusLine<'h>, &[httparse::Header<'h>]) -> Result<R, Refusal>,
@@ -104,7 +104,7 @@ pub(crate) fn parse_response<'h, R>(
     read(line, parsed.headers)
 }
 
-/// How the end of a body is told.
+/// How the end of a body is determined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Framing {
     Length(usize),
@@ -113,7 +113,7 @@ pub(crate) enum Framing {
     UntilClose,
 }
 
-/// What the fields of a head say of the body's end, gathered field by field.
+/// Framing information, collected from the fields of a head.
 #[derive(Debug, Default)]
 pub(crate) struct Lengths {
     length: Option<u64>,
@@ -121,7 +121,7 @@ pub(crate) struct Lengths {
 }
 
 impl Lengths {
-    /// Takes a `Content-Length`. A number past 2^64 counts as that: it is too large either way.
+    /// Handles a `Content-Length`. A number beyond 2^64 is clamped to that: it is too large either way.
     pub(crate) fn content_length(&mut self, value: &[u8]) -> Result<(), Refusal> {
         if value.is_empty() || !value.iter().all(u8::is_ascii_digit) {
             return Err(Refusal::malformed("the content-length is not a number"));
@@ -134,7 +134,7 @@ impl Lengths {
         }
     }
 
-    /// Takes a `Transfer-Encoding`.
+    /// Handles a `Transfer-Encoding`.
     pub(crate) fn transfer_encoding(&mut self, value: &[u8]) -> Result<(), Refusal> {
         if !value.eq_ignore_ascii_case(b"chunked") {
             return Err(Refusal { status: 501, reason: "the only transfer-encoding understood is chunked" });
@@ -146,7 +146,7 @@ impl Lengths {
         Ok(())
     }
 
-    /// How the body of a response ends that begins so.
+    /// Returns the framing of the body of a response with this status line.
     pub(crate) fn framing_of_response(&self, line: &StatusLine<'_>, room: usize) -> Result<Framing, Refusal> {
         match line.is_bare() {
             true => Ok(Framing::Length(0)),
@@ -154,7 +154,7 @@ impl Lengths {
         }
     }
 
-    /// How the body ends, or `None` if no field says it; `room` is what is left of the limit.
+    /// Returns the framing of the body, or `None` if no field defines it; `room` is the remainder of the limit.
     pub(crate) fn framing(&self, http10: bool, room: usize) -> Result<Option<Framing>, Refusal> {
         match (self.chunked, self.length) {
             (true, Some(_)) => Err(Refusal::malformed("both transfer-encoding and content-length")),

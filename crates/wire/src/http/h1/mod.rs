@@ -1,4 +1,4 @@
-//! HTTP/1.x (RFC 9112): how messages lie on a connection, and nothing of what they mean.
+//! HTTP/1.x (RFC 9112): the message syntax on a connection, without its semantics.
 
 pub(crate) mod chunked;
 pub(crate) mod frame;
@@ -6,9 +6,9 @@ pub(crate) mod frame;
 use polyrpc_core::protocol::by_magic;
 use polyrpc_core::{Detected, Protocol};
 
-/// Whether a connection that begins with `start` speaks this protocol.
+/// Detects from the first bytes whether a connection uses this protocol.
 ///
-/// HTTP/2's `PRI * HTTP/2.0` is none of these methods, so it is not taken for HTTP/1.
+/// HTTP/2's `PRI * HTTP/2.0` is not among these methods, so that it is not taken for HTTP/1.
 pub(crate) fn recognise(start: &[u8]) -> Detected {
     let mut undecided = false;
     for method in METHODS {

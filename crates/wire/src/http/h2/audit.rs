@@ -1,4 +1,4 @@
-//! What holds of a connection at any time, whatever the peer sent. Whoever fuzzes asserts it after every event.
+//! Invariants of a connection that hold whatever the peer sends. Fuzz targets assert them after every event.
 
 use super::connection::{Connection, PrefaceState};
 use super::hpack::Decoder;
@@ -6,7 +6,7 @@ use super::settings::{DEFAULT_FRAME, DEFAULT_TABLE, DEFAULT_WINDOW};
 use super::stream::{Role, Stream};
 
 impl<T> Connection<T> {
-    /// Asserts that what is kept is within the limits, and that all that is counted adds up.
+    /// Asserts that buffered state stays within the limits and that all counters add up.
     #[doc(hidden)]
     pub fn assert_sound(&self) {
         self.assert_bounded();
@@ -14,7 +14,7 @@ impl<T> Connection<T> {
         self.assert_windows_add_up();
     }
 
-    /// The streams that are open.
+    /// Identifiers of the open streams.
     #[doc(hidden)]
     pub fn ids(&self) -> Vec<u32> {
         self.streams.numbered().map(|(id, _)| id).collect()
@@ -45,8 +45,8 @@ impl<T> Connection<T> {
         assert_eq!(self.unread, sum(|stream| stream.unread), "bytes that wait to be taken");
     }
 
-    /// What the peer may send, what it will be told that it may, and what is held back are the whole window: nothing
-    /// of it is ever lost.
+    /// Asserts that the peer's remaining window, the credit not yet granted and the withheld bytes add up to the whole
+    /// window, so that no flow-control credit is lost.
     fn assert_windows_add_up(&self) {
         if self.opening != PrefaceState::Silent {
             let window = self.receive_window + i64::from(self.credit) + self.withheld as i64;

@@ -1,4 +1,4 @@
-//! What the time does to a connection.
+//! Timeouts of a connection.
 
 use std::time::Duration;
 
@@ -8,12 +8,13 @@ use super::connection::{Connection, ShutdownState};
 use super::status::ErrorCode;
 use super::stream::{Role, Stream};
 
-/// How long a peer may take to answer the PING that tells when it has heard that we leave.
+/// How long a peer may take to answer the PING that shows that it has read our GOAWAY.
 const FAREWELL: Duration = Duration::from_secs(2);
 
 impl<T: Default> Connection<T> {
-    /// Tells the connection the time, as the duration since a moment that never changes. Resets are forgiven, and streams
-    /// are reset of which the peer takes nothing: it is these that are returned, and no event tells of them.
+    /// Advances the connection's clock to `now`, the duration since a fixed moment. Refills the reset budget and resets
+    /// streams of which the peer reads nothing. Returns the identifiers of the streams that were reset; no event is
+    /// emitted for them.
     pub fn tick(&mut self, now: Duration, out: &mut Outbox) -> Vec<u32> {
         self.guard.refill(now, self.config.resets_per_second);
         let stalled = if self.ending > 0 { self.reset_stalled(now, out) } else { Vec::new() };
@@ -25,17 +26,18 @@ impl<T: Default> Connection<T> {
         stalled
     }
 
-    /// Whether a clock runs, so that the connection must be [told the time](Self::tick) though nothing arrives.
+    /// Whether a timer is running, so that the connection must be [ticked](Self::tick) even if no bytes arrive.
     pub fn wants_ticks(&self) -> bool {
         self.ending > 0 || self.leaving == ShutdownState::Announced
     }
 
-    /// Resets the streams whose answer is finished and waits, however short it is, of which the peer has taken nothing for
-    /// too long. A client is patient with the end of a request on which little waits: its server may be slow.
+    /// Resets the streams whose response is finished but still queued, however short it is, if the peer has read
+    /// nothing of it for too long. A client tolerates a stalled end of a request if only a few bytes are queued: its
+    /// server may be slow.
     #[cold]
     fn reset_stalled(&mut self, now: Duration, out: &mut Outbox) -> Vec<u32> {
         let (unsent, stalled) = (self.config.unsent, self.config.stalled);
-        // A stream that goes on is bounded by its room, and its caller may read as slowly as it likes.
+        // A stream that is not finished is bounded by its buffer limit, and its caller may read as slowly as it likes.
         let least = if self.role == Role::Server { 0 } else { unsent + 1 };
         let waits =
             |(id, stream): (u32, &Stream<T>)| (stream.is_ending() && stream.queued >= least).then_some(id);

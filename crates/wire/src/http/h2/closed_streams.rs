@@ -1,17 +1,17 @@
-//! The streams that were closed last: what still comes for them depends on how they ended.
+//! Recently closed streams. How a stream ended decides how late frames on it are handled.
 
-/// How a stream ended.
+/// Why a stream was closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CloseReason {
-    /// Both sides sent all they had.
+    /// Both sides sent END_STREAM.
     Done,
     /// The peer reset it.
     ByPeer,
-    /// We reset it: what the peer sent before it knew is ignored (RFC 9113, §5.4.2).
+    /// We reset it: frames that the peer sent before it saw the RST_STREAM are ignored (RFC 9113, §5.4.2).
     ByUs,
 }
 
-/// The last streams that were closed, and a longer memory of those that we reset.
+/// The most recently closed streams, with a longer history of those that we reset.
 #[derive(Debug, Default)]
 pub(super) struct ClosedStreams {
     last: Ring<(u32, CloseReason)>,
@@ -26,7 +26,7 @@ impl ClosedStreams {
         }
     }
 
-    /// How a stream ended; `None` if that is not known any more, or it was never open.
+    /// Returns why a stream was closed; `None` if that is no longer known or the stream was never open.
     pub(super) fn close_reason(&self, id: u32) -> Option<CloseReason> {
         if self.reset.items.contains(&id) {
             return Some(CloseReason::ByUs);
@@ -37,10 +37,10 @@ impl ClosedStreams {
 
 const LAST: usize = 64;
 
-/// As many as a peer may have open: all may be reset before it hears of the first.
+/// As many streams as a peer may have open: all of them may be reset before the peer sees the first RST_STREAM.
 const RESETS: usize = 1024;
 
-/// The last things of some kind.
+/// Ring buffer of the most recent items.
 #[derive(Debug)]
 struct Ring<T> {
     items: Vec<T>,

@@ -16,46 +16,48 @@ use super::stream::{Role, State, Stream};
 use super::streams::Streams;
 use super::{frame, settings};
 
-/// What a connection accepts and announces.
+/// Limits of a connection, and the settings that it announces.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
-    /// Streams that the peer may have open at once. 1024.
+    /// Maximum number of concurrent streams opened by the peer. 1024.
     pub streams: u32,
-    /// Size of a header list, counted as `SETTINGS_MAX_HEADER_LIST_SIZE` does. 64 KiB.
+    /// Maximum size of a header list, counted like `SETTINGS_MAX_HEADER_LIST_SIZE`. 64 KiB.
     pub header_list: usize,
-    /// Bytes of a frame's payload. 16 KiB, the least that the protocol allows; more is announced, to 16 MiB at most.
+    /// Maximum payload size of a frame in bytes. 16 KiB, the smallest value that the protocol allows; larger values are
+    /// announced, up to 16 MiB.
     pub frame: u32,
-    /// Bytes that may come on a stream before they are taken, at first. 64 KiB.
+    /// Initial receive window of a stream in bytes. 64 KiB.
     pub window: u32,
-    /// What a stream's window may grow to while its messages are taken as fast as they come. 4 MiB.
+    /// Limit to which a stream's receive window may grow while its messages are consumed as fast as they arrive. 4 MiB.
     pub most_window: u32,
-    /// Bytes that may come on the connection before they are taken. 16 MiB.
+    /// Receive window of the connection in bytes. 16 MiB.
     pub connection_window: u32,
-    /// Bytes that may wait on a stream for the peer's window before [`Connection::room`] says no. 64 KiB.
+    /// Bytes that a stream may queue for the peer's window before [`Connection::room`] returns `false`. 64 KiB.
     pub unsent: usize,
-    /// Bytes that may wait on all streams for the peer's windows before new streams are refused; of one stream no more
-    /// than `unsent` of them count. 64 MiB.
+    /// Bytes that all streams together may queue for the peer's windows before new streams are refused; each stream
+    /// counts with at most `unsent` bytes. 64 MiB.
     pub unsent_in_all: usize,
-    /// Bytes that may wait on all streams, however few these are, before new ones are refused. 64 MiB.
+    /// Bytes that all streams together may queue before new streams are refused, however few the streams are. 64 MiB.
     pub most_unsent: usize,
-    /// How long the peer may take nothing of an answer that is finished and waits, however short it is; then its stream
-    /// is reset. 30 s. A request of a client's waits for longer if no more than [`unsent`](Self::unsent) bytes of it do.
+    /// How long the peer may read nothing of a response that is finished but still queued, however short it is; then
+    /// its stream is reset. 30 s. A client's request may stall for longer if no more than [`unsent`](Self::unsent)
+    /// bytes of it are queued.
     pub stalled: Duration,
-    /// Streams that the peer may reset, or make us reset, in one burst, beyond those that end well. 1000. A change of
-    /// the windows of all streams counts as eight of them, if it is not among the first of its second.
+    /// Streams that the peer may reset, or make us reset, in one burst, beyond those that end normally. 1000. A change
+    /// of the initial window size counts as eight resets, unless it is among the first of its second.
     pub resets: u32,
-    /// How many such resets are forgiven each second, as [`Connection::tick`] tells the time. 100.
+    /// How many such resets are forgiven per second, as measured by [`Connection::tick`]. 100.
     pub resets_per_second: u32,
 }
 
 impl Config {
-    /// Bytes of the longest frame that is taken.
+    /// Length of the longest accepted frame in bytes.
     pub(super) fn longest_frame(&self) -> usize {
         (self.frame as usize).clamp(DEFAULT_FRAME, LONGEST_FRAME)
     }
 
-    /// Bytes of the longest header block that is gathered. What a list may hold is counted decoded, and Huffman code
-    /// makes it shorter; four times is never honest.
+    /// Length of the longest accepted header block in bytes. The list limit counts decoded bytes, and Huffman code
+    /// makes them shorter; no well-behaved peer needs four times the list limit.
     pub(super) fn longest_block(&self) -> usize {
         self.header_list.saturating_mul(4)
     }
@@ -82,8 +84,8 @@ impl Default for Config {
 
 /// One side of a connection.
 ///
-/// Bytes go in by [`next_event`](Self::next_event); what is to be sent is appended to the outbox by it and by the
-/// commands (`send.rs`). The layer above keeps a `T` with each stream.
+/// [`next_event`](Self::next_event) reads the received bytes; it and the commands (`send.rs`) append the bytes to be
+/// sent to the outbox. The layer above stores a `T` with each stream.
 #[derive(Debug)]
 pub struct Connection<T = ()> {
     pub(super) role: Role,
@@ -93,101 +95,101 @@ pub struct Connection<T = ()> {
     pub(super) encoder: Encoder,
     pub(super) streams: Streams<T>,
     pub(super) closed: ClosedStreams,
-    /// The highest stream that the peer opened.
+    /// Highest stream identifier opened by the peer.
     pub(super) last_theirs: u32,
-    /// The next stream that we open.
+    /// Identifier of the next stream that we open.
     pub(super) next_ours: u32,
     pub(super) peer: PeerSettings,
-    /// The peer has read our settings.
+    /// The peer has acknowledged our SETTINGS.
     pub(super) acknowledged: bool,
-    /// How much the peer takes on the connection.
+    /// Connection-level send window.
     pub(super) send_window: i64,
-    /// Streams that wait for the connection's window, in turn.
+    /// Streams blocked on the connection's send window, served in turn.
     pub(super) blocked: VecDeque<u32>,
-    /// Bytes that wait on all streams.
+    /// Bytes queued on all streams.
     pub(super) queued: usize,
-    /// Streams whose last bytes were given and wait: a clock runs for each of them.
+    /// Streams whose last bytes are queued but not sent: a stall timer runs for each of them.
     pub(super) ending: usize,
-    /// The peer has made the windows of all streams larger, and what waits on them was not sent yet.
+    /// The peer has enlarged the windows of all streams, and the queued data was not flushed yet.
     pub(super) grown: bool,
-    /// How much the peer may send on the connection.
+    /// Connection-level receive window.
     pub(super) receive_window: i64,
-    /// What was received and not told to the peer yet.
+    /// Received bytes whose WINDOW_UPDATE was not sent yet.
     pub(super) credit: u32,
-    /// What was received on all streams and not taken yet.
+    /// Bytes received on all streams and not consumed yet.
     pub(super) unread: usize,
-    /// What of it the peer was not allowed to send again, since too much waits to be taken.
+    /// Bytes of `unread` whose connection window was withheld, since too much waits to be consumed.
     pub(super) withheld: usize,
-    /// A header block of which more frames are to come.
+    /// An incomplete header block: CONTINUATION frames must follow.
     pub(super) block: Option<Block>,
     pub(super) guard: AbuseGuard,
     pub(super) leaving: ShutdownState,
-    /// When it was said that we leave, as told by the first tick behind it.
+    /// When the GOAWAY was sent, as measured by the first tick after it.
     pub(super) announced: Option<Duration>,
-    /// PINGs of ours that are not answered yet.
+    /// Our PINGs that were not answered yet.
     pub(super) pings: u32,
     pub(super) events: VecDeque<Event>,
-    /// Frames taken since the last [`Event::Pause`], and what decoding header blocks was worth in frames.
+    /// Frames read since the last [`Event::Pause`], plus the cost of decoding header blocks, measured in frames.
     pub(super) taken: u32,
     wanted: usize,
 }
 
-/// How far the connection has been opened.
+/// Progress of the connection preface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PrefaceState {
-    /// Nothing was said yet.
+    /// Nothing was sent yet.
     Silent,
-    /// We have said our settings.
+    /// We have sent our SETTINGS.
     Greeted,
-    /// The peer's preface is here; its settings must follow.
+    /// The peer's preface was received; its SETTINGS must follow.
     Prefaced,
-    /// Both have said who they are.
+    /// Both prefaces were exchanged.
     Open,
 }
 
-/// A header block whose frames are not all here.
+/// A header block whose frames were not all received yet.
 #[derive(Debug)]
 pub(super) struct Block {
     pub(super) stream: u32,
     pub(super) end: bool,
-    /// The stream may not go on, but the block must be read all the same.
+    /// The stream is in error, but the block must be decoded all the same.
     pub(super) fault: Option<ErrorCode>,
     pub(super) bytes: Vec<u8>,
     pub(super) frames: u32,
 }
 
-/// How far the connection is being ended.
+/// Progress of a graceful shutdown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ShutdownState {
     No,
-    /// We said that we will leave; what is on its way is still taken until the peer has heard of it.
+    /// The first GOAWAY was sent; requests in flight are accepted until the peer has seen it.
     Announced,
-    /// We said which stream is the last.
+    /// The final GOAWAY with the last stream identifier was sent.
     Last(u32),
 }
 
-/// Frames after which a server looks at its other connections: some tens of microseconds, whatever they are.
+/// Frames after which a server yields to its other connections: some tens of microseconds, whatever the frames are.
 const TURN: u32 = 128;
 
-/// Bytes of a header block whose decoding is about as much work as a frame: each may be a field.
+/// Bytes of a header block that cost about as much to decode as a frame: each may be a field.
 pub(super) const BLOCK: usize = 32;
 
-/// The stream of the request that asked for HTTP/2 on a connection of HTTP/1.
+/// The stream of the request that upgraded a connection from HTTP/1 to HTTP/2.
 pub const UPGRADED: u32 = 1;
 
-/// What a connection finds in its inbox.
+/// An event read from the inbox.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Event {
-    /// A head: of a request that opens a stream, or of the response on one of ours.
+    /// Header fields of a request that opens a stream, or of the response on one of our streams.
     Headers {
         /// The stream.
         stream: u32,
-        /// The fields. A block that comes again gives the same list, so that comparing pointers is enough.
+        /// The fields. A repeated block gives the same list, so that comparing pointers is enough.
         fields: Arc<Fields>,
-        /// Nothing follows.
+        /// END_STREAM was set.
         end: bool,
     },
-    /// A head and all the data that follow it, with nothing behind.
+    /// A complete message: the header fields and all of its data, without trailers.
     Whole {
         /// The stream.
         stream: u32,
@@ -196,41 +198,41 @@ pub enum Event {
         /// The data.
         body: Bytes,
     },
-    /// A piece of the data. [`Connection::consumed`] says when it was taken.
+    /// A piece of the data. Report it with [`Connection::consumed`] when it was processed.
     Data {
         /// The stream.
         stream: u32,
         /// The piece.
         bytes: Bytes,
-        /// Nothing follows.
+        /// END_STREAM was set.
         end: bool,
     },
     /// A header list larger than [`Config::header_list`]: of a request, which must be answered, of a response, or
-    /// trailers. The stream goes on.
+    /// trailers. The stream stays open.
     Oversized {
         /// The stream.
         stream: u32,
-        /// It is the head of a message: of a request, nothing was given out before.
+        /// It is the header list of a message, not trailers. For a request, no earlier event was emitted.
         head: bool,
-        /// The fields that still fitted.
+        /// The fields that fitted into the limit.
         fields: Arc<Fields>,
         /// The size of the whole list.
         size: usize,
     },
-    /// The fields behind the data; nothing follows.
+    /// Trailers; nothing follows.
     Trailers {
         /// The stream.
         stream: u32,
         /// The fields.
         fields: Arc<Fields>,
     },
-    /// The stream was reset: by the peer, or by us because of what the peer sent.
+    /// The stream was reset: by the peer, or by us because the peer sent something invalid.
     Reset {
         /// The stream.
         stream: u32,
-        /// Why.
+        /// The error code.
         code: ErrorCode,
-        /// The peer has done it.
+        /// The peer sent the RST_STREAM.
         by_peer: bool,
     },
     /// The stream has [`room`](Connection::room) again.
@@ -238,47 +240,47 @@ pub enum Event {
         /// The stream.
         stream: u32,
     },
-    /// A server has taken many frames: others should have their turn. Small frames may be very many in few bytes.
+    /// A server has read many frames and should yield to its other connections. A few bytes may hold very many small
+    /// frames.
     Pause,
     /// The peer answered a [`ping`](Connection::ping).
     Pong,
-    /// The peer is going away: it does nothing about streams above this one.
+    /// The peer sent GOAWAY: it does not process streams above `last`.
     GoAway {
-        /// The last stream it may have looked at.
+        /// The last stream that the peer may have processed.
         last: u32,
-        /// Why.
+        /// The error code.
         code: ErrorCode,
-        /// What it says of that, of which no more is kept than a line.
+        /// The peer's debug data, truncated to the length of a line.
         reason: Bytes,
     },
 }
 
 impl<T> Connection<T> {
-    /// Bytes of a header block of which more frames are to come.
+    /// Bytes buffered of an incomplete header block.
     pub fn buffered(&self) -> usize {
         self.block.as_ref().map_or(0, |block| block.bytes.len())
     }
 
-    /// Bytes of what is remembered of the peer's header blocks.
+    /// Bytes held by the HPACK decoder's memory of the peer's header blocks.
     pub fn remembered(&self) -> usize {
         self.decoder.held()
     }
 
-    /// Bytes that wait for the peer's windows.
+    /// Bytes queued for the peer's windows.
     pub fn queued(&self) -> usize {
         self.queued
     }
 }
 
 impl<T: Default> Connection<T> {
-    /// The server's side of a connection that has just been accepted.
+    /// Creates the server's side of a newly accepted connection.
     pub fn server(config: Arc<Config>) -> Self {
         Self::new(Role::Server, config)
     }
 
-    /// The server's side of a connection that was one of HTTP/1 (RFC 7540, §3.2). The request that asked for HTTP/2 is
-    /// stream 1, of which nothing more comes; its answer must wait until the connection was
-    /// [greeted](Self::greet).
+    /// Creates the server's side of a connection upgraded from HTTP/1 (RFC 7540, §3.2). The upgrade request is stream
+    /// 1, on which nothing more arrives; its response must wait until [`greet`](Self::greet) was called.
     pub fn upgraded(config: Arc<Config>, settings: Settings) -> Self {
         let mut connection = Self::server(config);
         connection.peer = settings.0;
@@ -289,7 +291,7 @@ impl<T: Default> Connection<T> {
         connection
     }
 
-    /// The client's side of a connection that has just been made.
+    /// Creates the client's side of a newly established connection.
     pub fn client(config: Arc<Config>) -> Self {
         Self::new(Role::Client, config)
     }
@@ -327,11 +329,11 @@ impl<T: Default> Connection<T> {
         }
     }
 
-    /// Takes the next event out of `inbox`, or `None` when it needs more bytes.
+    /// Reads the next event from `inbox`; `None` if more bytes are needed.
     ///
     /// # Errors
     ///
-    /// A [`Violation`] ends the connection; the GOAWAY that says why is in `out`.
+    /// A [`Violation`] ends the connection; the GOAWAY with the reason is in `out`.
     pub fn next_event(&mut self, inbox: &mut BytesMut, out: &mut Outbox) -> Result<Option<Event>, Violation> {
         self.greet(out);
         loop {
@@ -379,43 +381,44 @@ impl<T: Default> Connection<T> {
         }
     }
 
-    /// How many bytes the inbox must hold in all before the next event can come; 0 when unknown.
+    /// Returns how many bytes the inbox must hold before the next event is available; 0 if unknown.
     pub fn wanted(&self) -> usize {
         self.wanted
     }
 
-    /// Whether the peer has begun something that is not whole, however little of it lies in the inbox: the
-    /// connection, or a header block.
+    /// Whether the peer has started something that is incomplete, however little of it is in the inbox: the connection
+    /// preface or a header block.
     pub fn mid_message(&self) -> bool {
         self.opening != PrefaceState::Open || self.block.is_some()
     }
 
-    /// The largest header list that the peer takes, as far as it has said so.
+    /// Returns the largest header list that the peer accepts, as far as it has announced one.
     pub fn largest_list(&self) -> usize {
         self.peer.header_list
     }
 
-    /// Gives an event out before what is in the inbox.
+    /// Queues an event that is emitted before those in the inbox.
     pub(crate) fn queue_event(&mut self, event: Event) {
         self.events.push_back(event);
     }
 
-    /// How many streams are open.
+    /// Returns the number of open streams.
     pub fn streams(&self) -> usize {
         self.streams.len()
     }
 
-    /// What header blocks are written with; each must be sent before the next is begun.
+    /// Returns the encoder for header blocks; each block must be sent before the next one is started.
     pub fn encoder(&mut self) -> &mut Encoder {
         &mut self.encoder
     }
 
-    /// How many streams this side may have open at once: the peer's setting.
+    /// Returns how many streams this side may have open concurrently: the peer's setting.
     pub fn concurrency(&self) -> usize {
         self.peer.streams
     }
 
-    /// Says our settings, once. Everything else that is sent or taken does it too, but for answers.
+    /// Sends our SETTINGS, once. Every other method that sends or receives does so too, except those that send
+    /// responses.
     pub fn greet(&mut self, out: &mut Outbox) {
         if self.opening != PrefaceState::Silent {
             return;
@@ -437,7 +440,7 @@ impl<T: Default> Connection<T> {
             (settings::MAX_HEADER_LIST_SIZE, u32::try_from(config.header_list).unwrap_or(u32::MAX)),
             (settings::MAX_FRAME_SIZE, config.longest_frame() as u32),
         ];
-        // The usual size of a frame need not be said.
+        // The default frame size need not be announced.
         let said = if config.longest_frame() > DEFAULT_FRAME { &all[..] } else { &all[..3] };
         frame::settings(buffer, said);
         if let Some(more) = config.connection_window.checked_sub(DEFAULT_WINDOW).filter(|more| *more > 0) {
@@ -446,7 +449,7 @@ impl<T: Default> Connection<T> {
         }
     }
 
-    /// Takes one frame; `None` when it is not all here.
+    /// Reads one frame; `None` if it is incomplete.
     fn take_frame(&mut self, inbox: &mut BytesMut, out: &mut Outbox) -> Result<Option<FrameOutcome>, Fault> {
         self.wanted = 0;
         if self.opening == PrefaceState::Greeted && !self.take_preface(inbox)? {
@@ -492,7 +495,7 @@ impl<T: Default> Connection<T> {
         Fault::TooLarge(ErrorCode::FRAME_SIZE_ERROR, why)
     }
 
-    /// A client begins with fixed bytes (RFC 9113, §3.4).
+    /// Reads the client's connection preface (RFC 9113, §3.4).
     fn take_preface(&mut self, inbox: &mut BytesMut) -> Result<bool, Fault> {
         let n = inbox.len().min(frame::PREFACE.len());
         if inbox[..n] != frame::PREFACE[..n] {
@@ -506,7 +509,7 @@ impl<T: Default> Connection<T> {
         Ok(true)
     }
 
-    /// The first frame is SETTINGS, and nothing comes between the frames of a header block (§3.4, §4.3).
+    /// Checks that the first frame is SETTINGS and that no frame interrupts a header block (§3.4, §4.3).
     fn check_order(&mut self, header: Header) -> Result<(), Fault> {
         if self.opening == PrefaceState::Prefaced {
             if header.kind != frame::SETTINGS || header.has(frame::ACK) {
@@ -523,10 +526,10 @@ impl<T: Default> Connection<T> {
         }
     }
 
-    /// Resets a stream for what the peer sent on it.
+    /// Resets a stream because of a stream error caused by the peer.
     #[cold]
     fn refuse(&mut self, stream: u32, code: ErrorCode, out: &mut Outbox) -> Option<Event> {
-        // That we take no more says nothing of the peer by itself; where it does, it was counted.
+        // A refusal by itself is not the peer's fault; where it is, it was counted already.
         let blames = !matches!(code, ErrorCode::REFUSED_STREAM | ErrorCode::NO_ERROR);
         self.guard.resets += u32::from(blames);
         frame::reset(out.buffer(), stream, code);
@@ -540,11 +543,11 @@ impl<T: Default> Connection<T> {
         Violation::new(why).of_kind(kind)
     }
 
-    /// Says that the connection ends at once, and why.
+    /// Ends the connection with a GOAWAY that carries the reason.
     #[cold]
     pub fn abort(&mut self, code: ErrorCode, why: &str, out: &mut Outbox) {
         self.greet(out);
-        // It may not be higher than was said before (RFC 9113, §6.8).
+        // The last stream identifier must not increase (RFC 9113, §6.8).
         let last = match self.leaving {
             ShutdownState::Last(last) => last,
             ShutdownState::No | ShutdownState::Announced => self.last_theirs,
@@ -552,7 +555,7 @@ impl<T: Default> Connection<T> {
         frame::go_away(out.buffer(), last, code, why);
     }
 
-    /// Forgets a stream. Returns whether there was one.
+    /// Removes a stream. Returns whether it existed.
     pub(super) fn forget(&mut self, id: u32, how: CloseReason) -> bool {
         self.closed.add(id, how);
         let Some(stream) = self.streams.remove(id) else { return false };
@@ -572,7 +575,7 @@ impl<T: Default> Connection<T> {
     }
 }
 
-/// What became of a frame.
+/// Result of processing a frame.
 pub(super) enum FrameOutcome {
     Nothing,
     Event(Event),

@@ -1,4 +1,4 @@
-//! The frame: nine bytes of header, and a payload whose shape its type tells (RFC 9113, §4, §6).
+//! Frame layout: a header of nine bytes and a payload whose format depends on the type (RFC 9113, §4, §6).
 //!
 //! ```text
 //!  +-----------------------------------------------+
@@ -12,10 +12,10 @@
 
 use super::status::ErrorCode;
 
-/// Bytes of a header.
+/// Length of a frame header in bytes.
 pub(super) const HEADER: usize = 9;
 
-/// What a client sends before its first frame.
+/// The client's connection preface.
 pub(super) const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 pub(super) const DATA: u8 = 0;
@@ -35,7 +35,7 @@ pub(super) const END_HEADERS: u8 = 0x4;
 pub(super) const PADDED: u8 = 0x8;
 pub(super) const PRIORITIZED: u8 = 0x20;
 
-/// A frame's header.
+/// A frame header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Header {
     pub(super) length: usize,
@@ -45,7 +45,7 @@ pub(super) struct Header {
 }
 
 impl Header {
-    /// The header at the beginning of `bytes`, if all of it is there.
+    /// Parses the header at the start of `bytes`; `None` if it is incomplete.
     pub(super) fn read(bytes: &[u8]) -> Option<Self> {
         let [l0, l1, l2, kind, flags, s0, s1, s2, s3] = *bytes.first_chunk::<HEADER>()?;
         Some(Self {
@@ -61,7 +61,7 @@ impl Header {
     }
 }
 
-/// The bits of a stream's number, or of a window's increment.
+/// Mask of the bits of a stream identifier or of a window increment.
 pub(super) const STREAM: u32 = 0x7fff_ffff;
 
 /// Appends a frame's header.
@@ -72,7 +72,7 @@ pub(super) fn begin(out: &mut Vec<u8>, length: usize, kind: u8, flags: u8, strea
     out.extend_from_slice(&[l0, l1, l2, kind, flags, s0, s1, s2, s3]);
 }
 
-/// Appends a header block: a HEADERS frame, and CONTINUATION frames for what is longer than the peer takes.
+/// Appends a header block: a HEADERS frame, and CONTINUATION frames for what exceeds the peer's maximum frame size.
 pub(super) fn headers(out: &mut Vec<u8>, stream: u32, mut block: &[u8], end: bool, max: usize) {
     let mut kind = HEADERS;
     let mut flags = if end { END_STREAM } else { 0 };

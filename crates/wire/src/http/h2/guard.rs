@@ -1,37 +1,37 @@
-//! What counts against a peer that behaves as an attacker would.
+//! Protection against abusive peers.
 
 use std::time::Duration;
 
-/// Counters of what an honest peer does rarely.
+/// Counters of actions that a well-behaved peer performs rarely.
 #[derive(Debug, Default)]
 pub(super) struct AbuseGuard {
-    /// Streams that were reset beyond those that ended well, and were not forgiven yet: what was taken out of a bucket of
-    /// tokens.
+    /// Streams that were reset beyond those that ended normally, and were not forgiven yet: the tokens taken from a
+    /// token bucket.
     pub(super) resets: u32,
-    /// To when the bucket was refilled.
+    /// Time of the last refill of the bucket.
     refilled: Option<Duration>,
-    /// Streams that were refused for what waits for the peer's windows, since it last took any of that.
+    /// Streams refused because too much is queued for the peer's windows, since the peer last read any of it.
     pub(super) refused: u32,
-    /// Frames that want an answer, or change nothing, since the inbox was last empty.
+    /// Frames that require a response or have no effect, since the inbox was last empty.
     pub(super) burst: u32,
-    /// How often the windows of all streams were changed in this second.
+    /// Changes of the initial window size in the current second.
     changes: u32,
-    /// When the second began.
+    /// Start of the current second.
     second: Option<Duration>,
 }
 
-/// How often an honest peer changes the windows of all streams in a second: as often as it finds that it may have more on
-/// its way.
+/// How often a well-behaved peer changes the initial window size in a second: whenever its estimate of the bytes in
+/// flight grows.
 const CHANGES: u32 = 8;
 
-/// As how many resets each further change counts: it makes work on every stream.
+/// How many resets each further change counts as: it costs work on every stream.
 const CHANGE: u32 = 8;
 
-/// Control frames in one go. An honest peer sends a few.
+/// Control frames in one burst. A well-behaved peer sends a few.
 const BURST: u32 = 200;
 
 impl AbuseGuard {
-    /// What the peer has done too often, if it has.
+    /// Returns the limit that the peer has exceeded, if any.
     #[inline]
     pub(super) fn judge(&self, resets: u32) -> Option<&'static str> {
         if self.resets.max(self.refused) <= resets && self.burst <= BURST {
@@ -50,7 +50,7 @@ impl AbuseGuard {
         }
     }
 
-    /// The peer has changed the windows of all streams.
+    /// Counts a change of the initial window size by the peer.
     pub(super) fn change_windows(&mut self) {
         self.changes = self.changes.saturating_add(1);
         if self.changes > CHANGES {
@@ -67,12 +67,12 @@ impl AbuseGuard {
         let tokens = now.saturating_sub(since).as_millis() * u128::from(per_second) / 1000;
         let tokens = u32::try_from(tokens).unwrap_or(u32::MAX);
         if tokens >= self.resets {
-            // A full bucket holds no more.
+            // The bucket is full.
             self.resets = 0;
             self.refilled = Some(now);
         } else if tokens > 0 {
             self.resets -= tokens;
-            // What is less than a token counts for the next one.
+            // The fraction of a token is carried over.
             self.refilled = Some(since + Duration::from_secs(tokens.into()) / per_second);
         }
     }

@@ -1,11 +1,11 @@
-//! What a header list means: the head of a request or of a response, or trailers; and whether it is one that
-//! HTTP/2 allows (RFC 9113, §8).
+//! Interprets a header list as the headers of a request or response, or as trailers, and checks that HTTP/2 allows it
+//! (RFC 9113, §8).
 
-/// What a header list is.
+/// A validated header list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ParsedHeaders {
     pub(super) kind: Kind,
-    /// What `content-length` says.
+    /// Value of `content-length`.
     pub(super) length: Option<u64>,
 }
 
@@ -17,11 +17,11 @@ pub(super) enum Kind {
     Trailers,
 }
 
-/// The list is none of a message (§8.1.1).
+/// The list is malformed (§8.1.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct MalformedHeaders;
 
-/// The pseudo-header fields of a list, each of which comes once at most.
+/// Pseudo-header fields of a list, each of which occurs at most once.
 #[derive(Default)]
 struct Pseudo<'f> {
     method: Option<&'f [u8]>,
@@ -31,7 +31,7 @@ struct Pseudo<'f> {
     status: Option<&'f [u8]>,
 }
 
-/// Tells what a list means.
+/// Validates and classifies a header list.
 pub(super) fn judge<'f>(
     fields: impl Iterator<Item = (&'f [u8], &'f [u8])>,
 ) -> Result<ParsedHeaders, MalformedHeaders> {
@@ -102,19 +102,19 @@ impl<'f> Pseudo<'f> {
     }
 }
 
-/// A token in lower case (§8.2.1).
+/// Whether `name` is a token in lower case (§8.2.1).
 fn is_name(name: &[u8]) -> bool {
     !name.is_empty()
         && name.iter().all(|byte| matches!(byte, 0x21..=0x7e) && !byte.is_ascii_uppercase() && *byte != b':')
 }
 
-/// Space at its ends is not looked for, against §8.2.1: Go's servers leave it at the end of a `grpc-message`, and
-/// no other peer minds.
+/// Whether the value is valid. Leading and trailing whitespace is accepted, against §8.2.1: Go's servers leave it at
+/// the end of a `grpc-message`, and no other peer rejects it.
 fn is_value(value: &[u8]) -> bool {
     !value.iter().any(|byte| matches!(byte, 0 | b'\r' | b'\n'))
 }
 
-/// What HTTP/1.1 says of a connection, and HTTP/2 has other means for (§8.2.2).
+/// Whether the field is specific to an HTTP/1.1 connection, for which HTTP/2 has its own means (§8.2.2).
 fn belongs_to_connection(name: &[u8], value: &[u8]) -> bool {
     match name {
         b"connection" | b"proxy-connection" | b"keep-alive" | b"transfer-encoding" | b"upgrade" => true,

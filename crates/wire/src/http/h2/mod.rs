@@ -1,12 +1,12 @@
 //! HTTP/2 (RFC 9113) as a state machine for both sides, and its header compression ([`hpack`], RFC 7541).
 //!
-//! Nothing here knows what the messages mean: gRPC and JSON over HTTP/2 stand on it.
+//! The messages are opaque here: gRPC and JSON over HTTP/2 are built on it.
 //!
-//! [`Connection`] is the memory of one connection (`connection.rs`). A frame (`frame.rs`) that came does what
-//! `receive.rs` says; what this side sends is in `send.rs`. Each stream (`stream.rs`) is kept in a table
-//! (`streams.rs`) until it is closed, and remembered a little longer (`closed.rs`). `message.rs` tells what a header
-//! list means, `settings.rs` what each side told of itself, `status.rs` why things end. `guard.rs` counts what only an
-//! attacker does often, `clock.rs` says what the time does to a connection; `audit.rs` what must always hold.
+//! [`Connection`] is the state of one connection (`connection.rs`). `receive.rs` processes received frames (`frame.rs`),
+//! `send.rs` sends them. Each stream (`stream.rs`) is kept in a table (`streams.rs`) until it is closed, and remembered
+//! a little longer (`closed_streams.rs`). `message.rs` validates header lists, `settings.rs` holds the SETTINGS of each
+//! side, `status.rs` the error codes. `guard.rs` counts abusive behaviour, `clock.rs` handles timeouts, `audit.rs`
+//! checks invariants.
 
 mod audit;
 mod clock;
@@ -30,10 +30,11 @@ pub use connection::{Config, Connection, Event, UPGRADED};
 pub use settings::Settings;
 pub use status::ErrorCode;
 
-/// What a client sends first.
+/// The client's connection preface.
 pub const PREFACE: &[u8] = frame::PREFACE;
 
-/// Whether a connection that begins with `start` speaks this protocol, with gRPC as the first of what it carries.
+/// Detects from the first bytes whether a connection uses this protocol; it is reported as gRPC, the first protocol
+/// that HTTP/2 carries.
 pub(crate) fn recognise(start: &[u8]) -> Detected {
     by_magic(Protocol::Grpc, PREFACE, start)
 }

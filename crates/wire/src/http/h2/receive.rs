@@ -1,4 +1,4 @@
-//! What each frame does (RFC 9113, §6).
+//! Processing of received frames (RFC 9113, §6).
 
 use std::sync::Arc;
 
@@ -14,29 +14,29 @@ use super::settings::{DEFAULT_FRAME, MOST_WINDOW};
 use super::status::{ErrorCode, Fault, connection, stream};
 use super::stream::{Role, State, Stream};
 
-/// CONTINUATION frames of one header block, beside those that its length needs.
+/// CONTINUATION frames of one header block, beyond those that its length requires.
 const MOST_FRAMES: usize = 32;
 
-/// As how many resets a request counts whose header list exceeds the limit: to decode it is as much work.
+/// How many resets a request with a header list above the limit counts as: decoding it costs as much.
 const OVERSIZED: u32 = 8;
 
-/// Streams whose windows are changed with about as much work as a frame is.
+/// Number of streams whose windows are changed at about the cost of one frame.
 const CHANGED: u32 = 32;
 
-/// DATA frames without data, one behind the other on a stream.
+/// Consecutive empty DATA frames allowed on a stream.
 const MOST_EMPTY: u32 = 100;
 
-/// Bytes of what a peer says when it goes away.
+/// Limit in bytes of the debug data kept from a peer's GOAWAY.
 const LONGEST_REASON: usize = 256;
 
-/// What a PING of ours carries that asks whether the peer is there.
+/// Payload of our PING that checks whether the peer is alive.
 pub(super) const ARE_YOU_THERE: [u8; 8] = *b"polyrpc?";
 
-/// What a PING of ours carries that tells when the peer has heard that we leave.
+/// Payload of our PING whose answer shows that the peer has read our GOAWAY.
 pub(super) const LEAVING: [u8; 8] = *b"polyrpc!";
 
 impl<T: Default> Connection<T> {
-    /// Takes a frame other than DATA.
+    /// Processes a frame other than DATA.
     pub(super) fn control(
         &mut self,
         header: Header,
@@ -55,7 +55,7 @@ impl<T: Default> Connection<T> {
             frame::PUSH_PROMISE => {
                 return Err(connection(ErrorCode::PROTOCOL_ERROR, "PUSH_PROMISE was not allowed"));
             }
-            // §5.5: what is not known is ignored.
+            // §5.5: unknown frame types are ignored.
             _ => self.guard.burst += 1,
         }
         Ok(FrameOutcome::Nothing)
@@ -100,7 +100,7 @@ impl<T: Default> Connection<T> {
         self.unread += bytes.len();
         self.release(padding);
         if self.unread <= self.config.connection_window as usize {
-            // The stream's own window holds a slow one back; the others go on.
+            // A slow stream is held back by its own window; the other streams go on.
             self.release(bytes.len());
         } else {
             self.withheld += bytes.len();
@@ -113,8 +113,8 @@ impl<T: Default> Connection<T> {
         Ok(FrameOutcome::Event(Event::Data { stream: id, bytes, end }))
     }
 
-    /// The request was answered before its end: the rest of it is thrown away. Who does not stop sending is asked to
-    /// (§8.1) once all of the answer has left, and until then has what is left of the window.
+    /// The request was answered before its end: the rest of it is discarded. A peer that keeps sending is asked to stop
+    /// (§8.1) once the whole response was sent; until then it may use the rest of its window.
     fn too_late(&mut self, header: Header, end: bool) -> Result<FrameOutcome, Fault> {
         let id = header.stream;
         self.release(header.length);
@@ -167,7 +167,7 @@ impl<T: Default> Connection<T> {
         if block.bytes.len() + payload.len() > longest {
             return Err(block_too_long(longest, self.config.header_list));
         }
-        // As many full frames as the longest block takes, and some that are not.
+        // As many full frames as the longest block needs, and some that are not full.
         if block.frames as usize > MOST_FRAMES + longest / DEFAULT_FRAME {
             return Err(connection(ErrorCode::ENHANCE_YOUR_CALM, "a header block of too many frames"));
         }
@@ -181,7 +181,7 @@ impl<T: Default> Connection<T> {
         self.handle_header_block(stream, end, fault, &bytes)
     }
 
-    /// A header block is here. It is decoded whatever becomes of its stream: both sides share the table.
+    /// Processes a complete header block. It is decoded whatever happens to its stream: both sides share the table.
     fn handle_header_block(
         &mut self,
         id: u32,
@@ -207,13 +207,13 @@ impl<T: Default> Connection<T> {
         }
     }
 
-    /// A request opens a stream.
+    /// Handles the headers of a request that opens a stream.
     fn request(&mut self, id: u32, end: bool, list: List) -> Result<FrameOutcome, Fault> {
         if id.is_multiple_of(2) {
             return Err(connection(ErrorCode::PROTOCOL_ERROR, "a client's stream with an even number"));
         }
         if self.is_beyond_go_away(id) {
-            // The peer has been told: it knows that nothing is done about this one.
+            // The peer has read our GOAWAY: it knows that this stream is not processed.
             self.last_theirs = self.last_theirs.max(id);
             return Ok(FrameOutcome::Nothing);
         }
@@ -235,7 +235,8 @@ impl<T: Default> Connection<T> {
         let fields = match list {
             List { fault: Some(code), .. } => return Err(stream(id, code)),
             List { fields, oversized: Some(size), .. } => {
-                // What it asks for may be among the fields that were dropped. It is answered, and its body thrown away.
+                // The dropped fields may include those that select the method. The request is answered, and its body
+                // discarded.
                 self.insert(id, end, None);
                 self.guard.resets = self.guard.resets.saturating_add(OVERSIZED);
                 return Ok(FrameOutcome::Event(Event::Oversized { stream: id, head: true, fields, size }));
@@ -252,7 +253,7 @@ impl<T: Default> Connection<T> {
         Ok(FrameOutcome::Event(Event::Headers { stream: id, fields, end }))
     }
 
-    /// Adds a stream that the peer has opened by the head of a request.
+    /// Adds a stream that the peer opened with request headers.
     fn insert(&mut self, id: u32, end: bool, length: Option<u64>) {
         let state = if end { State::RemoteDone } else { State::Open };
         let mut opened = Stream::new(state, self.peer.window, self.config.window);
@@ -260,14 +261,15 @@ impl<T: Default> Connection<T> {
         self.streams.insert(id, opened);
     }
 
-    /// Whether the peer knows how many streams it may open: before that, to open more is no fault of its. An honest one
-    /// reads what we have said long before it has opened so many.
+    /// Whether the peer must know how many streams it may open: before that, exceeding the limit is not its fault. A
+    /// well-behaved peer reads our SETTINGS long before it has opened so many.
     fn has_been_told(&self, id: u32) -> bool {
         self.acknowledged || id / 2 > self.config.streams.saturating_mul(4)
     }
 
-    /// Whether so much waits for the peer's windows that no new request is taken. Of a long answer only the beginning
-    /// counts: a few of them wait in any connection, and keep the others out no more than short ones do.
+    /// Whether so much is queued for the peer's windows that new requests are refused. Only the beginning of a long
+    /// response counts: every connection may have a few of them, and they block other requests no more than short ones
+    /// do.
     fn is_overcrowded(&self) -> bool {
         let Config { unsent, unsent_in_all, most_unsent, .. } = *self.config;
         if self.queued < unsent_in_all {
@@ -277,7 +279,7 @@ impl<T: Default> Connection<T> {
         self.queued >= most_unsent || counted() >= unsent_in_all
     }
 
-    /// The usual unary request: its only DATA frame lies right behind its head.
+    /// Handles the typical unary request: its only DATA frame follows its HEADERS directly.
     pub(super) fn with_body(
         &mut self,
         id: u32,
@@ -295,7 +297,7 @@ impl<T: Default> Connection<T> {
         let misses = known.expected.is_some_and(|expected| expected != header.length as u64);
         let window = known.receive_window.min(self.receive_window);
         if misses || window < header.length as i64 || header.length > self.config.longest_frame() {
-            // The frame itself will tell what is wrong with it.
+            // Processing the frame itself reports the error.
             return headers(fields);
         }
         known.state = State::RemoteDone;
@@ -306,7 +308,7 @@ impl<T: Default> Connection<T> {
         Ok(Event::Whole { stream: id, fields, body })
     }
 
-    /// A block on a stream that is open: the head of a response, or trailers.
+    /// Handles a block on an open stream: response headers or trailers.
     fn handle_later_block(&mut self, id: u32, end: bool, list: List) -> Result<FrameOutcome, Fault> {
         let Some(known) = self.streams.get_mut(id) else { return Ok(FrameOutcome::Nothing) };
         if !known.receives() {
@@ -335,7 +337,7 @@ impl<T: Default> Connection<T> {
             return Ok(FrameOutcome::Event(Event::Trailers { stream: id, fields }));
         }
         match meaning.kind {
-            // More than one interim response may come before the final one (§8.1).
+            // Several interim responses may precede the final one (§8.1).
             Kind::Response(100..=199) if !end => {
                 self.guard.burst += 1;
                 Ok(FrameOutcome::Nothing)
@@ -366,7 +368,7 @@ impl<T: Default> Connection<T> {
         Ok(())
     }
 
-    /// An error of the stream, unless it is idle: such a stream cannot be reset (§6.4).
+    /// Returns a stream error, unless the stream is idle: an idle stream cannot be reset (§6.4).
     fn wrong_priority(&self, id: u32, code: ErrorCode) -> Fault {
         const WHY: &str = "a wrong PRIORITY on an idle stream";
         self.check_not_idle(id, WHY).map_or_else(|_| connection(code, WHY), |()| stream(id, code))
@@ -382,14 +384,14 @@ impl<T: Default> Connection<T> {
         if self.role == Role::Server
             && self.streams.get(id).is_some_and(|known| known.state == State::LocalDone)
         {
-            // It has its answer: a caller need not send the rest of a request that failed.
+            // The response is complete: a caller need not send the rest of a request that failed.
             self.forget(id, CloseReason::Done);
             return Ok(FrameOutcome::Nothing);
         }
         if self.is_beyond_go_away(id) {
             return Ok(FrameOutcome::Nothing);
         }
-        // A reset is cheap for who sends it, and each one may have begun work here.
+        // A reset is cheap for its sender, and each one may have started work here.
         self.guard.resets += u32::from(self.role == Role::Server);
         if !self.forget(id, CloseReason::ByPeer) {
             return Ok(FrameOutcome::Nothing);
@@ -414,7 +416,7 @@ impl<T: Default> Connection<T> {
         let before = self.peer.window;
         self.peer.read(payload)?;
         if self.role == Role::Client && self.peer.push {
-            // §6.5.2: a server has nothing to allow here.
+            // §6.5.2: a server must not enable push.
             return Err(connection(ErrorCode::PROTOCOL_ERROR, "ENABLE_PUSH of a server"));
         }
         self.encoder.resize(self.peer.table);
@@ -425,7 +427,7 @@ impl<T: Default> Connection<T> {
         }
     }
 
-    /// Changes the windows of all streams. What waits on them is sent behind the frames that are here
+    /// Changes the windows of all streams. Queued data is sent after the frames in the inbox were read
     /// ([`flush_grown`](Self::flush_grown)).
     fn change_windows(&mut self, change: i64) -> Result<(), Fault> {
         self.guard.change_windows();
@@ -463,7 +465,7 @@ impl<T: Default> Connection<T> {
                 self.send_final_go_away(out);
                 Ok(FrameOutcome::Nothing)
             }
-            // An answer to what was not asked tells nothing.
+            // A PING acknowledgement without a pending PING is ignored.
             ARE_YOU_THERE if self.pings > 0 => {
                 self.pings -= 1;
                 Ok(FrameOutcome::Event(Event::Pong))
@@ -519,7 +521,7 @@ impl<T: Default> Connection<T> {
         Ok(())
     }
 
-    /// The peer sends nothing more on a stream.
+    /// Closes the peer's half of a stream.
     fn close_remote(&mut self, id: u32) {
         let Some(known) = self.streams.get_mut(id) else { return };
         match known.state {
@@ -530,7 +532,7 @@ impl<T: Default> Connection<T> {
         }
     }
 
-    /// §5.1: on a stream that nobody has opened only its opener may speak.
+    /// Checks that a stream is not idle: only its opener may use an idle stream (§5.1).
     fn check_not_idle(&self, id: u32, why: &'static str) -> Result<(), Fault> {
         let theirs = (id % 2 == 1) == (self.role == Role::Server);
         let idle = if theirs { id > self.last_theirs } else { id >= self.next_ours };
@@ -540,12 +542,12 @@ impl<T: Default> Connection<T> {
         Ok(())
     }
 
-    /// Whether a stream was opened behind the last of which something is done (§6.8).
+    /// Whether a stream was opened after the last one named in our GOAWAY (§6.8).
     fn is_beyond_go_away(&self, id: u32) -> bool {
         self.role == Role::Server && matches!(self.leaving, ShutdownState::Last(last) if id > last)
     }
 
-    /// A frame on a stream that is closed.
+    /// Handles a frame on a closed stream.
     fn closed_frame(&self, id: u32) -> Result<(), Fault> {
         if self.is_beyond_go_away(id) {
             return Ok(());
@@ -553,7 +555,8 @@ impl<T: Default> Connection<T> {
         match self.closed.close_reason(id) {
             Some(CloseReason::ByUs) => Ok(()),
             Some(CloseReason::ByPeer) => Err(stream(id, ErrorCode::STREAM_CLOSED)),
-            // One that was closed long ago, since calls are cancelled faster than the server hears of it: we opened it.
+            // We opened this stream. It was closed long ago: calls may be cancelled faster than the server sees the
+            // resets.
             None if self.role == Role::Client => Ok(()),
             Some(CloseReason::Done) | None => {
                 Err(connection(ErrorCode::STREAM_CLOSED, "a frame on a closed stream"))
@@ -561,7 +564,7 @@ impl<T: Default> Connection<T> {
         }
     }
 
-    /// The connection's window (§6.9.1).
+    /// Deducts data from the connection's window (§6.9.1).
     fn count_data(&mut self, length: usize) -> Result<(), Fault> {
         if self.receive_window < length as i64 {
             return Err(connection(ErrorCode::FLOW_CONTROL_ERROR, "more data than the window allows"));
@@ -570,12 +573,12 @@ impl<T: Default> Connection<T> {
         Ok(())
     }
 
-    /// Nothing of these bytes is kept: the peer may send as many again.
+    /// Returns bytes that are not buffered to the connection's window: the peer may send as many again.
     pub(super) fn release(&mut self, length: usize) {
         self.credit = self.credit.saturating_add(length as u32);
     }
 
-    /// Tells the peer what it may send on the connection, once that is worth a frame.
+    /// Sends a WINDOW_UPDATE for the connection, once the credit is worth a frame.
     pub(super) fn grant(&mut self, out: &mut Outbox) {
         if self.opening == PrefaceState::Open && self.credit >= self.config.connection_window / 4 {
             frame::window_update(out.buffer(), 0, self.credit);
@@ -585,12 +588,12 @@ impl<T: Default> Connection<T> {
     }
 }
 
-/// A header list as it was read.
+/// A decoded header list.
 struct List {
     fields: Arc<Fields>,
-    /// Its stream may not go on, whatever the list says.
+    /// The stream is in error, whatever the list contains.
     fault: Option<ErrorCode>,
-    /// The size of the whole list, if that exceeds the limit: not all fields are here.
+    /// Size of the whole list, if it exceeds the limit; some fields are missing then.
     oversized: Option<usize>,
 }
 
@@ -602,7 +605,7 @@ fn block_too_long(longest: usize, list: usize) -> Fault {
     Fault::TooLarge(ErrorCode::ENHANCE_YOUR_CALM, why)
 }
 
-/// Counts the data of a stream, which must be one that takes them.
+/// Deducts data from the window of a stream, which must accept data.
 fn count_on_stream<T>(known: &mut Stream<T>, header: Header, length: usize) -> Result<(), Fault> {
     let id = header.stream;
     if !known.receives() {
@@ -618,7 +621,7 @@ fn count_on_stream<T>(known: &mut Stream<T>, header: Header, length: usize) -> R
     count_expected(known, id, length, header.has(frame::END_STREAM))
 }
 
-/// `content-length` and the data must agree (§8.1.1).
+/// Checks that `content-length` and the data agree (§8.1.1).
 fn count_expected<T>(known: &mut Stream<T>, id: u32, length: usize, end: bool) -> Result<(), Fault> {
     let Some(expected) = known.expected else { return Ok(()) };
     match expected.checked_sub(length as u64) {
@@ -647,7 +650,7 @@ fn unpad_slice(header: Header, payload: &[u8]) -> Result<&[u8], Fault> {
     Ok(&payload[1..payload.len() - padding])
 }
 
-/// How much padding a padded payload ends with.
+/// Returns the length of the padding at the end of a padded payload.
 fn padding(payload: &[u8]) -> Result<usize, Fault> {
     match payload.split_first() {
         Some((&padding, rest)) if usize::from(padding) <= rest.len() => Ok(padding.into()),

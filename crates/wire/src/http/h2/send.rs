@@ -1,4 +1,4 @@
-//! What this side sends.
+//! Sending of frames and flow control of the send side.
 
 use std::mem;
 
@@ -13,21 +13,21 @@ use super::receive::{ARE_YOU_THERE, LEAVING};
 use super::status::ErrorCode;
 use super::stream::{SendEnd, State, Stream};
 
-/// How much data one DATA frame carries, whatever more the peer takes: so that streams take turns.
+/// Maximum data of one DATA frame, even if the peer accepts more: this lets streams take turns.
 const PIECE: usize = 16_384;
 
 impl<T: Default> Connection<T> {
-    /// Whether a stream may be opened: the peer takes one more, and their numbers have not run out.
+    /// Whether a stream can be opened now: the peer's limit allows another one and stream identifiers are left.
     pub fn may_open(&self) -> bool {
         self.streams.len() < self.peer.streams && self.next_ours <= frame::STREAM
     }
 
-    /// Whether streams may be opened on this connection now or later: their numbers have not run out.
+    /// Whether streams can be opened on this connection now or later: stream identifiers are left.
     pub fn may_be_used(&self) -> bool {
         self.next_ours <= frame::STREAM
     }
 
-    /// Opens a stream with a header block. Only where it [may](Self::may_open).
+    /// Opens a stream with a header block. Call it only if [`may_open`](Self::may_open) returns `true`.
     pub fn open(&mut self, block: &[u8], end: bool, out: &mut Outbox) -> u32 {
         self.greet(out);
         let id = self.next_ours;
@@ -38,12 +38,12 @@ impl<T: Default> Connection<T> {
         id
     }
 
-    /// What is kept with a stream, while it is open.
+    /// Returns the data stored with a stream, while it is open.
     pub fn data_of(&mut self, id: u32) -> Option<&mut T> {
         self.streams.get_mut(id).map(|stream| &mut stream.data)
     }
 
-    /// Whether something waits for the peer's windows.
+    /// Whether any data is queued for the peer's windows.
     pub fn owes(&self) -> bool {
         self.streams.iter().any(|stream| !stream.is_flushed())
     }
@@ -53,7 +53,7 @@ impl<T: Default> Connection<T> {
         self.streams.get(id).is_some()
     }
 
-    /// Sends a head on a stream: that of a response. Nothing is sent on a stream that this side has ended.
+    /// Sends response headers on a stream. Does nothing if this side has already ended the stream.
     pub fn headers(&mut self, id: u32, block: &[u8], end: bool, out: &mut Outbox) {
         if !self.streams.get(id).is_some_and(Stream::sends) {
             return;
@@ -66,7 +66,7 @@ impl<T: Default> Connection<T> {
 
     /// Sends data: `prefix` and `body`, which together are one piece of the message.
     ///
-    /// What the peer's windows do not allow waits; see [`room`](Self::room).
+    /// Data that exceeds the peer's windows is queued; see [`room`](Self::room).
     pub fn data(&mut self, id: u32, prefix: &[u8], body: Bytes, end: bool, out: &mut Outbox) {
         let Some(stream) = self.streams.get_mut(id).filter(|stream| stream.sends()) else { return };
         let length = prefix.len() + body.len();
@@ -98,8 +98,8 @@ impl<T: Default> Connection<T> {
         self.flush(id, out);
     }
 
-    /// Sends a whole answer: a head, `prefix` and `body` as its data, and trailers. Gives the body back, and has sent
-    /// nothing, if something of it would have to wait or to be cut. The blocks must depend on no table.
+    /// Sends a complete response: headers, `prefix` and `body` as its data, and trailers. Returns the body, and sends
+    /// nothing, if any part of it would have to be queued or split. The blocks must not use the dynamic table.
     pub fn answer(
         &mut self,
         id: u32,
@@ -131,7 +131,7 @@ impl<T: Default> Connection<T> {
         None
     }
 
-    /// Ends a stream by trailers, behind all data. The block must depend on no table, since it may have to wait.
+    /// Ends a stream with trailers after all data. The block must not use the dynamic table, since it may be queued.
     pub fn trailers(&mut self, id: u32, block: &[u8], out: &mut Outbox) {
         let Some(stream) = self.streams.get_mut(id).filter(|stream| stream.sends()) else { return };
         if !stream.is_flushed() {
@@ -143,7 +143,7 @@ impl<T: Default> Connection<T> {
         self.close_local(id);
     }
 
-    /// Ends a stream at once, both ways. Nothing more comes out of it.
+    /// Resets a stream at once, in both directions. No further events are emitted for it.
     pub fn reset(&mut self, id: u32, code: ErrorCode, out: &mut Outbox) {
         if self.forget(id, CloseReason::ByUs) {
             frame::reset(out.buffer(), id, code);
@@ -151,7 +151,7 @@ impl<T: Default> Connection<T> {
         }
     }
 
-    /// Ends a stream at once whose message did not come in time. If an answer was given and has left, nothing of it is
+    /// Closes a stream whose message did not arrive in time. If a response was already sent completely, none of it is
     /// lost.
     pub fn stop(&mut self, id: u32, out: &mut Outbox) {
         let is_answered = self.streams.get(id).is_some_and(|stream| stream.state == State::LocalDone);
@@ -159,8 +159,8 @@ impl<T: Default> Connection<T> {
         self.reset(id, code, out);
     }
 
-    /// Asks a peer to send nothing more of a request that was answered (RFC 9113, §8.1), if it has filled half of its
-    /// window already. Others come to their end by themselves: some peers take the reset for a failure.
+    /// Asks the peer with a RST_STREAM to stop sending a request that was already answered (RFC 9113, §8.1), if it has
+    /// filled half of its window. Shorter requests end by themselves: some peers treat the reset as a failure.
     pub fn stop_if_window_half_full(&mut self, id: u32, out: &mut Outbox) {
         let is_late = |stream: &Stream<T>| {
             stream.state == State::LocalDone && stream.receive_window < i64::from(stream.window / 2)
@@ -170,15 +170,15 @@ impl<T: Default> Connection<T> {
         }
     }
 
-    /// Whether the peer may send more of a stream's data: neither window is closed.
+    /// Whether the peer may send more data on a stream: neither window is exhausted.
     pub fn may_receive(&self, id: u32) -> bool {
         self.receive_window > 0
             && self.streams.get(id).is_some_and(|stream| stream.receives() && stream.receive_window > 0)
     }
 
-    /// So many bytes of a stream's data were taken: the peer may send as many again.
+    /// Reports that `length` bytes of a stream's data were consumed: the peer may send as many again.
     pub fn consumed(&mut self, id: u32, length: usize, out: &mut Outbox) {
-        // What was unread of a stream that is over was given back with its end, and is not to be counted twice.
+        // Unread data of a closed stream was credited when the stream ended and must not be counted twice.
         if let Some(stream) = self.streams.get_mut(id) {
             let taken = length.min(stream.unread);
             stream.unread -= taken;
@@ -191,7 +191,7 @@ impl<T: Default> Connection<T> {
         self.grant(out);
     }
 
-    /// Gives a stream's window back what was taken, once that is worth a frame.
+    /// Adds consumed bytes to a stream's credit and sends a WINDOW_UPDATE once it is worth a frame.
     pub(super) fn credit_stream(&mut self, id: u32, length: usize, out: &mut Outbox) {
         let most = self.config.most_window;
         let role = self.role;
@@ -201,7 +201,7 @@ impl<T: Default> Connection<T> {
             return;
         }
         let mut increment = mem::take(&mut stream.credit);
-        // What comes is taken as fast as it comes: the window is what holds the peer up.
+        // Data is consumed as fast as it arrives: the window is the bottleneck.
         if stream.unread == 0 && stream.window < most {
             let grown = stream.window.saturating_mul(2).min(most);
             increment += grown - stream.window;
@@ -211,19 +211,20 @@ impl<T: Default> Connection<T> {
         frame::window_update(out.buffer(), id, increment);
     }
 
-    /// Whether more data may be given to a stream without piling up. If not, [`Event::Room`] says when it may.
+    /// Whether a stream accepts more data without exceeding its queue limit. If not, [`Event::Room`] follows.
     pub fn room(&self, id: u32) -> bool {
         self.streams.get(id).is_none_or(|stream| stream.queued < self.config.unsent)
     }
 
-    /// Asks the peer whether it is there; it answers with [`Event::Pong`].
+    /// Sends a PING; the peer's answer is reported as [`Event::Pong`].
     pub fn ping(&mut self, out: &mut Outbox) {
         self.greet(out);
         self.pings = self.pings.saturating_add(1);
         frame::ping(out.buffer(), ARE_YOU_THERE, false);
     }
 
-    /// Leaves gracefully: says so, and once the peer has heard of it says which stream is the last (RFC 9113, §6.8).
+    /// Starts a graceful shutdown: sends a GOAWAY, and once the peer has read it, a second one with the last stream
+    /// (RFC 9113, §6.8).
     pub fn start_go_away(&mut self, out: &mut Outbox) {
         if self.leaving != ShutdownState::No {
             return;
@@ -234,17 +235,17 @@ impl<T: Default> Connection<T> {
         frame::ping(out.buffer(), LEAVING, false);
     }
 
-    /// Whether it was said that we leave.
+    /// Whether a GOAWAY was sent.
     pub fn is_leaving(&self) -> bool {
         self.leaving != ShutdownState::No
     }
 
-    /// Whether the peer has heard that we leave, or had the time to.
+    /// Whether the final GOAWAY was sent: the peer has read the first one, or had the time to.
     pub fn has_named_the_last(&self) -> bool {
         matches!(self.leaving, ShutdownState::Last(_))
     }
 
-    /// Whether it has left and owes nothing any more, whatever the peer still sends.
+    /// Whether the shutdown is complete: nothing remains to be sent, whatever the peer still sends.
     pub fn is_shut_down(&self) -> bool {
         matches!(self.leaving, ShutdownState::Last(_))
             && self.streams.iter().all(|stream| stream.state == State::LocalDone)
@@ -257,8 +258,8 @@ impl<T: Default> Connection<T> {
         }
     }
 
-    /// Sends what waits on every stream, as far as the windows allow that the peer has made larger: once, however often it
-    /// did. Each stream is about as much work as a frame.
+    /// Sends the data queued on every stream, as far as the enlarged windows allow: once, however often the peer
+    /// changed them. Each stream costs about as much as a frame.
     #[cold]
     pub(super) fn flush_grown(&mut self, out: &mut Outbox) {
         self.grown = false;
@@ -269,7 +270,7 @@ impl<T: Default> Connection<T> {
         ids.into_iter().for_each(|id| self.flush(id, out));
     }
 
-    /// Sends what waits for the connection's window, stream by stream in turn.
+    /// Sends the data blocked on the connection's window, stream by stream in turn.
     pub(super) fn flush_blocked(&mut self, out: &mut Outbox) {
         for _ in 0..self.blocked.len() {
             if self.send_window <= 0 {
@@ -284,7 +285,7 @@ impl<T: Default> Connection<T> {
         }
     }
 
-    /// Sends what waits on a stream, as far as the windows allow.
+    /// Sends the data queued on a stream, as far as the windows allow.
     pub(super) fn flush(&mut self, id: u32, out: &mut Outbox) {
         let (unsent, most) = (self.config.unsent, self.peer.frame);
         let Some(stream) = self.streams.get_mut(id) else { return };
@@ -332,7 +333,7 @@ impl<T: Default> Connection<T> {
         }
     }
 
-    /// We send nothing more on a stream.
+    /// Closes our half of a stream.
     fn close_local(&mut self, id: u32) {
         let Some(stream) = self.streams.get_mut(id) else { return };
         match stream.state {
@@ -344,8 +345,8 @@ impl<T: Default> Connection<T> {
     }
 }
 
-/// Writes a header block that depends on no table. If it is the first since the peer has changed the size of its table,
-/// it has to say so all the same (RFC 7541, §4.2): strict decoders end the connection otherwise.
+/// Writes a header block that does not use the dynamic table. If it is the first one since the peer changed its table
+/// size, it starts with the size update all the same (RFC 7541, §4.2): strict decoders close the connection otherwise.
 fn write_block(encoder: &mut Encoder, out: &mut Outbox, id: u32, block: &[u8], end: bool, most: usize) {
     if !encoder.is_resized() {
         return frame::headers(out.buffer(), id, block, end, most);

@@ -1,4 +1,4 @@
-//! What each side tells the other about itself (RFC 9113, §6.5.2).
+//! SETTINGS parameters (RFC 9113, §6.5.2).
 
 use super::status::{ErrorCode, Fault, connection};
 
@@ -9,27 +9,27 @@ pub(super) const INITIAL_WINDOW_SIZE: u16 = 4;
 pub(super) const MAX_FRAME_SIZE: u16 = 5;
 pub(super) const MAX_HEADER_LIST_SIZE: u16 = 6;
 
-/// The window a stream and the connection begin with when nothing was said.
+/// Initial window of streams and of the connection if no setting was received.
 pub(super) const DEFAULT_WINDOW: u32 = 65_535;
 
-/// No window may be larger.
+/// Maximum window size.
 pub(super) const MOST_WINDOW: u32 = 0x7fff_ffff;
 
-/// The size of frame that everybody takes.
+/// Frame size that every peer must accept.
 pub(super) const DEFAULT_FRAME: usize = 16_384;
 
-/// No frame may be longer.
+/// Maximum length of a frame.
 pub(super) const LONGEST_FRAME: usize = (1 << 24) - 1;
 
-/// The size of the dynamic table when nothing was said.
+/// Size of the dynamic table if no setting was received.
 pub(super) const DEFAULT_TABLE: usize = 4096;
 
-/// What a client tells of itself before it speaks HTTP/2, in the field `HTTP2-Settings` (RFC 7540, §3.2.1).
+/// The client's settings in the field `HTTP2-Settings` of an upgrade request (RFC 7540, §3.2.1).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings(pub(super) PeerSettings);
 
 impl Settings {
-    /// Reads the payload of a SETTINGS frame; `None` if it is none.
+    /// Parses the payload of a SETTINGS frame; `None` if it is malformed.
     pub fn read(payload: &[u8]) -> Option<Self> {
         let mut peer = PeerSettings::default();
         peer.read(payload).ok()?;
@@ -37,11 +37,11 @@ impl Settings {
     }
 }
 
-/// What the peer has told.
+/// The peer's settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct PeerSettings {
     pub(super) table: usize,
-    /// It takes pushed streams, or as a server would push some.
+    /// The peer accepts server push, or as a server announces it.
     pub(super) push: bool,
     pub(super) streams: usize,
     pub(super) window: u32,
@@ -63,7 +63,7 @@ impl Default for PeerSettings {
 }
 
 impl PeerSettings {
-    /// Reads the payload of a SETTINGS frame over what was known. What is not known is ignored.
+    /// Parses the payload of a SETTINGS frame and updates the settings. Unknown parameters are ignored.
     pub(super) fn read(&mut self, payload: &[u8]) -> Result<(), Fault> {
         let (settings, rest) = payload.as_chunks::<6>();
         if !rest.is_empty() {

@@ -1,50 +1,50 @@
-//! The codes that tell why a stream or a connection ended (RFC 9113, §7).
+//! Error codes of RST_STREAM and GOAWAY (RFC 9113, §7).
 
-/// Why a stream or a connection ended.
+/// Error code of a stream or connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ErrorCode(pub u32);
 
 impl ErrorCode {
-    /// Nothing is wrong.
+    /// Graceful end without an error.
     pub const NO_ERROR: Self = Self(0);
-    /// Something the protocol does not allow.
+    /// The peer violated the protocol.
     pub const PROTOCOL_ERROR: Self = Self(1);
-    /// The side that tells it cannot go on.
+    /// The sender has an internal failure.
     pub const INTERNAL_ERROR: Self = Self(2);
-    /// More was sent than the window had room for, or a window grew past its bound.
+    /// More data was sent than the window allows, or a window grew beyond its maximum.
     pub const FLOW_CONTROL_ERROR: Self = Self(3);
-    /// A frame on a stream that is closed.
+    /// A frame was received on a closed stream.
     pub const STREAM_CLOSED: Self = Self(5);
-    /// A frame of a length that it cannot have.
+    /// A frame has an invalid length.
     pub const FRAME_SIZE_ERROR: Self = Self(6);
-    /// Nothing was done about the stream.
+    /// The stream was not processed.
     pub const REFUSED_STREAM: Self = Self(7);
-    /// Nobody waits for the stream any more.
+    /// The stream's result is no longer needed.
     pub const CANCEL: Self = Self(8);
-    /// The header compression's state is broken.
+    /// The header compression state is broken.
     pub const COMPRESSION_ERROR: Self = Self(9);
-    /// The peer behaves as an attacker would.
+    /// The peer behaves abusively.
     pub const ENHANCE_YOUR_CALM: Self = Self(11);
 }
 
-/// What a frame breaks.
+/// Scope of an error caused by a frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Fault {
-    /// The connection cannot go on.
+    /// Connection error.
     Connection(ErrorCode, &'static str),
-    /// The same, since something exceeds a limit. The text names both.
+    /// Connection error caused by an exceeded limit. The text names the limit and the size.
     TooLarge(ErrorCode, String),
-    /// Only this stream ends.
+    /// Stream error.
     Stream(u32, ErrorCode),
 }
 
-/// The connection cannot go on.
+/// Creates a connection error.
 #[cold]
 pub(super) fn connection(code: ErrorCode, why: &'static str) -> Fault {
     Fault::Connection(code, why)
 }
 
-/// Only the stream ends.
+/// Creates a stream error.
 #[cold]
 pub(super) fn stream(id: u32, code: ErrorCode) -> Fault {
     Fault::Stream(id, code)

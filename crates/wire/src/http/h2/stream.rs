@@ -1,4 +1,4 @@
-//! One stream: how far it has come, what may be sent and received on it, and what waits to be sent.
+//! State of one stream: its halves, its windows, and the data queued for sending.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -20,55 +20,55 @@ use bytes::Bytes;
 /// Idle streams are those above the highest number seen; closed ones are forgotten (RFC 9113, §5.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
-    /// Both sides send.
+    /// Both sides may send.
     Open,
-    /// We have sent all.
+    /// We have sent END_STREAM.
     LocalDone,
-    /// The peer has sent all.
+    /// The peer has sent END_STREAM.
     RemoteDone,
 }
 
 #[derive(Debug)]
 pub(super) struct Stream<T> {
-    /// What the layer above keeps with it.
+    /// Data stored by the layer above.
     pub(super) data: T,
     pub(super) state: State,
-    /// How much the peer takes; negative after it made its windows smaller.
+    /// Send window; negative after the peer reduced its initial window size.
     pub(super) send_window: i64,
-    /// How much the peer may send.
+    /// Receive window: how much the peer may still send.
     pub(super) receive_window: i64,
-    /// How large the window is that the peer is given.
+    /// Full size of the receive window granted to the peer.
     pub(super) window: u32,
-    /// What was taken and not told to the peer yet.
+    /// Consumed bytes whose WINDOW_UPDATE was not sent yet.
     pub(super) credit: u32,
-    /// What was received and not taken yet.
+    /// Bytes received and not consumed yet.
     pub(super) unread: usize,
-    /// What `content-length` said is still to come.
+    /// Bytes outstanding according to `content-length`.
     pub(super) expected: Option<u64>,
-    /// The head of the message was received; what follows are its data and trailers.
+    /// The message's headers were received; data and trailers follow.
     pub(super) headed: bool,
-    /// DATA frames without data that came last, and ended nothing.
+    /// Number of the most recent consecutive DATA frames that were empty and without END_STREAM.
     pub(super) empty_frames: u32,
-    /// What waits for the peer's windows.
+    /// Data queued for the peer's windows.
     pub(super) queue: VecDeque<Bytes>,
     /// Bytes in `queue`.
     pub(super) queued: usize,
-    /// What follows the queue.
+    /// What is sent after the queue.
     pub(super) last: SendEnd,
-    /// It is among those that wait for the connection's window.
+    /// The stream is in the list of those blocked on the connection's window.
     pub(super) blocked: bool,
-    /// Since when the peer has taken nothing of the end of what is sent, as told by the last ticks.
+    /// Since when the peer has read nothing of the final data, as measured by ticks.
     pub(super) stalled: Option<Duration>,
 }
 
-/// How what we send on a stream ends.
+/// How our half of a stream ends.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum SendEnd {
-    /// That is not known yet.
+    /// Not known yet.
     Unknown,
-    /// With the last of the data.
+    /// END_STREAM on the last data.
     Data,
-    /// With trailers, as a header block that depends on no table.
+    /// Trailers, as a header block that does not use the dynamic table.
     Trailers(Bytes),
 }
 
@@ -100,29 +100,29 @@ impl<T> Stream<T> {
         self.state != State::RemoteDone
     }
 
-    /// Whether what the peer sends is of use: a server that has given all of its answer throws the rest of the request
-    /// away, and grants no more of it (`receive.rs`, `too_late`).
+    /// Whether received data is still needed: a server that has sent its whole response discards the rest of the
+    /// request and grants no further window (`receive.rs`, `too_late`).
     pub(super) fn is_read(&self, role: Role) -> bool {
         self.receives() && (role == Role::Client || self.sends())
     }
 
-    /// Whether more may be given to be sent: the end was not.
+    /// Whether more data may be queued: the end was not queued yet.
     pub(super) fn sends(&self) -> bool {
         self.state != State::LocalDone && self.last == SendEnd::Unknown
     }
 
-    /// Whether the last of what is to be sent was given, and waits.
+    /// Whether the end of the stream is queued but not sent.
     pub(super) fn is_ending(&self) -> bool {
         self.last != SendEnd::Unknown && !self.queue.is_empty()
     }
 
-    /// Whether everything that was given to be sent has been.
+    /// Whether everything that was queued has been sent.
     pub(super) fn is_flushed(&self) -> bool {
         self.queue.is_empty()
     }
 }
 
-/// Which side of the connection this is.
+/// Side of the connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Role {
     Server,

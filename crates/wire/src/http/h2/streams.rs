@@ -2,11 +2,11 @@ use super::stream::Stream;
 
 /// The streams of a connection that are neither idle nor closed.
 ///
-/// Numbers only grow, so that a list kept in their order is searched by halves, grows at its end, and mostly
-/// shrinks near its beginning; the streams themselves stay in their places.
+/// Identifiers only grow, so that a list in their order allows binary search, grows at its end, and mostly shrinks near
+/// its start; the streams themselves stay in their slots.
 #[derive(Debug)]
 pub(super) struct Streams<T> {
-    /// Number and place of each stream, by number.
+    /// Identifier and slot of each stream, ordered by identifier.
     order: Vec<(u32, u32)>,
     places: Vec<Option<Stream<T>>>,
     free: Vec<u32>,
@@ -23,7 +23,7 @@ impl<T> Streams<T> {
         self.order.len()
     }
 
-    /// Adds a stream, whose number is above all others.
+    /// Adds a stream, whose identifier must be above all others.
     pub(super) fn insert(&mut self, id: u32, stream: Stream<T>) {
         let place = self.free.pop().unwrap_or_else(|| {
             self.places.push(None);
@@ -62,12 +62,12 @@ impl<T> Streams<T> {
         self.places.iter_mut().flatten()
     }
 
-    /// The streams and their numbers, in the order of these.
+    /// Iterates over the streams and their identifiers, in order of the identifiers.
     pub(super) fn numbered(&self) -> impl Iterator<Item = (u32, &Stream<T>)> {
         self.order.iter().filter_map(|&(id, place)| Some((id, self.places[place as usize].as_ref()?)))
     }
 
-    /// A connection that once had very many streams does not keep their room.
+    /// Releases the memory of a connection that once had very many streams.
     fn rest(&mut self) {
         if self.places.len() > KEPT {
             *self = Self::default();
@@ -75,7 +75,7 @@ impl<T> Streams<T> {
     }
 
     fn position(&self, id: u32) -> Option<usize> {
-        // Most answers go to the oldest stream, most frames to the newest.
+        // Most responses concern the oldest stream, most frames the newest.
         match (self.order.first(), self.order.last()) {
             (Some((first, _)), _) if *first == id => Some(0),
             (_, Some((last, _))) if *last == id => Some(self.order.len() - 1),

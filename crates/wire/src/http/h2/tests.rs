@@ -11,7 +11,7 @@ use super::frame::Header;
 use super::hpack::{DecodeError, Decoder, Fields, encode_stateless};
 use super::*;
 
-/// A frame as it was sent.
+/// A parsed frame of our output.
 #[derive(Debug, PartialEq, Eq)]
 struct Sent {
     kind: u8,
@@ -20,7 +20,7 @@ struct Sent {
     payload: Vec<u8>,
 }
 
-/// A server that is spoken to in frames.
+/// A server that is driven with raw frames.
 struct Spoken {
     server: Connection,
     inbox: BytesMut,
@@ -28,7 +28,7 @@ struct Spoken {
 }
 
 impl Spoken {
-    /// A connection whose preface and settings are through.
+    /// Creates a connection whose preface and SETTINGS were exchanged.
     fn open(config: Config) -> Self {
         let mut spoken =
             Self { server: Connection::server(Arc::new(config)), inbox: BytesMut::new(), out: Outbox::new() };
@@ -45,7 +45,7 @@ impl Spoken {
         })
     }
 
-    /// Its pauses too.
+    /// Returns all events, `Pause` included.
     fn hear_all(&mut self, bytes: &[u8]) -> Result<Vec<Event>, Violation> {
         self.inbox.extend_from_slice(bytes);
         let mut events = Vec::new();
@@ -72,7 +72,7 @@ impl Spoken {
         sent
     }
 
-    /// The code of the GOAWAY that the connection ended with.
+    /// Returns the error code of the GOAWAY that ended the connection.
     fn ended_with(&mut self, bytes: &[u8]) -> ErrorCode {
         self.hear(bytes).expect_err("the connection ends");
         let last = self.sent().pop().expect("it says why");
@@ -80,7 +80,7 @@ impl Spoken {
         ErrorCode(u32::from_be_bytes(last.payload[4..8].try_into().unwrap()))
     }
 
-    /// The code of the RST_STREAM that a stream ended with.
+    /// Returns the error code of the RST_STREAM that ended a stream.
     fn reset_with(&mut self, bytes: &[u8]) -> ErrorCode {
         self.hear(bytes).expect("the connection goes on");
         let reset = self.sent().into_iter().find(|sent| sent.kind == frame::RST_STREAM).expect("a reset");
@@ -129,7 +129,7 @@ fn however_they_are_cut_the_frames_say_the_same() {
         request(3, true),
     ]
     .concat();
-    // A body may come in one event or in several; what was said is the same.
+    // A body may arrive in one event or in several; the content is the same.
     let said = |events: Vec<Event>| {
         let (mut heads, mut data) = (Vec::new(), Vec::new());
         for event in events {
@@ -268,7 +268,7 @@ fn a_connection_is_begun_until_the_peer_has_said_its_settings() {
 
 #[test]
 fn who_makes_us_reset_streams_again_and_again_is_sent_away() {
-    // MadeYouReset: each stream is broken by the peer, so that it is us who reset it.
+    // MadeYouReset: the peer causes an error on each stream, so that we send the resets.
     let mut spoken = spoken();
     let bytes: Vec<u8> = (0..5000)
         .flat_map(|n| {
@@ -294,7 +294,7 @@ fn a_header_list_that_is_too_large_ends_its_stream_only() {
     assert!(*size > 90_000 && fields.get(b":path") == Some(b"/a/b"), "{size} {fields:?}");
     assert_eq!(spoken.sent(), [], "it is for the layer above to answer");
     assert_eq!(spoken.hear(&request(3, true)).unwrap().len(), 1);
-    // The table is what the peer takes it for.
+    // The decoder still shares the state of the peer's table.
     let indexed = [&block(&[])[..], &[0xbe]].concat();
     let bytes = frame_of(frame::HEADERS, frame::END_HEADERS | frame::END_STREAM, 5, &indexed);
     let events = spoken.hear(&bytes).unwrap();
@@ -314,7 +314,7 @@ fn data_past_a_window_are_refused() {
 
 #[test]
 fn data_that_break_their_stream_are_given_back_to_the_connection() {
-    // Each stream announces one byte and sends a thousand. The other streams' window must not shrink by that.
+    // Each stream announces one byte and sends a thousand. The connection's window must not shrink by that.
     let config = Config { connection_window: 65_536, ..Config::default() };
     let mut spoken = Spoken::open(config);
     for n in 0..100 {
@@ -357,7 +357,7 @@ fn what_waits_for_a_window_is_sent_when_it_opens() {
     spoken.server.trailers(1, b"\x88", &mut spoken.out);
     let sent = spoken.sent();
     assert_eq!(sent.iter().map(|sent| &sent.payload[..]).collect::<Vec<_>>(), [b"01234"]);
-    // A smaller initial window makes it negative: nothing is sent until it has grown past nothing again.
+    // A smaller initial window makes it negative: nothing is sent until it is positive again.
     spoken.hear(&frame_of(frame::SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 2])).unwrap();
     spoken.sent();
     spoken.hear(&frame_of(frame::WINDOW_UPDATE, 0, 1, &3_u32.to_be_bytes())).unwrap();
@@ -397,8 +397,8 @@ fn a_stream_whose_data_are_taken_at_once_is_given_more_and_more() {
     assert!(granted.iter().all(|granted| *granted <= 2 * Config::default().most_window));
 }
 
-/// What a strict peer makes of the header block on a stream: one whose table has shrunk to nothing, and who insists on
-/// hearing so.
+/// Decodes the header block of a stream as a strict peer: its table has shrunk to nothing, and it insists on a size
+/// update.
 fn strictly(sent: &[Sent], stream: u32) -> Result<Arc<Fields>, DecodeError> {
     let head =
         sent.iter().find(|sent| (sent.kind, sent.stream) == (frame::HEADERS, stream)).expect("a block");
@@ -407,7 +407,7 @@ fn strictly(sent: &[Sent], stream: u32) -> Result<Arc<Fields>, DecodeError> {
     decoder.decode(&head.payload)
 }
 
-/// SETTINGS by which the peer keeps no dynamic table.
+/// SETTINGS that disable the peer's dynamic table.
 fn no_table() -> Vec<u8> {
     frame_of(frame::SETTINGS, 0, 0, &[0, 1, 0, 0, 0, 0])
 }
@@ -417,7 +417,7 @@ fn the_head_behind_a_smaller_table_says_so_and_only_that_one() {
     let mut spoken = spoken();
     spoken.hear(&no_table()).unwrap();
     spoken.hear(&[request(1, true), request(3, true)].concat()).unwrap();
-    // What is not written says nothing.
+    // A block that is not written announces nothing.
     spoken.server.headers(5, b"\x88", false, &mut spoken.out);
     spoken.server.headers(1, b"\x88", false, &mut spoken.out);
     spoken.server.headers(3, b"\x88", false, &mut spoken.out);
@@ -428,7 +428,7 @@ fn the_head_behind_a_smaller_table_says_so_and_only_that_one() {
 
 #[test]
 fn trailers_behind_a_smaller_table_say_so() {
-    // At once, and when they had to wait for the window.
+    // Immediately, and after waiting for the window.
     for waiting in [&b""[..], b"0123456789"] {
         let mut spoken = spoken();
         spoken.hear(&frame_of(frame::SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 5])).unwrap();
@@ -456,7 +456,7 @@ fn the_first_head_of_an_upgraded_connection_says_that_the_table_is_smaller() {
     strictly(&spoken.sent(), UPGRADED).unwrap();
 }
 
-/// SETTINGS by which nothing may be sent on a stream.
+/// SETTINGS with an initial window of zero.
 fn no_window() -> Vec<u8> {
     frame_of(frame::SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 0])
 }
@@ -508,13 +508,13 @@ fn who_opens_more_streams_than_it_was_told_is_sent_away() {
     let config = Config { streams: 200, ..Config::default() };
     let requests = |n: u32| (0..n).flat_map(|n| request(2 * n + 1, false)).collect::<Vec<_>>();
     let ack = frame_of(frame::SETTINGS, frame::ACK, 0, &[]);
-    // It cannot know yet.
+    // The peer cannot know the limit yet.
     let mut early = Spoken::open(config.clone());
     early.hear(&requests(1700)).unwrap();
     assert_eq!(early.server.streams(), 200);
     let mut told = Spoken::open(config.clone());
     assert_eq!(told.ended_with(&[ack, requests(1300)].concat()), ErrorCode::ENHANCE_YOUR_CALM);
-    // It does not want to know.
+    // The peer ignores the limit.
     assert_eq!(Spoken::open(config).ended_with(&requests(5000)), ErrorCode::ENHANCE_YOUR_CALM);
 }
 
@@ -530,7 +530,7 @@ fn a_client_bears_answers_to_all_calls_it_has_cancelled() {
     inbox.extend_from_slice(&frame_of(frame::HEADERS, frame::END_HEADERS, 1, b"\x88"));
     inbox.extend_from_slice(&frame_of(frame::DATA, frame::END_STREAM, 1, b"late"));
     assert_eq!(client.next_event(&mut inbox, &mut out), Ok(None));
-    // It has never opened this one.
+    // The client has never opened this stream.
     inbox.extend_from_slice(&frame_of(frame::DATA, frame::END_STREAM, 6001, b"wrong"));
     client.next_event(&mut inbox, &mut out).unwrap_err();
 }
@@ -544,7 +544,7 @@ fn a_server_that_allows_to_push_is_refused() {
     };
     assert_eq!(said(0), Ok(None));
     said(1).unwrap_err();
-    // A client may.
+    // A client may enable push.
     assert_eq!(spoken().hear(&frame_of(frame::SETTINGS, 0, 0, &[0, 2, 0, 0, 0, 1])).unwrap(), []);
 }
 
@@ -565,7 +565,7 @@ fn a_request_behind_the_last_is_ignored_to_its_end() {
     ];
     assert_eq!(spoken.hear(&late.concat()).unwrap(), []);
     spoken.server.assert_sound();
-    // What is said at the end takes nothing back of what was said before.
+    // The final GOAWAY must not raise the last stream identifier announced before.
     spoken.hear(&frame_of(frame::PING, 0, 1, &[0; 8])).unwrap_err();
     let last = spoken.sent().pop().unwrap();
     assert_eq!((last.kind, &last.payload[..4]), (frame::GOAWAY, &[0, 0, 0, 1][..]));

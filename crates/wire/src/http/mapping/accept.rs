@@ -1,7 +1,7 @@
-//! Which JSON a caller wants, by its `Accept` field.
+//! JSON dialect that a caller requests with its `Accept` field.
 //!
-//! `application/proto-json` is brpc's name for canonical JSON. A parameter says the same of `application/json`, as those
-//! of OData (`application/json;odata.metadata=none`) do: `application/json;dialect=proto3`, or `brpc`, or `go`.
+//! `application/proto-json` is brpc's name for canonical JSON. A parameter selects it for `application/json`, like
+//! those of OData (`application/json;odata.metadata=none`): `application/json;dialect=proto3`, or `brpc`, or `go`.
 
 use polyrpc_core::Json;
 
@@ -9,23 +9,23 @@ use super::content_type::{JSON, PROTO_JSON};
 use super::request::Request;
 use crate::http::field;
 
-/// What an `Accept` field wants.
+/// Preference expressed by an `Accept` field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum AcceptPreference {
-    /// It does not say.
+    /// No preference.
     Any,
-    /// This, under this content type.
+    /// This dialect, under this content type.
     Dialect(Json, &'static str),
-    /// A dialect that there is none of.
+    /// An unknown dialect.
     Unknown,
 }
 
-/// What the `Accept` field of a request wants.
+/// Returns the preference of a request.
 pub(super) fn wanted(request: &Request) -> AcceptPreference {
     dialect(request.metadata.bytes("accept").map(|value| &value[..]))
 }
 
-/// The first type that names a dialect counts.
+/// The first type that names a dialect wins.
 fn dialect(accept: Option<&[u8]>) -> AcceptPreference {
     let Some(accept) = accept else { return AcceptPreference::Any };
     field::list(accept)
@@ -52,7 +52,7 @@ fn of_type(element: &[u8]) -> AcceptPreference {
     }
 }
 
-/// The value of the parameter `dialect`.
+/// Returns the value of the parameter `dialect`.
 fn parameter(part: &[u8]) -> Option<&[u8]> {
     let at = part.iter().position(|byte| *byte == b'=')?;
     let (name, value) = (part.get(..at)?, part.get(at + 1..)?);

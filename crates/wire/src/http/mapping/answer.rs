@@ -1,4 +1,4 @@
-//! What is answered to a request of plain HTTP: the reply to its call in the form it wants, or why there is none.
+//! Responses to plain HTTP requests: the reply to a call in the requested form, or a response without a call.
 
 use bytes::Bytes;
 use polyrpc_core::session::NotFound;
@@ -13,7 +13,7 @@ use crate::http::head::WriteHead;
 use crate::http::websocket::handshake::HandshakeError;
 use crate::json_rpc;
 
-/// The form that the response to a call takes.
+/// Form of the response to a call.
 #[derive(Debug)]
 pub(crate) enum ResponseForm {
     Mapped(brpc::Ticket),
@@ -23,13 +23,13 @@ pub(crate) enum ResponseForm {
 }
 
 impl ResponseForm {
-    /// Whether a request without a body calls with the default message: by its verb it may have none (brpc
+    /// Whether a request without a body calls with the default message: its HTTP method may have no body (brpc
     /// `policy/http_rpc_protocol.cpp`).
     pub(crate) fn may_be_empty(&self) -> bool {
         matches!(self, Self::Mapped(_))
     }
 
-    /// How the response carries metadata.
+    /// Returns how the response carries metadata.
     pub(crate) fn carrier(&self) -> Carrier {
         match self {
             Self::Mapped(_) | Self::Routed(_) => Carrier::Http,
@@ -53,7 +53,7 @@ impl ResponseForm {
         }
     }
 
-    /// The failure of a call to something that does not exist.
+    /// Returns the failure of a call to an unknown service or method.
     pub(crate) fn unknown(&self, call: &Call<'_>, missing: NotFound) -> Status {
         match self {
             Self::Mapped(_) => unknown(call, missing),
@@ -61,10 +61,10 @@ impl ResponseForm {
         }
     }
 
-    /// The same for a call whose credential was refused.
+    /// Does the same for a call whose credential was rejected.
     pub(crate) fn refuse(self, status: Status, config: &ServerConfig, head: &mut impl WriteHead) -> Bytes {
         match self {
-            // A listener for brpc's clients answers as brpc does.
+            // A listener for brpc's clients answers like brpc.
             Self::Mapped(_) if config.trust_connection => brpc::refuse(&status, head),
             Self::Mapped(ticket) => ticket.answer(Reply::failure(brpc::named(status)), config, head),
             Self::Gateway(fields) => fields.failure(401, status.message_or_code(), head),
@@ -73,12 +73,12 @@ impl ResponseForm {
     }
 }
 
-/// The failure of a call to something that does not exist, in brpc's words.
+/// Returns the failure of a call to an unknown service or method, with brpc's text.
 pub(crate) fn unknown(call: &Call<'_>, missing: NotFound) -> Status {
     brpc::unknown(call, missing)
 }
 
-/// The failure of a call to something that does not exist, in rpcx's words.
+/// Returns the failure of a call to an unknown service or method, with rpcx's text.
 #[cold]
 pub(crate) fn unknown_to_rpcx(call: &Call<'_>, missing: NotFound) -> Status {
     Status::unimplemented(match missing {
@@ -87,7 +87,7 @@ pub(crate) fn unknown_to_rpcx(call: &Call<'_>, missing: NotFound) -> Status {
     })
 }
 
-/// A request that was refused by its head.
+/// A request that was rejected by its head.
 #[derive(Debug)]
 pub(crate) struct RejectedRequest {
     pub(super) form: ResponseForm,
@@ -104,78 +104,78 @@ impl RejectedRequest {
     }
 }
 
-/// What is answered without calling a method.
+/// A response without calling a method.
 #[derive(Debug)]
 pub(crate) enum Answer {
     Text(u16, &'static str),
-    /// A failure before there is a call: its HTTP status and why.
+    /// A failure before there is a call: its HTTP status and the reason.
     Failed(u16, &'static str),
-    /// Whether a service that was named takes calls.
+    /// Health of a named service.
     Service(u16, &'static str),
     Version,
-    /// What the server offers, as Go's `net/rpc` shows it.
+    /// The services of the server, in the form of Go's `net/rpc`.
     DebugPage,
-    /// The methods of HTTP that are understood, or the leave that a browser asks for.
+    /// The supported HTTP methods, or the response to a preflight.
     Options(Option<Preflight>),
     MustConnect,
-    /// The path belongs to a method, which other methods of HTTP call.
+    /// The path belongs to a method that is called with other HTTP methods.
     OtherVerb {
         verbs: String,
-        /// Whoever asks reads no JSON.
+        /// The client does not read JSON.
         in_text: bool,
     },
-    /// The path belongs to no method, and was not asked for as methods are called.
+    /// The path belongs to no method, and the request is not a call.
     NoMethod {
         status: Status,
-        /// Whoever asks reads no JSON.
+        /// The client does not read JSON.
         in_text: bool,
     },
-    /// The content type is none of those in which a message may come.
+    /// The content type is not one of a message.
     UnsupportedType {
-        /// Whoever asks reads no JSON.
+        /// The client does not read JSON.
         in_text: bool,
     },
-    /// The message that a rule makes of the request cannot be made.
+    /// The request cannot be mapped to a message by its rule.
     Unfit(Status),
     UnsupportedCoding,
-    /// A WebSocket was asked for in a way that cannot be granted.
+    /// A WebSocket handshake that cannot be accepted.
     NoWebSocket(HandshakeError),
-    /// The server is going away.
+    /// The server is shutting down.
     GoingAway,
-    /// A request to the gateway that cannot be read.
+    /// A malformed request to rpcx's gateway.
     Unreadable(Box<gateway::Fields>, &'static str),
-    /// What is owed for JSON-RPC that calls nothing, or nothing any more.
+    /// The JSON-RPC response to a message without calls, or without pending calls.
     Json(Vec<u8>),
-    /// The request was refused by its head.
+    /// The request was rejected by its head.
     Refused(Box<RejectedRequest>),
 }
 
 impl Answer {
-    /// The answer to a request whose content type is none of those in which a message may come.
+    /// Returns the response to a request whose content type is not one of a message.
     #[cold]
     pub(super) fn unsupported_type(content_type: Option<&[u8]>) -> Self {
         Self::UnsupportedType { in_text: content_type.is_some_and(is_not_json) }
     }
 
-    /// The answer to a request by a method of HTTP that calls nothing there.
+    /// Returns the response to a request with an HTTP method that does not call this path.
     #[cold]
     pub(super) fn other_verb(verbs: String, content_type: Option<&[u8]>) -> Self {
         Self::OtherVerb { verbs, in_text: content_type.is_some_and(is_not_json) }
     }
 
-    /// The answer to a request by a method of HTTP that calls nothing, of a path that no method has.
+    /// Returns the response to a request for an unknown path, with an HTTP method that does not call.
     #[cold]
     pub(super) fn no_method(path: &Path<'_>, content_type: Option<&[u8]>) -> Self {
         let status = path.unknown();
         Self::NoMethod { status, in_text: content_type.is_some_and(is_not_json) }
     }
 
-    /// Whether it differs for what can be called and what cannot.
+    /// Whether the response reveals which methods exist.
     pub(super) fn tells_names(&self) -> bool {
         matches!(self, Self::Service(..) | Self::OtherVerb { .. } | Self::NoMethod { .. })
     }
 
-    /// Whether anybody may be given it: it tells nothing of what could be called.
+    /// Whether the response may be sent without a credential: it reveals nothing about the methods.
     pub(super) fn is_harmless(&self) -> bool {
         !matches!(self, Self::DebugPage)
     }
@@ -219,7 +219,7 @@ impl Answer {
             Self::UnsupportedCoding => unsupported_coding(config, head),
             Self::NoWebSocket(unfit) => no_websocket(unfit, head),
             Self::GoingAway => brpc::failure(&going_away(), &Metadata::new(), config, head),
-            // rpcx answers 200 to a request it cannot read: the failure is in the fields.
+            // rpcx answers 200 to a malformed request: the failure is in the fields.
             Self::Unreadable(fields, wrong) => fields.failure(200, wrong, head),
             Self::Json(text) => json(text.into(), head),
             Self::Refused(refused) => refused.write(config, head),
@@ -227,14 +227,14 @@ impl Answer {
     }
 }
 
-/// Whether who sends this content type looks for no JSON in an answer: a client of gRPC, which may take it for a failure
-/// of Connect's, or whoever sends a picture, sound or the like.
+/// Whether a client with this content type expects no JSON response: a gRPC client, which may take it for a failure of
+/// Connect's, or one that sends images, audio or the like.
 #[cold]
 fn is_not_json(content_type: &[u8]) -> bool {
     content_type::is_grpc(content_type) || content_type::is_no_message(content_type)
 }
 
-/// The answer to a request whose body did not come in time.
+/// Writes the response to a request whose body did not arrive in time.
 #[cold]
 pub(crate) fn late(status: &Status, config: &ServerConfig, head: &mut impl WriteHead) -> Bytes {
     match config.json() {
@@ -268,14 +268,14 @@ fn unsupported_coding(config: &ServerConfig, head: &mut impl WriteHead) -> Bytes
 fn no_websocket(unfit: HandshakeError, head: &mut impl WriteHead) -> Bytes {
     let body = plain(unfit.http(), unfit.reason(), head);
     if unfit == HandshakeError::Version {
-        // What the client may ask for instead (RFC 6455 §4.4).
+        // The protocol that the client may request instead (RFC 6455 §4.4).
         head.field("Upgrade", b"websocket");
         head.field("Sec-WebSocket-Version", b"13");
     }
     body
 }
 
-/// brpc's words for a call that comes too late.
+/// brpc's failure of a call received during shutdown.
 #[cold]
 fn going_away() -> Status {
     Status::unavailable("Server is stopping").with_number(status::ELOGOFF)

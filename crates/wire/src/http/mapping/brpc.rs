@@ -12,10 +12,10 @@ use super::request::Request;
 use super::{failure, status};
 use crate::http::head::{WriteHead, metadata_fields};
 
-/// The metadata key for what a path holds behind the method: brpc's `unresolved_path`.
+/// Metadata key for the part of a path after the method: brpc's `unresolved_path`.
 pub(crate) const UNRESOLVED_PATH: &str = "x-bd-unresolved-path";
 
-/// A path told apart: its components, the empty ones ignored.
+/// A path split into components; empty ones are ignored.
 pub(super) struct Path<'a> {
     pub(super) service: &'a str,
     pub(super) method: &'a str,
@@ -37,7 +37,7 @@ impl<'a> Path<'a> {
         Self { service, method, rest }
     }
 
-    /// The failure of a call to it, if no method has it.
+    /// Returns the failure of a call to this path if no method matches it.
     #[cold]
     pub(super) fn unknown(&self) -> Status {
         let mut call = Call::new(self.service, self.method, DEFAULT, Bytes::new());
@@ -47,7 +47,7 @@ impl<'a> Path<'a> {
         unknown(&call, NotFound::Service)
     }
 
-    /// Notes in `metadata` what is behind the method.
+    /// Stores the part after the method in `metadata`.
     pub(super) fn note_rest(self, metadata: &mut Metadata) {
         if let Some(rest) = self.rest {
             metadata.insert(UNRESOLVED_PATH, rest);
@@ -55,7 +55,7 @@ impl<'a> Path<'a> {
     }
 }
 
-/// The failure of a call to what does not exist. brpc tells a missing service like a missing method.
+/// Returns the failure of a call to an unknown service or method. brpc reports a missing service like a missing method.
 #[cold]
 pub(super) fn unknown(call: &Call<'_>, missing: NotFound) -> Status {
     let text = match missing {
@@ -72,11 +72,11 @@ pub(super) fn unknown(call: &Call<'_>, missing: NotFound) -> Status {
     Status::unimplemented(text).with_number(status::ENOMETHOD)
 }
 
-/// What answering a call takes.
+/// Data needed to answer a call.
 #[derive(Debug)]
 pub(crate) struct Ticket {
     format: Format,
-    /// The `Content-Type` of a response in that format: what the request asked for, or its own, unless that is none of a
+    /// `Content-Type` of a response in that format: the requested one, or the request's own, unless it is not one of a
     /// message.
     content_type: Option<Bytes>,
     accepts_gzip: bool,
@@ -84,7 +84,7 @@ pub(crate) struct Ticket {
 
 impl Ticket {
     pub(super) fn new(request: &Request, format: Format, config: &ServerConfig) -> Self {
-        // A form is no answer, though brpc gives it back.
+        // A form is not a valid response, although brpc echoes its type.
         let repeats = |own: &Bytes| format_of(own).is_some() || config.json() == Json::BrpcLenient;
         let own = || request.content_type.clone().filter(repeats).map(without_charset);
         let named = match format {
@@ -103,7 +103,7 @@ impl Ticket {
         match reply.result {
             Err(status) => failure(&status, &reply.head.metadata, config, head),
             Ok(_) if !reply.attachment.is_empty() => {
-                // brpc: an attachment is the whole body; its type is what the handler says, or nothing.
+                // brpc: an attachment is the whole body; its type is set by the handler, or absent.
                 let content_type = reply.head.metadata.remove(CONTENT_TYPE);
                 let body = reply.attachment;
                 self.message(
@@ -178,7 +178,7 @@ pub(crate) fn failure(
     body
 }
 
-/// The failure of a refused credential, in brpc's words where it has none.
+/// Returns the failure of a rejected credential, with brpc's text if it has none.
 #[cold]
 pub(super) fn named(status: Status) -> Status {
     match status.message() {
@@ -192,9 +192,9 @@ pub(super) fn named(status: Status) -> Status {
 
 const NOT_AUTHENTICATED: &str = "Fail to authenticate";
 
-/// Writes the head of the response to the first request of a connection whose credential was refused, and
-/// returns its body. brpc answers it with another status than a handler's `ERPCAUTH`, without the address
-/// and without a type.
+/// Writes the head of the response to the first request of a connection whose credential was rejected, and returns its
+/// body. brpc answers it with another status than a handler's `ERPCAUTH`, without the address and without a content
+/// type.
 #[cold]
 pub(super) fn refuse(status: &Status, head: &mut impl WriteHead) -> Bytes {
     let body = match status.message() {
@@ -205,7 +205,7 @@ pub(super) fn refuse(status: &Status, head: &mut impl WriteHead) -> Bytes {
     body.into()
 }
 
-/// A `Content-Type` as an answer has it: it may say that its text is UTF-8, as it is, and no more.
+/// Returns a `Content-Type` for a response: its parameters are dropped, unless they only state UTF-8.
 fn without_charset(content_type: Bytes) -> Bytes {
     let mut parts = content_type.split(|byte| *byte == b';').map(<[u8]>::trim_ascii);
     let essence = parts.next().unwrap_or_default();
@@ -217,10 +217,10 @@ fn without_charset(content_type: Bytes) -> Bytes {
     if parts.all(is_true) { content_type } else { content_type.slice_ref(essence) }
 }
 
-/// The field that holds brpc's number of a failure.
+/// Field with brpc's error number.
 pub(crate) const ERROR_CODE: &str = "x-bd-error-code";
-/// The only `content-*` field a handler may set, by metadata of this key.
+/// Metadata key of the only `content-*` field that a handler may set.
 const CONTENT_TYPE: &str = "content-type";
 
-/// From this size on a body is worth compressing: brpc's `http_body_compress_threshold`.
+/// Minimum size of a compressed body: brpc's `http_body_compress_threshold`.
 const GZIP_FROM: usize = 512;

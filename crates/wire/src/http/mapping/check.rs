@@ -1,4 +1,4 @@
-//! Whether a request may be a call, by its head.
+//! Checks of a request's head before it becomes a call.
 
 use std::sync::Arc;
 
@@ -11,11 +11,11 @@ use super::config::{MethodCatalog, ServerConfig};
 use super::content_type::{DEFAULT, format_of, is_no_message};
 use super::request::{Method, Request};
 
-/// Checks what the head of a request says before it is a call, and tells how its message is written and compressed.
+/// Checks the head of a request, and returns format and compression of its message.
 ///
 /// # Errors
 ///
-/// The answer to a request that calls nothing.
+/// The response to a request that is not a call.
 pub(super) fn mapped(
     config: &ServerConfig,
     request: &Request,
@@ -32,7 +32,7 @@ pub(super) fn mapped(
             true => Ok(format.unwrap_or(DEFAULT)),
             false => Err(calls_nothing(config, path, content_type)),
         },
-        // A page may send a body without a type, as it may send plain text.
+        // A page may send a body without a type, just as it may send plain text.
         _ if content_type.is_none() && request.from_page => Err(Answer::unsupported_type(content_type)),
         Some(format) => Ok(format),
         None => Err(Answer::unsupported_type(content_type)),
@@ -40,15 +40,15 @@ pub(super) fn mapped(
     .and_then(|format| Ok((dialect(config, request, format)?, compression)))
 }
 
-/// Checks what the head of a request says before it is a call, and tells how its body is compressed, and in which JSON
-/// it is answered: the canonical one, of which the rules speak, unless it asks for another.
+/// Checks the head of a request, and returns the compression of its body and the JSON dialect of the response: the
+/// canonical one, which the rules define, unless the request selects another.
 ///
 /// # Errors
 ///
-/// The answer to a request that calls nothing.
+/// The response to a request that is not a call.
 pub(super) fn routed(config: &ServerConfig, request: &Request) -> Result<(Compression, Json), Answer> {
     let compression = request.compression().ok_or(Answer::UnsupportedCoding)?;
-    // A page sends a POST of plain text to any server; the other verbs with a body only after it has asked.
+    // A page may send a POST of plain text to any server; other HTTP methods with a body only after a preflight.
     let is_json = match request.content_type.as_deref() {
         Some(content_type) => matches!(format_of(content_type), Some(Format::Json(_))),
         None => !request.from_page,
@@ -59,9 +59,9 @@ pub(super) fn routed(config: &ServerConfig, request: &Request) -> Result<(Compre
     }
 }
 
-/// The format, in the dialect of JSON that the request wants or, if it does not say, that the listener has.
+/// Returns the format, in the JSON dialect that the request selects or, by default, that of the listener.
 ///
-/// What is read is the same in all of them but the lenient one, so that the call is in the dialect of its answer.
+/// All dialects but the lenient one accept the same input, so that the call has the dialect of its response.
 fn dialect(config: &ServerConfig, request: &Request, format: Format) -> Result<Format, Answer> {
     match format {
         Format::Json(named) => Ok(Format::Json(match wanted(request)? {
@@ -74,11 +74,11 @@ fn dialect(config: &ServerConfig, request: &Request, format: Format) -> Result<F
     }
 }
 
-/// The dialect of JSON that a request wants to be answered in, and its content type.
+/// Returns the JSON dialect that a request selects for the response, and its content type.
 ///
 /// # Errors
 ///
-/// The answer to a request that wants what there is not.
+/// The response to a request that selects an unknown dialect.
 fn wanted(request: &Request) -> Result<Option<(Json, &'static str)>, Answer> {
     match accept::wanted(request) {
         AcceptPreference::Any => Ok(None),
@@ -89,7 +89,7 @@ fn wanted(request: &Request) -> Result<Option<(Json, &'static str)>, Answer> {
     }
 }
 
-/// The answer to another method of HTTP than those that call.
+/// Returns the response to a request with an HTTP method that does not call.
 #[cold]
 fn calls_nothing(config: &ServerConfig, path: &Path<'_>, content_type: Option<&[u8]>) -> Answer {
     let offers = |methods: &Arc<dyn MethodCatalog>| methods.offers(path.service, path.method);
@@ -99,13 +99,13 @@ fn calls_nothing(config: &ServerConfig, path: &Path<'_>, content_type: Option<&[
     }
 }
 
-/// Whether a GET may call: browsers send it for any link.
+/// Whether a GET may call this path: browsers send it for any link.
 fn calls_without_effects(config: &ServerConfig, method: Method, path: &Path<'_>) -> bool {
     matches!(method, Method::Get | Method::Head)
         && config.routes.has_no_side_effects(path.service, path.method)
 }
 
-/// brpc takes what it does not know for JSON. Images are none, whatever brpc would make of them.
+/// brpc treats unknown types as JSON. Images are never messages, whatever brpc would do with them.
 fn lenient_format(content_type: Option<&[u8]>, format: Option<Format>) -> Option<Format> {
     match content_type {
         Some(content_type) if is_no_message(content_type) => None,

@@ -7,79 +7,84 @@ use super::hosts::Hosts;
 use crate::http::Cors;
 use crate::http::rule::Routes;
 
-/// What the sessions of one listener share.
+/// Settings shared by the sessions of one listener.
 #[derive(Debug, Clone, Default)]
 pub struct ServerConfig {
-    /// What a connection will accept.
+    /// Limits of a connection.
     pub limits: Limits,
-    /// Where this server listens, as `ip:port`: error texts begin with it, as brpc's do.
+    /// Address of the server, as `ip:port`: error texts start with it, like brpc's.
     pub address: String,
-    /// What `GET /version` answers.
+    /// Response to `GET /version`.
     pub version: String,
-    /// Methods that are called by verbs and paths of their own. They go before all other meanings of a path.
+    /// Methods with declared HTTP methods and paths. They take precedence over all other meanings of a path.
     pub routes: Routes,
     /// Which pages of other origins may call from a browser.
     pub cors: Cors,
-    /// Whether a client may go on in HTTP/2, which [`Event::Upgrade`](polyrpc_core::session::Event::Upgrade) tells.
+    /// Whether a client may upgrade to HTTP/2, which is reported as
+    /// [`Event::Upgrade`](polyrpc_core::session::Event::Upgrade).
     pub h2c: bool,
-    /// Under which names the server is called, as `Host` has them.
+    /// Names of the server in `Host`.
     pub hosts: Hosts,
-    /// Whether methods are called as brpc lets them: by any verb, with any content type, by pages of any origin.
+    /// Whether methods are called like in brpc: with any HTTP method, any content type, by pages of any origin.
     pub lenient: bool,
-    /// Whether an accepted credential holds for the other requests of its connection, as in brpc, where they bring
-    /// none. Never over HTTP/2.
+    /// Whether an accepted credential applies to later requests of its connection that have none, like in brpc. Never
+    /// over HTTP/2.
     pub trust_connection: bool,
-    /// Whether a message of another protocol may follow ([`Event::Foreign`](polyrpc_core::session::Event::Foreign)); else it is answered with 400.
+    /// Whether a message of another protocol may follow ([`Event::Foreign`](polyrpc_core::session::Event::Foreign));
+    /// else it is answered with 400.
     pub switches: bool,
-    /// What `GET /debug/rpc` shows, as Go's `net/rpc` has it; nothing if it is empty.
+    /// Content of `GET /debug/rpc`, as in Go's `net/rpc`; the path does not exist if it is empty.
     pub debug_page: String,
-    /// In which dialect of JSON a method is called and answered where a request does not say; `None`: [`Json::Brpc`].
-    /// With [`Json::BrpcLenient`] failures are brpc's text too, otherwise they are JSON.
+    /// Default JSON dialect of calls and responses; `None`: [`Json::Brpc`]. With [`Json::BrpcLenient`] failures are
+    /// brpc's text, too, otherwise JSON.
     pub json: Option<Json>,
-    /// What `GET /health` tells; `None`: that the server runs.
+    /// Health reported by `GET /health`; `None`: the server counts as healthy while it runs.
     pub health: Option<Arc<dyn Health>>,
-    /// Which further paths tell it.
+    /// Further health check paths.
     pub probes: Probes,
-    /// Whether calls need a credential. Then an answer that would tell what can be called, of a service's health too, is
-    /// given only to whoever brings one.
+    /// Whether calls need a credential. If so, a response that reveals which methods exist, or the health of a service,
+    /// requires one, too.
     pub guarded: bool,
-    /// Tells which methods can be called, so that a GET of any other path is told from one of a method; `None`: any may.
+    /// Known methods, so that a GET of an unknown path is distinguished from one of a method; `None`: any path may be a
+    /// method.
     pub methods: Option<Arc<dyn MethodCatalog>>,
-    /// Tells what the server's own methods are, where somebody else takes requests that are none of them: those are
+    /// The server's own methods, if other requests are passed to another handler: those are
     /// [exchanges](polyrpc_core::session::Server::is_exchange).
     pub own: Option<Arc<dyn MethodCatalog>>,
 }
 
 impl ServerConfig {
-    /// The dialect of JSON where a request does not say.
+    /// Returns the default JSON dialect.
     pub(crate) fn json(&self) -> Json {
         self.json.unwrap_or(Json::Brpc)
     }
 }
 
-/// Tells which methods a server has.
+/// The methods of a server.
 pub trait MethodCatalog: fmt::Debug + Send + Sync {
-    /// Whether there is such a method; a function has a name and no method.
+    /// Whether this method exists; a function has a name and no method.
     fn offers(&self, service: &str, method: &str) -> bool;
 }
 
-/// Knows whether services take calls.
+/// Health of services.
 pub trait Health: fmt::Debug + Send + Sync {
-    /// Whether this service takes calls; the empty name means the server as a whole. `None` if there is no such service.
+    /// Whether this service accepts calls; the empty name means the server as a whole. `None` if there is no such
+    /// service.
     fn is_serving(&self, service: &str) -> Option<bool>;
 
-    /// Whether it speaks of services, so that `/health/Service` asks for one. Else that path is a method's.
+    /// Whether the health of single services is known, so that `/health/Service` queries it. Otherwise that path is a
+    /// method's.
     fn knows_services(&self) -> bool {
         true
     }
 }
 
-/// Which paths of probes the server answers itself. A function of the same name keeps its path.
+/// Health check paths that the server answers itself. A function of the same name keeps its path.
 #[derive(Debug, Clone, Copy)]
 pub struct Probes {
     /// `/livez`: whether the server runs.
     pub live: bool,
-    /// `/readyz`: whether it takes calls.
+    /// `/readyz`: whether the server accepts calls.
     pub ready: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Requests that somebody else answers: what travels between him and the wire, the same over HTTP/1 and HTTP/2.
+//! Requests handled by an external HTTP handler: the data exchanged with it, the same over HTTP/1 and HTTP/2.
 
 use bytes::Bytes;
 
@@ -6,8 +6,8 @@ use polyrpc_core::Metadata;
 
 use crate::http::field;
 
-/// The fields of a request's head, as they came, behind `:method`, `:path` and `:authority`. What is for this hop only
-/// is left out.
+/// Returns the fields of a request's head as received, after `:method`, `:path` and `:authority`. Hop-by-hop fields are
+/// omitted.
 pub(crate) fn request(
     method: &str,
     target: Bytes,
@@ -29,11 +29,11 @@ pub(crate) fn request(
     metadata
 }
 
-/// What a response says in its head.
+/// Head of a response.
 #[derive(Debug)]
 pub(crate) struct Response<'m> {
     pub(crate) status: u16,
-    /// How long its body is.
+    /// Length of its body.
     pub(crate) length: Option<u64>,
     fields: &'m Metadata,
 }
@@ -42,30 +42,30 @@ impl<'m> Response<'m> {
     pub(crate) fn read(fields: &'m Metadata) -> Self {
         let status = fields.get(":status").and_then(|status| status.parse().ok());
         let length = fields.get("content-length").and_then(|length| length.parse().ok());
-        // What announces another response is none.
+        // An interim status is not a valid response.
         Self { status: status.filter(|status| (200..=999).contains(status)).unwrap_or(500), length, fields }
     }
 
-    /// Whether no body follows, whatever the fields say (RFC 9110, §6.4.1).
+    /// Whether no body follows, whatever the fields (RFC 9110, §6.4.1).
     pub(crate) fn is_bare(&self, head_only: bool) -> bool {
         head_only || matches!(self.status, 204 | 304)
     }
 
-    /// Its fields, without those that cannot stand in a head and those that are for this hop only.
+    /// Iterates over its fields, without invalid and hop-by-hop ones.
     pub(crate) fn fields(&self) -> impl Iterator<Item = (&'m str, &'m Bytes)> {
         let no_length = self.status == 204;
         clean(self.fields).filter(move |(name, _)| !(no_length && *name == "content-length"))
     }
 }
 
-/// The entries that may travel as fields.
+/// Iterates over the entries that may be sent as fields.
 pub(crate) fn clean(fields: &Metadata) -> impl Iterator<Item = (&str, &Bytes)> {
     fields.iter().filter(|(name, value)| {
         !is_of_hop(name) && field::is_field_name(name) && field::is_field_value(value)
     })
 }
 
-/// Whether a field is for this hop only, or for who keeps the connection (RFC 9110, §7.6.1).
+/// Whether a field is hop-by-hop or belongs to connection management (RFC 9110, §7.6.1).
 fn is_of_hop(name: &str) -> bool {
     const OF_HOP: [&str; 8] = [
         "connection",

@@ -1,11 +1,11 @@
-//! What a request is answered that failed: JSON, as `google.rpc.Status` is in it.
+//! Response to a failed request: a `google.rpc.Status` in JSON.
 //!
 //! ```json
 //! {"code":3,"message":"A: expected int64, found string","details":[]}
 //! ```
 //!
-//! `code` is gRPC's, and brpc's number stands in `x-bd-error-code` as ever. Of what is in `details` the types are not known
-//! here: each has its `@type`, and as `value` its bytes in base64.
+//! `code` is gRPC's, and brpc's number is in `x-bd-error-code` as usual. The types in `details` are not known here:
+//! each has its `@type`, and as `value` its bytes in base64.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -20,7 +20,7 @@ use super::response::plain;
 use super::{content_type, status};
 use crate::http::head::WriteHead;
 
-/// Writes the head of a response that says why, without its own fields of a failure, and returns its body.
+/// Writes the head of an error response, without additional failure fields, and returns its body.
 #[cold]
 pub(super) fn write(http: u16, status: &Status, head: &mut impl WriteHead) -> Bytes {
     let body = body(status);
@@ -29,7 +29,8 @@ pub(super) fn write(http: u16, status: &Status, head: &mut impl WriteHead) -> By
     body.into()
 }
 
-/// The same for what is refused before it is a call. As text where brpc's clients are to be answered by brpc's bytes.
+/// Does the same for a request that is rejected before it is a call. The body is text if brpc's clients expect brpc's
+/// bytes.
 #[cold]
 pub(super) fn refusal(
     http: u16,
@@ -56,7 +57,7 @@ fn body(status: &Status) -> String {
     )
 }
 
-/// The failure that a body tells, if it is one of these.
+/// Parses the failure in a body, if it has this form.
 #[cold]
 pub(crate) fn read(body: &[u8]) -> Option<Status> {
     #[derive(Deserialize)]
@@ -96,7 +97,7 @@ fn put_field(out: &mut Vec<u8>, number: u32, bytes: &[u8]) {
     out.extend_from_slice(bytes);
 }
 
-/// The details of a serialized `google.rpc.Status`: the URL of a type and a message of it.
+/// Returns the details of a serialized `google.rpc.Status`: type URLs and messages.
 fn details(status: &[u8]) -> Vec<(String, Vec<u8>)> {
     let any = |bytes| {
         let mut parts = (String::new(), Vec::new());
@@ -116,7 +117,7 @@ fn details(status: &[u8]) -> Vec<(String, Vec<u8>)> {
     details
 }
 
-/// Shows the fields that have a length, up to what is no protobuf.
+/// Calls `show` for the length-delimited fields, up to the first malformed one.
 fn each_field<'a>(message: &'a [u8], mut show: impl FnMut(u32, &'a [u8])) {
     let mut reader = Reader::new(message);
     while !reader.is_empty() {

@@ -1,5 +1,4 @@
-//! rpcx's HTTP gateway: the frame's header as `X-RPCX-*` fields (rpcx `server/gateway.go`,
-//! `server/converter.go`).
+//! rpcx's HTTP gateway: the frame's header as `X-RPCX-*` fields (rpcx `server/gateway.go`, `server/converter.go`).
 
 use std::time::Duration;
 
@@ -12,7 +11,7 @@ use super::text::{Text, milliseconds};
 use super::{content_type, query, status};
 use crate::http::head::WriteHead;
 
-/// The `X-RPCX-*` fields of a request. Most go back with the response as they came.
+/// The `X-RPCX-*` fields of a request. Most are returned unchanged with the response.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Fields {
     version: Bytes,
@@ -25,7 +24,7 @@ pub(crate) struct Fields {
     names_a_call: bool,
 }
 
-/// What a gateway request says of the call.
+/// Parsed call of a gateway request.
 #[derive(Debug)]
 pub(super) struct GatewayCall<'a> {
     pub(super) service: &'a str,
@@ -35,8 +34,8 @@ pub(super) struct GatewayCall<'a> {
 }
 
 impl Fields {
-    /// Takes a field by its name without `x-rpcx-`. `Oneway` and `Heartbeat` are only flags of the frame that rpcx makes
-    /// of a request: the method runs and the answer is written as always.
+    /// Stores a field by its name without `x-rpcx-`. `Oneway` and `Heartbeat` only set flags of the frame that rpcx
+    /// creates from a request: the method runs and the response is sent as usual.
     pub(crate) fn take(&mut self, name: &str, value: Bytes) {
         match name {
             "version" => self.version = value,
@@ -50,19 +49,19 @@ impl Fields {
         }
     }
 
-    /// Whether the request is for the gateway: one of the three fields that describe a call is there.
+    /// Whether the request is for the gateway: it has one of the three fields that describe a call.
     pub(super) fn describes_call(&self) -> bool {
         self.names_a_call
     }
 
-    /// Without a service path, the URL's path names it.
+    /// Uses the URL's path if there is no service path.
     pub(super) fn default_service_path(&mut self, path: &Text) {
         if self.service_path.is_empty() {
             self.service_path = path.strip_prefix("/");
         }
     }
 
-    /// Reads the fields in rpcx's order of checks, or says in its words what is wrong.
+    /// Parses the fields in rpcx's order of checks, or returns rpcx's text of the error.
     pub(super) fn describe(&self) -> Result<GatewayCall<'_>, &'static str> {
         let text = |value, missing| match std::str::from_utf8(value) {
             Ok("") => Err(missing),
@@ -97,7 +96,7 @@ impl Fields {
         })
     }
 
-    /// Adds the metadata of `X-RPCX-Meta`, from which the credential and the time left are taken out.
+    /// Adds the metadata of `X-RPCX-Meta`, except the credential and the remaining timeout, which are returned.
     pub(super) fn read_meta(&self, metadata: &mut Metadata) -> Result<ReservedMetadata, &'static str> {
         query::decode(&self.meta, metadata).ok_or("wrong metadata")?;
         let timeout = metadata.remove(SERVER_TIMEOUT);
@@ -110,12 +109,13 @@ impl Fields {
     /// Writes the head of the response and returns its body.
     pub(super) fn answer(&self, reply: Reply, head: &mut impl WriteHead) -> Bytes {
         let body = match reply.result {
-            // rpcx: a handler's failure and a failed lookup are told alike.
+            // rpcx reports a handler's failure and an unknown method alike.
             Err(status) => return self.failure(500, status.message_or_code(), head),
             Ok(_) if !reply.attachment.is_empty() => reply.attachment,
             Ok(body) => body,
         };
-        // As between rpcx's own peers, the answer is compressed if the request was and it is worth it.
+        // Like between rpcx's own peers, the response is compressed if the request was and if the response is large
+        // enough.
         let gzip = self.compress_type == b"1"[..] && body.len() > GZIP_ABOVE;
         let zipped = if gzip { compress::compress(Compression::Gzip, &body).ok() } else { None };
         let coding = zipped.is_some();
@@ -154,12 +154,12 @@ impl Fields {
     }
 }
 
-/// Whether a text is a number of 64 bits as Go's `strconv.ParseUint` reads it, which takes no sign.
+/// Whether a text is a number of 64 bits as parsed by Go's `strconv.ParseUint`, which accepts no sign.
 fn is_decimal(text: &str) -> bool {
     text.bytes().all(|digit| digit.is_ascii_digit()) && text.parse::<u64>().is_ok()
 }
 
-/// What stands among the metadata of `X-RPCX-Meta` but is not metadata.
+/// Reserved entries of `X-RPCX-Meta`, which are not metadata.
 #[derive(Debug, Default)]
 pub(super) struct ReservedMetadata {
     pub(super) credential: Option<Bytes>,
@@ -173,10 +173,10 @@ pub(crate) fn meta_field(metadata: &Metadata, head: &mut impl WriteHead) {
     head.field("X-RPCX-Meta", &text);
 }
 
-/// The metadata key of the credential.
+/// Metadata key of the credential.
 const AUTH: &str = "__AUTH";
-/// The metadata key of the time left, in milliseconds.
+/// Metadata key of the remaining timeout, in milliseconds.
 pub(crate) const SERVER_TIMEOUT: &str = "__ServerTimeout";
 
-/// rpcx compresses what is longer than this (`server/server.go`).
+/// rpcx compresses longer bodies only (`server/server.go`).
 const GZIP_ABOVE: usize = 1024;

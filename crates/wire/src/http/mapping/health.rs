@@ -1,5 +1,5 @@
-//! What load balancers and probes ask: `GET /health` and `GET /readyz` answer 200 while calls are taken, 503 while they are
-//! not; `GET /livez` answers 200 for as long as the server runs.
+//! Health checks of load balancers and probes: `GET /health` and `GET /readyz` answer 200 while calls are accepted, 503
+//! while they are not; `GET /livez` answers 200 as long as the server runs.
 
 use super::answer::Answer;
 use super::config::{Health, ServerConfig};
@@ -9,7 +9,7 @@ const PATH: &str = "/health";
 const READY: &str = "/readyz";
 const LIVE: &str = "/livez";
 
-/// The answer to a request for `/health`, `/health/Service`, `/health?service=Service`, `/readyz`,
+/// Returns the response to a request for `/health`, `/health/Service`, `/health?service=Service`, `/readyz`,
 /// `/readyz?service=Service` or `/livez`; `None` for any other path.
 pub(super) fn answer(config: &ServerConfig, request: &Request) -> Option<Answer> {
     let path = request.path.as_str();
@@ -33,13 +33,13 @@ fn readiness(config: &ServerConfig, service: &str) -> Answer {
         Some(false) => (503, "not serving\n"),
         None => (404, "no such service\n"),
     };
-    // Who runs a server may ask for it as a whole without a credential; whoever names a service must bring one.
+    // The health of the server as a whole needs no credential; that of a named service does.
     if service.is_empty() { Answer::Text(http, text) } else { Answer::Service(http, text) }
 }
 
 const OK: Answer = Answer::Text(200, "OK");
 
-/// The service that the query names; else the empty name.
+/// Returns the service named by the query; else the empty name.
 fn service_asked(request: &Request) -> &str {
     let mut pairs = request.query.as_str().split('&');
     pairs.find_map(|pair| pair.strip_prefix("service=")).unwrap_or_default()

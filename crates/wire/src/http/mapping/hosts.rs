@@ -1,17 +1,17 @@
-//! By which names a server is called.
+//! Host names of a server.
 
-/// Under which names a server is called.
+/// Host names under which a server accepts requests.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Hosts {
-    /// What `Host` may name, with or without a port; IP addresses and `localhost` always may. Empty: anything.
+    /// Names allowed in `Host`, with or without a port; IP addresses and `localhost` are always allowed. Empty: any.
     pub names: Vec<String>,
-    /// The listener is reached from its own machine only. What a browser may have sent must name an IP address,
-    /// `localhost` or one of [`names`](Self::names) then.
+    /// The listener is reachable from the local machine only. Requests that a browser may have sent must then name an
+    /// IP address, `localhost` or one of [`names`](Self::names).
     pub loopback: bool,
 }
 
 impl Hosts {
-    /// Whether `Host` may be this.
+    /// Whether this `Host` is allowed.
     pub(super) fn take(&self, host: &[u8]) -> bool {
         let name = name_of(host);
         let listed = |known: &String| {
@@ -21,7 +21,7 @@ impl Hosts {
     }
 }
 
-/// A `Host` without its port.
+/// Returns a `Host` without its port.
 fn name_of(host: &[u8]) -> &[u8] {
     let end = match host.first() {
         Some(b'[') => host.iter().position(|byte| *byte == b']').map(|at| at + 1),

@@ -1,5 +1,5 @@
-//! Requests of plain HTTP as calls: brpc's mapping, the rules of a `.proto`, rpcx's gateway and JSON-RPC, the same over
-//! HTTP/1 and HTTP/2.
+//! Mappings from plain HTTP requests to calls: brpc's mapping, the rules of a `.proto`, rpcx's gateway and JSON-RPC,
+//! the same over HTTP/1 and HTTP/2.
 
 pub(crate) mod config;
 mod hosts;

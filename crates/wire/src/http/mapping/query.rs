@@ -1,16 +1,15 @@
-//! Metadata as rpcx's gateway carries it in one field: `a=1&b=2`, percent-encoded (Go `net/url`).
+//! Metadata in the single field of rpcx's gateway: `a=1&b=2`, percent-encoded (Go `net/url`).
 
 use bytes::Bytes;
 
 use polyrpc_core::Metadata;
 use polyrpc_core::digits::hexadecimal;
 
-/// Adds the pairs of `text` to `metadata`, the first value of each key as rpcx does; `None` if it is not
-/// such a text.
+/// Adds the pairs of `text` to `metadata`, with the first value of each key like rpcx; `None` if the text is malformed.
 pub(crate) fn decode(text: &[u8], metadata: &mut Metadata) -> Option<()> {
     let mut pairs = Metadata::new();
     for pair in text.split(|byte| *byte == b'&').filter(|pair| !pair.is_empty()) {
-        // Go refuses it since 1.17: servers disagree on whether it separates pairs.
+        // Go rejects it since 1.17: servers disagree on whether it separates pairs.
         if pair.contains(&b';') {
             return None;
         }
@@ -44,7 +43,7 @@ pub(super) fn encode(metadata: &Metadata, text: &mut Vec<u8>) {
     }
 }
 
-/// How many pairs one text may hold, since looking for a key walks them all.
+/// Maximum number of pairs, since a key is looked up linearly.
 const MAX_PAIRS: usize = 256;
 
 fn unescape(text: &[u8]) -> Option<Vec<u8>> {

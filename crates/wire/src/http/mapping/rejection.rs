@@ -1,11 +1,11 @@
-//! Which answers without a call are refusals of which somebody should know.
+//! Classification of responses without a call that are rejections worth reporting.
 
 use polyrpc_core::session::RefusalCause;
 
 use super::answer::Answer;
 use super::status;
 
-/// Why this answer refuses its request; `None` if it does not, or the server knows of it.
+/// Returns why this response rejects its request; `None` if it does not, or if the server knows of it already.
 #[cold]
 pub(crate) fn cause(answer: &Answer) -> Option<RefusalCause> {
     match answer {

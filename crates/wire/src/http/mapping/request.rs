@@ -1,4 +1,4 @@
-//! What a request of HTTP says before its body, whichever version it came by.
+//! Head of an HTTP request, for all HTTP versions.
 
 use std::time::Duration;
 
@@ -13,27 +13,27 @@ use crate::http::cors::Preflight;
 #[derive(Debug)]
 pub(crate) struct Request {
     pub(crate) method: Method,
-    /// The target's path, without authority and query.
+    /// Path of the target, without authority and query.
     pub(crate) path: Text,
-    /// What stands behind the path's question mark.
+    /// Query of the target, after the question mark.
     pub(crate) query: Text,
-    /// The peer waits for `100 Continue` before it sends the body.
+    /// The client waits for `100 Continue` before it sends the body.
     pub(crate) expects: bool,
-    /// It came by HTTP/2, or goes on in it.
+    /// The request arrived over HTTP/2, or upgrades to it.
     pub(crate) h2: bool,
-    /// What `Host` or `:authority` says, or the target; empty if nothing does.
+    /// Value of `Host` or `:authority`, or the target's authority; empty if there is none.
     pub(crate) host: Bytes,
-    /// It says where it comes from in a way that only browsers do (`Origin`, `Sec-Fetch-Site`).
+    /// It has a field that only browsers send (`Origin`, `Sec-Fetch-Site`).
     pub(crate) from_page: bool,
-    /// Its head was judged: its calls are authenticated.
+    /// Its head was checked and accepted: its calls are authenticated.
     pub(crate) accepted: bool,
     pub(crate) content_type: Option<Bytes>,
     pub(crate) content_encoding: Option<Bytes>,
     pub(crate) accepts_gzip: bool,
     pub(crate) authorization: Option<Bytes>,
-    /// How long the caller still waits.
+    /// Remaining timeout of the caller.
     pub(crate) timeout: Option<Duration>,
-    /// The field that says so says no time.
+    /// Why the timeout field is malformed.
     pub(crate) wrong_timeout: Option<&'static str>,
     /// `X-JSONRPC-2.0: true`.
     pub(crate) json_rpc: bool,
@@ -43,7 +43,7 @@ pub(crate) struct Request {
 }
 
 impl Request {
-    /// The path with the query, as they came.
+    /// Returns the path with the query, as received.
     pub(crate) fn target(&self) -> Bytes {
         match (self.path.as_str(), self.query.as_str()) {
             ("", "") => Bytes::from_static(b"/"),
@@ -52,7 +52,7 @@ impl Request {
         }
     }
 
-    /// What a browser asks by it, if that is whether a page may call.
+    /// Returns the CORS preflight in the request, if it is one.
     pub(crate) fn preflight(&self) -> Option<Preflight> {
         Preflight::read(&self.metadata).filter(|_| self.method == Method::Options)
     }
@@ -62,7 +62,7 @@ impl Request {
         self.compression() == Some(Compression::None)
     }
 
-    /// How the body is compressed; `None` if in a way that is not understood.
+    /// Returns the compression of the body; `None` if it is not supported.
     pub(crate) fn compression(&self) -> Option<Compression> {
         match self.content_encoding.as_deref() {
             None => Some(Compression::None),
@@ -71,7 +71,7 @@ impl Request {
     }
 }
 
-/// The methods that are recognised.
+/// The recognised HTTP methods.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Method {
     Get,
@@ -85,7 +85,7 @@ pub(crate) enum Method {
 }
 
 impl Method {
-    /// The method as it is spelled.
+    /// Returns the name of the method.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Get => "GET",
@@ -99,7 +99,7 @@ impl Method {
         }
     }
 
-    /// The method of this spelling.
+    /// Returns the method with this name.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         Some(match text {
             "GET" => Self::Get,

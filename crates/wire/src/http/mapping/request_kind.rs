@@ -1,5 +1,5 @@
-//! What a whole request asks for: a call, several, or what is answered without one. It is the same whether the
-//! request came by HTTP/1 or HTTP/2.
+//! Classification of a complete request: one call, several, or a response without a call. It is the same over HTTP/1
+//! and HTTP/2.
 
 use std::time::Duration;
 
@@ -16,20 +16,20 @@ use crate::http::rule::{Lookup, MatchedRoute};
 use crate::json_rpc::{self, Incoming};
 use crate::net_rpc;
 
-/// What a request asks for. The names of its call are not in the call.
+/// Kind of a request. The names of its call are stored separately.
 pub(crate) enum RequestKind {
-    /// Nothing that a method would do.
+    /// A response that calls no method.
     Answer(Answer),
     /// A call.
     Call(Call<'static>, ResponseForm),
-    /// A call whose answer nobody reads: the response is this.
+    /// A call whose result is not sent: this is the response.
     Notify(Call<'static>, Answer),
     /// Several calls, answered together.
     Batch(BatchCalls, json_rpc::Batch),
 }
 
 impl RequestKind {
-    /// Reads a whole request; where it asks for a call, `names` has its names then.
+    /// Classifies a complete request; if it is a call, `names` is set to its names.
     pub(crate) fn read(config: &ServerConfig, request: Request, body: Bytes, names: &mut Names) -> Self {
         match RequestClass::of(config, &request, Some(&body)) {
             RequestClass::Answer(answer) => Self::Answer(without_names(config, &request, answer)),
@@ -41,7 +41,7 @@ impl RequestKind {
     }
 }
 
-/// What kind of request it is.
+/// Class of a request.
 enum RequestClass<'c> {
     /// It calls no method.
     Answer(Answer),
@@ -52,7 +52,7 @@ enum RequestClass<'c> {
 }
 
 impl<'c> RequestClass<'c> {
-    /// Tells the kind of a request. Where the body is not here yet, it is assumed to be JSON-RPC if it may be.
+    /// Classifies a request. Without its body, it is assumed to be JSON-RPC if that is possible.
     fn of(config: &'c ServerConfig, request: &Request, body: Option<&[u8]>) -> Self {
         let kind = Self::classify(config, request, body);
         let guarded = !matches!(&kind, Self::Answer(answer) if answer.is_harmless());
@@ -60,7 +60,7 @@ impl<'c> RequestClass<'c> {
             Some(answer) => Self::Answer(answer),
             None => match (kind, request.wrong_timeout) {
                 (Self::Answer(answer), _) => Self::Answer(answer),
-                // brpc passes over what it cannot read.
+                // brpc ignores a malformed field.
                 (_, Some(wrong)) if !config.lenient => Self::Answer(Answer::Failed(400, wrong)),
                 (kind, _) => kind,
             },
@@ -95,7 +95,7 @@ impl<'c> RequestClass<'c> {
     }
 }
 
-/// Whether a request must prove who sends it though it calls nothing, since its answer tells what can be called.
+/// Whether a request needs a credential although it is not a call, since its response reveals which methods exist.
 #[inline]
 pub(crate) fn wants_credential(config: &ServerConfig, request: &Request) -> bool {
     config.guarded && !request.accepted && answer_tells_names(config, request)
@@ -116,12 +116,13 @@ fn answer_tells_names(config: &ServerConfig, request: &Request) -> bool {
     }
 }
 
-/// Whether an answer is for those only who have proved who they are.
+/// Whether a response requires a credential.
 fn hides_names(config: &ServerConfig, request: &Request, answer: &Answer) -> bool {
     config.guarded && !request.accepted && answer.tells_names()
 }
 
-/// An answer, or in its place the refusal of a call: drivers are asked to judge such a request, and must not get past it.
+/// Returns the response, or in its place the rejection of a call: drivers check such a request, which must not bypass
+/// them.
 fn without_names(config: &ServerConfig, request: &Request, answer: Answer) -> Answer {
     if !hides_names(config, request, &answer) {
         return answer;
@@ -131,7 +132,8 @@ fn without_names(config: &ServerConfig, request: &Request, answer: Answer) -> An
     Answer::Refused(Box::new(RejectedRequest { form, status, unauthenticated: true }))
 }
 
-/// Whether somebody else answers a request: it is no call of a method that the server has, and none of its own pages.
+/// Whether a request is passed to the external handler: it is neither a call of the server's own methods nor one of its
+/// own pages.
 pub(crate) fn is_for_others(config: &ServerConfig, request: &Request) -> bool {
     let Some(own) = &config.own else { return false };
     if speaks_json_rpc(request, None) || speaks_gateway(request) {
@@ -160,13 +162,13 @@ fn is_unknown(lookup: Lookup<'_>) -> bool {
     matches!(lookup, Lookup::Nothing)
 }
 
-/// What is known of a request before its body is here.
+/// What is known of a request before its body was received.
 pub(crate) struct RequestPreview {
-    /// The names of the call are set. In JSON-RPC the body has them.
+    /// The names of the call are set. In JSON-RPC they are in the body.
     pub(crate) named: bool,
-    /// The same that the calls of the request will have.
+    /// Credential of the request's calls.
     pub(crate) credential: Credential,
-    /// The request is answered like this, whatever its body holds; there is nothing to judge.
+    /// The response, if it does not depend on the body; no check is needed then.
     pub(crate) answer: Option<Answer>,
 }
 
@@ -176,7 +178,7 @@ impl RequestPreview {
     }
 }
 
-/// Reads the head of a request whose body is not here; where it names a call, `names` has its names then.
+/// Parses the head of a request without its body; if it names a call, `names` is set to its names.
 #[cold]
 pub(crate) fn peek(config: &ServerConfig, request: &Request, names: &mut Names) -> RequestPreview {
     let unnamed =
@@ -220,7 +222,7 @@ pub(crate) fn peek(config: &ServerConfig, request: &Request, names: &mut Names) 
     RequestPreview { named, credential: Credential::Call(credential), answer: None }
 }
 
-/// The answer to a request whose head was judged, unless it was accepted.
+/// Returns the response to a request whose head was checked, unless it was accepted.
 #[cold]
 pub(crate) fn refused(config: &ServerConfig, request: &Request, verdict: Verdict) -> Option<Answer> {
     let form = match RequestClass::of(config, request, None) {
@@ -253,7 +255,7 @@ pub(crate) fn refused(config: &ServerConfig, request: &Request, verdict: Verdict
     Some(Answer::Refused(Box::new(refused)))
 }
 
-/// brpc's mapping: the path names service and method.
+/// brpc's mapping: the path contains service and method.
 fn mapped_call(config: &ServerConfig, mut request: Request, body: Bytes, names: &mut Names) -> RequestKind {
     let path = Path::parse(request.path.as_str());
     let (format, compression) = match check::mapped(config, &request, &path) {
@@ -273,8 +275,8 @@ fn mapped_call(config: &ServerConfig, mut request: Request, body: Bytes, names: 
     RequestKind::Call(call, ResponseForm::Mapped(ticket))
 }
 
-/// Proxies send the requests of many callers on one connection, so that each must bring its credential, unless the
-/// listener is for brpc's clients only. Within HTTP/2 even these do.
+/// Proxies send requests of many callers on one connection, so that each request must have its credential, unless the
+/// listener is for brpc's clients only. Within HTTP/2 even these must.
 fn mapped_credential(config: &ServerConfig, request: &Request) -> Credential {
     let credential = request.authorization.clone();
     match config.trust_connection && !request.h2 {
@@ -283,7 +285,7 @@ fn mapped_credential(config: &ServerConfig, request: &Request) -> Credential {
     }
 }
 
-/// The verb and the path are those that a `.proto` declares.
+/// HTTP method and path match a rule declared in a `.proto`.
 fn routed_call(
     config: &ServerConfig,
     found: &MatchedRoute<'_>,
@@ -316,7 +318,7 @@ fn routed_call(
     RequestKind::Call(call, ResponseForm::Routed(routed::Ticket(route.clone())))
 }
 
-/// rpcx's gateway: fields name service and method.
+/// rpcx's gateway: header fields contain service and method.
 fn gateway_call(request: Request, body: Bytes, names: &mut Names) -> RequestKind {
     let coding = request.compression();
     let mut fields = request.gateway.unwrap_or_default();
@@ -341,7 +343,7 @@ fn gateway_call(request: Request, body: Bytes, names: &mut Names) -> RequestKind
     RequestKind::Call(call, ResponseForm::Gateway(fields))
 }
 
-/// How the message is compressed. rpcx-gateway takes `Content-Encoding: gzip` for the compress type.
+/// Returns the compression of the message. rpcx-gateway treats `Content-Encoding: gzip` as the compress type.
 fn gateway_compression(told: Compression, coding: Option<Compression>) -> Option<Compression> {
     match told {
         Compression::None => coding,
@@ -355,8 +357,8 @@ fn gateway_fields(request: &Request) -> Box<gateway::Fields> {
     fields
 }
 
-/// Sets the names that a request to the gateway has in its head; gives what else it tells, or its answer if it cannot be
-/// read.
+/// Sets the names from the head of a gateway request; returns the reserved metadata, or the response if the request is
+/// malformed.
 fn gateway_names(request: &Request, names: &mut Names) -> Result<gateway::ReservedMetadata, Answer> {
     let fields = gateway_fields(request);
     let reserved = fields.read_meta(&mut Metadata::new());
@@ -371,7 +373,7 @@ fn gateway_names(request: &Request, names: &mut Names) -> Result<gateway::Reserv
     Ok(reserved)
 }
 
-/// What `X-RPCX-Meta` tells beside metadata, in JSON-RPC.
+/// Returns the reserved entries of `X-RPCX-Meta` in a JSON-RPC request.
 fn meta_of(request: &Request) -> Result<gateway::ReservedMetadata, Answer> {
     let reserved = request.gateway.as_ref().map(|fields| fields.read_meta(&mut Metadata::new()));
     reserved.transpose().map(Option::unwrap_or_default).map_err(|_| WRONG_META)
@@ -413,22 +415,22 @@ fn json_rpc_calls(request: Request, body: &Bytes, names: &mut Names) -> RequestK
     }
 }
 
-/// The calls of a JSON-RPC batch that are not handed out yet.
+/// Calls of a JSON-RPC batch that were not emitted yet.
 #[derive(Debug)]
 pub(crate) struct BatchCalls {
     requests: std::vec::IntoIter<json_rpc::Request>,
-    /// Bytes of the message that all of them are slices of.
+    /// Length of the message of which all of them are slices.
     message: usize,
     common: BatchContext,
 }
 
 impl BatchCalls {
-    /// Bytes that are held for as long as there are any.
+    /// Returns the number of bytes held while calls are left.
     pub(crate) fn held(&self) -> usize {
         self.message
     }
 
-    /// The next call, and what is owed to it unless it is a notification.
+    /// Returns the next call, and its pending response unless it is a notification.
     pub(crate) fn next(
         &mut self,
         names: &mut Names,
@@ -439,7 +441,7 @@ impl BatchCalls {
     }
 }
 
-/// What every call of one JSON-RPC message has in common.
+/// Data common to all calls of one JSON-RPC message.
 #[derive(Debug, Clone)]
 struct BatchContext {
     metadata: Metadata,
@@ -470,16 +472,16 @@ impl BatchContext {
     }
 }
 
-/// The names of the call handed out last, in a buffer that is used again and again.
+/// Names of the last emitted call, in a reused buffer.
 #[derive(Debug, Default)]
 pub(crate) struct Names {
     text: String,
-    /// Where the service ends and the method begins.
+    /// Boundary between service and method.
     split: usize,
 }
 
 impl Names {
-    /// A buffer larger than this is not kept.
+    /// A larger buffer is released.
     const KEEP: usize = 4 << 10;
 
     pub(crate) fn set(&mut self, service: &str, method: &str) {
@@ -497,8 +499,8 @@ impl Names {
     }
 }
 
-/// Whether a request is JSON-RPC: it says so, or it is JSON sent where nothing else is called. Without its body it
-/// may be.
+/// Whether a request is JSON-RPC: it is marked as such, or it is JSON sent to a path without another meaning. Without
+/// its body this is only a possibility.
 fn speaks_json_rpc(request: &Request, body: Option<&[u8]>) -> bool {
     if request.method != Method::Post {
         return false;
@@ -514,19 +516,19 @@ fn speaks_json_rpc(request: &Request, body: Option<&[u8]>) -> bool {
             && body.is_none_or(json_rpc::announces)
 }
 
-/// Whether a request is for rpcx's gateway. It takes GET and PUT as rpcx does, and any content type: what names the call
-/// are fields that a page cannot send to another origin unasked.
+/// Whether a request is for rpcx's gateway. Like rpcx it accepts GET and PUT, and any content type: a page cannot send
+/// the fields that name the call to another origin without a preflight.
 fn speaks_gateway(request: &Request) -> bool {
     matches!(request.method, Method::Post | Method::Get | Method::Put)
         && request.gateway.as_ref().is_some_and(|fields| fields.describes_call())
 }
 
-/// Why a WebSocket is not opened that is not one of this server's own.
+/// Response to a WebSocket handshake that is not for this server's own protocol.
 pub(crate) const NO_WEBSOCKET: &str = "a WebSocket is opened here for rpcx only, at /_rpcx_\n";
 
 const WRONG_META: Answer = Answer::Failed(400, "wrong X-RPCX-Meta");
 
-/// Where rpcx's clients connect to (rpcx `share/share.go`).
+/// Path to which rpcx's clients connect (rpcx `share/share.go`).
 pub(crate) const RPCX_PATH: &str = "/_rpcx_";
 
 const INDEX: &str = "\

@@ -1,4 +1,4 @@
-//! Calls by the verbs and paths that a `.proto` declares (`google.api.http`), in canonical JSON.
+//! Calls by the HTTP methods and paths that a `.proto` declares (`google.api.http`), in canonical JSON.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use super::{content_type, failure, status};
 use crate::http::head::{WriteHead, metadata_fields};
 use crate::http::rule::Route;
 
-/// What answering a call takes.
+/// Data needed to answer a call.
 #[derive(Debug)]
 pub(crate) struct Ticket(pub(super) Arc<Route>);
 
@@ -34,11 +34,11 @@ impl Ticket {
     }
 }
 
-/// A body with its compression undone.
+/// Decompresses a body.
 ///
 /// # Errors
 ///
-/// Why it cannot be read.
+/// If the body cannot be decompressed.
 pub(super) fn plain(compression: Compression, body: Bytes, limit: usize) -> Result<Bytes, Status> {
     if compression == Compression::None {
         return Ok(body);
@@ -61,8 +61,8 @@ pub(super) fn failure(status: &Status, head: &mut impl WriteHead) -> Bytes {
     body
 }
 
-/// The HTTP status of a failure, as `google/rpc/code.proto` of googleapis has it for its code, but for a message that is
-/// too large whoever reads it.
+/// Returns the HTTP status of a failure, as defined for its code in `google/rpc/code.proto` of googleapis, except for a
+/// message that exceeds a limit of either side.
 fn http(failure: &Status) -> u16 {
     match failure.code() {
         _ if status::is_too_large(failure) => 413,

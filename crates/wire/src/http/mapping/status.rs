@@ -1,7 +1,7 @@
-//! Failures over HTTP: a status, and brpc's number beside it in `x-bd-error-code`.
+//! Failures over HTTP: a status, and brpc's number in `x-bd-error-code`.
 //!
-//! The numbers are those of [brpc](crate::brpc_status), the statuses those that brpc's
-//! `policy/http_rpc_protocol.cpp` derives from them.
+//! The numbers are those of [brpc](crate::brpc_status), the statuses those that brpc's `policy/http_rpc_protocol.cpp`
+//! derives from them.
 
 pub(super) use crate::brpc_status::{ELOGOFF, ENOMETHOD, EREQUEST, ERPCAUTH};
 
@@ -13,8 +13,8 @@ use crate::brpc_status::{
 };
 use crate::http::head::WriteHead;
 
-/// The HTTP status and the number that tell `status` to a peer. Its own number, if it has one, also
-/// decides the HTTP status where brpc gives that number one.
+/// Returns the HTTP status and the number of `status` for the peer. Its own number, if it has one, also determines the
+/// HTTP status if brpc assigns one to that number.
 pub(super) fn write(status: &Status) -> (u16, i32) {
     let number = number(status);
     if is_too_large(status) {
@@ -24,28 +24,28 @@ pub(super) fn write(status: &Status) -> (u16, i32) {
     (http.unwrap_or(500), number)
 }
 
-/// Whether a limit was exceeded that no other server would have raised: a message is too large. A server that has too
-/// much to do is another matter (503), which proxies take elsewhere.
+/// Whether a limit was exceeded that another server would not raise: a message is too large. An overloaded server is
+/// different (503), since proxies retry elsewhere.
 pub(super) fn is_too_large(status: &Status) -> bool {
     let exceeds = status.code() == Code::ResourceExhausted && status.retry() == Retry::Never;
     exceeds && status.number().is_none_or(|number| number == ELIMIT)
 }
 
-/// Writes the fields that a failure of this status comes with.
+/// Writes the fields of a failure with this status.
 #[cold]
 pub(super) fn fields(http: u16, status: &Status, head: &mut impl WriteHead) {
     match http {
-        // RFC 9110 §15.5.2 wants one. Which schemes there are is the authenticator's to know.
+        // RFC 9110 §15.5.2 requires one. Only the authenticator knows which schemes are supported.
         401 => head.field("WWW-Authenticate", b"Bearer, Basic realm=\"rpc\""),
         429 | 503 if status.code() == Code::ResourceExhausted => head.field("Retry-After", b"1"),
         _ => {}
     }
 }
 
-/// The failure that a peer tells by an HTTP status, and by a number if it is brpc or us.
+/// Returns the failure for an HTTP status, and for a number if the peer is brpc or PolyRPC.
 #[cold]
 pub(crate) fn read(http: u16, number: Option<i32>, text: String) -> Status {
-    // A number without an HTTP status of its own says less than the one that came with it.
+    // A number without an HTTP status of its own is less specific than the received status.
     let code = number.filter(|number| http_of(*number).is_some()).and_then(code_of);
     let status = Status::new(code.unwrap_or_else(|| meaning(http)), text);
     let status = match (http, status.code()) {
@@ -58,7 +58,7 @@ pub(crate) fn read(http: u16, number: Option<i32>, text: String) -> Status {
     }
 }
 
-/// The HTTP status for a number.
+/// Returns the HTTP status for a number.
 fn http_of(number: i32) -> Option<u16> {
     Some(match number {
         EREQUEST | EINVAL => 400,
@@ -75,7 +75,7 @@ fn http_of(number: i32) -> Option<u16> {
     })
 }
 
-/// What an HTTP status says when nothing stands beside it.
+/// Returns the code for an HTTP status without further information.
 pub(super) fn meaning(http: u16) -> Code {
     match http {
         400 | 406 | 411 | 415 | 421 | 422 => Code::InvalidArgument,

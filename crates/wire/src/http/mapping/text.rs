@@ -1,4 +1,4 @@
-//! Texts of a head: slices that are shared, and what the values of single fields say.
+//! Text of a head: shared slices, and parsers for the values of single fields.
 
 use std::time::Duration;
 
@@ -14,14 +14,14 @@ impl Text {
         std::str::from_utf8(&self.0).unwrap_or_default()
     }
 
-    /// The text without `prefix`, or all of it.
+    /// Returns the text without `prefix`, or all of it.
     pub(crate) fn strip_prefix(&self, prefix: &str) -> Bytes {
         let rest = self.as_str().strip_prefix(prefix).unwrap_or(self.as_str());
         self.0.slice_ref(rest.as_bytes())
     }
 }
 
-/// The compression a `Content-Encoding` names.
+/// Returns the compression named by a `Content-Encoding`.
 pub(crate) fn coding_of(value: &[u8]) -> Option<Compression> {
     match () {
         () if value.is_empty() || value.eq_ignore_ascii_case(b"identity") => Some(Compression::None),
@@ -33,12 +33,12 @@ pub(crate) fn coding_of(value: &[u8]) -> Option<Compression> {
     }
 }
 
-/// A timeout in milliseconds, as the Connect protocol writes it; `None` if it is malformed.
+/// Parses a timeout in milliseconds, in the form of the Connect protocol; `None` if it is malformed.
 pub(crate) fn milliseconds(value: &[u8]) -> Option<Duration> {
     digits(value).map(Duration::from_millis)
 }
 
-/// A number of up to ten digits.
+/// Parses a number of up to ten digits.
 fn digits(value: &[u8]) -> Option<u64> {
     let number = std::str::from_utf8(value).ok().filter(|text| text.len() <= 10)?;
     number.bytes().all(|byte| byte.is_ascii_digit()).then(|| number.parse().ok())?

@@ -1,6 +1,6 @@
 use std::fmt;
 
-/// Why a rule is none.
+/// Why a rule is invalid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
     path: String,

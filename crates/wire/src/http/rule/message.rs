@@ -1,4 +1,4 @@
-//! A request put together in canonical JSON of a body, a query and a path.
+//! Builds a request in canonical JSON from a body, a query and a path.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -9,25 +9,25 @@ use serde_json::value::RawValue;
 
 use super::template::decoded;
 
-/// A message in the making: fields by their names in JSON. What nobody looked into is kept as it came.
+/// A message under construction: fields by their JSON names. Parts that need no changes are kept as received.
 #[derive(Debug, Default)]
 pub(super) struct Object(BTreeMap<String, Node>);
 
 #[derive(Debug)]
 enum Node {
-    /// JSON.
+    /// JSON text.
     Raw(String),
     Object(Object),
 }
 
-/// Why a body, a query and a path make no request.
+/// Why a body, a query and a path cannot be mapped to a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequestMappingError {
     reason: String,
 }
 
 impl Object {
-    /// A body that is the message; no body is a message without fields.
+    /// Parses a body that is the whole message; an empty body is an empty message.
     pub(super) fn read(message: &Message, body: &[u8]) -> Result<Self, RequestMappingError> {
         if body.trim_ascii().is_empty() {
             return Ok(Self::default());
@@ -43,7 +43,7 @@ impl Object {
         ))
     }
 
-    /// A message with one field, which the body is.
+    /// Creates a message with one field, whose value is the body.
     pub(super) fn with(message: &Message, name: &str, body: &[u8]) -> Result<Self, RequestMappingError> {
         let mut object = Self::default();
         if body.trim_ascii().is_empty() {
@@ -56,7 +56,7 @@ impl Object {
         Ok(object)
     }
 
-    /// Puts in what a query says.
+    /// Adds the fields of a query.
     pub(super) fn add_query(&mut self, message: &Message, query: &str) -> Result<(), RequestMappingError> {
         let pairs = pairs(query).ok_or_else(|| RequestMappingError::new("the query is badly encoded"))?;
         for (name, values) in pairs {
@@ -72,7 +72,7 @@ impl Object {
         Ok(())
     }
 
-    /// Puts texts into the field at the end of a path.
+    /// Sets the field at the end of a path to these texts.
     pub(super) fn set(
         &mut self,
         message: &Message,
@@ -102,7 +102,7 @@ impl Object {
         self.open(field, &inner)?.set(&inner, rest, values)
     }
 
-    /// The object that a field holds.
+    /// Returns the object in a field.
     fn open(&mut self, field: &Field, inner: &Message) -> Result<&mut Self, RequestMappingError> {
         let node =
             self.0.entry(field.json_name().to_owned()).or_insert_with(|| Node::Object(Self::default()));
@@ -115,7 +115,7 @@ impl Object {
         }
     }
 
-    /// The message as JSON.
+    /// Serializes the message as JSON.
     pub(super) fn write(&self) -> String {
         let mut out = String::new();
         self.append_to(&mut out);
@@ -139,15 +139,15 @@ impl Object {
     }
 }
 
-/// How deep a query may reach into messages.
+/// How many levels of nested messages a query may address.
 const DEPTH: usize = 32;
 
-/// A field by its name, as it is declared or as JSON has it.
+/// Finds a field by its declared name or its JSON name.
 pub(super) fn field<'m>(message: &'m Message, name: &str) -> Option<&'m Field> {
     message.fields().get(message.index_spelled(Spelling::Json, name, usize::MAX)? as usize)
 }
 
-/// Whether a text can be put into the field at the end of a path.
+/// Whether the field at the end of a path can be set from a text.
 pub(super) fn takes_text(message: &Message, path: &[String]) -> bool {
     let Some((name, rest)) = path.split_first() else { return false };
     let Some(field) = field(message, name) else { return false };
@@ -159,10 +159,10 @@ pub(super) fn takes_text(message: &Message, path: &[String]) -> bool {
     }
 }
 
-/// The value of a field in a message written as JSON; what is not set has none there.
+/// Returns the value of a field in a JSON message; `None` if it is not set.
 pub(super) fn value_of(json: &[u8], field: &Field) -> Option<Bytes> {
     let fields: BTreeMap<String, &RawValue> = serde_json::from_slice(json).ok()?;
-    // Which of its names it has depends on the dialect.
+    // The dialect determines which of its names is used.
     let named = fields.get(field.json_name()).or_else(|| fields.get(field.brpc_name()));
     let value = named.map(|raw| Bytes::copy_from_slice(raw.get().as_bytes()));
     Some(value.unwrap_or_else(|| Bytes::from_static(default_value(field))))
@@ -179,7 +179,7 @@ fn default_value(field: &Field) -> &'static [u8] {
     }
 }
 
-/// Texts as the JSON of a field.
+/// Converts texts to the JSON of a field.
 fn json(message: &Message, field: &Field, values: &[&String]) -> Result<String, RequestMappingError> {
     if field.is_map() {
         return Err(RequestMappingError::new(format!(
@@ -196,8 +196,8 @@ fn json(message: &Message, field: &Field, values: &[&String]) -> Result<String, 
     }
 }
 
-/// A text as JSON. Canonical JSON takes numbers, bytes and times as texts, but not what is true or false, nor the
-/// number of an enum.
+/// Converts a text to JSON. Canonical JSON accepts numbers, bytes and times as strings, but not booleans or the numbers
+/// of enums.
 fn scalar(message: &Message, field: &Field, text: &str) -> Result<String, RequestMappingError> {
     let wrapped = |id| message.pool().message_at(id);
     match field.kind() {
@@ -231,7 +231,7 @@ fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
 
-/// Whether the JSON of a message is a text, or may be.
+/// Whether the JSON form of a message is a string, or may be one.
 fn is_text(message: &Message) -> bool {
     use WellKnown::{Duration, FieldMask, Timestamp, Wrapper};
     matches!(message.well_known(), Some(Timestamp | Duration | FieldMask | Wrapper))
@@ -252,7 +252,7 @@ impl fmt::Display for RequestMappingError {
 
 impl std::error::Error for RequestMappingError {}
 
-/// The query told apart: names and values out of percent-encoding, the values of a name together.
+/// Parses a percent-encoded query into names and values, grouped by name.
 fn pairs(query: &str) -> Option<Vec<(String, Vec<String>)>> {
     let mut all: Vec<(String, Vec<String>)> = Vec::new();
     let mut places = HashMap::new();

@@ -1,8 +1,8 @@
-//! Calls as plain HTTP by the `google.api.http` options of a `.proto` (`google/api/http.proto` of googleapis).
+//! HTTP mapping of calls by the `google.api.http` options of a `.proto` (`google/api/http.proto` of googleapis).
 //!
-//! [`Routes`] are made once of the rules that services declare. A request's verb and path find a [`Route`] in them
-//! and the values of its variables; [`Found::message`] puts them together with the query and the body to the
-//! method's request in canonical JSON, and [`Route::response`] takes what the rule wants out of the reply.
+//! [`Routes`] are built once from the rules that services declare. A request's HTTP method and path select a [`Route`]
+//! and the values of its variables; [`Found::message`] combines them with the query and the body into the method's
+//! request in canonical JSON, and [`Route::response`] extracts the part of the reply that the rule selects.
 
 mod error;
 mod message;

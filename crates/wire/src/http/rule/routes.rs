@@ -9,16 +9,16 @@ use super::error::Error;
 use super::message::{self, RequestMappingError};
 use super::rule::{Body, Rule};
 
-/// Which methods are called by which verbs and paths.
+/// Routing table from HTTP methods and paths to RPC methods.
 #[derive(Debug, Clone, Default)]
 pub struct Routes {
-    /// By the number of words in their path, and those with the same number as they were added.
+    /// Sorted by the number of literal segments in their path; those with the same number in order of addition.
     all: Vec<Arc<Route>>,
-    /// The methods that are declared free of side effects, by their services.
+    /// Methods that are declared free of side effects, by service.
     harmless: HashMap<Box<str>, HashSet<Box<str>>>,
 }
 
-/// One way to call a method.
+/// One HTTP binding of a method.
 #[derive(Clone)]
 pub struct Route {
     rule: Rule,
@@ -28,36 +28,36 @@ pub struct Route {
     output: Message,
 }
 
-/// A route and what the path says.
+/// A matched route and the values from the path.
 #[derive(Debug)]
 pub struct MatchedRoute<'r> {
     route: &'r Arc<Route>,
     values: Vec<String>,
 }
 
-/// What a verb and a path lead to.
+/// Result of a lookup by HTTP method and path.
 #[derive(Debug)]
 pub enum Lookup<'r> {
-    /// A method.
+    /// A matching route.
     Found(MatchedRoute<'r>),
-    /// Methods of other verbs: these.
+    /// The path matches only with these other HTTP methods.
     OtherVerbs(Vec<&'r str>),
-    /// No rule has this path.
+    /// No rule matches the path.
     Nothing,
 }
 
 impl Routes {
-    /// Whether there are none.
+    /// Whether there are no routes.
     pub fn is_empty(&self) -> bool {
         self.all.is_empty()
     }
 
-    /// Adds the ways to call a method that its rule declares, if it has one; it is offered as `service`. A method
-    /// that streams has none. Notes, too, whether it is declared free of side effects.
+    /// Adds the HTTP bindings that a method's rule declares, if it has one; its service is registered as `service`. A
+    /// streaming method gets none. Also records whether the method is declared free of side effects.
     ///
     /// # Errors
     ///
-    /// When the rule is none, or names fields that the method's messages do not have.
+    /// If the rule is invalid, or names fields that the method's messages do not have.
     pub fn add(&mut self, service: &str, method: Method<'_>) -> Result<(), Error> {
         if method.has_no_side_effects() {
             self.declare_no_side_effects(service, method.name());
@@ -74,17 +74,17 @@ impl Routes {
             route.check()?;
             self.all.push(Arc::new(route));
         }
-        // Stable: of equal ones the first is meant.
+        // The sort is stable: the first of equal ones wins.
         self.all.sort_by_key(|route| std::cmp::Reverse(route.rule.path.weight()));
         Ok(())
     }
 
-    /// Notes that a method has no side effects, as if it were [declared](Self::has_no_side_effects) so.
+    /// Records that a method has no side effects, as if it were [declared](Self::has_no_side_effects) so.
     pub fn declare_no_side_effects(&mut self, service: &str, method: &str) {
         self.harmless.entry(service.into()).or_default().insert(method.into());
     }
 
-    /// Forgets the routes of a service.
+    /// Removes the routes of a service.
     pub fn remove(&mut self, service: &str) {
         self.all.retain(|route| &*route.service != service);
         self.harmless.remove(service);
@@ -95,12 +95,12 @@ impl Routes {
         self.harmless.get(service).is_some_and(|methods| methods.contains(method))
     }
 
-    /// Whether a path leads anywhere, by whatever verb.
+    /// Whether a path matches with any HTTP method.
     pub fn leads(&self, path: &str) -> bool {
         self.all.iter().any(|route| route.rule.path.matches(path).is_some())
     }
 
-    /// Looks for the method of a verb and a path without its query.
+    /// Looks up the route for an HTTP method and a path without its query.
     pub fn find(&self, verb: &str, path: &str) -> Lookup<'_> {
         let mut others = Vec::new();
         for route in &self.all {
@@ -117,17 +117,17 @@ impl Routes {
 }
 
 impl Route {
-    /// The service, as it is registered.
+    /// Returns the service, as it is registered.
     pub fn service(&self) -> &str {
         &self.service
     }
 
-    /// The method within it.
+    /// Returns the method within it.
     pub fn method(&self) -> &str {
         &self.method
     }
 
-    /// What is answered of a reply in canonical JSON: all of it, or the field that the rule names.
+    /// Returns the response body for a reply in canonical JSON: all of it, or the field that the rule selects.
     pub fn response(&self, reply: Bytes) -> Bytes {
         match self.rule.response.as_deref().and_then(|name| message::field(&self.output, name)) {
             Some(field) => message::value_of(&reply, field).unwrap_or(reply),
@@ -135,7 +135,7 @@ impl Route {
         }
     }
 
-    /// Every field that the rule names must be there, and hold what can be put into it.
+    /// Checks that every field named by the rule exists and has a suitable type.
     fn check(&self) -> Result<(), Error> {
         let path = || format!("{} {}/{}", self.rule.verb, self.service, self.method);
         for variable in self.rule.path.variables() {
@@ -158,19 +158,19 @@ impl Route {
 }
 
 impl<'r> MatchedRoute<'r> {
-    /// The route.
+    /// Returns the route.
     pub fn route(&self) -> &'r Arc<Route> {
         self.route
     }
 
-    /// The method's request in canonical JSON, of what the path, the query and the body say.
+    /// Builds the method's request in canonical JSON from the path, the query and the body.
     ///
-    /// Parts of the query that name no field are passed over, as others do who read these rules: they are for
-    /// whoever stands between caller and server.
+    /// Query parameters that name no field are ignored, as in other implementations of these rules: they are for
+    /// intermediaries between caller and server.
     ///
     /// # Errors
     ///
-    /// Why they make no request.
+    /// If they cannot be mapped to a request.
     pub fn message(&self, query: &str, body: &[u8]) -> Result<Bytes, RequestMappingError> {
         let Route { rule, input, .. } = &**self.route;
         let mut request = match &rule.body {

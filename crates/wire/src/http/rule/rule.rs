@@ -1,34 +1,34 @@
-//! A rule as a `.proto` declares it: `google.api.HttpRule`.
+//! A rule declared in a `.proto`: `google.api.HttpRule`.
 
 use polyrpc_core::protobuf::{Reader, WireType};
 
 use super::error::Error;
 use super::template::Template;
 
-/// A way to call a method.
+/// An HTTP binding of a method.
 #[derive(Debug, Clone)]
 pub(super) struct Rule {
-    /// `GET`, or `*` for any.
+    /// HTTP method such as `GET`, or `*` for any.
     pub(super) verb: Box<str>,
     pub(super) path: Template,
     pub(super) body: Body,
-    /// The field of the reply that is answered; `None`: all of it.
+    /// Field of the reply that forms the response; `None`: the whole reply.
     pub(super) response: Option<Box<str>>,
 }
 
-/// What a request's body is.
+/// Mapping of a request's body.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Body {
-    /// Nothing; what the path does not say, the query does.
+    /// No body; fields that are not in the path come from the query.
     None,
-    /// All of the message that the path does not say.
+    /// The body holds all fields that are not in the path.
     Whole,
-    /// This field; the rest is in the query.
+    /// The body holds this field; the others come from the query.
     Field(Box<str>),
 }
 
 impl Rule {
-    /// Reads a serialized `HttpRule` and its additional bindings.
+    /// Parses a serialized `HttpRule` and its additional bindings.
     pub(super) fn read_all(rule: &[u8]) -> Result<Vec<Self>, Error> {
         let raw = Raw::read(rule)?;
         let mut rules = vec![raw.rule()?];
@@ -43,7 +43,7 @@ impl Rule {
     }
 }
 
-/// The fields of an `HttpRule`.
+/// Fields of an `HttpRule`.
 #[derive(Default)]
 struct Raw<'a> {
     verb: &'a str,
@@ -102,7 +102,7 @@ impl<'a> Raw<'a> {
     }
 }
 
-/// The fields of a message that have a length.
+/// Returns the length-delimited fields of a message.
 fn fields(message: &[u8]) -> Result<Vec<(u32, &[u8])>, Error> {
     let broken = || Error::new("", "the rule is not protobuf");
     let mut reader = Reader::new(message);

@@ -1,12 +1,12 @@
-//! The path of a rule: `/v1/{name=shelves/*}/books:list`.
+//! Path template of a rule: `/v1/{name=shelves/*}/books:list`.
 
 use super::error::Error;
 
-/// A path with variables.
+/// A path template with variables.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Template {
     segments: Vec<Segment>,
-    /// What stands behind the last colon.
+    /// Custom verb after the last colon.
     verb: Option<Box<str>>,
     variables: Vec<Variable>,
 }
@@ -16,27 +16,27 @@ enum Segment {
     Literal(Box<str>),
     /// `*`: one segment, not empty.
     One,
-    /// `**`: any number of segments, the last of a template.
+    /// `**`: any number of segments, at the end of a template.
     Rest,
 }
 
-/// A field of the request, and which segments are its value.
+/// A variable: a field of the request, and the segments that form its value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Variable {
-    /// The field's path, told apart at its dots.
+    /// Path of the field, split at its dots.
     pub(super) field: Vec<String>,
     from: usize,
-    /// One behind its last.
+    /// One after its last segment.
     to: usize,
 }
 
 impl Template {
-    /// Reads a template.
+    /// Parses a template.
     pub(super) fn parse(text: &str) -> Result<Self, Error> {
         let path =
             text.strip_prefix('/').ok_or_else(|| Error::new(text, "it does not begin with a slash"))?;
         let (path, verb) = match path.rsplit_once(':') {
-            // A colon within a variable begins no verb.
+            // A colon within a variable does not start a verb.
             Some((path, verb)) if !verb.contains(['/', '}']) => (path, Some(verb)),
             _ => (path, None),
         };
@@ -55,7 +55,7 @@ impl Template {
         Ok(template)
     }
 
-    /// Reads a variable or a segment, and the slash behind it; gives what follows.
+    /// Parses a variable or a segment, and the slash after it; returns the rest.
     fn part<'t>(&mut self, text: &str, part: &'t str) -> Result<&'t str, Error> {
         let behind = match part.strip_prefix('{') {
             Some(inside) => {
@@ -110,18 +110,18 @@ impl Template {
         Ok(())
     }
 
-    /// The variables.
+    /// Returns the variables.
     pub(super) fn variables(&self) -> &[Variable] {
         &self.variables
     }
 
-    /// How much of the template is words: of two that match, the one with more of them is meant.
+    /// Returns how specific the template is: of two that match, the one with more literal segments wins.
     pub(super) fn weight(&self) -> (usize, usize, bool) {
         let literals = self.segments.iter().filter(|segment| matches!(segment, Segment::Literal(_))).count();
         (literals, self.segments.len(), self.verb.is_some())
     }
 
-    /// The values of the variables, in their order, if the path fits.
+    /// Returns the values of the variables, in order, if the path matches.
     pub(super) fn matches(&self, path: &str) -> Option<Vec<String>> {
         let path = path.strip_prefix('/')?;
         let path = match &self.verb {
@@ -154,7 +154,7 @@ impl Variable {
     fn value(&self, segments: &[Segment], parts: &[&str]) -> Option<String> {
         let rest = segments.get(self.to - 1) == Some(&Segment::Rest);
         let end = if rest { parts.len() } else { self.to };
-        // A value of several segments keeps its slashes apart from those that were escaped (http.proto).
+        // A value of several segments distinguishes its slashes from escaped ones (http.proto).
         let several = self.to - self.from > 1 || rest;
         let parts: Option<Vec<_>> =
             parts.get(self.from..end)?.iter().map(|part| decoded(part, several)).collect();
@@ -162,7 +162,7 @@ impl Variable {
     }
 }
 
-/// A text out of percent-encoding; an escaped slash may be kept as it is. `None` if it is not well encoded.
+/// Decodes percent-encoded text; escaped slashes are optionally kept. `None` if it is malformed.
 pub(super) fn decoded(text: &str, keep_slashes: bool) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();

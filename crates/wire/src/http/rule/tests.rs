@@ -52,7 +52,7 @@ fn library() -> Routes {
     routes
 }
 
-/// The method that a request finds, and its message, which the method's schema must be able to read.
+/// Returns the method that a request matches and its message, after parsing the message with the method's schema.
 fn asked(verb: &str, path: &str, query: &str, body: &str) -> Result<(String, String), String> {
     let routes = library();
     let found = match routes.find(verb, path) {

@@ -1,4 +1,4 @@
-//! The client's side of a connection that carries another protocol.
+//! Client's side of a WebSocket connection that carries another protocol.
 
 use std::fmt;
 
@@ -11,36 +11,36 @@ use super::session::{Endpoint, Random, Role};
 use super::{CloseCode, handshake};
 use crate::http::h1::frame::head_end;
 
-/// How a client asks for its WebSocket.
+/// Settings of a client's WebSocket.
 #[derive(Debug, Clone)]
 pub struct ClientConfig {
-    /// What is accepted: a head of HTTP is bounded by [`Limits::header`].
+    /// Limits: an HTTP head is bounded by [`Limits::header`].
     pub limits: Limits,
-    /// The server, as `host:port`.
+    /// The server's authority, as `host:port`.
     pub authority: String,
-    /// Where on the server: rpcx's path is `/_rpcx_`.
+    /// Path on the server: rpcx uses `/_rpcx_`.
     pub path: String,
-    /// Where keys are taken from.
+    /// Source of random masking keys.
     pub random: Random,
 }
 
-/// The client of any protocol, within a WebSocket.
+/// Client of any protocol within a WebSocket.
 ///
 /// ```text
-/// New ──▶ Shaking ──▶ Open       asked for with the first call; what is sent meanwhile waits
+/// New ──▶ Shaking ──▶ Open       handshake starts with the first call; calls are buffered until it ends
 /// ```
 ///
-/// One round's calls are one message. The inner protocol is forgotten here, so that the code of a connection exists
-/// once for all protocols within a WebSocket.
+/// The calls of one round form one message. The inner protocol is type-erased, so that the connection code exists once
+/// for all protocols within a WebSocket.
 pub struct Client {
     config: ClientConfig,
     inner: Box<dyn Session + Send>,
     state: State,
-    /// What the inner protocol sends, before it is wrapped.
+    /// Output of the inner protocol, before it is wrapped.
     outgoing: Outbox,
-    /// What came for the inner protocol.
+    /// Unwrapped input for the inner protocol.
     arrived: BytesMut,
-    /// Bytes that lie in the inbox as the beginning of a frame.
+    /// Bytes left in the inbox as the start of an incomplete frame.
     left: usize,
 }
 
@@ -52,13 +52,13 @@ enum State {
 }
 
 impl Client {
-    /// A session of a new connection.
+    /// Creates the state of a new connection.
     pub fn new(config: ClientConfig, inner: Box<dyn Session + Send>) -> Self {
         let (outgoing, arrived) = (Outbox::new(), BytesMut::new());
         Self { config, inner, state: State::New, outgoing, arrived, left: 0 }
     }
 
-    /// Sends what the inner protocol wants sent, as soon as it may be.
+    /// Sends the output of the inner protocol, once the handshake is complete.
     fn send_inner(&mut self, out: &mut Outbox) {
         match &mut self.state {
             State::New => {
@@ -80,7 +80,7 @@ impl Client {
         }
     }
 
-    /// Reads the server's answer to the handshake, once it is here.
+    /// Reads the server's handshake response, once it is complete.
     fn read_handshake(&mut self, inbox: &mut BytesMut) -> Result<(), Violation> {
         let State::Shaking { key, scanned } = &mut self.state else { return Ok(()) };
         let end = head_end(inbox, scanned);
@@ -96,7 +96,7 @@ impl Client {
         Ok(())
     }
 
-    /// What the connection itself tells.
+    /// Returns an event of the WebSocket connection itself.
     fn control_event(&mut self, out: &mut Outbox) -> Option<ClientEvent> {
         let State::Open { endpoint, ponged, gone } = &mut self.state else { return None };
         if std::mem::take(ponged) {
@@ -109,7 +109,7 @@ impl Client {
         Some(ClientEvent::GoAway)
     }
 
-    /// Whether a further call may wait for the server to grant the WebSocket.
+    /// Checks that another call may be buffered until the handshake is complete.
     fn check_capacity(&self) -> Result<(), Status> {
         match self.outgoing.len() < MOST_WAITING {
             true => Ok(()),
@@ -119,7 +119,7 @@ impl Client {
         }
     }
 
-    /// Gives the inner session a command, and sends what comes of it.
+    /// Runs a command on the inner session, and sends the resulting output.
     fn command<T>(
         &mut self,
         out: &mut Outbox,
@@ -217,7 +217,7 @@ impl Session for Client {
         self.inner.end_of_stream(&mut self.arrived)
     }
 
-    /// Where the inner protocol has no word for it, WebSocket has.
+    /// If the inner protocol has no heartbeat, WebSocket's ping is used.
     fn heartbeat(&mut self, out: &mut Outbox) -> bool {
         if self.command(out, |inner, out| inner.heartbeat(out)) {
             return true;
@@ -231,7 +231,7 @@ impl Session for Client {
     }
 }
 
-/// Bytes of calls that may wait for the server's answer to the handshake.
+/// Limit of buffered bytes while the handshake response is awaited.
 const MOST_WAITING: usize = 4 << 20;
 
 impl fmt::Debug for Client {

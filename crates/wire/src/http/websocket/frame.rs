@@ -1,25 +1,25 @@
-//! The bytes of a frame (RFC 6455 §5.2).
+//! Frame format (RFC 6455 §5.2).
 
 use super::CloseCode;
 
-/// What stands before the payload of a frame.
+/// Header of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Header {
     /// It is the last frame of its message.
     pub(super) fin: bool,
     pub(super) opcode: Opcode,
     pub(super) mask: Option<Mask>,
-    /// Bytes of payload.
+    /// Length of the payload in bytes.
     pub(super) length: u64,
 }
 
 impl Header {
-    /// Reads a header and says how many bytes it has; `None`: it is not all here.
+    /// Parses a header and returns it with its length; `None` if it is incomplete.
     ///
     /// # Errors
     ///
-    /// What breaks the protocol (§5.2): a bit or an opcode that nothing was agreed on, a length that is not the shortest
-    /// form or has its highest bit set, a control frame that is long or in parts (§5.5).
+    /// If the header is malformed (§5.2): a bit or an opcode without a negotiated meaning, a length that is not in its
+    /// shortest form or has its highest bit set, a control frame that is too long or fragmented (§5.5).
     pub(super) fn read(bytes: &[u8]) -> Result<Option<(Self, usize)>, CloseCode> {
         let Some((&[first, second], rest)) = bytes.split_first_chunk() else { return Ok(None) };
         let opcode = Opcode::read(first & 0x0f).filter(|_| first & RESERVED == 0);
@@ -68,7 +68,7 @@ impl Header {
     }
 }
 
-/// The length that the seven bits tell, or that stands behind them; `None`: it is not all here.
+/// Returns the payload length from the seven bits or the extended length field; `None` if it is incomplete.
 fn length(short: u8, rest: &[u8]) -> Option<(u64, &[u8])> {
     match short {
         TWO_BYTES => {
@@ -83,7 +83,7 @@ fn length(short: u8, rest: &[u8]) -> Option<(u64, &[u8])> {
     }
 }
 
-/// What a frame is.
+/// Type of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Opcode {
     Continuation,
@@ -123,12 +123,12 @@ impl Opcode {
     }
 }
 
-/// What the payload is combined with (§5.3); it knows where in the key the next byte stands.
+/// Masking key (§5.3), with the position of the next byte.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Mask(pub(super) [u8; 4]);
 
 impl Mask {
-    /// Masks what follows of a payload, or undoes that, which is the same.
+    /// Masks or unmasks the next part of a payload.
     pub(super) fn apply(&mut self, payload: &mut [u8]) {
         let Self(key) = self;
         let [a, b, c, d] = *key;
@@ -143,7 +143,7 @@ impl Mask {
 }
 
 const FIN: u8 = 0x80;
-/// Nothing is agreed on that would set them.
+/// Reserved bits: no negotiated extension sets them.
 const RESERVED: u8 = 0x70;
 const MASKED: u8 = 0x80;
 /// The length is in the next two bytes.
@@ -151,5 +151,5 @@ const TWO_BYTES: u8 = 126;
 /// The length is in the next eight bytes.
 const EIGHT_BYTES: u8 = 127;
 
-/// Bytes of payload of a control frame (§5.5).
+/// Maximum payload of a control frame in bytes (§5.5).
 pub(super) const MOST_CONTROL: usize = 125;

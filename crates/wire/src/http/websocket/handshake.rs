@@ -1,4 +1,4 @@
-//! How a connection of HTTP/1.1 becomes a WebSocket (RFC 6455 §4).
+//! Handshake that upgrades an HTTP/1.1 connection to WebSocket (RFC 6455 §4).
 
 use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig, STANDARD};
 use base64::{Engine, alphabet};
@@ -7,53 +7,53 @@ use sha1_smol::Sha1;
 
 use crate::http::cors::is_own;
 
-/// What the fields of a request say of a WebSocket, gathered field by field.
+/// Handshake fields of a request, collected field by field.
 #[derive(Debug, Default)]
 pub(crate) struct HandshakeFields {
     named: bool,
     key: Option<Bytes>,
     version: Option<Bytes>,
-    /// What the client would have the messages carry, by names of its own.
+    /// Subprotocols requested by the client.
     protocols: Vec<Bytes>,
-    /// A field stands there twice.
+    /// A field occurs twice.
     twice: bool,
     /// `Connection` names the upgrade.
     pub(crate) agreed: bool,
-    /// The name under which the client knows this server.
+    /// Name of this server, as the client knows it.
     pub(crate) host: Option<Bytes>,
 }
 
 impl HandshakeFields {
-    /// `Upgrade` names it.
+    /// Records that `Upgrade` names WebSocket.
     pub(crate) fn name(&mut self) {
         self.named = true;
     }
 
-    /// Takes a `Sec-WebSocket-Key`.
+    /// Handles a `Sec-WebSocket-Key`.
     pub(crate) fn key(&mut self, value: Bytes) {
         self.twice |= self.key.replace(value).is_some();
     }
 
-    /// Takes a `Sec-WebSocket-Version`.
+    /// Handles a `Sec-WebSocket-Version`.
     pub(crate) fn version(&mut self, value: Bytes) {
         self.twice |= self.version.replace(value).is_some();
     }
 
-    /// Takes a name out of `Sec-WebSocket-Protocol`.
+    /// Handles a name in `Sec-WebSocket-Protocol`.
     pub(crate) fn protocol(&mut self, name: Bytes) {
-        // Of several it matters only that they are.
+        // If there are several, only that fact matters.
         if self.protocols.len() < 2 {
             self.protocols.push(name);
         }
     }
 
-    /// Whether the client would go on in it.
+    /// Whether the client requests an upgrade to WebSocket.
     pub(crate) fn is_websocket(&self) -> bool {
         self.named
     }
 
-    /// The answer that grants it, unless something is amiss (§4.2.1). `origin` is the site of the page that asks, if one
-    /// does that was not allowed to.
+    /// Returns the response that accepts the handshake, unless it is invalid (§4.2.1). `origin` is the origin of the
+    /// requesting page, if it is not an allowed one.
     pub(crate) fn grant(&self, origin: Option<&[u8]>) -> Result<String, HandshakeError> {
         if self.version.as_deref() != Some(VERSION) {
             return Err(HandshakeError::Version);
@@ -71,9 +71,9 @@ impl HandshakeFields {
         ))
     }
 
-    /// The field that agrees to the protocol which is asked for, without which a page's WebSocket fails. What it is the
-    /// first bytes will tell, so that of several none can be chosen (golang.org/x/net `websocket/hybi.go`,
-    /// `AcceptHandshake`).
+    /// Returns the field that accepts the requested subprotocol, without which a page's WebSocket fails. The first
+    /// bytes will show which protocol it is, so that none can be selected among several (golang.org/x/net
+    /// `websocket/hybi.go`, `AcceptHandshake`).
     fn agreement(&self) -> Result<String, HandshakeError> {
         match &self.protocols[..] {
             [] => Ok(String::new()),
@@ -88,16 +88,16 @@ impl HandshakeFields {
     }
 }
 
-/// Why a WebSocket is refused.
+/// Why a handshake is rejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum HandshakeError {
-    /// Its version is not 13, the one there is.
+    /// The version is not 13, the only one.
     Version,
-    /// The key is none, or `Connection` does not name the upgrade.
+    /// The key is malformed, or `Connection` does not name the upgrade.
     Malformed,
-    /// The messages are to carry one of several protocols.
+    /// Several subprotocols are offered.
     Protocols,
-    /// A page of another site asks (§10.2).
+    /// A page of another origin requests it (§10.2).
     Origin,
 }
 
@@ -120,8 +120,8 @@ impl HandshakeError {
     }
 }
 
-/// What a client sends to ask for a WebSocket. The server of rpcx wants an `Origin`
-/// (golang.org/x/net `websocket/server.go`, `checkOrigin`).
+/// Returns the client's handshake request. The server of rpcx requires an `Origin` (golang.org/x/net
+/// `websocket/server.go`, `checkOrigin`).
 pub(super) fn request(authority: &str, path: &str, key: &str) -> String {
     format!(
         "GET {path} HTTP/1.1\r\nHost: {authority}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
@@ -129,11 +129,11 @@ pub(super) fn request(authority: &str, path: &str, key: &str) -> String {
     )
 }
 
-/// Checks what a server answered to the key (§4.1).
+/// Checks the server's response for this key (§4.1).
 ///
 /// # Errors
 ///
-/// Why it is no WebSocket.
+/// Why the response does not accept the handshake.
 pub(super) fn check(head: &[u8], key: &str) -> Result<(), String> {
     let mut headers = [httparse::EMPTY_HEADER; MAX_FIELDS];
     let mut response = httparse::Response::new(&mut headers);
@@ -164,12 +164,12 @@ pub(super) fn check(head: &[u8], key: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// A key of these numbers.
+/// Encodes a key from these random numbers.
 pub(super) fn key(numbers: [u64; 2]) -> String {
     STANDARD.encode(numbers.map(u64::to_ne_bytes).concat())
 }
 
-/// What proves that the answer is to this key (§4.2.2).
+/// Returns the value that proves that a response belongs to this key (§4.2.2).
 fn accept(key: &[u8]) -> String {
     let mut digest = Sha1::new();
     digest.update(key);
@@ -177,12 +177,12 @@ fn accept(key: &[u8]) -> String {
     STANDARD.encode(digest.digest().bytes())
 }
 
-/// Whether it is 16 bytes in base64. Not every client leaves the bits behind the last of them empty.
+/// Whether it is 16 bytes in base64. Not every client zeroes the unused bits after the last of them.
 fn is_key(key: &[u8]) -> bool {
     LENIENT.decode(key).is_ok_and(|bytes| bytes.len() == 16)
 }
 
-/// Whether it may stand in a name (RFC 9110 §5.6.2).
+/// Whether the byte may occur in a token (RFC 9110 §5.6.2).
 fn is_of_token(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }
@@ -195,5 +195,5 @@ const LENIENT: GeneralPurpose = GeneralPurpose::new(
 const VERSION: &[u8] = b"13";
 const GUID: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 
-/// How many fields an answer may have.
+/// Maximum number of fields in a response.
 const MAX_FIELDS: usize = 100;

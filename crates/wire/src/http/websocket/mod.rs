@@ -1,4 +1,4 @@
-//! WebSocket as a carrier of bytes (RFC 6455).
+//! WebSocket as a byte transport (RFC 6455).
 #![doc = include_str!("README.md")]
 
 pub(crate) mod handshake;

@@ -1,5 +1,5 @@
-//! A connection behind its handshake: what came is read by [`Receiver`], and [`Endpoint`] knows beside it what this
-//! side owes.
+//! A connection after the handshake: [`Receiver`] parses the input, and [`Endpoint`] adds the responses that this side
+//! must send.
 
 use bytes::{Buf, Bytes, BytesMut};
 
@@ -7,30 +7,30 @@ use super::CloseCode;
 use super::frame::{Header, MOST_CONTROL, Mask, Opcode};
 use super::utf8::Utf8;
 
-/// Which side this is. Only a client masks what it sends, with keys that nobody can foresee (RFC 6455 §10.3).
+/// Side of the connection. Only a client masks what it sends, with unpredictable keys (RFC 6455 §10.3).
 #[derive(Debug, Clone, Copy)]
 pub enum Role {
-    /// The one who was connected to.
+    /// The side that accepted the connection.
     Server,
-    /// The one who connected, and where it takes its keys from.
+    /// The side that opened the connection, with its source of masking keys.
     Client(Random),
 }
 
-/// A source of numbers that nobody can foresee.
+/// Source of unpredictable numbers.
 pub type Random = fn() -> u64;
 
-/// What a connection will accept.
+/// Limits of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Config {
-    /// Bytes of one message, all its fragments together.
+    /// Maximum length of a message in bytes, all fragments together.
     pub message: u64,
-    /// Whether messages of text must be UTF-8 (§8.1).
+    /// Whether text messages must be UTF-8 (§8.1).
     pub utf8: bool,
 }
 
 impl Config {
-    /// For messages that are nothing but pieces of a stream of bytes: their ends mean nothing, so they need no limit; and
-    /// rpcx's Go client says text and sends bytes (golang.org/x/net `websocket/hybi.go`, `newHybiConn`).
+    /// For messages that are arbitrary pieces of a byte stream: their boundaries have no meaning, so that they need no
+    /// limit; and rpcx's Go client marks binary data as text (golang.org/x/net `websocket/hybi.go`, `newHybiConn`).
     pub const BYTES: Self = Self { message: u64::MAX, utf8: false };
 }
 
@@ -40,20 +40,20 @@ impl Default for Config {
     }
 }
 
-/// Reads what the peer sends.
+/// Parser for the peer's frames.
 ///
 /// ```text
-/// Header ──▶ Payload ──▶ Header      a part of a message, handed on as it comes
-///    └─────▶ Control ──▶ Header      a ping or a pong, whole
-///               └──────▶ Ended       the peer has closed, or broke the protocol
+/// Header ──▶ Payload ──▶ Header      a part of a message, passed on as it arrives
+///    └─────▶ Control ──▶ Header      a ping or a pong, complete
+///               └──────▶ Ended       the peer has closed, or violated the protocol
 /// ```
 #[derive(Debug)]
 pub struct Receiver {
     config: Config,
-    /// Whether the peer must mask what it sends, or must not.
+    /// Whether the peer must mask its frames, or must not.
     masked: bool,
     reading: Reading,
-    /// The message of which more frames follow.
+    /// The current fragmented message.
     message: Option<Fragments>,
 }
 
@@ -65,55 +65,55 @@ enum Reading {
     Ended,
 }
 
-/// What is known of a message that has not ended.
+/// State of an incomplete message.
 #[derive(Debug)]
 struct Fragments {
     kind: Kind,
     length: u64,
-    /// The text so far, if it is looked at.
+    /// UTF-8 validation of the text so far, if it is enabled.
     text: Option<Utf8>,
 }
 
-/// What a message says it is.
+/// Type of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// Text.
     Text,
-    /// Bytes.
+    /// Binary data.
     Binary,
 }
 
-/// What a [`Receiver`] finds.
+/// Event of a [`Receiver`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
-    /// Bytes of a message, which were appended; there may be none.
+    /// Bytes of a message, which were appended; possibly none.
     Data {
-        /// What the message says it is.
+        /// Type of the message.
         kind: Kind,
-        /// The message has ended.
+        /// The message is complete.
         ended: bool,
     },
-    /// A ping, which wants its payload back.
+    /// A ping, to be answered with the same payload.
     Ping(Bytes),
-    /// The answer to a ping.
+    /// A pong.
     Pong(Bytes),
-    /// The peer ends the connection, and perhaps says why.
+    /// The peer closes the connection, optionally with a code.
     Close(Option<CloseCode>),
 }
 
 impl Receiver {
-    /// A connection behind its handshake.
+    /// Creates the state of a connection after the handshake.
     pub fn new(role: Role, config: Config) -> Self {
         let masked = matches!(role, Role::Server);
         Self { config, masked, reading: Reading::Header, message: None }
     }
 
-    /// Takes the next of what lies in `raw`, `None` if more bytes are needed or nothing follows. Bytes of messages are
-    /// appended to `plain` as they come.
+    /// Reads the next event from `raw`; `None` if more bytes are needed or the connection has ended. Bytes of messages
+    /// are appended to `plain` as they arrive.
     ///
     /// # Errors
     ///
-    /// Why the connection must end, with the code to say so; nothing is read any more then.
+    /// The close code with which the connection must end; nothing is read after that.
     pub fn next(&mut self, raw: &mut BytesMut, plain: &mut BytesMut) -> Result<Option<Event>, CloseCode> {
         let next = self.step(raw, plain);
         if matches!(next, Err(_) | Ok(Some(Event::Close(_)))) {
@@ -138,7 +138,7 @@ impl Receiver {
         }
     }
 
-    /// Takes a header, of which the payload follows.
+    /// Handles a header, whose payload follows.
     fn start_message(&mut self, header: Header) -> Result<(), CloseCode> {
         let Header { fin, opcode, mask, length } = header;
         if mask.is_some() != self.masked {
@@ -149,7 +149,7 @@ impl Receiver {
             Opcode::Binary => Kind::Binary,
             Opcode::Continuation => return self.continue_message(fin, mask, length),
             Opcode::Close | Opcode::Ping | Opcode::Pong => {
-                // A header says no more of a control frame.
+                // The header parser limits control frames to this length.
                 let length = usize::try_from(length).unwrap_or(MOST_CONTROL).min(MOST_CONTROL);
                 self.reading = Reading::Control { opcode, mask, length };
                 return Ok(());
@@ -231,7 +231,7 @@ impl Receiver {
     }
 }
 
-/// The code within a close frame, behind which may stand a reason (§5.5.1).
+/// Returns the code in a close frame, which a reason text may follow (§5.5.1).
 fn read_close(payload: &[u8]) -> Result<Option<CloseCode>, CloseCode> {
     let Some((number, reason)) = payload.split_first_chunk() else {
         return if payload.is_empty() { Ok(None) } else { Err(CloseCode::PROTOCOL_ERROR) };
@@ -243,36 +243,36 @@ fn read_close(payload: &[u8]) -> Result<Option<CloseCode>, CloseCode> {
     }
 }
 
-/// One side of a connection whose messages carry a stream of bytes.
+/// One side of a connection whose messages carry a byte stream.
 ///
-/// Whoever drives it gives it what came, writes what it [owes](Self::answer), and ends with [`close`](Self::close).
+/// Its driver passes the input to it, writes its [responses](Self::answer), and ends with [`close`](Self::close).
 #[derive(Debug)]
 pub struct Endpoint {
     role: Role,
     receiver: Receiver,
-    /// The ping to answer. Of several only the last needs an answer (§5.5.3), so that a flood of them costs nothing.
+    /// The ping to answer. Of several pings only the last needs an answer (§5.5.3), so that a flood of them costs
+    /// nothing.
     pong: Option<Bytes>,
     end: CloseState,
 }
 
-/// How far a connection is from its end.
+/// Progress of the closing handshake.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum CloseState {
     Open,
-    /// Nothing more comes; this is to be said of it.
+    /// The peer has ended the connection; this code is to be sent.
     Heard(CloseCode),
-    /// This side has said that it is over.
+    /// This side has sent its close frame.
     Said,
 }
 
 impl Endpoint {
-    /// A connection behind its handshake.
+    /// Creates the state of a connection after the handshake.
     pub fn new(role: Role) -> Self {
         Self { role, receiver: Receiver::new(role, Config::BYTES), pong: None, end: CloseState::Open }
     }
 
-    /// Takes everything out of `raw` and appends the bytes that it carries to `plain`. Returns whether a pong was among
-    /// it.
+    /// Reads all of `raw` and appends the carried bytes to `plain`. Returns whether a pong was received.
     pub fn receive(&mut self, raw: &mut BytesMut, plain: &mut BytesMut) -> bool {
         let mut ponged = false;
         loop {
@@ -287,7 +287,7 @@ impl Endpoint {
                     ponged = true;
                     continue;
                 }
-                // What is answered to a close repeats its code (§5.5.1).
+                // The response to a close repeats its code (§5.5.1).
                 Ok(Some(Event::Close(code))) => code.unwrap_or(CloseCode::NORMAL),
                 Err(code) => code,
             };
@@ -298,12 +298,12 @@ impl Endpoint {
         }
     }
 
-    /// Whether more may come and may be sent.
+    /// Whether data may still be received and sent.
     pub fn is_open(&self) -> bool {
         self.end == CloseState::Open
     }
 
-    /// Writes what is owed for what came. Not to be called in the middle of a frame.
+    /// Writes pending responses. Must not be called in the middle of a frame.
     pub fn answer(&mut self, out: &mut Vec<u8>) {
         if let Some(payload) = self.pong.take()
             && self.end != CloseState::Said
@@ -312,25 +312,25 @@ impl Endpoint {
         }
     }
 
-    /// Asks whether the peer is there.
+    /// Sends a ping.
     pub fn ping(&mut self, out: &mut Vec<u8>) {
         self.control(Opcode::Ping, b"", out);
     }
 
-    /// Writes what stands before a message of so many bytes, which must follow as they are. Only a server may leave them
-    /// as they are.
+    /// Writes the header of a message of `length` bytes, which must follow unmasked. Only a server may send unmasked
+    /// data.
     pub fn write_header(&mut self, length: usize, out: &mut Vec<u8>) {
         self.header(Opcode::Binary, length, out);
     }
 
-    /// Writes what stands before a message, and makes of its bytes what is to follow.
+    /// Writes the header of a message, and masks its bytes in place if required.
     pub fn wrap(&mut self, message: &mut [u8], out: &mut Vec<u8>) {
         if let Some(mut mask) = self.header(Opcode::Binary, message.len(), out) {
             mask.apply(message);
         }
     }
 
-    /// Says that it is over: with the reason that came, else with this. Once said, nothing may follow.
+    /// Sends a close frame: with the received code, else with this one. Nothing may follow it.
     pub fn close(&mut self, code: CloseCode, out: &mut Vec<u8>) {
         let code = match self.end {
             CloseState::Open => code,

@@ -1,30 +1,30 @@
-//! Why a connection ends (RFC 6455 §7.4).
+//! Close codes (RFC 6455 §7.4).
 
 use std::fmt;
 
-/// The number that tells why a connection ends.
+/// Close code of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct CloseCode(u16);
 
 impl CloseCode {
-    /// All is done.
+    /// Normal closure.
     pub const NORMAL: Self = Self(1000);
     /// The server stops, or the page is left.
     pub const GOING_AWAY: Self = Self(1001);
-    /// What came is not WebSocket.
+    /// The peer violated the protocol.
     pub const PROTOCOL_ERROR: Self = Self(1002);
     /// A text is not UTF-8.
     pub const INVALID_DATA: Self = Self(1007);
-    /// A message is longer than this side accepts.
+    /// A message exceeds the limit.
     pub const TOO_BIG: Self = Self(1009);
 
-    /// The code that a peer wrote, unless it is one that must not be written (§7.4.1, §7.4.2): those reserved for what is
-    /// not said on the wire, and those that nobody has registered.
+    /// Returns the code that a peer sent, unless it must not be sent (§7.4.1, §7.4.2): codes reserved for local use,
+    /// and unregistered ones.
     pub fn read(number: u16) -> Option<Self> {
         matches!(number, 1000..=1003 | 1007..=1014 | 3000..=4999).then_some(Self(number))
     }
 
-    /// The number.
+    /// Returns the number.
     pub fn number(self) -> u16 {
         self.0
     }

@@ -1,4 +1,4 @@
-//! The sections of RFC 6455, one after the other; then what carries a protocol.
+//! The sections of RFC 6455, one after the other; then the sessions that carry a protocol.
 
 mod carried;
 mod handshake;
@@ -9,11 +9,11 @@ use polyrpc_core::testing::{assert_bytes, damage};
 use super::frame::{Header, Mask, Opcode};
 use super::{CloseCode, Config, Event, Kind, Receiver, Role};
 
-/// What is made of some bytes: the messages, what came between them, how it ended.
+/// Result of parsing some bytes: the messages, other events, how it ended.
 #[derive(Debug, Default, PartialEq)]
 struct Heard {
     messages: Vec<(Kind, Vec<u8>)>,
-    /// A message that has not ended.
+    /// An incomplete message.
     begun: Vec<u8>,
     others: Vec<Event>,
     failure: Option<CloseCode>,
@@ -39,13 +39,13 @@ fn hear(mut receiver: Receiver, chunks: &[&[u8]]) -> Heard {
     heard
 }
 
-/// What a client makes of a server's bytes, however they are cut.
+/// Returns a client's result for a server's bytes, however they are split.
 fn client_hears(bytes: &[u8]) -> Heard {
     let receiver = || Receiver::new(Role::Client(|| 0), Config::default());
     let whole = hear(receiver(), &[bytes]);
     let single: Vec<_> = bytes.chunks(1).collect();
     let cut = hear(receiver(), &single);
-    // A message that cannot end is told as soon as it is seen, so that less of it may have come.
+    // A malformed message is reported as soon as it is detected, so that fewer bytes of it may have been emitted.
     assert_eq!((&cut.messages, &cut.others, cut.failure), (&whole.messages, &whole.others, whole.failure));
     for at in 1..bytes.len().min(300) {
         let (a, b) = bytes.split_at(at);
@@ -205,7 +205,7 @@ fn section_8_1_text_is_utf_8_however_it_is_cut() {
         let bytes = [frame(0x01, a), frame(0x80, b)].concat();
         assert_eq!(failure(&bytes), Some(CloseCode::INVALID_DATA));
     }
-    // It is told before the rest is here.
+    // The error is reported before the rest has arrived.
     assert_eq!(failure(b"\x01\x05\xf4\x90"), Some(CloseCode::INVALID_DATA));
     assert_eq!(client_hears(&frame(0x82, b"\xff")).messages, [(Kind::Binary, vec![0xff])]);
 }
@@ -216,7 +216,7 @@ fn section_10_4_a_message_may_not_be_longer_than_allowed_whatever_its_parts_are(
     let heard = |bytes: &[u8]| hear(Receiver::new(Role::Client(|| 0), config), &[bytes]);
     assert_eq!(heard(&frame(0x82, &[0; 10])).messages.len(), 1);
     assert_eq!(heard(&frame(0x82, &[0; 11])).failure, Some(CloseCode::TOO_BIG));
-    // On the word of the header: nothing of it has come.
+    // Reported from the header alone: none of the payload has arrived.
     assert_eq!(heard(b"\x82\x7f\x7f\xff\xff\xff\xff\xff\xff\xff").failure, Some(CloseCode::TOO_BIG));
     let parts = [frame(0x02, &[0; 6]), frame(0x80, &[0; 6])].concat();
     assert_eq!(heard(&parts).failure, Some(CloseCode::TOO_BIG));

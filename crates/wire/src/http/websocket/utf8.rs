@@ -1,13 +1,13 @@
-/// Tells whether bytes that come in pieces are UTF-8, as early as it can be told.
+/// Incremental UTF-8 validation that detects errors as early as possible.
 #[derive(Debug, Default)]
 pub(super) struct Utf8 {
-    /// A character of which more is to come.
+    /// An incomplete character.
     begun: [u8; 4],
     length: usize,
 }
 
 impl Utf8 {
-    /// Takes a piece; `false` if no text goes on so.
+    /// Validates a piece; `false` if the text is malformed.
     pub(super) fn take(&mut self, mut bytes: &[u8]) -> bool {
         while self.length > 0 {
             let Some((byte, rest)) = bytes.split_first() else { return true };

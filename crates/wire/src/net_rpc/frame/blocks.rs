@@ -1,4 +1,4 @@
-//! Parts behind their lengths, which are varints.
+//! Blocks prefixed by their lengths, which are varints.
 
 use bytes::{Buf, Bytes, BytesMut};
 use polyrpc_core::protobuf::varint_len;
@@ -6,7 +6,7 @@ use polyrpc_core::{Limits, Outbox, Violation, protobuf};
 
 use super::pairs::Header;
 
-/// Takes blocks out of an inbox.
+/// Reads blocks from an inbox.
 #[derive(Debug)]
 pub(super) struct Blocks {
     limits: Limits,
@@ -18,7 +18,7 @@ impl Blocks {
         Self { limits: limits.clone(), wanted: 0 }
     }
 
-    /// A header, which `read` makes of its block.
+    /// Reads a header, which `read` parses from its block.
     pub(super) fn header(
         &mut self,
         inbox: &mut BytesMut,
@@ -28,7 +28,7 @@ impl Blocks {
         read(&block).map(Some).ok_or_else(malformed)
     }
 
-    /// A body.
+    /// Reads a body.
     pub(super) fn body(&mut self, inbox: &mut BytesMut) -> Result<Option<Bytes>, Violation> {
         self.next(inbox, self.limits.message)
     }
@@ -59,7 +59,7 @@ impl Blocks {
     }
 }
 
-/// Appends a message of two blocks: a header, which is `length` bytes long and which `write` appends, and a body.
+/// Appends a message of two blocks: a header of `length` bytes, which `write` appends, and a body.
 pub(super) fn write(length: usize, write: impl FnOnce(&mut Vec<u8>), body: Option<Bytes>, out: &mut Outbox) {
     let body = body.unwrap_or_default();
     let buffer = out.buffer();
@@ -72,12 +72,12 @@ pub(super) fn write(length: usize, write: impl FnOnce(&mut Vec<u8>), body: Optio
     out.body(body);
 }
 
-/// How long a text behind its length is.
+/// Returns the encoded length of a length-prefixed text.
 pub(super) fn text_len(text: &[u8]) -> usize {
     varint_len(text.len() as u64) + text.len()
 }
 
-/// Appends a text behind its length.
+/// Appends a length-prefixed text.
 pub(super) fn put_text(buffer: &mut Vec<u8>, text: &[u8]) {
     protobuf::put_varint(buffer, text.len() as u64);
     buffer.extend_from_slice(text);

@@ -1,5 +1,5 @@
-//! BSON (bsonspec.org): a document is the header, the next one the body. Known from a description alone, names as
-//! mgo makes them of Go's fields.
+//! BSON (bsonspec.org): one document is the header, the next one the body. Implemented from a description, with field
+//! names as mgo derives them from Go's fields.
 
 use bytes::{BufMut, Bytes, BytesMut};
 use polyrpc_core::protobuf::Reader;
@@ -80,7 +80,7 @@ fn read(document: &Bytes) -> Option<Header> {
     }
 }
 
-/// A name, which ends with a zero.
+/// Reads a name, which is terminated by a zero byte.
 fn name<'a>(reader: &mut Reader<'a>) -> Option<&'a [u8]> {
     let length = reader.rest().iter().position(|byte| *byte == 0)?;
     let name = reader.take(length)?;
@@ -88,13 +88,13 @@ fn name<'a>(reader: &mut Reader<'a>) -> Option<&'a [u8]> {
     Some(name)
 }
 
-/// A text, whose length counts the zero behind it.
+/// Reads a text, whose length includes the terminating zero byte.
 fn string<'a>(reader: &mut Reader<'a>) -> Option<&'a [u8]> {
     let length = reader.fixed32()? as usize;
     reader.take(length)?.strip_suffix(&[0])
 }
 
-/// Passes over a value that is none of the header's.
+/// Skips a value that does not belong to the header.
 fn skip(kind: u8, reader: &mut Reader<'_>) -> Option<()> {
     let length = match kind {
         DOUBLE | INT64 | 0x09 | 0x11 => 8,
@@ -104,9 +104,9 @@ fn skip(kind: u8, reader: &mut Reader<'_>) -> Option<()> {
         0x13 => 16,
         0x06 | 0x0a | 0x7f | 0xff => 0,
         STRING | 0x0d | 0x0e => reader.fixed32()? as usize,
-        // The length of a document counts itself.
+        // The length of a document includes itself.
         0x03 | 0x04 | 0x0f => (reader.fixed32()? as usize).checked_sub(LENGTH)?,
-        // That of plain bytes does not count their kind.
+        // The length of binary data does not include the subtype.
         0x05 => (reader.fixed32()? as usize).checked_add(1)?,
         0x0b => return name(reader).and_then(|_| name(reader)).map(drop),
         0x0c => (reader.fixed32()? as usize).checked_add(12)?,
@@ -132,7 +132,7 @@ fn write(method: &[u8], number: u64, error: Option<&[u8]>, body: Bytes, out: &mu
     out.body(body);
 }
 
-/// The body as the one document that the peer will take it for. Of no bytes it is an empty one.
+/// Checks that the body is a single document, which the peer expects. An empty body becomes an empty document.
 fn document(body: Bytes) -> Result<Bytes, Status> {
     match body.first_chunk() {
         None if body.is_empty() => Ok(Bytes::from_static(EMPTY)),
@@ -150,10 +150,10 @@ fn put_string(buffer: &mut Vec<u8>, name: &[u8], text: &[u8]) {
     buffer.put_u8(0);
 }
 
-/// A document without members.
+/// An empty document.
 const EMPTY: &[u8] = &[5, 0, 0, 0, 0];
 
-/// Bytes of a document's length.
+/// Size of a document's length field in bytes.
 const LENGTH: usize = 4;
 
 const END: u8 = 0x00;

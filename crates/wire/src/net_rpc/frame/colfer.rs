@@ -1,7 +1,7 @@
-//! Colfer: a header that says how long the body behind it is (github.com/pascaldekloe/colfer, `rpc` package).
+//! Colfer: a header that contains the length of the body after it (github.com/pascaldekloe/colfer, `rpc` package).
 //!
-//! Fields stand in order, each behind its index; what is zero is left out. The highest bit of an index says that a
-//! number has all its bytes, most significant first, instead of being a varint. Known from a description alone.
+//! Fields are in order, each after its index; zero values are omitted. The highest bit of an index marks a number in
+//! fixed-size form, most significant byte first, instead of a varint. Implemented from a description.
 
 use bytes::{Bytes, BytesMut};
 use polyrpc_core::protobuf::{Reader, put_varint};
@@ -62,7 +62,7 @@ impl Parts for Colfer {
     }
 }
 
-/// Finds the end of a header. It is short, so that beginning anew with each piece of it costs little.
+/// Finds the end of a header. It is short, so that restarting with each piece of it costs little.
 fn scan(bytes: &[u8], limit: usize) -> Result<Option<usize>, Violation> {
     let (mut reader, mut least) = (Reader::new(bytes), 0);
     loop {
@@ -72,7 +72,7 @@ fn scan(bytes: &[u8], limit: usize) -> Result<Option<usize>, Violation> {
             Some(_) => return Err(malformed()),
             None => return Ok(None),
         };
-        // In order, and none twice.
+        // In ascending order, without duplicates.
         least = (field & !FIXED) + 1;
         let passed = match field {
             NUMBER | SIZE => reader.varint().map(drop),

@@ -1,6 +1,6 @@
-//! Gencode behind lengths (net-rpc-gencode `codec.go`; the layout is that of andyleap/gencode).
+//! Length-prefixed Gencode (net-rpc-gencode `codec.go`; the layout is that of andyleap/gencode).
 //!
-//! The header has no tags: the method, the sequence number in eight bytes, little-endian, and the error of an answer.
+//! The header has no tags: the method, the sequence number in eight bytes, little-endian, and the error of a response.
 
 use bytes::{Bytes, BytesMut};
 use polyrpc_core::protobuf::Reader;
@@ -47,7 +47,7 @@ impl Parts for Gencode {
     }
 }
 
-/// A request's header has no error: it ends where an answer's goes on.
+/// Parses a header. A request's header has no error: it ends where a response's continues.
 fn read(block: &Bytes) -> Option<Header> {
     let mut reader = Reader::new(block);
     let method = block.slice_ref(reader.bytes()?);
@@ -68,5 +68,5 @@ fn write(method: &[u8], number: u64, error: Option<&[u8]>, body: Option<Bytes>, 
     blocks::write(length, header, body, out);
 }
 
-/// Bytes of the sequence number.
+/// Size of the sequence number in bytes.
 const NUMBER: usize = 8;

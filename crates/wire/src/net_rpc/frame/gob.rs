@@ -1,5 +1,5 @@
-//! gob: each direction of a connection is one stream of values, headers and bodies in turns (Go
-//! `net/rpc/server.go`, `gobServerCodec`).
+//! gob: each direction of a connection is one stream of values, alternating headers and bodies (Go `net/rpc/server.go`,
+//! `gobServerCodec`).
 
 use std::fmt;
 
@@ -15,7 +15,7 @@ use super::pairs::{Header, Parts};
 pub(super) struct Gob {
     reader: Reader,
     writer: Writer,
-    /// Something was written, so that the peer knows the header's type.
+    /// A message was written, so that the peer knows the header's type.
     begun: bool,
 }
 
@@ -37,7 +37,7 @@ impl Gob {
         written.map_err(|error| {
             buffer.truncate(start);
             if !self.begun {
-                // The definition of the header's type is gone too.
+                // The definition of the header's type was discarded too.
                 self.writer = Writer::new();
             }
             encode_failure(&error)
@@ -80,12 +80,13 @@ impl Parts for Gob {
     }
 }
 
-/// A body of no bytes is no value: it is the struct without fields that stands behind a failure in Go.
+/// Returns the value of a body. An empty body is not a value: it becomes the empty struct that Go writes after a
+/// failure.
 fn value(body: &[u8]) -> &[u8] {
     if body.is_empty() { EMPTY_STRUCT } else { body }
 }
 
-/// A call's header, named and ordered as in Go.
+/// Header of a call, with Go's field names and order.
 #[derive(Serialize, Deserialize)]
 #[serde(rename = "Request")]
 struct Request {
@@ -95,7 +96,7 @@ struct Request {
     number: u64,
 }
 
-/// An answer's header.
+/// Header of a response.
 #[derive(Serialize, Deserialize)]
 #[serde(rename = "Response")]
 struct Response {
@@ -107,7 +108,7 @@ struct Response {
     error: String,
 }
 
-/// A header that came, of a call or of an answer: a call's has no error.
+/// A received header, of a call or of a response: a call's has no error.
 #[derive(Deserialize)]
 struct Received {
     #[serde(rename = "ServiceMethod", default)]
@@ -118,7 +119,7 @@ struct Received {
     error: Text,
 }
 
-/// A text of Go's, which need not be UTF-8.
+/// A Go string, which need not be UTF-8.
 #[derive(Default)]
 struct Text(Bytes);
 

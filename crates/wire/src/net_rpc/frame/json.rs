@@ -1,4 +1,4 @@
-//! JSON-RPC 1.0, an object a message (Go `net/rpc/jsonrpc`).
+//! JSON-RPC 1.0, one object per message (Go `net/rpc/jsonrpc`).
 
 mod extent;
 
@@ -27,7 +27,7 @@ impl Json {
         Self { limit: limits.message, extent: Extent::default() }
     }
 
-    /// The next object, and whether whoever decodes it can go to its depth.
+    /// Returns the next object, and whether its nesting is shallow enough to decode.
     fn next(&mut self, inbox: &mut BytesMut) -> Result<Option<(Bytes, bool)>, Violation> {
         let blank = inbox.iter().take_while(|byte| is_blank(**byte)).count();
         inbox.advance(blank);
@@ -112,7 +112,7 @@ fn put_text(out: &mut Outbox, text: &str) {
     serde_json::to_writer(out.buffer(), text).expect("a Vec takes every byte");
 }
 
-/// The body as a value of JSON: anything else would be the end of the peer's connection. Of no bytes it is null.
+/// Checks that the body is a JSON value: anything else would end the peer's connection. An empty body becomes null.
 fn value(body: Bytes) -> Result<Bytes, Status> {
     if body.is_empty() {
         return Ok(or_null(body));
@@ -123,8 +123,8 @@ fn value(body: Bytes) -> Result<Bytes, Status> {
     }
 }
 
-/// Go's clients take an answer whose result is null for a failure without a text, and give the connection up: what is
-/// nothing here is an empty struct there.
+/// Returns the result of a body. Go's clients treat a response with a null result as a failure without a text, and give
+/// the connection up: an empty result becomes an empty struct there.
 fn result_of(body: Bytes) -> Bytes {
     match &body[..] {
         b"null" => Bytes::from_static(b"{}"),
@@ -132,13 +132,13 @@ fn result_of(body: Bytes) -> Bytes {
     }
 }
 
-/// Keys are found without regard to case, as `encoding/json` has it.
+/// Keys are matched case-insensitively, like in `encoding/json`.
 fn read_request(object: &Bytes, shallow: bool) -> Result<Request, Violation> {
     let mut members = members(object, shallow)?;
     let (mut name, mut params, mut id) = (None, None, None);
     while let Some((key, value)) = members.next_member() {
         if key.eq_ignore_ascii_case("method") {
-            // Null leaves what it finds, in Go.
+            // Go leaves a field unchanged by null.
             name = Some(value).filter(|value| *value != b"null").or(name);
         } else if key.eq_ignore_ascii_case("params") {
             params = Some(value);
@@ -156,7 +156,7 @@ fn read_request(object: &Bytes, shallow: bool) -> Result<Request, Violation> {
     })
 }
 
-/// What a method gets of the params: the one that Go's must be, or all of them for a function of several.
+/// Returns the arguments in the params: the only one, as in Go, or all of them for a function of several.
 fn arguments(object: &Bytes, params: Option<&[u8]>) -> (Bytes, bool, Option<Status>) {
     let params = match params {
         None | Some(b"null") => return (Bytes::new(), false, Some(status::missing_params())),
@@ -166,7 +166,7 @@ fn arguments(object: &Bytes, params: Option<&[u8]>) -> (Bytes, bool, Option<Stat
         return (Bytes::new(), false, Some(no_list(params)));
     };
     match (values.next_value(), values.next_value()) {
-        // Where there is nothing to read, Go's method gets what it began with, as for a null.
+        // Without a value to decode, Go's method gets the zero value, as for a null.
         (None, _) => (or_null(Bytes::new()), false, None),
         (Some(sole), None) => (object.slice_ref(sole), false, None),
         (Some(_), Some(_)) => (object.slice_ref(params), true, None),
@@ -193,7 +193,7 @@ fn read_response(object: &Bytes, shallow: bool) -> Result<Response, Violation> {
     Ok(Response { number: id, result })
 }
 
-/// Go's clients want a text, and call an empty one so.
+/// Go's clients expect a text, and have a default for an empty one.
 fn failure(error: &[u8]) -> Bytes {
     match string(error) {
         Some(text) if text.is_empty() => Bytes::from_static(b"unspecified error"),
@@ -202,8 +202,8 @@ fn failure(error: &[u8]) -> Bytes {
     }
 }
 
-/// The members of what is known to be an object of JSON afterwards, unless it is nested so deep that nobody looks at
-/// its values.
+/// Returns the members of an object that is validated afterwards, unless it is nested so deeply that its values are not
+/// decoded.
 fn members(object: &[u8], shallow: bool) -> Result<Parts<'_>, Violation> {
     if shallow {
         serde_json::from_slice::<&RawValue>(object).map_err(|error| no_json(&error))?;
@@ -211,7 +211,7 @@ fn members(object: &[u8], shallow: bool) -> Result<Parts<'_>, Violation> {
     Parts::of(object, b'{').ok_or_else(|| Violation::new("an object of JSON is wanted"))
 }
 
-/// What a string says; without escapes it is part of the message. `null` says nothing, as in Go.
+/// Decodes a string; without escapes it is a slice of the message. `null` leaves it empty, as in Go.
 fn text(object: &Bytes, value: &[u8]) -> Result<Bytes, Violation> {
     match string(value) {
         Some(Cow::Borrowed(text)) => Ok(object.slice_ref(text.as_bytes())),
@@ -221,7 +221,7 @@ fn text(object: &Bytes, value: &[u8]) -> Result<Bytes, Violation> {
     }
 }
 
-/// What is not UTF-8 becomes U+FFFD, as in Go.
+/// Replaces invalid UTF-8 by U+FFFD, as Go does.
 fn utf8(object: Bytes) -> Bytes {
     match simdutf8::basic::from_utf8(&object) {
         Ok(_) => object,
@@ -229,15 +229,15 @@ fn utf8(object: Bytes) -> Bytes {
     }
 }
 
-/// The value, or null where there is none.
+/// Returns the value, or null if there is none.
 fn or_null(value: Bytes) -> Bytes {
     if value.is_empty() { Bytes::from_static(b"null") } else { value }
 }
 
-/// As deep as serde_json's values.
+/// Nesting limit, that of serde_json's values.
 const MAX_DEPTH: usize = 128;
 
-/// Go's words (`encoding/json`, `scanner.go`).
+/// Go's text (`encoding/json`, `scanner.go`).
 const TOO_DEEP: &str = "exceeded max depth";
 
 #[cold]
@@ -245,7 +245,7 @@ fn too_deep() -> Status {
     Status::invalid_argument(TOO_DEEP)
 }
 
-/// Go's words (`encoding/json`, `decode.go`).
+/// Go's text (`encoding/json`, `decode.go`).
 #[cold]
 fn no_list(params: &[u8]) -> Status {
     let what = match params.first() {

@@ -1,4 +1,4 @@
-//! MessagePack without any framing: a value is the header, the next one the body (hashicorp/net-rpc-msgpackrpc
+//! MessagePack without framing: one value is the header, the next one the body (hashicorp/net-rpc-msgpackrpc
 //! `codec.go`).
 
 mod extent;
@@ -63,8 +63,8 @@ impl Parts for MessagePack {
     }
 }
 
-/// The body as the one value that the peer will take it for: anything else would be the end of its connection. Of no
-/// bytes it is nothing.
+/// Checks that the body is a single value, which the peer expects: anything else would end its connection. An empty
+/// body becomes nil.
 fn value(body: Bytes) -> Result<Bytes, Status> {
     if body.is_empty() {
         return Ok(Bytes::from_static(&[NIL]));
@@ -75,7 +75,7 @@ fn value(body: Bytes) -> Result<Bytes, Status> {
     }
 }
 
-/// The members that a call and its answer share, in the order of their names, as Go's library sorts them.
+/// Writes the members common to a call and its response, in alphabetical order, as Go's library sorts them.
 fn put_call(writer: &mut Writer<'_>, number: u64, method: &[u8]) {
     writer.str("Seq");
     writer.unsigned(number);
@@ -84,11 +84,11 @@ fn put_call(writer: &mut Writer<'_>, number: u64, method: &[u8]) {
 }
 
 fn put_text(writer: &mut Writer<'_>, text: &[u8]) {
-    // The library of 2016 knew only what is now called str, and wrote no length of one byte; it reads both.
+    // The library of 2016 knew only today's str types, and wrote no one-byte lengths; it reads both.
     writer.str(&String::from_utf8_lossy(text));
 }
 
-/// A header as a map by names, or as an array in the order of Go's fields: its library reads a struct of either.
+/// Parses a header, a map by names or an array in the order of Go's fields: Go's library reads a struct from either.
 fn read(value: &Bytes) -> Result<Header, Error> {
     let (mut header, mut reader) = (Header::default(), Reader::new(value));
     match reader.next()? {

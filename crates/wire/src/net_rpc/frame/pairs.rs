@@ -1,4 +1,4 @@
-//! Messages of two parts, the header before the body, each with an end of its own.
+//! Messages of two separately delimited parts, the header before the body.
 
 use std::fmt;
 
@@ -7,57 +7,57 @@ use polyrpc_core::{Outbox, Status, Violation};
 
 use super::{Framing, Id, Outgoing, Request, Response, Tag};
 
-/// What a codec must know for its messages to be pairs.
+/// What a codec implements to use messages of two parts.
 pub(super) trait Parts: fmt::Debug + Send {
-    /// Behind the header that tells a failure stands an empty block, unless a server of Go wrote it: that fails to
-    /// write the body, and sends the header together with the next answer's. A header is never an empty block, so
-    /// both are understood.
+    /// The header of a failure is followed by an empty block, unless a server in Go wrote it: it fails to write the
+    /// body, and sends the header together with the next response's. A header is never an empty block, so that both
+    /// forms are recognised.
     const FAILURES_MAY_LACK_A_BODY: bool = false;
 
-    /// Takes a header out of `inbox`.
+    /// Removes a header from `inbox`.
     fn header(&mut self, inbox: &mut BytesMut) -> Result<Option<Header>, Violation>;
 
-    /// Takes the body behind a header out of `inbox`.
+    /// Removes the body after a header from `inbox`.
     fn body(&mut self, header: &Header, inbox: &mut BytesMut) -> Result<Option<Bytes>, Violation>;
 
     /// Appends a call, or nothing.
     fn request(&mut self, name: &str, number: u64, body: Bytes, out: &mut Outbox) -> Result<(), Status>;
 
-    /// Appends an answer, or nothing. The method is what the call's header held.
+    /// Appends a response, or nothing. The method is that of the call's header.
     fn response(&mut self, header: &Header, body: Option<Bytes>, out: &mut Outbox) -> Result<(), Status>;
 
-    /// How many bytes the inbox must hold before the part it awaits is whole; 0 when unknown.
+    /// Returns how many bytes the inbox must hold before the expected part is complete; 0 if unknown.
     fn bytes_needed(&self) -> usize;
 
-    /// Whether some of the part it awaits was taken out of the inbox.
+    /// Whether bytes of the expected part were removed from the inbox already.
     fn mid_part(&self) -> bool {
         false
     }
 
-    /// Bytes that are kept of what came.
+    /// Returns the number of received bytes held.
     fn held(&self) -> usize {
         0
     }
 }
 
-/// What stands before a body, in either direction.
+/// Header of a message, in either direction.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Header {
     pub(super) method: Bytes,
     pub(super) number: u64,
     /// Why the call failed; empty if it did not.
     pub(super) error: Bytes,
-    /// How long the body is, where the header says it.
+    /// Length of the body, if the header contains it.
     pub(super) body: usize,
 }
 
-/// A codec whose messages are pairs.
+/// A codec whose messages have two parts.
 #[derive(Debug)]
 pub(super) struct Pairs<P> {
     parts: P,
-    /// The header whose body is awaited.
+    /// The header whose body is expected.
     header: Option<Header>,
-    /// The answer before told a failure; whether it had a body, the next byte says.
+    /// The previous response was a failure; the next byte shows whether it had a body.
     failed: bool,
 }
 
@@ -75,7 +75,7 @@ impl<P: Parts> Pairs<P> {
         Ok(self.header.take().map(|header| (header, body)))
     }
 
-    /// Takes the header of an answer that ends with it.
+    /// Reads the header of a response without a body.
     fn next_failure(&mut self, inbox: &mut BytesMut) -> Result<Option<Header>, Violation> {
         if self.failed && inbox.first() == Some(&0) {
             inbox.advance(1);

@@ -1,6 +1,6 @@
-//! Protobuf behind lengths (mars9/codec `codec.go`, `internal/wire.proto`).
+//! Length-prefixed Protobuf (mars9/codec `codec.go`, `internal/wire.proto`).
 //!
-//! The header is a message of its own: 1 the method, 2 the sequence number, 3 the error of an answer.
+//! The header is a message: 1 is the method, 2 the sequence number, 3 the error of a response.
 
 use bytes::{Bytes, BytesMut};
 use polyrpc_core::protobuf::{Reader, WireType, put_tag, put_varint, varint_len};
@@ -60,7 +60,7 @@ fn read(block: &Bytes) -> Option<Header> {
     Some(header)
 }
 
-/// Method and error; what is empty is left out, as proto3 has it.
+/// Writes method and error; empty fields are omitted, as in proto3.
 fn write([method, error]: [&[u8]; 2], number: u64, body: Option<Bytes>, out: &mut Outbox) {
     let text = |text: &[u8]| if text.is_empty() { 0 } else { TAG + text_len(text) };
     let sequence = if number == 0 { 0 } else { TAG + varint_len(number) };
@@ -86,5 +86,5 @@ const METHOD: u32 = 1;
 const NUMBER: u32 = 2;
 const ERROR: u32 = 3;
 
-/// Bytes of a tag.
+/// Size of a tag in bytes.
 const TAG: usize = 1;

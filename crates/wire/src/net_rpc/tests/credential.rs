@@ -1,4 +1,4 @@
-//! Who calls, as the rpcx of 2016 has it.
+//! Credentials of the rpcx of 2016.
 
 use polyrpc_core::Credential;
 

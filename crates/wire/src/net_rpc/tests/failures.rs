@@ -1,4 +1,4 @@
-//! Failures in protobuf and gencode, which servers of Go cannot write.
+//! Failures in protobuf and gencode, which Go's servers cannot write.
 
 use super::*;
 
@@ -55,7 +55,7 @@ fn a_failure_is_told_before_its_empty_body_has_come() {
 
 #[test]
 fn an_error_in_a_request_says_nothing_to_a_server() {
-    // Field 3, which only an answer has; the body follows as ever.
+    // Field 3, which only a response has; the body follows as usual.
     let request = hex("0d 0a03532e4d 1a06");
     let mut inbox = BytesMut::from(&request[..]);
     inbox.extend_from_slice(b"ignore");

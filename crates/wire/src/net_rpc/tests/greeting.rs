@@ -1,4 +1,4 @@
-//! Connections that begin as one of HTTP.
+//! Connections that start with an HTTP handshake.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Peers that lie.
+//! Malformed and hostile input.
 
 use polyrpc_core::session::SlowPeerGuard;
 use polyrpc_core::testing::hear;
@@ -42,7 +42,7 @@ fn an_object_of_json_that_does_not_end_meets_the_limit() {
 #[test]
 fn a_header_that_is_none_ends_the_connection() {
     for (codec, bytes) in [
-        // A string in the place of a struct, and a struct without any of the header's fields.
+        // A string in place of a struct, and a struct without any of the header's fields.
         (Codec::Gob, hex("080c000568656c6c6f")),
         (Codec::MessagePack, hex("07")),
         (Codec::MessagePack, hex("81a3536571a123")),
@@ -136,7 +136,7 @@ fn types_of_gob_take_a_bounded_multiple_of_what_defines_them() {
     use polyrpc_payload::gob;
     use polyrpc_payload::gob::Reader;
 
-    // Structs of many fields with short names: the densest definitions there are.
+    // Structs of many fields with short names: the densest possible definitions.
     let mut inbox = BytesMut::new();
     for number in 0..4000_i32 {
         let mut fields = Vec::new();
@@ -160,7 +160,7 @@ fn types_of_gob_take_a_bounded_multiple_of_what_defines_them() {
     assert!(reader.held() <= 16 * (256 << 10), "{} bytes held of {sent}", reader.held());
 }
 
-/// An integer as gob has it, below 2^15.
+/// Appends an integer in gob's encoding, below 2^15.
 fn gob_int(out: &mut Vec<u8>, value: i32) {
     let coded = if value < 0 { !value << 1 | 1 } else { value << 1 };
     match u8::try_from(coded).ok().filter(|small| *small < 128) {

@@ -1,10 +1,10 @@
-//! JSON-RPC 1.0: what Go's servers and clients of it make of what is not plain.
+//! JSON-RPC 1.0: how Go's servers and clients treat unusual input.
 
 use polyrpc_core::testing::hear;
 
 use super::*;
 
-/// What a server says to these bytes when every call is answered by its own body.
+/// Returns a server's output for these bytes when every call is answered with its own body.
 fn said(bytes: &str) -> String {
     let (mut server, mut inbox, mut out) = (server(Codec::Json), BytesMut::from(bytes), Outbox::new());
     loop {

@@ -1,4 +1,4 @@
-//! What was recorded between real peers.
+//! Vectors recorded between real peers.
 
 use polyrpc_core::testing::{assert_any_split, assert_client_survives_damage, assert_survives_damage};
 use serde_json::Value;
@@ -27,7 +27,7 @@ fn every_captured_call_is_heard_and_answered_as_the_peer_answered_it() {
             &mut out,
         );
         let written = out.take();
-        // The peer's program had numbered more types than were sent to it.
+        // The peer's program had numbered more types than it sent.
         match codec {
             Codec::Gob if name.contains("error") || name.contains("no") => {
                 assert_case(&name, told(codec, &written), told(codec, &response));
@@ -82,7 +82,7 @@ fn old_peers_of_protobuf_and_gencode_answer_no_failure_and_ours_answers_with_an_
     }
 }
 
-/// A recorded call and its answer.
+/// A recorded call and its response.
 struct Captured {
     name: String,
     codec: Codec,
@@ -90,7 +90,7 @@ struct Captured {
     response: Bytes,
 }
 
-/// Every recorded call that was answered.
+/// Returns every recorded call that was answered.
 fn captured() -> Vec<Captured> {
     let files = [
         ("gob_mul", Codec::Gob),
@@ -117,7 +117,7 @@ fn captured() -> Vec<Captured> {
         .into()
 }
 
-/// What each side sent, behind what it said in HTTP.
+/// Returns the bytes that each side sent after the HTTP handshake.
 fn conversation(file: &str) -> [Bytes; 2] {
     let path = format!("{}/../../vectors/netrpc/{file}.json", env!("CARGO_MANIFEST_DIR"));
     let items: Value = serde_json::from_slice(&std::fs::read(path).expect("readable")).expect("JSON");
@@ -131,7 +131,7 @@ fn conversation(file: &str) -> [Bytes; 2] {
     [side("client->server"), side("server->client")]
 }
 
-/// The method that a recorded call names.
+/// Returns the method of a recorded call.
 fn called(file: &str) -> (&'static str, &'static str) {
     match file {
         file if file.contains("echo") => ("Echo", "Echo"),
@@ -142,7 +142,7 @@ fn called(file: &str) -> (&'static str, &'static str) {
     }
 }
 
-/// What a client makes of an answer to its first call.
+/// Returns a client's result for a response to its first call.
 fn told(codec: Codec, response: &[u8]) -> (CallId, Result<Bytes, Status>) {
     let (mut client, mut out) = (client(codec), Outbox::new());
     client.send(CallId(7), call(codec, "Arith", "Mul"), &mut out).expect("it can say it");

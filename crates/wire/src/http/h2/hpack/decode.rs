@@ -4,42 +4,42 @@ use super::fields::Fields;
 use super::table::{DynamicTable, OVERHEAD, STATIC, static_field};
 use super::{huffman, integer};
 
-/// Reads the header blocks of one direction of a connection.
+/// HPACK decoder for one direction of a connection.
 ///
-/// A block that equals one of the last, bit for bit, and neither changes the dynamic table nor was read before a
-/// change of it, gives the same list without being read again: peers that call the same method with the same
-/// headers send exactly such blocks.
+/// A block that equals one of the most recent blocks, bit for bit, and neither changes the dynamic table nor was
+/// decoded before a change of it, gives the same list without being decoded again: peers that call the same method with
+/// the same headers send exactly such blocks.
 #[derive(Debug)]
 pub struct Decoder {
     table: DynamicTable,
-    /// What the peer was allowed, and has acknowledged.
+    /// Dynamic table size that was granted to the peer and acknowledged by it.
     allowed: usize,
-    /// The peer must say that its table shrank before anything else (RFC 7541, §4.2).
+    /// The peer must start its next block with a dynamic table size update (RFC 7541, §4.2).
     owes_update: bool,
     max_list: usize,
     recent: BlockCache,
-    /// The field being read; kept for their buffers.
+    /// Buffers of the field being decoded; reused across fields.
     name: Vec<u8>,
     value: Vec<u8>,
 }
 
-/// Why a block could not be read.
+/// Why a block could not be decoded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DecodeError {
-    /// The block is broken, and with it the state that both sides share: the connection cannot go on.
+    /// The block is malformed, and with it the shared compression state: the connection must be closed.
     Broken,
-    /// The list is larger than allowed. The shared state is sound: only this message cannot be taken.
+    /// The list is larger than allowed. The shared state is intact: only this message is rejected.
     TooLarge {
-        /// The size of the whole list, counted as `SETTINGS_MAX_HEADER_LIST_SIZE` does.
+        /// Size of the whole list, counted like `SETTINGS_MAX_HEADER_LIST_SIZE`.
         size: usize,
-        /// The fields that still fitted, in their order.
+        /// The fields that fitted into the limit, in order.
         fields: Arc<Fields>,
     },
 }
 
 impl Decoder {
-    /// A decoder whose dynamic table holds at most `table` bytes and that gives no list larger than `max_list`,
-    /// counted as `SETTINGS_MAX_HEADER_LIST_SIZE` does.
+    /// Creates a decoder whose dynamic table holds at most `table` bytes and that returns no list larger than
+    /// `max_list`, counted like `SETTINGS_MAX_HEADER_LIST_SIZE`.
     pub fn new(table: usize, max_list: usize) -> Self {
         Self {
             table: DynamicTable::new(table),
@@ -52,7 +52,7 @@ impl Decoder {
         }
     }
 
-    /// Reads a whole block.
+    /// Decodes a complete header block.
     ///
     /// # Errors
     ///
@@ -79,7 +79,7 @@ impl Decoder {
         Ok(fields)
     }
 
-    /// The buffers of a long field are not kept.
+    /// Releases the buffers of a long field.
     #[cold]
     fn rest(&mut self) {
         self.name.shrink_to(LONGEST);
@@ -90,7 +90,7 @@ impl Decoder {
         let mut updates = 0;
         while let Some(&first) = block.first() {
             if first & 0xe0 == 0x20 {
-                // Only at the beginning, and two at most: the least size in between and the last (§4.2).
+                // Only at the start of a block, and at most two: the smallest size in between and the last one (§4.2).
                 updates += 1;
                 if !reading.fields.is_empty() || reading.dropped > 0 || updates > 2 {
                     return Err(DecodeError::Broken);
@@ -114,7 +114,7 @@ impl Decoder {
         Ok(())
     }
 
-    /// Reads one field (§6.1, §6.2); `None` if it is broken.
+    /// Decodes one field (§6.1, §6.2); `None` if it is malformed.
     fn field(&mut self, first: u8, block: &mut &[u8], reading: &mut Reading) -> Option<()> {
         if first & 0x80 != 0 {
             let index = integer::decode(block, 7)?;
@@ -139,39 +139,39 @@ impl Decoder {
         Some(())
     }
 
-    /// The peer has acknowledged that its table may hold so many bytes. If that is less than its table holds, it
-    /// must say so at the beginning of its next block.
+    /// Sets the dynamic table size that the peer has acknowledged. If it is smaller than the current table, the peer
+    /// must start its next block with a size update.
     pub fn allow(&mut self, size: usize) {
         self.owes_update = size < self.table.limit();
         self.allowed = size;
     }
 
-    /// Bytes of what is remembered of the blocks that were read. The table is counted as its size is.
+    /// Bytes held by the cache of decoded blocks and by the table. The table counts with its HPACK size.
     pub(in crate::http::h2) fn held(&self) -> usize {
         self.table.size() + self.recent.held
     }
 
-    /// The same bytes of recent blocks, counted anew.
+    /// The same bytes of the block cache, recounted.
     pub(in crate::http::h2) fn audited(&self) -> usize {
         self.table.size() + self.recent.audited()
     }
 
-    /// The most that recent blocks take.
+    /// Maximum memory of the block cache.
     pub(in crate::http::h2) const MOST_RECENT: usize = RECENT * (LONGEST + Fields::LARGEST_KEPT);
 }
 
-/// A block being read.
+/// State of the block being decoded.
 struct Reading {
     fields: Fields,
     /// The block changed the dynamic table.
     changes: bool,
-    /// The size of the fields that the list had no room for.
+    /// Size of the fields that exceeded the list's limit.
     dropped: usize,
 }
 
 impl Reading {
-    /// Adds a field, unless the list would become too large. What fits behind a field that does not is still added, so
-    /// that the request can be answered in the right protocol.
+    /// Adds a field, unless the list would become too large. A later field that fits is still added, so that the
+    /// request can be answered in the right protocol.
     fn add(&mut self, name: &[u8], value: &[u8], max: usize) {
         let size = name.len() + value.len() + OVERHEAD;
         if self.fields.size() + size > max {
@@ -189,7 +189,7 @@ fn lookup(table: &DynamicTable, index: usize) -> Option<(&[u8], &[u8])> {
     table.get(index - STATIC - 1).map(|entry| (entry.name(), entry.value()))
 }
 
-/// Reads a string, in Huffman code or not (§5.2); `None` if it is broken.
+/// Decodes a string, Huffman-coded or not (§5.2); `None` if it is malformed.
 fn string(block: &mut &[u8], out: &mut Vec<u8>) -> Option<()> {
     let coded = block.first()? & 0x80 != 0;
     let length = integer::decode(block, 7)?;
@@ -204,19 +204,19 @@ fn string(block: &mut &[u8], out: &mut Vec<u8>) -> Option<()> {
     }
 }
 
-/// The last blocks that left the dynamic table as it is, and what they said.
+/// The most recent blocks that left the dynamic table unchanged, with their decoded lists.
 #[derive(Debug, Default)]
 struct BlockCache {
     blocks: [Option<(Box<[u8]>, Arc<Fields>)>; RECENT],
     next: usize,
-    /// Bytes that they take.
+    /// Bytes that the cache holds.
     held: usize,
 }
 
-/// Peers alternate between few blocks: one or two methods, heads and trailers.
+/// Peers alternate between few blocks: headers and trailers of one or two methods.
 const RECENT: usize = 4;
 
-/// A longer block is rarely the same twice, and would be kept by every connection.
+/// A longer block is rarely repeated, and every connection would keep it.
 const LONGEST: usize = 1024;
 
 impl BlockCache {

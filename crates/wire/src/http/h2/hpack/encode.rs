@@ -1,36 +1,36 @@
 use super::table::{DynamicTable, STATIC, static_name, static_whole};
 use super::{huffman, integer};
 
-/// Writes the header blocks of one direction of a connection.
+/// HPACK encoder for one direction of a connection.
 #[derive(Debug)]
 pub struct Encoder {
     table: DynamicTable,
-    /// The sizes the table had to have since the last block: the least and the last (RFC 7541, §4.2).
+    /// Table sizes set since the last block: the smallest and the last one (RFC 7541, §4.2).
     resized: Option<(usize, usize)>,
     generation: u64,
 }
 
-/// What the peer may remember of a field.
+/// How the peer may index a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Indexing {
-    /// It is likely to come again: it goes into the dynamic table.
+    /// Likely to be repeated: it is added to the dynamic table.
     Likely,
-    /// It is unlikely to come again: it is written out each time.
+    /// Unlikely to be repeated: it is sent as a literal each time.
     Unlikely,
-    /// It is a secret: neither this peer nor any proxy behind it may keep it in a table (§7.1.3).
+    /// Sensitive: neither this peer nor any proxy behind it may add it to a table (§7.1.3).
     Never,
 }
 
-/// More than the default is of little use for the few fields of a call, and is held by every connection.
+/// A table above the default size is of little use for the few fields of a call, and every connection would hold it.
 const MOST: usize = 4096;
 
 impl Encoder {
-    /// An encoder for a peer that has not yet said how large a table it holds.
+    /// Creates an encoder for a peer that has not announced its table size yet.
     pub fn new() -> Self {
         Self { table: DynamicTable::new(MOST), resized: None, generation: 0 }
     }
 
-    /// The peer holds a table of at most this size (`SETTINGS_HEADER_TABLE_SIZE`).
+    /// Applies the peer's maximum table size (`SETTINGS_HEADER_TABLE_SIZE`).
     pub fn resize(&mut self, size: usize) {
         let size = size.min(MOST);
         if size == self.table.limit() {
@@ -42,17 +42,17 @@ impl Encoder {
         self.table.resize(size);
     }
 
-    /// Changes with the dynamic table: while it stays, the same fields make the same bytes.
+    /// Changes with the dynamic table: while it stays the same, the same fields encode to the same bytes.
     pub fn generation(&self) -> u64 {
         self.generation
     }
 
-    /// Whether the next block has to say that the table's size changed.
+    /// Whether the next block must start with a dynamic table size update.
     pub fn is_resized(&self) -> bool {
         self.resized.is_some()
     }
 
-    /// Begins a block: says how the table's size changed.
+    /// Starts a block with the pending dynamic table size updates.
     pub fn begin(&mut self, out: &mut Vec<u8>) {
         let Some((least, last)) = self.resized.take() else { return };
         if least < last {
@@ -93,8 +93,8 @@ impl Default for Encoder {
     }
 }
 
-/// Appends fields without using or changing any table but the static one: a block that is the same on every
-/// connection and at any time, so that it can be made once and copied.
+/// Appends fields without using or changing the dynamic table: the block is the same on every connection at any time,
+/// so that it can be encoded once and copied.
 pub fn encode_stateless<'a>(fields: impl IntoIterator<Item = (&'a [u8], &'a [u8])>, out: &mut Vec<u8>) {
     for (name, value) in fields {
         stateless_field(name, value, Indexing::Unlikely, out);
@@ -110,7 +110,7 @@ pub fn stateless_field(name: &[u8], value: &[u8], indexing: Indexing, out: &mut 
     }
 }
 
-/// A field that goes into no table (§6.2.2, §6.2.3).
+/// Appends a literal field that is not indexed (§6.2.2, §6.2.3).
 fn literal(name_index: Option<usize>, name: &[u8], value: &[u8], indexing: Indexing, out: &mut Vec<u8>) {
     let flags = if indexing == Indexing::Never { 0x10 } else { 0 };
     integer::encode(name_index.unwrap_or(0), 4, flags, out);
@@ -120,7 +120,7 @@ fn literal(name_index: Option<usize>, name: &[u8], value: &[u8], indexing: Index
     string(value, out);
 }
 
-/// A string, in Huffman code if that is shorter (§5.2).
+/// Appends a string, Huffman-coded if that is shorter (§5.2).
 fn string(text: &[u8], out: &mut Vec<u8>) {
     let coded = huffman::encoded_len(text);
     if coded < text.len() {
@@ -132,7 +132,7 @@ fn string(text: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// Tells most different fields apart at once. What the peer chose is never hashed, so it need not withstand him.
+/// Cheap hash that distinguishes most fields. Only our own fields are hashed, so that it need not resist attacks.
 fn hash(name: &[u8], value: &[u8]) -> u64 {
     const FACTOR: u64 = 0x517c_c1b7_2722_0a95;
     let mut hash = name.len() as u64;

@@ -4,19 +4,19 @@ use std::sync::OnceLock;
 use super::table::OVERHEAD;
 use crate::http::h2::message::{MalformedHeaders, ParsedHeaders, judge};
 
-/// A list of header fields, as one block brought them.
+/// A header list, decoded from one block.
 ///
-/// All names and values lie one behind the other in one buffer, so that a list costs two allocations however many
-/// fields it has.
+/// All names and values are stored contiguously in one buffer, so that a list costs two allocations however many fields
+/// it has.
 #[derive(Clone, Default)]
 pub struct Fields {
     bytes: Vec<u8>,
     ends: Vec<Ends>,
-    /// Worked out once for a list that comes again and again.
+    /// Parsed meaning of the list, computed once for a list that is repeated.
     meaning: OnceLock<Result<ParsedHeaders, MalformedHeaders>>,
 }
 
-/// Where a field's name and its value end; it begins where the one before ended.
+/// End offsets of a field's name and value; the field starts where the previous one ended.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Ends {
     name: u32,
@@ -24,7 +24,7 @@ struct Ends {
 }
 
 impl Fields {
-    /// An empty list with room for a usual one.
+    /// Creates an empty list with capacity for a typical one.
     pub(super) fn with_room() -> Self {
         Self { bytes: Vec::with_capacity(256), ends: Vec::with_capacity(12), meaning: OnceLock::new() }
     }
@@ -38,7 +38,7 @@ impl Fields {
         self.ends.push(Ends { name, value: self.bytes.len() as u32 });
     }
 
-    /// The fields in the order in which they came, as name and value.
+    /// Iterates over the fields in order of arrival, as name and value.
     pub fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         let mut start = 0;
         self.ends.iter().map(move |ends| {
@@ -49,12 +49,12 @@ impl Fields {
         })
     }
 
-    /// The value of the first field of this name.
+    /// Returns the value of the first field with this name.
     pub fn get(&self, name: &[u8]) -> Option<&[u8]> {
         self.iter().find(|(known, _)| *known == name).map(|(_, value)| value)
     }
 
-    /// How many fields there are.
+    /// Returns the number of fields.
     pub fn len(&self) -> usize {
         self.ends.len()
     }
@@ -64,33 +64,33 @@ impl Fields {
         self.ends.is_empty()
     }
 
-    /// What the list is: the head of a message, or trailers.
+    /// Parses the list as the headers of a message or as trailers.
     pub(in crate::http::h2) fn meaning(&self) -> Result<ParsedHeaders, MalformedHeaders> {
         *self.meaning.get_or_init(|| judge(self.iter()))
     }
 
-    /// Whether the list is worth keeping for the case that it comes again. A short block may stand for a very large list,
-    /// which every connection would hold as long as it is open.
+    /// Whether the list is worth caching for a repetition. A short block may decode to a very large list, which every
+    /// connection would hold as long as it is open.
     pub(crate) fn may_be_kept(&self) -> bool {
         self.bytes.len() <= Self::LONGEST_KEPT && self.ends.len() <= Self::MOST_KEPT
     }
 
-    /// Bytes of names and values in the longest list that is kept.
+    /// Bytes of names and values in the longest list that is cached.
     const LONGEST_KEPT: usize = 1 << 10;
 
-    /// Fields in the longest list that is kept.
+    /// Fields in the longest list that is cached.
     const MOST_KEPT: usize = 32;
 
-    /// What the largest list that is kept takes in memory: the room of a list doubles as it grows.
+    /// Memory of the largest list that is cached: the capacity of a list doubles as it grows.
     pub(super) const LARGEST_KEPT: usize =
         size_of::<Self>() + 2 * (Self::LONGEST_KEPT + Self::MOST_KEPT * size_of::<Ends>());
 
-    /// How many bytes it takes in memory.
+    /// Returns the memory footprint in bytes.
     pub(crate) fn footprint(&self) -> usize {
         size_of::<Self>() + self.bytes.capacity() + self.ends.capacity() * size_of::<Ends>()
     }
 
-    /// The size as `SETTINGS_MAX_HEADER_LIST_SIZE` counts it (RFC 9113, §6.5.2).
+    /// Returns the size as defined for `SETTINGS_MAX_HEADER_LIST_SIZE` (RFC 9113, §6.5.2).
     pub(super) fn size(&self) -> usize {
         self.bytes.len() + self.ends.len() * OVERHEAD
     }

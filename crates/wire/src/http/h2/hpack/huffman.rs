@@ -1,9 +1,9 @@
 //! The Huffman code of RFC 7541, Appendix B.
 //!
-//! Decoding goes through a table of what each state does with the next four bits, made from the code at compile
-//! time: two look-ups a byte, whatever the lengths of the codes.
+//! Decoding uses a table of state transitions for every four bits, built from the code at compile time: two look-ups
+//! per byte, whatever the lengths of the codes.
 
-/// Appends the code of `text`, padded with ones to whole bytes.
+/// Appends the Huffman code of `text`, padded with ones to whole bytes.
 pub(super) fn encode(text: &[u8], out: &mut Vec<u8>) {
     let (mut bits, mut count) = (0_u64, 0);
     for &byte in text {
@@ -21,17 +21,16 @@ pub(super) fn encode(text: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// How many bytes the code of `text` takes.
+/// Returns the length of the code of `text` in bytes.
 pub(super) fn encoded_len(text: &[u8]) -> usize {
     text.iter().map(|&byte| usize::from(CODES[usize::from(byte)].1)).sum::<usize>().div_ceil(8)
 }
 
-/// The text is not what the code allows: padding longer than seven bits or other than ones, or the end-of-string
-/// symbol (§5.2).
+/// The input is malformed: padding longer than seven bits or other than ones, or the end-of-string symbol (§5.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct InvalidHuffman;
 
-/// Appends what `code` says. At most eight bytes come out of five.
+/// Decodes `code` and appends the text. At most eight bytes come out of five.
 pub(super) fn decode(code: &[u8], out: &mut Vec<u8>) -> Result<(), InvalidHuffman> {
     let mut state = State::START;
     for &byte in code {
@@ -41,7 +40,7 @@ pub(super) fn decode(code: &[u8], out: &mut Vec<u8>) -> Result<(), InvalidHuffma
     if state.may_end { Ok(()) } else { Err(InvalidHuffman) }
 }
 
-/// How far into a symbol's code the bits so far lead.
+/// Position within a symbol's code after the bits read so far.
 #[derive(Clone, Copy)]
 struct State {
     node: u8,
@@ -64,7 +63,7 @@ impl State {
     }
 }
 
-/// What four bits do: no code is shorter than five, so they end one symbol at most.
+/// Transition for four bits: no code is shorter than five bits, so that they complete at most one symbol.
 #[derive(Clone, Copy)]
 struct Step {
     node: u8,
@@ -79,10 +78,10 @@ const MAY_END: u8 = 4;
 /// The inner nodes of the code's tree: 257 leaves have 256.
 const NODES: usize = 256;
 
-/// The end-of-string symbol's number.
+/// Number of the end-of-string symbol.
 const EOS: usize = 256;
 
-/// Which child of an inner node a bit leads to: another inner node, or the leaf of a symbol.
+/// Child of an inner node: another inner node, or the leaf of a symbol.
 #[derive(Clone, Copy)]
 enum Child {
     None,
@@ -164,7 +163,7 @@ const fn tree() -> ([[Child; 2]; NODES], [bool; NODES]) {
     (tree, may_end)
 }
 
-/// Each byte's code and the number of its bits.
+/// Code and bit length of each byte.
 #[rustfmt::skip]
 const CODES: [(u32, u8); 256] = [
     (0x1ff8, 13), (0x7fffd8, 23), (0xfffffe2, 28), (0xfffffe3, 28), (0xfffffe4, 28), (0xfffffe5, 28),

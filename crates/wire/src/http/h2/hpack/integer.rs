@@ -1,4 +1,4 @@
-//! Numbers with a prefix of some bits in a byte that says other things too (RFC 7541, §5.1).
+//! Integers with an N-bit prefix in a byte that also holds flags (RFC 7541, §5.1).
 
 /// Appends `value` with a prefix of `bits` bits; `flags` are the bits above them.
 pub(super) fn encode(value: usize, bits: u32, flags: u8, out: &mut Vec<u8>) {
@@ -15,8 +15,8 @@ pub(super) fn encode(value: usize, bits: u32, flags: u8, out: &mut Vec<u8>) {
     out.push(rest as u8);
 }
 
-/// Takes a number with a prefix of `bits` bits off the front; `None` if it is cut short or larger than any length
-/// or index can be.
+/// Decodes an integer with a prefix of `bits` bits from the front; `None` if it is truncated or exceeds any valid
+/// length or index.
 pub(super) fn decode(bytes: &mut &[u8], bits: u32) -> Option<usize> {
     let (&first, mut rest) = bytes.split_first()?;
     let most = (1 << bits) - 1;

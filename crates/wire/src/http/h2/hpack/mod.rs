@@ -1,7 +1,7 @@
-//! HPACK: header lists as short blocks (RFC 7541).
+//! HPACK header compression (RFC 7541).
 //!
-//! [`Decoder`] and [`Encoder`] hold the dynamic table of one direction each (`table`); strings are in the code of
-//! `huffman`, lengths and indices are numbers of `integer`.
+//! [`Decoder`] and [`Encoder`] hold the dynamic table of one direction each (`table`); strings use the code of
+//! `huffman`, lengths and indices the encoding of `integer`.
 
 mod decode;
 mod encode;

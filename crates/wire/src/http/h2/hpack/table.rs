@@ -1,20 +1,19 @@
-//! The fields that an index stands for: the static table, which everybody has, and behind it the dynamic one,
-//! newest first (RFC 7541, §2.3).
+//! Index tables: the static table, and after it the dynamic table, newest entry first (RFC 7541, §2.3).
 
 use std::collections::VecDeque;
 
-/// What an entry costs beside its bytes (§4.1).
+/// Overhead of an entry beyond its bytes (§4.1).
 pub(super) const OVERHEAD: usize = 32;
 
-/// How many fields the static table has.
+/// Number of entries of the static table.
 pub(super) const STATIC: usize = 61;
 
-/// The field of an index in the static table.
+/// Returns the static table's entry for an index.
 pub(super) fn static_field(index: usize) -> Option<(&'static str, &'static str)> {
     FIELDS.get(index.checked_sub(1)?).copied()
 }
 
-/// The first index of a name in the static table.
+/// Returns the first index of a name in the static table.
 pub(super) fn static_name(name: &[u8]) -> Option<usize> {
     Some(match name {
         b":authority" => 1,
@@ -73,13 +72,13 @@ pub(super) fn static_name(name: &[u8]) -> Option<usize> {
     })
 }
 
-/// The index of a field in the static table. The entries of one name lie side by side.
+/// Returns the index of a whole field in the static table. The entries of one name are adjacent.
 pub(super) fn static_whole(first: usize, name: &[u8], value: &[u8]) -> Option<usize> {
     let entries = FIELDS[first - 1..].iter().take_while(|(known, _)| known.as_bytes() == name);
     entries.zip(first..).find(|((_, known), _)| known.as_bytes() == value).map(|(_, index)| index)
 }
 
-/// The fields that were added on this connection.
+/// HPACK dynamic table.
 #[derive(Debug)]
 pub(super) struct DynamicTable {
     entries: VecDeque<HeaderField>,
@@ -121,17 +120,17 @@ impl DynamicTable {
         self.size
     }
 
-    /// The entry that was added so many entries ago.
+    /// Returns the entry that was added `age` entries ago.
     pub(super) fn get(&self, age: usize) -> Option<&HeaderField> {
         self.entries.get(age)
     }
 
-    /// All entries, newest first.
+    /// Iterates over all entries, newest first.
     pub(super) fn iter(&self) -> impl Iterator<Item = &HeaderField> {
         self.entries.iter()
     }
 
-    /// Adds a field. One that is larger than the whole table only empties it (§4.4).
+    /// Adds a field. A field larger than the whole table only empties the table (§4.4).
     pub(super) fn insert(&mut self, name: &[u8], value: &[u8], hash: u64) {
         let size = name.len() + value.len() + OVERHEAD;
         self.shrink_to(self.limit.saturating_sub(size));

@@ -1,4 +1,4 @@
-//! What a peer may do in which time, and how large things may be.
+//! Limits of rates and sizes.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ fn tick(spoken: &mut Spoken, millis: u64) -> Vec<u32> {
     stalled
 }
 
-/// The text of the GOAWAY that was sent last.
+/// Returns the debug data of the last GOAWAY sent.
 fn reason(spoken: &mut Spoken) -> String {
     let last = spoken.sent().pop().expect("a frame");
     assert_eq!(last.kind, frame::GOAWAY);
@@ -40,7 +40,7 @@ fn streams_that_are_reset_at_a_moderate_rate_harm_nobody() {
 fn streams_that_are_reset_in_a_burst_end_the_connection() {
     let mut spoken = spoken();
     let flood = |n: u32| [request(2 * n + 1, true), reset(2 * n + 1)].concat();
-    // A hundred thousand each second.
+    // One hundred thousand per second.
     let violation = (0..100_000)
         .find_map(|n| {
             tick(&mut spoken, u64::from(n / 100));
@@ -89,12 +89,12 @@ fn stream_of_which_nothing_is_taken_is_reset() {
     for (id, length) in [(1, 100_000), (5, 100_000)] {
         spoken.server.data(id, b"", Bytes::from(vec![0; length]), true, &mut spoken.out);
     }
-    // A stream that goes on is as slow as its reader likes.
+    // A stream that is not finished may be read as slowly as its reader likes.
     spoken.server.data(3, b"", Bytes::from(vec![0; 60_000]), false, &mut spoken.out);
     assert!(spoken.server.wants_ticks());
     assert_eq!(tick(&mut spoken, 0), [0; 0]);
     assert_eq!(tick(&mut spoken, 20_000), [0; 0]);
-    // A slow reader is left alone.
+    // A slow reader is not reset.
     spoken.hear(&frame_of(frame::WINDOW_UPDATE, 0, 5, &1_u32.to_be_bytes())).unwrap();
     spoken.sent();
     assert_eq!(tick(&mut spoken, 20_250), [0; 0]);
@@ -130,20 +130,20 @@ fn short_answer_that_is_not_taken_in_time_is_reset() {
     assert_eq!(tick(&mut spoken, 1_000_000), [0; 0]);
     assert_eq!(spoken.server.ids(), [5, 7], "streams that are open are not looked at");
     assert!(!spoken.server.wants_ticks());
-    // One that is taken in time ends as ever.
+    // A response that is read in time ends normally.
     spoken.server.data(7, b"", Bytes::from_static(b"few"), true, &mut spoken.out);
     spoken.hear(&frame_of(frame::WINDOW_UPDATE, 0, 7, &3_u32.to_be_bytes())).unwrap();
     assert!(!spoken.server.wants_ticks());
     assert_eq!(tick(&mut spoken, 2_000_000), [0; 0]);
 }
 
-/// SETTINGS that make the window so large.
+/// SETTINGS with this initial window size.
 fn window(size: u32) -> Vec<u8> {
     let [a, b, c, d] = size.to_be_bytes();
     frame_of(frame::SETTINGS, 0, 0, &[0, 4, a, b, c, d])
 }
 
-/// A connection without windows, on so many streams of which an answer waits.
+/// Creates a connection without send windows, with a queued response on each of `streams` streams.
 fn with_waiting(streams: u32) -> Spoken {
     let mut spoken = spoken();
     spoken.hear(&no_window()).unwrap();
@@ -168,7 +168,7 @@ fn windows_that_grow_often_are_used_once_behind_the_frames_that_are_here() {
     spoken.hear(&grown).unwrap();
     assert_eq!(data_of(&mut spoken), [(1, 8), (3, 8), (5, 8)]);
     spoken.server.assert_sound();
-    // One that becomes smaller again sends nothing.
+    // A window that shrinks again sends nothing.
     spoken.hear(&[window(9), window(8)].concat()).unwrap();
     assert_eq!(data_of(&mut spoken), []);
     spoken.hear(&window(1_000)).unwrap();
@@ -190,7 +190,7 @@ fn streams_that_are_flushed_count_as_frames_of_the_turn() {
 #[test]
 fn peer_that_changes_its_windows_again_and_again_is_sent_away() {
     let mut spoken = with_waiting(10);
-    // Some each second harm nobody.
+    // A few per second are harmless.
     let mut size = 0;
     for second in 0..1_000 {
         tick(&mut spoken, second * 1_000);

@@ -1,4 +1,4 @@
-//! What carries a protocol: an endpoint, and the client of any protocol.
+//! Sessions that carry a protocol: an endpoint, and the client of any protocol.
 
 use bytes::{Bytes, BytesMut};
 use polyrpc_core::session::Client as Session;
@@ -46,7 +46,7 @@ impl Peer {
         }
     }
 
-    /// Hears what the client sent and answers every call by repeating it; each answer is a message.
+    /// Reads the client's bytes and answers every call by echoing it; each response is a message.
     fn hear(&mut self, bytes: &[u8]) -> Vec<u8> {
         self.inbox.extend_from_slice(bytes);
         if self.endpoint.is_none() {
@@ -178,7 +178,7 @@ fn a_heartbeat_is_the_inner_protocols_or_else_a_ping() {
     assert!(matches!(answers(&mut client, &mut inbox, &mut out)[..], [ClientEvent::Alive]));
 }
 
-/// A protocol that says nothing.
+/// A protocol that sends nothing.
 struct Mute;
 
 impl Session for Mute {
@@ -230,7 +230,7 @@ fn the_captured_conversation_is_held_again() {
     let vectors: Vec<Value> =
         serde_json::from_str(include_str!("../../../../../../vectors/rpcx/ws.json")).expect("JSON");
     let [client, server] = [0, 1].map(|at| hex(vectors[at]["hex"].as_str().expect("hex")));
-    // Go's client says text and sends bytes.
+    // Go's client marks binary data as text.
     let mut http = h1::Server::new(<_>::default());
     let (mut inbox, mut out) = (BytesMut::from(&client[..]), Outbox::new());
     assert!(matches!(http.next_event(&mut inbox, &mut out), Ok(Some(ServerEvent::WebSocket))));

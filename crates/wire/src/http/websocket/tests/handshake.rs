@@ -1,4 +1,4 @@
-//! How a connection of HTTP becomes a WebSocket (RFC 6455 §4).
+//! Handshake that upgrades HTTP to WebSocket (RFC 6455 §4).
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ fn server() -> Server {
     Server::new(Arc::new(ServerConfig::default()))
 }
 
-/// What a server answers, and whether it goes on in WebSocket.
+/// Returns the server's response, and whether the connection upgrades to WebSocket.
 fn answer_of(mut server: Server, request: &str) -> (String, bool) {
     let (mut inbox, mut out) = (BytesMut::from(request), Outbox::new());
     let event = server.next_event(&mut inbox, &mut out).expect("no violation");
@@ -59,7 +59,7 @@ fn what_is_no_request_for_a_websocket_is_refused_in_http() {
         ("http://server.example.com", "http://server.example.com.evil/", "HTTP/1.1 403 Forbidden\r\n"),
         ("http://server", "http://other", "HTTP/1.1 403 Forbidden\r\n"),
         ("http://server.example.com", "null", "HTTP/1.1 403 Forbidden\r\n"),
-        // These ask for none at all.
+        // These requests do not ask for an upgrade.
         ("Upgrade: websocket", "Upgrade: other", "HTTP/1.1 405 Method Not Allowed\r\n"),
         ("HTTP/1.1", "HTTP/1.0", "HTTP/1.1 405 Method Not Allowed\r\n"),
         ("GET", "PUT", "HTTP/1.1 405 Method Not Allowed\r\n"),
@@ -85,7 +85,7 @@ fn names_and_values_are_understood_in_any_case_and_a_page_need_not_tell_its_orig
     assert!(answer(&odd).1);
     assert!(answer(&REQUEST.replace("Origin: http://server.example.com\r\n", "")).1);
     assert!(answer(&REQUEST.replace("http://server.example.com", "https://Server.Example.Com")).1);
-    // Clients in Go write a URL.
+    // Clients in Go send a URL.
     assert!(answer(&REQUEST.replace("http://server.example.com", "http://server.example.com/")).1);
 }
 

@@ -1,7 +1,7 @@
-//! Where an object of JSON ends, found as its bytes come.
+//! Incremental search for the end of a JSON object.
 
-/// How far an object was followed. Each byte is looked at once, in however many pieces the object comes. Only brackets
-/// and strings are seen: whether it is JSON, who reads it finds out.
+/// Progress of the search. Each byte is scanned once, however many pieces the object arrives in. Only brackets and
+/// strings are recognised: validation is left to the parser.
 #[derive(Debug, Default)]
 pub(super) struct Extent {
     at: usize,
@@ -14,14 +14,14 @@ pub(super) struct Extent {
 enum State {
     #[default]
     Plain,
-    /// Within a string.
+    /// Inside a string.
     String,
-    /// Behind a backslash within a string.
+    /// After a backslash inside a string.
     Escape,
 }
 
 impl Extent {
-    /// The end of the object that `bytes` begin with, and how deep it is nested; `None` when more bytes are needed.
+    /// Returns the end of the object at the start of `bytes`, and its nesting depth; `None` if more bytes are needed.
     pub(super) fn end(&mut self, bytes: &[u8]) -> Option<(usize, usize)> {
         for byte in bytes.get(self.at..)? {
             self.at += 1;

@@ -1,28 +1,29 @@
-//! Where a MessagePack value ends, found as its bytes come.
+//! Incremental search for the end of a MessagePack value.
 
 use polyrpc_core::Violation;
 
-/// How far a value was followed. Each byte is looked at once, in however many pieces the value comes, and nesting
-/// costs no stack.
+/// Progress of the search. Each byte is scanned once, however many pieces the value arrives in, and nesting uses no
+/// stack.
 #[derive(Debug, Default)]
 pub(super) struct Extent {
-    /// Where the next of its pieces begins.
+    /// Offset of the next token.
     at: usize,
-    /// How many values are still to come for it to be whole, unless it has not begun.
+    /// Number of values still missing, unless the value has not started.
     owed: Option<usize>,
-    /// Where the piece ends that was found to be incomplete.
+    /// End of the token that was found to be incomplete.
     wanted: usize,
 }
 
 impl Extent {
-    /// The end of the value that `inbox` begins with; `None` when more bytes are needed. `limit` bounds its length.
+    /// Returns the end of the value at the start of `inbox`; `None` if more bytes are needed. `limit` bounds its
+    /// length.
     pub(super) fn end(&mut self, inbox: &[u8], limit: usize) -> Result<Option<usize>, Violation> {
         self.wanted = 0;
         let mut owed = self.owed.unwrap_or(1);
         while owed > 0 {
             let rest = inbox.get(self.at..).unwrap_or_default();
             let Some(piece) = Piece::of(rest)? else { break };
-            // Every value takes a byte at least, so that counts are bounded by the limit too.
+            // Every value takes at least one byte, so that counts are bounded by the limit, too.
             let end = self.at.saturating_add(piece.length);
             let least = end.saturating_add(owed - 1).saturating_add(piece.values);
             if least > limit {
@@ -49,21 +50,21 @@ impl Extent {
     }
 }
 
-/// What a marker says of what follows it.
+/// Size of a token, given by its marker.
 struct Piece {
-    /// Bytes of the marker and of what belongs to it: a number, a text, the count of an array.
+    /// Bytes of the marker and its content: a number, a text, the count of an array.
     length: usize,
-    /// Values that follow, of an array or a map.
+    /// Number of values that follow, for an array or a map.
     values: usize,
 }
 
 impl Piece {
-    /// The piece that `bytes` begin with, `None` if they do not say how long it is.
+    /// Parses the token at the start of `bytes`; `None` if its length is not known yet.
     fn of(bytes: &[u8]) -> Result<Option<Self>, Violation> {
         let [marker, rest @ ..] = bytes else { return Ok(None) };
         let marker = *marker;
         let plain = |length| Some(Self { length, values: 0 });
-        // Behind a length of `width` bytes come that many and `more`.
+        // A length of `width` bytes is followed by that many bytes and `more`.
         let behind = |width: usize, more: usize| {
             number(rest, width).and_then(|length| plain((1 + width + more).saturating_add(length)))
         };
@@ -91,7 +92,7 @@ impl Piece {
     }
 }
 
-/// A big-endian number of so many bytes.
+/// Reads a big-endian number of `width` bytes.
 fn number(bytes: &[u8], width: usize) -> Option<usize> {
     let number = bytes.get(..width)?.iter().fold(0u64, |number, byte| number << 8 | u64::from(*byte));
     Some(usize::try_from(number).unwrap_or(usize::MAX))
@@ -111,7 +112,7 @@ mod tests {
         Extent::default().end(&BytesMut::from(bytes), LIMIT)
     }
 
-    /// As `end`, byte by byte.
+    /// Like `end`, byte by byte.
     fn end_by_bytes(bytes: &[u8]) -> Result<Option<usize>, Violation> {
         let (mut extent, mut inbox) = (Extent::default(), BytesMut::new());
         for byte in bytes {
@@ -154,7 +155,7 @@ mod tests {
             assert!(end(&hex(bytes)).is_err(), "{bytes}");
         }
         assert!(end(&[0xc1]).is_err());
-        // Counts that add up to more than could come.
+        // Counts whose sum exceeds what could arrive.
         assert!(end(&hex("92 dd000f0000")).is_ok());
         assert!(end(&hex("92 dd000f0000 dd000f0000")).is_err());
         assert!(
