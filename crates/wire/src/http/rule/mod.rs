@@ -1,7 +1,7 @@
 //! HTTP mapping of calls by the `google.api.http` options of a `.proto` (`google/api/http.proto` of googleapis).
 //!
 //! [`Routes`] are built once from the rules that services declare. A request's HTTP method and path select a [`Route`]
-//! and the values of its variables; [`Found::message`] combines them with the query and the body into the method's
+//! and the values of its variables; [`MatchedRoute::message`] combines them with the query and the body into the method's
 //! request in canonical JSON, and [`Route::response`] extracts the part of the reply that the rule selects.
 
 mod error;
