@@ -26,7 +26,7 @@ pub(super) struct FairnessBudget {
     is_exhausted: bool,
     /// The connection waits for its next turn.
     yielded: bool,
-    /// The connection has one of the [queue's](TurnQueue) places.
+    /// The connection has one of the places of the [queue](super::turn_queue::TurnQueue).
     has_place: bool,
 }
 

@@ -111,3 +111,104 @@ impl<C: TakeTurns> TurnQueue<C> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicUsize;
+
+    use super::*;
+
+    /// A connection that counts its turns.
+    #[derive(Debug, Default)]
+    struct Flooder {
+        turn: Mutex<Turn>,
+        turns: AtomicUsize,
+    }
+
+    impl TakeTurns for Flooder {
+        fn turn(&self) -> Turn {
+            *self.turn.lock().unwrap()
+        }
+
+        fn set_turn(&self, turn: Turn) {
+            *self.turn.lock().unwrap() = turn;
+        }
+
+        fn wake_for_turn(self: &Arc<Self>) {
+            self.turns.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn queue(places: usize) -> TurnQueue<Flooder> {
+        TurnQueue { places, ..TurnQueue::default() }
+    }
+
+    fn flooders(number: usize) -> Vec<Arc<Flooder>> {
+        (0..number).map(|_| Arc::default()).collect()
+    }
+
+    fn turns(flooders: &[Arc<Flooder>]) -> Vec<usize> {
+        flooders.iter().map(|flooder| flooder.turns.load(Ordering::Relaxed)).collect()
+    }
+
+    #[test]
+    fn only_as_many_connections_as_there_are_places_are_woken() {
+        let (queue, flooders) = (queue(2), flooders(4));
+        flooders.iter().for_each(|flooder| queue.wait(flooder));
+        assert_eq!(turns(&flooders), [1, 1, 0, 0]);
+        assert!(queue.is_crowded());
+    }
+
+    #[test]
+    fn a_connection_that_goes_on_flooding_waits_behind_the_others() {
+        let (queue, flooders) = (queue(1), flooders(3));
+        flooders.iter().for_each(|flooder| queue.wait(flooder));
+        for round in 1..=5 {
+            assert_eq!(turns(&flooders), [round, round - 1, round - 1]);
+            queue.wait(&flooders[0]);
+            assert_eq!(turns(&flooders), [round, round, round - 1]);
+            queue.wait(&flooders[1]);
+            assert_eq!(turns(&flooders), [round, round, round]);
+            queue.wait(&flooders[2]);
+        }
+    }
+
+    #[test]
+    fn a_connection_that_floods_alone_keeps_its_place() {
+        let (queue, flooders) = (queue(1), flooders(1));
+        (0..10).for_each(|_| queue.wait(&flooders[0]));
+        assert_eq!(turns(&flooders), [10]);
+        assert!(!queue.is_crowded());
+    }
+
+    #[test]
+    fn a_connection_that_leaves_gives_its_place_to_the_next() {
+        let (queue, flooders) = (queue(1), flooders(2));
+        flooders.iter().for_each(|flooder| queue.wait(flooder));
+        queue.leave(&flooders[0]);
+        assert_eq!(turns(&flooders), [1, 1]);
+        assert!(!queue.is_crowded());
+        queue.leave(&flooders[1]);
+        assert_eq!(queue.lock().taken, 0);
+        queue.wait(&flooders[0]);
+        assert_eq!(turns(&flooders), [2, 1]);
+    }
+
+    #[test]
+    fn a_connection_that_closes_while_it_waits_is_passed_over() {
+        let (queue, flooders) = (queue(1), flooders(3));
+        flooders.iter().for_each(|flooder| queue.wait(flooder));
+        queue.leave(&flooders[1]);
+        queue.leave(&flooders[0]);
+        assert_eq!(turns(&flooders), [1, 0, 1]);
+    }
+
+    #[test]
+    fn leaving_without_a_place_changes_nothing() {
+        let (queue, flooders) = (queue(1), flooders(2));
+        queue.leave(&flooders[1]);
+        queue.wait(&flooders[0]);
+        queue.leave(&flooders[1]);
+        assert_eq!((queue.lock().taken, turns(&flooders)), (1, vec![1, 0]));
+    }
+}
