@@ -80,10 +80,15 @@ pub(crate) const FLOOR: usize = 64 << 10;
 /// Step in which a connection reports the bytes that it holds, so that small calls touch no shared counter.
 const GRAIN: usize = 4 << 10;
 
+/// From how many bytes on a release counts as one in bulk: glibc keeps what is smaller for the next message anyway.
+const BULK: usize = 1 << 20;
+
 /// Usage of all connections of a server, or of one peer address.
 #[derive(Debug, Default)]
 pub(crate) struct SharedUsage {
     bytes: AtomicUsize,
+    /// Bytes that connections have released [in bulk](BULK).
+    released: AtomicUsize,
     calls: ResourceUsage,
     streams: ResourceUsage,
     connections: AtomicUsize,
@@ -104,6 +109,11 @@ impl SharedUsage {
     /// Returns the bytes that all its connections hold.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes.load(Relaxed)
+    }
+
+    /// Returns how many bytes connections have released in bulk since the server started. It wraps around.
+    pub(crate) fn released(&self) -> usize {
+        self.released.load(Relaxed)
     }
 
     /// Returns the number of calls with a pending handler.
@@ -340,6 +350,9 @@ impl Account {
     /// Must be called only by the connection's task, or at its end.
     fn change(&self, bytes: usize) {
         let known = self.charged.swap(0, Relaxed) + self.bytes.swap(bytes, Relaxed);
+        if known.saturating_sub(bytes) >= BULK {
+            self.server.released.fetch_add(known - bytes, Relaxed);
+        }
         for pool in [&self.server, &self.peer] {
             match bytes >= known {
                 true => pool.bytes.fetch_add(bytes - known, Relaxed),

@@ -432,7 +432,8 @@ impl ConnectionRegistry {
             let mut entries = self.lock();
             entries.open.iter().for_each(|(_, entry)| entry.watch(now, &patience));
             self.shed_largest(&mut entries);
-            if heap.should_trim(self.pool.bytes() + entries.open.len() * CONNECTION, made_aside(), now) {
+            let held = self.pool.bytes() + entries.open.len() * CONNECTION;
+            if heap.should_trim(held, made_aside(), self.pool.released(), now) {
                 tokio::task::spawn_blocking(polyrpc_heap::trim);
             }
             if now.is_multiple_of(FORGET) {

@@ -11,6 +11,10 @@ pub(super) struct Heap {
     peak: usize,
     /// Bytes that had been decompressed off the connections' tasks by then.
     made: usize,
+    /// Bytes that connections had released in bulk by then.
+    released: usize,
+    /// The same when it was last looked at.
+    last_released: usize,
     /// When that was, in ticks.
     trimmed: u32,
 }
@@ -22,15 +26,22 @@ const WORTH: usize = 8 << 20;
 const SELDOM: Duration = Duration::from_secs(5);
 
 impl Heap {
-    /// Returns whether to return memory, given how many bytes are held now and how many were decompressed off the
-    /// connections' tasks since the process started.
-    pub(super) fn should_trim(&mut self, held: usize, made: usize, now: u32) -> bool {
+    /// Returns whether to return memory, given how many bytes are held now, how many were decompressed off the
+    /// connections' tasks, and how many connections released in bulk, since the process started.
+    ///
+    /// What is held and released between two looks is in no peak. It counts once no more is released: under load the
+    /// memory would be needed again.
+    pub(super) fn should_trim(&mut self, held: usize, made: usize, released: usize, now: u32) -> bool {
         self.peak = self.peak.max(held);
         let freed = self.peak - held;
-        let is_much = freed >= WORTH && freed > held || made.wrapping_sub(self.made) >= WORTH;
+        let is_quiet = std::mem::replace(&mut self.last_released, released) == released;
+        let is_much = freed >= WORTH && freed > held
+            || made.wrapping_sub(self.made) >= WORTH
+            || is_quiet && released.wrapping_sub(self.released) >= WORTH;
         let slack = is_much && now.saturating_sub(self.trimmed) >= ticks(SELDOM);
         if slack {
-            (self.peak, self.made, self.trimmed) = (held, made, now);
+            (self.peak, self.made, self.released) = (held, made, released);
+            self.trimmed = now;
         }
         slack
     }
@@ -46,26 +57,35 @@ mod tests {
     #[test]
     fn memory_goes_back_once_most_of_much_is_free() {
         let mut heap = Heap::default();
-        assert!(!heap.should_trim(100 * MIB, 0, 100));
-        assert!(!heap.should_trim(60 * MIB, 0, 101));
-        assert!(heap.should_trim(40 * MIB, 0, 102));
-        assert!(!heap.should_trim(39 * MIB, 0, 150));
-        assert!(heap.should_trim(MIB, 0, 151));
+        assert!(!heap.should_trim(100 * MIB, 0, 0, 100));
+        assert!(!heap.should_trim(60 * MIB, 0, 0, 101));
+        assert!(heap.should_trim(40 * MIB, 0, 0, 102));
+        assert!(!heap.should_trim(39 * MIB, 0, 0, 150));
+        assert!(heap.should_trim(MIB, 0, 0, 151));
     }
 
     #[test]
     fn little_is_kept() {
         let mut heap = Heap::default();
-        assert!(!heap.should_trim(7 * MIB, 0, 100));
-        assert!(!heap.should_trim(0, 0, 101));
+        assert!(!heap.should_trim(7 * MIB, 0, 0, 100));
+        assert!(!heap.should_trim(0, 0, 0, 101));
     }
 
     #[test]
     fn what_was_decompressed_goes_back_though_it_was_never_held() {
         let mut heap = Heap::default();
-        assert!(!heap.should_trim(0, 7 * MIB, 100));
-        assert!(heap.should_trim(0, 60 * MIB, 101));
-        assert!(!heap.should_trim(0, 60 * MIB, 200));
+        assert!(!heap.should_trim(0, 7 * MIB, 0, 100));
+        assert!(heap.should_trim(0, 60 * MIB, 0, 101));
+        assert!(!heap.should_trim(0, 60 * MIB, 0, 200));
+    }
+
+    #[test]
+    fn what_was_released_between_two_looks_goes_back_once_it_is_quiet() {
+        let mut heap = Heap::default();
+        assert!(!heap.should_trim(0, 0, 64 * MIB, 100));
+        assert!(!heap.should_trim(0, 0, 80 * MIB, 101));
+        assert!(heap.should_trim(0, 0, 80 * MIB, 102));
+        assert!(!heap.should_trim(0, 0, 80 * MIB, 200));
     }
 
     #[test]
@@ -74,7 +94,7 @@ mod tests {
         let seldom = (SELDOM.as_millis() / TICK.as_millis()) as u32;
         let mut given = 0;
         for now in seldom..seldom * 5 {
-            given += u32::from(heap.should_trim(if now % 2 == 0 { 100 * MIB } else { 0 }, 0, now));
+            given += u32::from(heap.should_trim(if now % 2 == 0 { 100 * MIB } else { 0 }, 0, 0, now));
         }
         assert_eq!(given, 4);
     }
