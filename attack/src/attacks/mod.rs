@@ -1,4 +1,4 @@
-//! All attacks. Each is a short function in the file of its family; [`siege`] and [`line`] are what they are made of.
+//! All attacks. Each is a short function in the file of its family; [`siege`] and [`mod@line`] are what they are made of.
 
 mod line;
 mod siege;

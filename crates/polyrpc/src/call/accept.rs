@@ -47,8 +47,8 @@ impl Context {
     ///
     /// # Errors
     ///
-    /// [`FailedPrecondition`](Code::FailedPrecondition) if the caller offers no stream, or several, or they were
-    /// accepted before; [`ResourceExhausted`](Code::ResourceExhausted) if its connection has too many.
+    /// [`FailedPrecondition`](crate::Code::FailedPrecondition) if the caller offers no stream, or several, or they were
+    /// accepted before; [`ResourceExhausted`](crate::Code::ResourceExhausted) if its connection has too many.
     pub fn accept_stream<C, M>(&mut self, options: StreamOptions) -> Result<(Streaming<M>, Sender<M>)>
     where
         C: Codec<M>,

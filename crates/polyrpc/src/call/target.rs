@@ -1,4 +1,7 @@
-/// The target of a client, as telemetry names it.
+//! Target of a client, as named in telemetry.
+
+/// One server, or several by one name: OpenTelemetry's `server.address` and `server.port`. It is the configured target,
+/// not the server that a call went to.
 #[derive(Debug, Clone)]
 pub(crate) struct Target {
     pub(crate) address: String,

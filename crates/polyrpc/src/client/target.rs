@@ -5,9 +5,6 @@ use crate::call::Target;
 use crate::discovery;
 use crate::transport::Address;
 
-/// One server, or several by one name: OpenTelemetry's `server.address` and `server.port`. It is the configured target,
-/// not the server that a call went to.
-
 impl Target {
     /// Target of a single server's URL.
     pub(super) fn of(url: &Url) -> Self {

@@ -19,7 +19,7 @@ use crate::call::{Connection, Peer};
 /// itself: health, reflection, pages. Probes are answered whatever hooks reject; the listener's
 /// [authenticator](crate::server::Listen::authenticate) controls access to them.
 ///
-/// Code around a method, with access to the request and the response, is a [`Layer`](crate::service::Layer) (rpcx's
+/// Code around a method, with access to the request and the response, is a [`Layer`](crate::layer::Layer) (rpcx's
 /// `PreHandleRequest`, `PreCall`, `PostCall` and `PreWriteResponse`). A server without hooks does no work for them.
 ///
 /// ```

@@ -32,7 +32,7 @@ use crate::propagation::{self, CallScope, Trace, TraceParent};
 /// ```
 ///
 /// The span is a child of the one that is active in OpenTelemetry's context; failing that, and always on a server, of the
-/// one that is current within the call ([`task`]): the caller's, by W3C's `traceparent`. Within the
+/// one that is current within the call ([`propagation`]): the caller's, by W3C's `traceparent`. Within the
 /// call it is active, and current, so that it travels on in whatever protocol further calls are made. No propagator of
 /// OpenTelemetry's is asked.
 ///

@@ -192,7 +192,7 @@ impl Listen {
     ///
     /// In all but the last, a value of the wrong type is rejected: 400, `A: expected int64, found string`. Fields that
     /// the message does not have are ignored, as grpc-gateway and Connect do, and
-    /// [counted](crate::introspection::Facts). Canonical JSON treats an enum value of an unknown name like an unknown
+    /// [counted](crate::introspection::ServerInfo). Canonical JSON treats an enum value of an unknown name like an unknown
     /// field, as protobuf's parsers do; all others reject it, except for optional fields in [`Json::BrpcLenient`].
     ///
     /// The default is brpc's since the mapping of these paths is brpc's: its clients read the names of the `.proto`

@@ -3,7 +3,7 @@
 //! to its method, `in_flight` keeps the pending calls, `streams` carries the messages of streaming calls.
 //! `data_connection` is for connections that carry no calls. `registration` publishes the server's address.
 //!
-//! Around that: [`ConcurrencyLimit`] limits, [`Hook`]s, and the [layers](crate::service::Layer) around methods, which
+//! Around that: [`ConcurrencyLimit`] limits, [`Hook`]s, and the [layers](crate::layer::Layer) around methods, which
 //! `extensions` puts in their places.
 
 mod listen;

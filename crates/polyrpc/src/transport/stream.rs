@@ -218,7 +218,7 @@ impl DetachedStream {
 pub(crate) enum ReadHalf {
     Tcp(tcp::OwnedReadHalf),
     Unix(unix::OwnedReadHalf),
-    Tls(Box<tls::ReadHalf<ReadHalf>>),
+    Tls(Box<tls::ReadHalf<Self>>),
     Carried(Box<dyn DatagramSource>),
 }
 
@@ -238,7 +238,7 @@ impl Source for ReadHalf {
 pub(crate) enum WriteHalf {
     Tcp(tcp::OwnedWriteHalf),
     Unix(unix::OwnedWriteHalf),
-    Tls(Box<tls::WriteHalf<WriteHalf>>),
+    Tls(Box<tls::WriteHalf<Self>>),
     Carried(Box<dyn DatagramSink>),
 }
 

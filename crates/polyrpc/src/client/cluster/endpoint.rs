@@ -23,7 +23,7 @@ pub(in crate::client) struct Endpoint {
     failures: AtomicU64,
     /// Whether it is being probed in the background, or is about to be.
     is_suspect: AtomicBool,
-    suspects: Arc<SuspectQueue<Endpoint>>,
+    suspects: Arc<SuspectQueue<Self>>,
     /// Circuit breaker state, if one is configured.
     circuit: Option<CircuitState>,
     quota: Arc<EjectionQuota>,

@@ -130,7 +130,7 @@ impl Channel {
             news: watch::Sender::default(),
             kept: AtomicBool::new(false),
             common,
-            recovery: recovery,
+            recovery,
             latencies: Latencies::default(),
         };
         Self { shared: Arc::new(shared), keeper: Mutex::default(), cores }

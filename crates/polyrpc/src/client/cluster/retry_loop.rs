@@ -65,7 +65,7 @@ impl<'c> RetryLoop<'c> {
             channel,
             service: call.service,
             method: call.method,
-            routing: routing,
+            routing,
             began,
             timeout: call.timeout,
             deadline: call.timeout.and_then(|timeout| began.checked_add(timeout)),

@@ -17,7 +17,7 @@ use crate::codec::Body;
 ///
 /// One registry lists the servers of all partitions. A tag gives the partition of a server and the number of
 /// partitions, usually `N/M`. Each partition has a client of the servers that hold it, and each call goes to all of
-/// these as by a [`Parallel`]. Servers whose tags give another number of partitions, or none, get no calls; a server
+/// these as by a [`Parallel`](super::Parallel). Servers whose tags give another number of partitions, or none, get no calls; a server
 /// with several tags holds several partitions.
 ///
 /// ```
@@ -79,7 +79,7 @@ impl PartitionBuilder {
         self
     }
 
-    /// Maps the request for each partition, as [`SubChannel::map`].
+    /// Maps the request for each partition, as [`SubChannel::map`](super::SubChannel::map).
     pub fn map(
         mut self,
         map: impl for<'a> Fn(OutgoingCall<'a>, PartIndex) -> Part<'a> + Send + Sync + 'static,
@@ -88,7 +88,7 @@ impl PartitionBuilder {
         self
     }
 
-    /// Merges a partition's reply, as [`SubChannel::merge`].
+    /// Merges a partition's reply, as [`SubChannel::merge`](super::SubChannel::merge).
     pub fn merge(
         mut self,
         merge: impl Fn(&mut Option<Response<Body>>, Response<Body>, PartIndex) -> Merge + Send + Sync + 'static,

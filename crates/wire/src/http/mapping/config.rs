@@ -21,7 +21,7 @@ pub struct ServerConfig {
     /// Which pages of other origins may call from a browser.
     pub cors: Cors,
     /// Whether a client may upgrade to HTTP/2, which is reported as
-    /// [`Event::Upgrade`](polyrpc_core::session::Event::Upgrade).
+    /// [`ServerEvent::Upgrade`](polyrpc_core::session::ServerEvent::Upgrade).
     pub h2c: bool,
     /// Names of the server in `Host`.
     pub hosts: Hosts,
@@ -30,7 +30,7 @@ pub struct ServerConfig {
     /// Whether an accepted credential applies to later requests of its connection that have none, like in brpc. Never
     /// over HTTP/2.
     pub trust_connection: bool,
-    /// Whether a message of another protocol may follow ([`Event::Foreign`](polyrpc_core::session::Event::Foreign));
+    /// Whether a message of another protocol may follow ([`ServerEvent::Foreign`](polyrpc_core::session::ServerEvent::Foreign));
     /// else it is answered with 400.
     pub switches: bool,
     /// Content of `GET /debug/rpc`, as in Go's `net/rpc`; the path does not exist if it is empty.

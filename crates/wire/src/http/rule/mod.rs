@@ -5,9 +5,9 @@
 //! request in canonical JSON, and [`Route::response`] extracts the part of the reply that the rule selects.
 
 mod error;
+mod http_rule;
 mod message;
 mod routes;
-mod rule;
 mod template;
 
 pub use error::Error;

@@ -6,8 +6,8 @@ use bytes::Bytes;
 use polyrpc_payload::schema::{Message, Method};
 
 use super::error::Error;
+use super::http_rule::{Body, Rule};
 use super::message::{self, RequestMappingError};
-use super::rule::{Body, Rule};
 
 /// Routing table from HTTP methods and paths to RPC methods.
 #[derive(Debug, Clone, Default)]
