@@ -1,12 +1,47 @@
-//! Gives memory that is free back to the system.
+//! Returns free memory to the system.
 //!
 //! A crate of its own, since it is the only place of PolyRPC with `unsafe` code.
 
-/// Gives the free pages of the heap back to the system.
+/// Limits how much free memory glibc keeps at the end of each arena, once per process.
 ///
-/// glibc keeps what was freed for later allocations, often for ever: an arena ends where its last live allocation is.
-/// With another C library, or on another system, this does nothing; it does nothing either for a program with an
-/// allocator of its own, all of which give memory back by themselves.
+/// By default glibc adapts to the largest allocation that was freed: after one of 32 MiB an arena, of which every thread
+/// may have one, keeps up to 64 MiB at its end, and [`trim`] does not reach them. From now on an arena keeps 8 MiB at
+/// most, and an allocation of 4 MiB or more is a mapping of its own, which is returned when it is freed.
+///
+/// Does nothing if the environment sets one of the two (`MALLOC_TRIM_THRESHOLD_`, `MALLOC_MMAP_THRESHOLD_`,
+/// `GLIBC_TUNABLES`): the operator decides then. Like [`trim`], it has no effect with another allocator.
+pub fn limit_retained() {
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    {
+        static ONCE: std::sync::Once = std::sync::Once::new();
+        let is_configured = ["MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "GLIBC_TUNABLES"]
+            .iter()
+            .any(|name| std::env::var_os(name).is_some());
+        if is_configured {
+            return;
+        }
+        #[expect(unsafe_code, reason = "glibc offers it to C only")]
+        // SAFETY: `mallopt` takes two numbers and no pointer, and changes no live allocation. Its manual calls it
+        // MT-Unsafe, since other threads read the two words that it writes; `free` writes the same words, equally
+        // without a lock, whenever glibc adapts them.
+        ONCE.call_once(|| unsafe {
+            libc::mallopt(libc::M_TRIM_THRESHOLD, KEPT_AT_THE_END);
+            libc::mallopt(libc::M_MMAP_THRESHOLD, OWN_MAPPING);
+        });
+    }
+}
+
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+const KEPT_AT_THE_END: libc::c_int = 8 << 20;
+/// Mapped anew, 4 MiB cost 1,024 page faults, which is little beside what the copy through a socket costs.
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+const OWN_MAPPING: libc::c_int = 4 << 20;
+
+/// Returns the free pages of the heap to the system, except those at the end of an arena ([`limit_retained`]).
+///
+/// glibc keeps freed memory for later allocations, often forever: an arena ends where its last live allocation is. With
+/// another C library, or on another system, this does nothing; neither does it for a program with an allocator of its
+/// own, all of which return memory by themselves.
 ///
 /// It walks through the free memory of the process and holds the lock of one arena after the other. Call it seldom,
 /// from a thread that may block.
@@ -21,7 +56,12 @@ pub fn trim() {
 
 #[cfg(all(test, target_os = "linux", target_env = "gnu"))]
 mod tests {
+    use std::sync::{Mutex, PoisonError};
+
     use super::*;
+
+    /// The tests look at the memory of the whole process: one at a time.
+    static ALONE: Mutex<()> = Mutex::new(());
 
     /// Pages that are resident.
     fn resident() -> usize {
@@ -30,7 +70,8 @@ mod tests {
     }
 
     #[test]
-    fn memory_freed_below_a_live_allocation_goes_back() {
+    fn memory_freed_below_a_live_allocation_is_returned() {
+        let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
         let before = resident();
         let freed: Vec<_> = (0..32_768).map(|n| vec![n as u8; 1024]).collect();
         // It lies behind the others, so that glibc by itself gives nothing back.
@@ -41,5 +82,27 @@ mod tests {
         assert!(kept > before + 4096, "{before} {kept}");
         assert!(resident() < before + 2048, "{before} {kept} {}", resident());
         drop(live);
+    }
+
+    #[test]
+    fn a_large_allocation_is_returned_when_it_is_freed() {
+        let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+        // In a thread, whose arena is not the main one: `trim` returns the end of the main one only.
+        let resident_after_free = || {
+            std::thread::spawn(|| {
+                for _ in 0..3 {
+                    drop(vec![1_u8; 30 << 20]);
+                }
+                resident()
+            })
+            .join()
+            .unwrap()
+        };
+        let before = resident();
+        let kept = resident_after_free();
+        limit_retained();
+        let limited = resident_after_free();
+        assert!(kept > before + 4096, "glibc keeps it by default: {before} {kept}");
+        assert!(limited < before + 2048, "{before} {kept} {limited}");
     }
 }
