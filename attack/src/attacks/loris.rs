@@ -10,7 +10,7 @@ use super::{Attack, End, Form, Outcome, Siege, attack};
 use crate::raw::frames;
 use crate::raw::h2::{self, DATA, Frames, HEADERS, grpc_head};
 
-pub(super) const ATTACKS: [Attack; 6] = [
+pub(super) const ATTACKS: [Attack; 7] = [
     attack(
         "heads_that_stop",
         "kin",
@@ -23,7 +23,15 @@ pub(super) const ATTACKS: [Attack; 6] = [
         "kin",
         "20 connections per protocol, heads and messages a byte every 100 ms",
         End::Within(|limits| limits.header_timeout * 2),
-        |siege| Box::pin(drip(siege)),
+        |siege| Box::pin(drip(siege, halves().into_iter().filter(|half| !is_http2(half)).collect())),
+    ),
+    // HTTP/2 begins three parts of its own: the preface with SETTINGS, a header block, a message.
+    attack(
+        "http2_in_drops",
+        "kin",
+        "20 connections, preface, head and message of HTTP/2 a byte every 100 ms",
+        End::Within(|limits| limits.header_timeout * 3),
+        |siege| Box::pin(drip(siege, halves().into_iter().filter(|half| is_http2(half)).collect())),
     ),
     attack(
         "messages_that_stop",
@@ -92,19 +100,23 @@ fn halves() -> Vec<Vec<u8>> {
     ]
 }
 
+fn is_http2(beginning: &[u8]) -> bool {
+    beginning.starts_with(b"PRI")
+}
+
 async fn stop(siege: Siege, beginnings: Vec<Vec<u8>>) -> io::Result<Outcome> {
     let mut lines = Vec::new();
     for beginning in &beginnings {
         // What HTTP/2 ends may be the stream alone.
-        let streams = usize::from(beginning.starts_with(b"PRI"));
+        let streams = usize::from(is_http2(beginning));
         let raid = siege.raid(EACH, beginning).await?;
         lines.extend(raid.into_iter().map(|line| line.with_streams(streams)));
     }
     Ok(siege.hold(lines).await)
 }
 
-async fn drip(siege: Siege) -> io::Result<Outcome> {
-    let all: Vec<_> = halves().into_iter().map(|half| half.repeat(4)).collect();
+async fn drip(siege: Siege, halves: Vec<Vec<u8>>) -> io::Result<Outcome> {
+    let all: Vec<_> = halves.into_iter().map(|half| half.repeat(4)).collect();
     let mut lines = Vec::new();
     for bytes in &all {
         for line in siege.lines(EACH).await? {
