@@ -3,6 +3,7 @@
 //! * [`Call`] and [`Reply`]: a request and its answer, the same whatever protocol carries them.
 //! * [`Status`]: the one model of failure.
 //! * [`session`]: the traits that a protocol implements, one for each side of a connection.
+//! * [`protocol`]: what a protocol is, as data; a [`Descriptor`] for each.
 //! * [`Outbox`]: what leaves a connection; small chunks are copied together, large ones shared.
 //! * [`Format`] and [`Compression`]: how a message is written, by name. `polyrpc-payload` reads and writes them.
 //! * [`protobuf`]: the primitives of protobuf's binary format.
@@ -29,6 +30,6 @@ pub use carrier::{Carrier, Misfit};
 pub use format::{Compression, Format, Json};
 pub use metadata::Metadata;
 pub use outbox::Outbox;
-pub use protocol::{Detected, Protocol};
+pub use protocol::{Descriptor, Detected};
 pub use session::{Limits, Violation};
 pub use status::{Code, Detail, Fault, Retry, Scope, Status};

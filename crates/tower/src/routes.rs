@@ -26,7 +26,7 @@ use crate::{BoxError, RequestBody};
 ///
 /// let router = Router::new().route("/", get(|| async { "a page" }));
 /// let server = Server::new()
-///     .function("echo", |text: String| async move { text })
+///     .register("echo", |text: String| async move { text })
 ///     .http_fallback(Routes::new(router));
 /// ```
 ///

@@ -27,7 +27,7 @@ use crate::{BoxError, ResponseBody};
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// // It opens no socket of its own.
-/// let server = Server::new().function("echo", |text: String| async move { text });
+/// let server = Server::new().register("echo", |text: String| async move { text });
 /// let server = server.bind(Listen::in_process()).await?.start();
 ///
 /// let router = Router::new()

@@ -650,7 +650,7 @@ macro_rules! list {
                 self.element(value)
             }
 
-            fn end(mut self) -> Result<WasWritten, Error> {
+            fn end(mut self) -> Result<Written, Error> {
                 self.finish()
             }
         }

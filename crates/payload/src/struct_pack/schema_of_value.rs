@@ -277,7 +277,7 @@ macro_rules! sequences {
                 self.part(value)
             }
 
-            fn end(self) -> Result<Type, NotInferable> {
+            fn end(self) -> Result<Type, Refusal> {
                 self.finish()
             }
         })*
@@ -305,7 +305,7 @@ macro_rules! structs {
                 self.part(value)
             }
 
-            fn end(self) -> Result<Type, NotInferable> {
+            fn end(self) -> Result<Type, Refusal> {
                 self.finish()
             }
         })*

@@ -16,7 +16,7 @@ use tokio::sync::watch;
 /// use polyrpc::{Client, Code, Server};
 ///
 /// let server = Server::new()
-///     .function("hang", || async { std::future::pending::<()>().await })
+///     .register("hang", || async { std::future::pending::<()>().await })
 ///     .bind("127.0.0.1:0")
 ///     .await?
 ///     .start();

@@ -1,11 +1,11 @@
 use std::time::Duration;
 
-use polyrpc_core::Protocol;
+use polyrpc_wire::Protocol;
 
 use super::Peer;
 
 /// What a server has done and is doing: what gRPC's channelz tells of a server and its sockets, for every protocol.
-/// See [`ServerHandle::info`](crate::server::ServerHandle::info).
+/// See [`Running::facts`](crate::server::Running::facts).
 #[derive(Debug, Clone, Default)]
 pub struct ServerInfo {
     /// All calls since the server began, those of connections that have closed among them.

@@ -23,7 +23,7 @@ use crate::transport::Address;
 /// struct Complaints;
 ///
 /// impl Hook for Complaints {
-///     fn on_attempt_end(&self, attempt: &Attempt<'_>, failure: Option<&Status>) {
+///     fn attempted(&self, attempt: &Attempt<'_>, failure: Option<&Status>) {
 ///         if let Some(failure) = failure {
 ///             eprintln!("{}/{} at {}: {failure}", attempt.service, attempt.method, attempt.server);
 ///         }

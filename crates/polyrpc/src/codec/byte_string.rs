@@ -18,7 +18,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 /// use polyrpc::Server;
 /// use polyrpc::codec::ByteString;
 ///
-/// let server = Server::new().function("size", |file: ByteString| async move { file.as_bytes().len() });
+/// let server = Server::new().register("size", |file: ByteString| async move { file.as_bytes().len() });
 /// assert_eq!(ByteString::from(b"\xff".to_vec()).as_str(), None);
 /// assert_eq!(ByteString::from("text").as_str(), Some("text"));
 /// ```

@@ -24,7 +24,7 @@ use crate::error::ClientResult as Result;
 ///
 /// let registry = InProcess::new();
 /// let server = Server::new()
-///     .function("Arith/Add", |a: i64, b: i64| async move { a + b })
+///     .register("Arith/Add", |a: i64, b: i64| async move { a + b })
 ///     .register_in(registry.clone(), Registration::new())
 ///     .bind("127.0.0.1:0")
 ///     .await?

@@ -27,7 +27,7 @@ use crate::{Result, Streaming};
 ///
 /// let health = Health::new();
 /// let server = Server::new()
-///     .function("Arith/Add", |a: i64, b: i64| async move { a + b })
+///     .register("Arith/Add", |a: i64, b: i64| async move { a + b })
 ///     .health(&health)
 ///     .bind("127.0.0.1:0")
 ///     .await?

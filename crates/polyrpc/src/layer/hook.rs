@@ -4,7 +4,8 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use polyrpc_core::{Metadata, Protocol, Push, Status};
+use polyrpc_core::{Metadata, Push, Status};
+use polyrpc_wire::Protocol;
 
 use crate::call::{Connection, Peer};
 
@@ -59,7 +60,7 @@ pub trait Hook: Send + Sync + 'static {
         Ok(())
     }
 
-    /// A service is offered no longer: the server [shuts down](crate::server::ServerHandle::shutdown) (rpcx `Unregister`).
+    /// A service is offered no longer: the server [shuts down](crate::server::Running::shutdown) (rpcx `Unregister`).
     fn on_unregister(&self, _service: &str) {}
 
     /// A connection was accepted (rpcx `HandleConnAccept`). No byte of it was read yet, nor is TLS's handshake done.

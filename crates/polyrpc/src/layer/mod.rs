@@ -41,16 +41,16 @@ pub(crate) use self::next::{Erased, Innermost};
 ///
 /// ```
 /// use std::sync::Arc;
-/// use polyrpc::layer::{Call, Outcome, Layer, Next};
+/// use polyrpc::layer::{Call, Ending, Layer, Next};
 /// use polyrpc::{Client, Server, Status};
 ///
 /// /// Refuses calls without a tenant, and prints how those of tenants ended.
 /// struct Tenants;
 ///
 /// impl Layer for Tenants {
-///     async fn call(self: Arc<Self>, call: Call, next: Next) -> Outcome {
+///     async fn call(self: Arc<Self>, call: Call, next: Next) -> Ending {
 ///         let Some(tenant) = call.metadata().get("tenant").map(str::to_owned) else {
-///             return Outcome::failed(Status::permission_denied("no tenant"));
+///             return Ending::failed(Status::permission_denied("no tenant"));
 ///         };
 ///         let method = call.method().to_owned();
 ///         let ending = next.call(call).await;
@@ -60,7 +60,7 @@ pub(crate) use self::next::{Erased, Innermost};
 /// }
 ///
 /// # fn main() -> polyrpc::Result<()> {
-/// let server = Server::new().function("echo", |text: String| async move { text }).layer(Tenants);
+/// let server = Server::new().register("echo", |text: String| async move { text }).layer(Tenants);
 /// let client = Client::builder("rpcx://127.0.0.1:8972").layer(Tenants).build()?;
 /// # Ok(())
 /// # }

@@ -7,10 +7,10 @@ use std::time::{Duration, Instant, SystemTime};
 use opentelemetry::context::FutureExt;
 use opentelemetry::metrics::{Histogram, Meter};
 use opentelemetry::trace::{
-    Span as _, SpanContext, SpanKind, Status as SpanStatus, TraceContextExt, TraceFlags, TraceState, Tracer,
+    Span as _, SpanContext, SpanKind, Status as Outcome, TraceContextExt, TraceFlags, TraceState, Tracer,
 };
 use opentelemetry::{Context as Telemetry, KeyValue};
-use polyrpc_core::{Code, Protocol, Status};
+use polyrpc_core::{Code, Status};
 
 use super::CallStart;
 use super::spans::usual_name;
@@ -158,7 +158,7 @@ where
 /// What others subscribe to on a server: they may name what they like, without end.
 fn topic(call: &Call) -> Option<&str> {
     let is_topic = call.side() == Side::Server
-        && call.protocol() == Protocol::RestRpc
+        && call.protocol().descriptor().capabilities.topics
         && call.shape() != StreamType::UNARY;
     is_topic.then(|| call.method())
 }
@@ -251,7 +251,7 @@ impl SpanGuard {
         let span = self.telemetry.span();
         span.set_attributes(outcome.clone());
         if let Some(status) = error {
-            span.set_status(SpanStatus::error(status.message().to_owned()));
+            span.set_status(Outcome::error(status.message().to_owned()));
         }
         span.end_with_timestamp(began + took);
         if let Some(durations) = &self.durations {
@@ -325,6 +325,7 @@ impl<T> fmt::Debug for OpenTelemetry<T> {
 mod tests {
     use opentelemetry::trace::TracerProvider;
     use opentelemetry_sdk::trace::{InMemorySpanExporter, SdkTracer, SdkTracerProvider};
+    use polyrpc_wire::Protocol;
 
     use super::*;
     use crate::codec::Serde;
@@ -387,7 +388,7 @@ mod tests {
         let _ = failing.layered(telemetry).call::<()>("m", &()).await;
         let spans = exporter.get_finished_spans().unwrap();
         assert_eq!(spans[0].name, "rpcx.client..m");
-        assert_eq!(spans[0].status, SpanStatus::error("no such thing"));
+        assert_eq!(spans[0].status, Outcome::error("no such thing"));
         assert!(spans[0].attributes.contains(&KeyValue::new("error.type", "NOT_FOUND")));
     }
 

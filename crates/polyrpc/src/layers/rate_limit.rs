@@ -26,7 +26,7 @@ use crate::layer::{Call, Layer, Next};
 /// use polyrpc::layers::{Per, RateLimit};
 ///
 /// let server = Server::new()
-///     .function("search", |word: String| async move { word })
+///     .register("search", |word: String| async move { word })
 ///     // A thousand calls a second from everybody together, of which up to 200 may come at once.
 ///     .layer(RateLimit::new(1000.0, 200))
 ///     .layer(RateLimit::new(20.0, 5).per(RateLimitKey::Peer))

@@ -14,7 +14,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::task::AtomicWaker;
 use polyrpc_core::session::Refusals;
-use polyrpc_core::{Metadata, Protocol, Push, Status};
+use polyrpc_core::{Metadata, Push, Status};
+use polyrpc_wire::Protocol;
 use slab::Slab;
 use tokio::sync::Notify;
 
@@ -73,6 +74,8 @@ pub(super) struct ConnectionRegistry {
     /// How many connections there were.
     entered: AtomicU64,
     hooks: HookChain,
+    /// What connections may speak.
+    protocols: Vec<Protocol>,
     /// Told when the last connection closes.
     emptied: Notify,
 }
@@ -228,7 +231,12 @@ pub(super) enum ConnectionCommand {
 }
 
 impl ConnectionRegistry {
-    pub(super) fn new(hooks: HookChain, limits: Arc<Limits>, incidents: Arc<IncidentCounters>) -> Self {
+    pub(super) fn new(
+        hooks: HookChain,
+        limits: Arc<Limits>,
+        incidents: Arc<IncidentCounters>,
+        protocols: Vec<Protocol>,
+    ) -> Self {
         Self {
             entries: Mutex::default(),
             quotas: Arc::new(quotas(&limits)),
@@ -241,6 +249,7 @@ impl ConnectionRegistry {
             expired: AtomicU64::new(0),
             entered: AtomicU64::new(0),
             hooks,
+            protocols,
             emptied: Notify::new(),
         }
     }
@@ -255,7 +264,8 @@ impl ConnectionRegistry {
     pub(super) fn try_register(self: &Arc<Self>, peer: Peer) -> Option<ConnectionGuard> {
         let mut registration = self.register(peer)?;
         if !self.hooks.is_empty() {
-            let (accepted, result) = self.hooks.accepted(&registration.connection.facts(self.tick()));
+            let (accepted, result) =
+                self.hooks.accepted(&registration.connection.facts(self.tick(), &self.protocols));
             registration.accepted = accepted;
             result.ok()?;
         }
@@ -344,7 +354,8 @@ impl ConnectionRegistry {
     /// What is known of all connections.
     pub(super) fn facts(&self) -> ServerInfo {
         let (now, entries) = (self.tick(), self.lock());
-        let connections: Vec<_> = entries.open.iter().map(|(_, entry)| entry.facts(now)).collect();
+        let connections: Vec<_> =
+            entries.open.iter().map(|(_, entry)| entry.facts(now, &self.protocols)).collect();
         let mut calls = self.past.read();
         connections.iter().for_each(|connection| calls.add(connection.calls));
         let used = self.used();
@@ -602,15 +613,10 @@ impl ByteCounters {
     }
 }
 
-/// No protocol's number.
+/// No protocol's place in the list of them.
 const UNTOLD: u8 = u8::MAX;
 
 impl ConnectionHandle {
-    /// Notes what the connection speaks.
-    pub(super) fn speaks(&self, protocol: Protocol) {
-        self.protocol.store(protocol as u8, Ordering::Relaxed);
-    }
-
     /// Notes what has become of its calls.
     pub(super) fn record_calls(&self, calls: Calls) {
         self.calls.write(calls);
@@ -649,12 +655,12 @@ impl ConnectionHandle {
         self.opened
     }
 
-    fn facts(&self, now: u32) -> Connection {
+    fn facts(&self, now: u32, protocols: &[Protocol]) -> Connection {
         let told = self.protocol.load(Ordering::Relaxed);
         Connection {
             id: self.id,
             peer: self.peer.clone(),
-            protocol: Protocol::ALL.into_iter().find(|&protocol| protocol as u8 == told),
+            protocol: protocols.get(usize::from(told)).copied(),
             age: TICK * now.saturating_sub(self.opened),
             calls: self.calls.read(),
         }
@@ -921,6 +927,13 @@ impl ConnectionGuard {
         self.open.tick()
     }
 
+    /// Notes what the connection speaks.
+    pub(super) fn speaks(&self, protocol: Protocol) {
+        let place = self.open.protocols.iter().position(|known| *known == protocol);
+        let place = place.and_then(|place| u8::try_from(place).ok()).unwrap_or(UNTOLD);
+        self.connection.protocol.store(place, Ordering::Relaxed);
+    }
+
     /// What tells the time for longer than the connection is open.
     pub(super) fn clock(&self) -> TickClock {
         TickClock(self.open.clone())
@@ -933,7 +946,7 @@ impl ConnectionGuard {
 
     #[cold]
     fn notify_closed(&self) {
-        let facts = self.connection.facts(self.open.tick());
+        let facts = self.connection.facts(self.open.tick(), &self.open.protocols);
         let (received, sent) = self.connection.bytes();
         tracing::debug!(
             target: "polyrpc::server",
@@ -966,7 +979,9 @@ impl TickClock {
 impl Drop for ConnectionGuard {
     fn drop(&mut self) {
         if self.accepted > 0 {
-            self.open.hooks.closed(self.accepted, &self.connection.facts(self.open.tick()));
+            self.open
+                .hooks
+                .closed(self.accepted, &self.connection.facts(self.open.tick(), &self.open.protocols));
         }
         if tracing::enabled!(target: "polyrpc::server", tracing::Level::DEBUG) {
             self.notify_closed();

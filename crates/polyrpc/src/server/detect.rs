@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::{io, slice};
 
-use polyrpc_core::session::Server as Session;
-use polyrpc_core::{Detected, Protocol};
-use polyrpc_wire::{baidu_std, fb_rpc, http_server, net_rpc, rest_rpc, rpcx, sniff};
+use polyrpc_core::Detected;
+use polyrpc_wire::{Protocol, sniff};
 
 use super::accept_tls::{self, AcceptedConnection};
-use super::connection::{Connection, SessionEnd};
+use super::connection::{SessionContext, SessionEnd};
 use super::connections::{ConnectionCommand, ConnectionGuard, ConnectionPhase, ServerPush};
+use super::context::ListenerContext;
 use super::data_connection;
 use super::listener_context::ListenerContext;
 use crate::call::{ConnectionFacts, Peer, PushQueue};
@@ -25,9 +25,10 @@ use crate::transport::{Inbox, Stream, Transport};
 pub(super) async fn serve(
     stream: Stream,
     peer: Peer,
-    port: Arc<ListenerContext>,
+    context: Arc<ListenerContext>,
     registration: ConnectionGuard,
 ) {
+    let port = &context.port;
     // Within TLS it cannot be asked for any more. Metrics and the services of `transfer` tell it.
     let local = stream.local();
     let mut inbox = Inbox::default();
@@ -48,7 +49,7 @@ pub(super) async fn serve(
     let mut end = SessionEnd::Foreign;
     let mut spoke = None;
     loop {
-        let upgrade = match end {
+        let handover = match end {
             SessionEnd::Closed => return,
             SessionEnd::Foreign => match spoke {
                 None => None,
@@ -64,7 +65,7 @@ pub(super) async fn serve(
                 allowed = &port.allowed;
                 None
             }
-            SessionEnd::Upgrade(handover) => handover.downcast(),
+            SessionEnd::Upgrade(handover) => Some(handover),
             SessionEnd::WebSocket => match transport.into_websocket(&mut inbox) {
                 Some(websocket) => {
                     transport = websocket;
@@ -75,10 +76,10 @@ pub(super) async fn serve(
                 None => return,
             },
         };
-        let protocol = match (&upgrade, settled.take()) {
+        let protocol = match (&handover, settled.take()) {
             (Some(_), _) => Protocol::Grpc,
             (None, Some(protocol)) => protocol,
-            (None, None) => match detect(&mut transport, &mut inbox, &port, allowed, &registration).await {
+            (None, None) => match detect(&mut transport, &mut inbox, port, allowed, &registration).await {
                 Some(ConnectionPurpose::Calls(protocol)) => protocol,
                 Some(ConnectionPurpose::Data(start)) => {
                     return data_connection::serve(start, transport, inbox, registration).await;
@@ -87,14 +88,17 @@ pub(super) async fn serve(
                 None => return close_gracefully(transport, inbox, &registration).await,
             },
         };
+        let Some(sessions) = context.sessions(protocol) else { return };
         let link = SessionContext {
             stream: &mut transport,
             inbox: &mut inbox,
             registration: &registration,
-            port: &port,
+            port,
             facts: facts(protocol, peer.clone(), local, &registration, port.server.exposes_errors),
         };
-        end = link.speak(protocol, upgrade).await;
+        let mut driver = sessions.start(link, handover);
+        end = poll_fn(|cx| driver.poll_serve(cx)).await;
+        drop(driver);
         spoke = Some(protocol);
     }
 }
@@ -106,49 +110,6 @@ fn allowed_after_alpn<'a>(settled: &'a Protocol, allowed: &'a [Protocol]) -> &'a
         // so that those with `CONNECT` and WebSocket come under it too.
         Protocol::Rpcx if allowed.contains(&Protocol::Http) => &[Protocol::Rpcx, Protocol::Http],
         settled => slice::from_ref(settled),
-    }
-}
-
-/// What one session after the other has of a connection.
-struct SessionContext<'a> {
-    stream: &'a mut Transport,
-    inbox: &'a mut Inbox,
-    registration: &'a ConnectionGuard,
-    port: &'a ListenerContext,
-    facts: Arc<ConnectionFacts>,
-}
-
-impl SessionContext<'_> {
-    /// Speaks this protocol until the connection ends or goes on in another one.
-    async fn speak(self, protocol: Protocol, upgrade: Option<http_server::Upgrade>) -> SessionEnd {
-        let port = self.port;
-        match protocol {
-            Protocol::BaiduStd => self.run(baidu_std::Server::new(port.baidu_std.clone())).await,
-            Protocol::Rpcx => self.run(rpcx::Server::new(port.rpcx.clone())).await,
-            Protocol::FbRpc => self.run(fb_rpc::Server::new(port.fb_rpc.clone())).await,
-            Protocol::Grpc => {
-                let session = match upgrade {
-                    None => http_server::h2::Server::new(port.grpc.clone()),
-                    Some(upgrade) => http_server::h2::Server::upgraded(port.grpc.clone(), upgrade),
-                };
-                self.run(session).await
-            }
-            Protocol::Http => {
-                let config = if self.facts.peer.tls().is_some() { &port.https } else { &port.http };
-                self.run(http_server::h1::Server::new(config.clone())).await
-            }
-            Protocol::RestRpc => {
-                let generation = port.generation.or_else(|| rest_rpc::generation(&self.inbox.bytes));
-                let session = rest_rpc::Server::new(port.rest_rpc.clone(), generation.unwrap_or_default());
-                self.run(session).await
-            }
-            Protocol::NetRpc => self.run(net_rpc::Server::new(port.net_rpc.clone())).await,
-        }
-    }
-
-    fn run<S: Session>(self, session: S) -> impl Future<Output = SessionEnd> {
-        let Self { stream, inbox, registration, port, facts } = self;
-        Connection::new(stream, inbox, registration, port, facts, session).run()
     }
 }
 
@@ -257,8 +218,8 @@ fn facts(
     exposes_errors: bool,
 ) -> Arc<ConnectionFacts> {
     let entry = registration.connection.clone();
-    entry.speaks(protocol);
-    let pushes = matches!(protocol, Protocol::Rpcx | Protocol::RestRpc);
+    registration.speaks(protocol);
+    let pushes = protocol.descriptor().capabilities.push;
     let queue: Option<PushQueue> =
         pushes.then(|| Box::new(move |push| entry.push(ServerPush::Push(push))) as PushQueue);
     let facts = ConnectionFacts::new(protocol, peer, queue)

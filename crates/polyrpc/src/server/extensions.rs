@@ -60,8 +60,8 @@ impl Server {
     ///
     /// # fn main() -> polyrpc::Result<()> {
     /// let server = Server::new()
-    ///     .function("echo", |text: String| async move { text })
-    ///     .function("report", |month: String| async move { month })
+    ///     .register("echo", |text: String| async move { text })
+    ///     .register("report", |month: String| async move { month })
     ///     .concurrency("auto".parse()?)
     ///     .concurrency_on("report", Concurrency::Constant(4));
     /// # Ok(())

@@ -3,7 +3,8 @@ use std::time::Duration;
 use std::{fmt, io};
 
 use bytes::Bytes;
-use polyrpc_core::{Json, Protocol, Status};
+use polyrpc_core::{Json, Status};
+use polyrpc_wire::Protocol;
 use polyrpc_wire::fb_rpc::Magic;
 use polyrpc_wire::net_rpc::Codec;
 use polyrpc_wire::rest_rpc::Generation;
@@ -11,6 +12,7 @@ use tracing::{Instrument, Level, Span};
 
 use super::authentication::{AuthenticateFuture, Authenticator};
 use super::connections::ConnectionGuard;
+use super::context::ListenerContext;
 use super::listener_context::{ListenerContext, ListenerOptions, ListenerProtocols};
 use super::{Shared, detect};
 use crate::call::Peer;
@@ -40,14 +42,13 @@ pub struct Listen {
 }
 
 impl Listen {
-    /// Listens here, speaking every protocol that the first bytes of a connection tell: `127.0.0.1:8000`,
+    /// Listens here, speaking every protocol of the server that the first bytes of a connection tell: `127.0.0.1:8000`,
     /// `[::]:8000`, `unix:/run/echo.sock`. Port 0 takes a free one.
     pub fn on(address: impl Into<String>) -> Self {
-        let spoken = ListenerProtocols::Sniffed(Protocol::ALL.to_vec());
         Self {
             address: address.into(),
             in_process: false,
-            spoken,
+            spoken: ListenerProtocols::Every,
             authenticator: None,
             tls: None,
             listening: TransportConfig::default(),
@@ -55,13 +56,13 @@ impl Listen {
         }
     }
 
-    /// Opens no socket: only who is in this process can connect, by [`ServerHandle::client`](super::ServerHandle::client) and
-    /// [`ServerHandle::connector`](super::ServerHandle::connector). All else that is set here counts.
+    /// Opens no socket: only who is in this process can connect, by [`Running::client`](super::Running::client) and
+    /// [`Running::connector`](super::Running::connector). All else that is set here counts.
     pub fn in_process() -> Self {
         Self { in_process: true, ..Self::on("unix:in-process") }
     }
 
-    /// Speaks only these protocols.
+    /// Speaks only these protocols, of which the built-in ones need not be added to the server.
     #[must_use]
     pub fn only(mut self, protocols: impl IntoIterator<Item = Protocol>) -> Self {
         self.spoken = ListenerProtocols::Sniffed(protocols.into_iter().collect());
@@ -297,8 +298,9 @@ impl Listen {
             }
         };
         let port =
-            ListenerContext::new(server, self.spoken, self.authenticator, self.tls, self.options, address);
-        Ok((listener, Arc::new(port)))
+            ListenerContext::new(server, &self.spoken, self.authenticator, self.tls, &self.options, address);
+        let context = ListenerContext::new(port, &self.spoken, &self.options)?;
+        Ok((listener, Arc::new(context)))
     }
 }
 
@@ -326,14 +328,14 @@ impl fmt::Debug for Listen {
 }
 
 /// Accepts connections for as long as it is polled.
-pub(super) async fn accept_loop(listener: Listener, port: Arc<ListenerContext>) {
+pub(super) async fn accept(listener: Listener, context: Arc<ListenerContext>) {
     loop {
         match listener.accept().await {
-            Ok((stream, peer)) => accept(&port, stream, peer),
+            Ok((stream, peer)) => accept(&context, stream, peer),
             Err(error) if is_of_one_connection(&error) => {}
             // Out of descriptors or memory: the next try would fail at once too.
             Err(error) => {
-                port.server.open.refuses_connections(&error);
+                context.port.server.open.refuses_connections(&error);
                 tokio::time::sleep(BREATH).await;
             }
         }
@@ -341,26 +343,28 @@ pub(super) async fn accept_loop(listener: Listener, port: Arc<ListenerContext>) 
 }
 
 /// Serves a connection in a task of its own, if there is room for one more.
-pub(super) fn accept(port: &Arc<ListenerContext>, stream: Stream, peer: Peer) {
-    let Some(registration) = port.server.open.try_register(peer.clone()) else { return };
+pub(super) fn accept(context: &Arc<ListenerContext>, stream: Stream, peer: Peer) {
+    let Some(registration) = context.port.server.open.try_register(peer.clone()) else { return };
     if tracing::enabled!(target: TARGET, Level::DEBUG) {
-        return accept_traced(port, stream, peer, registration);
+        return accept_traced(context, stream, peer, registration);
     }
-    match &port.server.cores {
-        None => drop(tokio::spawn(detect::serve(stream, peer, port.clone(), registration))),
-        Some(cores) => accept_on(cores, port.clone(), stream, peer, registration, Span::none()),
+    match &context.port.server.cores {
+        None => drop(tokio::spawn(detect::serve(stream, peer, context.clone(), registration))),
+        Some(cores) => accept_on(cores, context.clone(), stream, peer, registration, Span::none()),
     }
 }
 
 /// The same within a span, which a subscriber wants.
 #[cold]
-fn accept_traced(port: &Arc<ListenerContext>, stream: Stream, peer: Peer, registration: ConnectionGuard) {
+fn accept_traced(context: &Arc<ListenerContext>, stream: Stream, peer: Peer, registration: ConnectionGuard) {
     let connection = registration.connection.id();
     let span = tracing::debug_span!(target: TARGET, "connection", connection, %peer);
     span.in_scope(|| tracing::debug!(target: TARGET, "a connection was accepted"));
-    match &port.server.cores {
-        None => drop(tokio::spawn(detect::serve(stream, peer, port.clone(), registration).instrument(span))),
-        Some(cores) => accept_on(cores, port.clone(), stream, peer, registration, span),
+    match &context.port.server.cores {
+        None => {
+            drop(tokio::spawn(detect::serve(stream, peer, context.clone(), registration).instrument(span)))
+        }
+        Some(cores) => accept_on(cores, context.clone(), stream, peer, registration, span),
     }
 }
 
@@ -369,7 +373,7 @@ const TARGET: &str = "polyrpc::server";
 /// Hands the socket over to another runtime, which must watch it with its own reactor.
 fn accept_on(
     cores: &Cores,
-    port: Arc<ListenerContext>,
+    context: Arc<ListenerContext>,
     stream: Stream,
     peer: Peer,
     registration: ConnectionGuard,
@@ -379,7 +383,7 @@ fn accept_on(
     let Ok(stream) = stream.detach() else { return };
     let serve = async move {
         if let Ok(stream) = stream.attach() {
-            detect::serve(stream, peer, port, registration).await;
+            detect::serve(stream, peer, context, registration).await;
         }
     };
     cores.spawn(serve.instrument(span));

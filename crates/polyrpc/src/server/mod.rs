@@ -38,6 +38,10 @@ mod limits;
 mod listener_context;
 mod memory;
 
+mod built_in;
+mod context;
+mod sessions;
+
 mod extensions;
 
 mod concurrency;
@@ -57,8 +61,10 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 use std::{fmt, io};
 
-use polyrpc_core::Protocol;
+use polyrpc_core::{Descriptor, session};
+use polyrpc_wire::Protocol;
 use polyrpc_wire::http;
+use polyrpc_wire::net_rpc::Codec;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::task::JoinSet;
 
@@ -69,15 +75,17 @@ pub use self::concurrency::{AutoLimit, ConcurrencyLimit, TimeoutLimit, UnknownCo
 pub use self::limits::{Http2, Limits};
 pub use self::listen::Listen;
 pub use self::registration::{Event, Registration, RegistrationHandle};
+pub use self::sessions::SessionContext;
 pub use self::topics::Publisher;
 pub use crate::layer::hook::{AnsweredCall, Hook, IncomingCall};
 
 use self::connections::{ConnectionCommand, ConnectionRegistry};
+use self::context::ListenerContext;
 use self::extensions::Extensions;
 use self::hook_chain::HookChain;
 use self::incidents::IncidentCounters;
-use self::listener_context::ListenerContext;
 use self::registration::{CheckedRegistration, Registrations};
+use self::sessions::{SessionFactory, sessions};
 use crate::call::{Calls, Countable, Peer, ServerInfo};
 use crate::client::Client;
 use crate::codec::ByteString;
@@ -98,7 +106,7 @@ use crate::transport::{Address, Listener, Stream};
 /// use polyrpc::Server;
 ///
 /// let server = Server::new()
-///     .function("echo", |text: String| async move { text })
+///     .register("echo", |text: String| async move { text })
 ///     .bind("127.0.0.1:8000")
 ///     .await?;
 /// println!("listening on {}", server.address());
@@ -124,6 +132,7 @@ pub struct Server {
     compressors: Compressors,
     exposes_errors: bool,
     lame_duck: Duration,
+    protocols: Vec<(Protocol, Arc<dyn SessionFactory>)>,
 }
 
 impl Server {
@@ -147,7 +156,7 @@ impl Server {
     /// # use polyrpc::Server;
     /// use polyrpc::service::Fallible;
     ///
-    /// let server = Server::new().function::<_, Fallible>("half", |n: i32| async move {
+    /// let server = Server::new().register::<_, Fallible>("half", |n: i32| async move {
     ///     if n % 2 == 0 { Ok(n / 2) } else { Err(format!("{n} is odd")) }
     /// });
     /// ```
@@ -183,6 +192,24 @@ impl Server {
         };
         let (publisher, by_token) = (self.publisher(), self.publisher());
         self.function("publish", publish(publisher)).function("publish_by_token", publish(by_token))
+    }
+
+    /// Speaks a protocol of another crate as well: on every listener that does not say which ones it
+    /// [speaks only](Listen::only), for connections whose first bytes it [recognises](Descriptor::recognise) and no built-in
+    /// one does. `session` makes the [session](crate::protocol::session::Server) of each.
+    ///
+    /// How a protocol is written says [`crate::protocol`].
+    #[must_use]
+    pub fn protocol<S>(
+        mut self,
+        descriptor: &'static Descriptor,
+        session: impl Fn(&mut SessionContext<'_>) -> S + Send + Sync + 'static,
+    ) -> Self
+    where
+        S: session::Server + Send + 'static,
+    {
+        self.protocols.push((descriptor.into(), sessions(session)));
+        self
     }
 
     /// Makes a service answer to another name too.
@@ -237,6 +264,14 @@ impl Server {
         self
     }
 
+    /// Says that a method has no side effects, as `idempotency_level = NO_SIDE_EFFECTS` in a `.proto` does: it may be called
+    /// by GET, over Connect with a message in the query. Neither needs to be registered yet.
+    #[must_use]
+    pub fn no_side_effects(mut self, service: &str, method: &str) -> Self {
+        self.router.declare_harmless(service, method);
+        self
+    }
+
     /// Lets pages of other origins call from a browser, by gRPC-Web or plain HTTP; by default none may.
     #[must_use]
     pub fn cors(mut self, cors: Cors) -> Self {
@@ -245,14 +280,14 @@ impl Server {
     }
 
     /// Answers gRPC's health checks (`grpc.health.v1.Health`) by what `health` says. Every service of the server is
-    /// serving unless it was said that it is not; once the server [shuts down](ServerHandle::shutdown), none is.
+    /// serving unless it was said that it is not; once the server [shuts down](Running::shutdown), none is.
     #[must_use]
     pub fn health(mut self, health: &Health) -> Self {
         self.health = Some(health.clone());
         self
     }
 
-    /// How long the server still takes calls once it [shuts down](ServerHandle::shutdown), and says that it is not ready: its
+    /// How long the server still takes calls once it [shuts down](Running::shutdown), and says that it is not ready: its
     /// `Health`, `GET /readyz` and `GET /health` do, the registries have it no more, and answers of HTTP/1.1 bear
     /// `Connection: close`. So load balancers and clients go elsewhere before a call is refused. Zero by default: it is for
     /// servers that something watches, and takes as long as that needs to look and to tell.
@@ -326,7 +361,7 @@ impl Server {
     }
 
     /// Makes its services known in a registry, further ones in further calls: once the server runs, again and again, and
-    /// no more once it [shuts down](ServerHandle::shutdown). What goes wrong with it is
+    /// no more once it [shuts down](Running::shutdown). What goes wrong with it is
     /// [told](Registration::on_event) and tried again, and never keeps the server from serving.
     ///
     /// ```
@@ -339,7 +374,7 @@ impl Server {
     ///
     /// let registry = InProcess::new();
     /// let running = Server::new()
-    ///     .function("Arith/Add", |a: i64, b: i64| async move { a + b })
+    ///     .register("Arith/Add", |a: i64, b: i64| async move { a + b })
     ///     .register_in(registry.clone(), Registration::new().rates())
     ///     .bind("127.0.0.1:0")
     ///     .await?
@@ -369,9 +404,11 @@ impl Server {
     /// # Errors
     ///
     /// If the address is invalid or taken, if a [limit](Self::limits) is zero that must not be, if a
-    /// [hook](Hook::on_register) objects, or if there is nothing to be [registered](Self::register_in).
+    /// [hook](Hook::on_register) objects, if there is nothing to be [registered](Self::register_in), or if two
+    /// [protocols](Self::protocol) have one name.
     pub async fn bind(mut self, listen: impl Into<Listen>) -> io::Result<BoundServer> {
         self.limits.check()?;
+        let protocols = distinct(&self.protocols)?;
         let data = transfer::add(
             &mut self.router,
             self.streams,
@@ -393,7 +430,7 @@ impl Server {
         let incidents = Arc::<IncidentCounters>::default();
         let hooks = self.extensions.install(&self.router, &incidents)?;
         let limits = Arc::new(self.limits.within_system());
-        let open = Arc::new(ConnectionRegistry::new(hooks.clone(), limits.clone(), incidents));
+        let open = Arc::new(ConnectionRegistry::new(hooks.clone(), limits.clone(), incidents, protocols));
         if let Some(metrics) = &self.metrics {
             let counts: Arc<dyn Countable> = open.clone();
             metrics.attach(Arc::downgrade(&counts));
@@ -420,6 +457,7 @@ impl Server {
             subscription_layers,
             times_calls,
             exposes_errors: self.exposes_errors,
+            added: self.protocols,
         });
         BoundServer { shared, planned, listeners: Vec::new() }.and(listen).await
     }
@@ -454,6 +492,38 @@ pub(crate) struct Shared {
     times_calls: bool,
     /// Callers are told errors that were not meant for them.
     exposes_errors: bool,
+    /// The protocols of other crates.
+    added: Vec<(Protocol, Arc<dyn SessionFactory>)>,
+}
+
+impl Shared {
+    /// What it speaks, in the order in which connections are tried.
+    fn protocols(&self) -> impl Iterator<Item = Protocol> {
+        Protocol::ALL.into_iter().chain(self.added.iter().map(|(protocol, _)| *protocol))
+    }
+
+    /// What makes the sessions of a protocol of another crate.
+    fn sessions(&self, protocol: Protocol) -> Option<Arc<dyn SessionFactory>> {
+        let (_, sessions) = self.added.iter().find(|(added, _)| *added == protocol)?;
+        Some(sessions.clone())
+    }
+}
+
+/// The protocols of a server, the built-in ones first.
+///
+/// # Errors
+///
+/// If two have one name.
+fn distinct(added: &[(Protocol, Arc<dyn SessionFactory>)]) -> io::Result<Vec<Protocol>> {
+    let mut protocols = Protocol::ALL.to_vec();
+    for (protocol, _) in added {
+        if protocols.contains(protocol) {
+            let text = format!("the server has two protocols `{}`", protocol.as_str());
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+        }
+        protocols.push(*protocol);
+    }
+    Ok(protocols)
 }
 
 /// A server that listens.
@@ -477,12 +547,12 @@ impl BoundServer {
 
     /// The address of the first listener, with the port that was really given.
     pub fn address(&self) -> &Address {
-        &self.listeners[0].1.address
+        &self.listeners[0].1.port.address
     }
 
     /// The addresses of all listeners, in the order in which they were bound.
     pub fn addresses(&self) -> Vec<&Address> {
-        self.listeners.iter().map(|(_, port)| &port.address).collect()
+        self.listeners.iter().map(|(_, context)| &context.port.address).collect()
     }
 
     /// Serves for ever.
@@ -490,7 +560,7 @@ impl BoundServer {
         self.start().closed().await;
     }
 
-    /// Serves until `signal` is ready, then shuts down as [`ServerHandle::shutdown`] does.
+    /// Serves until `signal` is ready, then shuts down as [`Running::shutdown`] does.
     pub async fn run_until(self, signal: impl Future<Output = ()>, grace: Duration) {
         let running = self.start();
         signal.await;
@@ -504,25 +574,26 @@ impl BoundServer {
     /// Outside of a tokio runtime.
     pub fn start(self) -> ServerHandle {
         let inside = self.listeners[0].1.clone();
-        let addresses: Vec<_> = self.listeners.iter().map(|(_, port)| port.address.clone()).collect();
+        let addresses: Vec<_> =
+            self.listeners.iter().map(|(_, context)| context.port.address.clone()).collect();
         if let Some(data) = &self.shared.data {
-            let takes_data = self.listeners.iter().filter(|(_, port)| port.takes_data());
-            data.listens(takes_data.map(|(_, port)| port.address.clone()).collect());
+            let takes_data = self.listeners.iter().filter(|(_, context)| context.port.takes_data());
+            data.listens(takes_data.map(|(_, context)| context.port.address.clone()).collect());
         }
         let mut tasks = JoinSet::new();
         let mut watch = JoinSet::new();
-        for (listener, port) in self.listeners {
-            if let Some(acceptor) = &port.tls {
+        for (listener, context) in self.listeners {
+            if let Some(acceptor) = &context.port.tls {
                 watch.spawn(acceptor.watch());
             }
             match listener {
-                Some(listener) => drop(tasks.spawn(listen::accept_loop(listener, port))),
+                Some(listener) => drop(tasks.spawn(listen::accept(listener, context))),
                 None => drop(tasks.spawn(std::future::pending())),
             }
         }
         let watched = self.shared.clone();
         watch.spawn(async move { watched.open.watch().await });
-        let registrations = Registrations::start(self.planned, &inside.address, &self.shared.open);
+        let registrations = Registrations::start(self.planned, &inside.port.address, &self.shared.open);
         let open = Some(Arc::default());
         ServerHandle {
             shared: self.shared,
@@ -567,23 +638,26 @@ impl ServerHandle {
         &self.addresses
     }
 
-    /// A client that calls this server without a network, by the given protocol.
+    /// A client that calls this server without a network, by the given built-in protocol. One of another crate is called
+    /// by its URL.
     ///
     /// # Errors
     ///
-    /// When the system has no sockets left.
+    /// When the system has no sockets left, or the protocol is of another crate.
     pub fn client(&self, protocol: Protocol) -> io::Result<Client> {
         let (ours, theirs) = tokio::net::UnixStream::pair()?;
         listen::accept(&self.inside, Stream::Unix(theirs), Peer::InProcess);
-        let codec = self.inside.net_rpc.codec.unwrap_or_default();
-        Ok(Client::over_stream(Stream::Unix(ours), protocol, codec))
+        let codec = self.inside.codec().filter(|_| protocol == Protocol::NetRpc);
+        let words = codec.map(Codec::as_str);
+        Client::over_stream(Stream::Unix(ours), protocol, words.as_slice())
+            .map_err(|status| io::Error::new(io::ErrorKind::InvalidInput, status))
     }
 
     /// A way to connect to the first listener without a network, and without keeping the server running: for who speaks
     /// one of its protocols himself.
     pub fn connector(&self) -> Connector {
         let open = self.open.as_ref().map_or_else(Weak::new, Arc::downgrade);
-        Connector { port: Arc::downgrade(&self.inside), open }
+        Connector { context: Arc::downgrade(&self.inside), open }
     }
 
     /// How many connections are open.
@@ -650,7 +724,7 @@ impl ServerHandle {
 /// Connects to a running server within its process. Clones connect to the same.
 #[derive(Clone)]
 pub struct Connector {
-    port: Weak<ListenerContext>,
+    context: Weak<ListenerContext>,
     open: Weak<()>,
 }
 
@@ -668,9 +742,9 @@ impl Connector {
     pub fn connect(&self) -> io::Result<impl AsyncRead + AsyncWrite + Send + Unpin + use<>> {
         let gone = || io::Error::new(io::ErrorKind::NotConnected, "the server has shut down");
         let _open = self.open.upgrade().ok_or_else(gone)?;
-        let port = self.port.upgrade().ok_or_else(gone)?;
+        let context = self.context.upgrade().ok_or_else(gone)?;
         let (ours, theirs) = tokio::net::UnixStream::pair()?;
-        listen::accept(&port, Stream::Unix(theirs), Peer::InProcess);
+        listen::accept(&context, Stream::Unix(theirs), Peer::InProcess);
         Ok(ours)
     }
 }

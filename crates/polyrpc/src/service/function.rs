@@ -25,9 +25,9 @@ use crate::codec::{
 /// ```
 /// # use polyrpc::{Result, Server, Status};
 /// let server = Server::new()
-///     .function("echo", |text: String| async move { text })
-///     .function("add", |a: i32, b: i32| async move { a + b })
-///     .function("div", |a: i32, b: i32| async move {
+///     .register("echo", |text: String| async move { text })
+///     .register("add", |a: i32, b: i32| async move { a + b })
+///     .register("div", |a: i32, b: i32| async move {
 ///         a.checked_div(b).ok_or_else(|| Status::invalid_argument("division by zero"))
 ///     });
 /// ```
@@ -76,7 +76,7 @@ impl<'any, T: Deserialize<'any>> Owned<'any> for T {}
 ///
 /// A `Result` whose error serde can read and write too (`Result<T, String>`) may be either: a value to a peer that wants
 /// to see it, or what fails the call. The compiler asks which ("type annotations needed … `PlainOrFallible`"):
-/// `function::<_, Fallible>("name", function)` fails the call.
+/// `register::<_, Fallible>("name", function)` fails the call.
 #[diagnostic::on_unimplemented(
     message = "a registered function cannot return `{Self}`",
     note = "it returns what serde can write and read, which owns what it holds: `String`, not `&'static str`; or a \
@@ -276,7 +276,7 @@ macro_rules! function {
             type Output = Fut::Output;
 
             #[allow(non_snake_case, reason = "a type's name serves its value too")]
-            fn start<Kind: 'static>(&self, cx: Context, body: &Body) -> Result<ResponseFuture, Status>
+            fn start<Kind: 'static>(&self, cx: Context, body: &Body) -> Result<Handling, Status>
             where
                 Fut::Output: IntoOutcome<Kind>,
             {
@@ -304,7 +304,7 @@ macro_rules! function_with_context {
             type Output = Fut::Output;
 
             #[allow(non_snake_case, reason = "a type's name serves its value too")]
-            fn start<Kind: 'static>(&self, cx: Context, body: &Body) -> Result<ResponseFuture, Status>
+            fn start<Kind: 'static>(&self, cx: Context, body: &Body) -> Result<Handling, Status>
             where
                 Fut::Output: IntoOutcome<Kind>,
             {

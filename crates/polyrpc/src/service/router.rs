@@ -199,6 +199,8 @@ pub struct Router {
     functions: HashMap<Box<str>, Arc<Route>>,
     /// Methods that are called by plain HTTP, as their `.proto` declares.
     routes: Routes,
+    /// Methods that are said to be free of side effects, by service and name.
+    harmless: Vec<(String, String)>,
     /// Services and methods by number.
     directory: ServiceDirectory,
     fallbacks: Fallbacks,
@@ -252,6 +254,11 @@ impl Router {
         }
     }
 
+    /// Notes that a method is free of side effects.
+    pub(crate) fn declare_harmless(&mut self, service: &str, method: &str) {
+        self.harmless.push((service.to_owned(), method.to_owned()));
+    }
+
     fn add_routes(&mut self, name: &str, methods: &Methods) {
         self.routes.remove(name);
         let Some(described) = methods.schemas.iter().rev().find_map(|pool| pool.service(name)) else {
@@ -277,8 +284,10 @@ impl Router {
     }
 
     /// The methods that are called by verbs and paths of their own.
-    pub(crate) fn routes(&self) -> &Routes {
-        &self.routes
+    pub(crate) fn routes(&self) -> Routes {
+        let mut routes = self.routes.clone();
+        self.harmless.iter().for_each(|(service, method)| routes.declare_no_side_effects(service, method));
+        routes
     }
 
     /// Makes everything under `target` answer to `alias` too. Returns whether there is such a service.
@@ -343,7 +352,7 @@ impl Router {
         if let Some(methods) = methods {
             return methods.by_name.get(method).ok_or(NotFound::Method);
         }
-        self.find_function(service, method).ok_or(NotFound::Service)
+        self.function(service, method).ok_or(NotFound::Service)
     }
 
     /// Every method; one with several names may come several times. Fallbacks are among them.
@@ -417,7 +426,7 @@ impl Router {
         described
     }
 
-    fn find_function(&self, service: &str, method: &str) -> Option<&Arc<Route>> {
+    fn function(&self, service: &str, method: &str) -> Option<&Arc<Route>> {
         let name = match (service, method) {
             ("", name) | (name, "") => name,
             (service, method) if service == method => method,

@@ -72,7 +72,7 @@ impl Streams {
     }
 
     /// Sends clients to this `host:port` instead of where they called: a further address at which the server
-    /// [listens](crate::server::BoundServer::and), or what stands before it.
+    /// [listens](crate::server::Bound::and), or what stands before it.
     pub fn advertise(mut self, address: impl Into<Arc<str>>) -> Self {
         self.advertised = Some(address.into());
         self

@@ -57,7 +57,7 @@ pub(crate) enum MalformedFrame {
 }
 
 /// The only message of a body that is here whole; `None` if it holds anything else.
-pub(crate) fn single_message(body: &Bytes, limit: usize) -> Option<ReceivedMessage> {
+pub(crate) fn sole(body: &Bytes, limit: usize) -> Option<ReceivedMessage> {
     let prefix = Prefix::read(*body.first_chunk()?);
     (prefix.check(limit).is_ok() && body.len() == PREFIX + prefix.length)
         .then(|| ReceivedMessage { compressed: prefix.is_compressed(), body: body.slice(PREFIX..) })
@@ -219,7 +219,7 @@ mod tests {
         assembler.push(stream.clone());
         let message = assembler.next(LIMIT).unwrap().unwrap();
         assert_eq!(message.body.as_ptr(), stream[PREFIX..].as_ptr());
-        assert_eq!(single_message(&stream, LIMIT).unwrap(), message);
+        assert_eq!(sole(&stream, LIMIT).unwrap(), message);
     }
 
     #[test]
@@ -259,11 +259,11 @@ mod tests {
     #[test]
     fn only_a_single_whole_message_is_sole() {
         let one = framed(b"one");
-        assert!(single_message(&Bytes::from(one.clone()), LIMIT).is_some());
-        assert!(single_message(&Bytes::from(one[..7].to_vec()), LIMIT).is_none());
-        assert!(single_message(&Bytes::from([one.clone(), one.clone()].concat()), LIMIT).is_none());
-        assert!(single_message(&Bytes::from(one), 2).is_none());
-        assert!(single_message(&Bytes::from_static(&[2, 0, 0, 0, 0]), LIMIT).is_none());
-        assert!(single_message(&Bytes::new(), LIMIT).is_none());
+        assert!(sole(&Bytes::from(one.clone()), LIMIT).is_some());
+        assert!(sole(&Bytes::from(one[..7].to_vec()), LIMIT).is_none());
+        assert!(sole(&Bytes::from([one.clone(), one.clone()].concat()), LIMIT).is_none());
+        assert!(sole(&Bytes::from(one), 2).is_none());
+        assert!(sole(&Bytes::from_static(&[2, 0, 0, 0, 0]), LIMIT).is_none());
+        assert!(sole(&Bytes::new(), LIMIT).is_none());
     }
 }

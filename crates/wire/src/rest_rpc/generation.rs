@@ -65,6 +65,17 @@ impl Generation {
         }
     }
 
+    /// The generation that the words of a URL name, the last of them; the newest if there are none.
+    ///
+    /// # Errors
+    ///
+    /// If a word names none.
+    pub fn named<W: AsRef<str>>(words: &[W]) -> Result<Self, String> {
+        words.iter().map(AsRef::as_ref).try_fold(Self::default(), |_, word| {
+            word.parse().map_err(|error: UnknownGeneration| format!("`+{word}`: {error}"))
+        })
+    }
+
     /// How arguments and results are written.
     pub fn format(self) -> Format {
         match self {

@@ -14,11 +14,11 @@
 //! # async fn handler() {
 //! use polyrpc::task;
 //!
-//! tokio::spawn(propagation::scope(propagation::current(), look_up()));
+//! tokio::spawn(task::scope(task::current(), look_up()));
 //! # }
 //! ```
 //!
-//! And where a handler's own calls shall not, `propagation::scope(CallScope::default(), …)` keeps it from them.
+//! And where a handler's own calls shall not, `task::scope(CallScope::default(), …)` keeps it from them.
 //!
 //! baidu_std, rpcx, gRPC and HTTP tell the server what is left, and carry traces in their user fields, metadata and
 //! headers. fb_rpc, net/rpc and rest_rpc have room for neither: there the caller's own waiting is bounded, and nothing
@@ -33,7 +33,8 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use polyrpc_core::{Metadata, Protocol, Status};
+use polyrpc_core::{Metadata, Status};
+use polyrpc_wire::Protocol;
 
 pub use self::trace::{NoTraceParent, Trace, TraceParent};
 
@@ -132,10 +133,7 @@ impl CallScope {
 
 /// Whether calls of a protocol carry metadata.
 pub(crate) fn carries_metadata(protocol: Protocol) -> bool {
-    match protocol {
-        Protocol::BaiduStd | Protocol::Rpcx | Protocol::Grpc | Protocol::Http => true,
-        Protocol::FbRpc | Protocol::NetRpc | Protocol::RestRpc => false,
-    }
+    protocol.descriptor().capabilities.carries_metadata()
 }
 
 /// Something that is current until this is dropped; then what was current before is again. It is moved there and back,

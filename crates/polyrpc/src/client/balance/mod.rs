@@ -23,7 +23,7 @@
 //! Any other is made by implementing both traits:
 //!
 //! ```
-//! use polyrpc::client::balance::{PickContext, LoadBalancer, Candidate, Picker};
+//! use polyrpc::client::balance::{Asked, Balance, Candidate, Pick};
 //!
 //! /// Prefers the servers of one zone, as the registry tells it.
 //! #[derive(Debug)]
@@ -33,8 +33,8 @@
 //!     first: Vec<usize>,
 //! }
 //!
-//! impl LoadBalancer for Zone {
-//!     fn picker(&self, candidates: &[Candidate]) -> Box<dyn Picker> {
+//! impl Balance for Zone {
+//!     fn over(&self, candidates: &[Candidate]) -> Box<dyn Pick> {
 //!         let here = |&place: &usize| candidates[place].instance().attributes.value("zone") == Some(self.0);
 //!         let (mut first, others): (Vec<_>, Vec<_>) = (0..candidates.len()).partition(here);
 //!         first.extend(others);
@@ -42,8 +42,8 @@
 //!     }
 //! }
 //!
-//! impl Picker for Near {
-//!     fn pick(&self, asked: &PickContext<'_>) -> Option<usize> {
+//! impl Pick for Near {
+//!     fn pick(&self, asked: &Asked<'_>) -> Option<usize> {
 //!         self.first.iter().copied().find(|&place| asked.may_take(place))
 //!     }
 //! }

@@ -58,7 +58,7 @@ pub(super) async fn call_with_backup(
             return finished.ended;
         };
         if !finished.has_left {
-            retry_loop.record_unreachable(&finished.chosen.guard, &status);
+            retry_loop.record_unreachable(&finished.chosen.visit, &status);
         }
         if !is_retryable(&status, routing.idempotent) {
             settled.get_or_insert_with(|| finished.ended.clone());
@@ -71,7 +71,7 @@ pub(super) async fn call_with_backup(
             return settled;
         }
         let goes_on = match finished.has_left {
-            true => retry_loop.may_retry(&status, &finished.chosen.guard),
+            true => retry_loop.may_retry(&status, &finished.chosen.visit),
             false => retry_loop.may_skip_endpoint(&finished.chosen, status).is_ok(),
         };
         if !goes_on {

@@ -4,7 +4,7 @@ use std::time::Duration;
 ///
 /// Whatever it is, a call is sent again only if its failure says that it may be ([`Retry`](crate::Retry)): always if
 /// the server surely did not begin it, and otherwise if the call is marked
-/// [idempotent](crate::client::CallOptions::idempotent). It is never sent again after it was cancelled, past its deadline,
+/// [idempotent](crate::client::Options::idempotent). It is never sent again after it was cancelled, past its deadline,
 /// or because the application said no; nor more often than the [budget](crate::client::cluster::budget::Budget) allows, which does not
 /// count servers that could not be reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]

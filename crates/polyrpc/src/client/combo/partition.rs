@@ -79,7 +79,7 @@ impl PartitionBuilder {
         self
     }
 
-    /// What the servers of a part are asked, as [`SubChannel::map`].
+    /// What the servers of a part are asked, as [`Sub::map`].
     pub fn map(
         mut self,
         map: impl for<'a> Fn(OutgoingCall<'a>, PartIndex) -> Part<'a> + Send + Sync + 'static,
@@ -88,7 +88,7 @@ impl PartitionBuilder {
         self
     }
 
-    /// What becomes of a part's answer, as [`SubChannel::merge`].
+    /// What becomes of a part's answer, as [`Sub::merge`].
     pub fn merge(
         mut self,
         merge: impl Fn(&mut Option<Response<Body>>, Response<Body>, PartIndex) -> Merge + Send + Sync + 'static,

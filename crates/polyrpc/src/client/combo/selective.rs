@@ -245,7 +245,7 @@ impl Inner {
     async fn call(&self, mut call: OutgoingCall<'_>) -> Result<Response<Body>, Status> {
         let deadline = deadline(call.options.timeout)?.map(|deadline| deadline.into_std());
         let (mut tried, mut failure) = (Vec::new(), None);
-        self.retry_tokens.deposit();
+        self.purse.deposit();
         loop {
             let choices = self.current.load_full();
             let began = now();
@@ -277,7 +277,7 @@ impl Inner {
     /// Whether another client may be asked after this failure. It is paid for then.
     fn may_try_again(&self, status: &Status, idempotent: bool) -> bool {
         is_retryable(status, idempotent)
-            && (is_unprocessed(status) || self.retry_tokens.withdraw(|| self.in_flight()))
+            && (is_unprocessed(status) || self.purse.withdraw(|| self.in_flight()))
     }
 
     /// How many attempts are under way.

@@ -19,7 +19,7 @@ use crate::codec::{Body, Codec};
 /// let users = Client::new("baidu-std://10.0.0.1:8000")?;
 /// let audit = Client::new("baidu-std://10.0.0.2:8000")?;
 /// // The second is told of everything but reads, and what it answers is left out.
-/// let told = SubChannel::new(audit)
+/// let told = Sub::new(audit)
 ///     .map(|call, _| if call.method == "Get" { Part::Skip } else { Part::Ask(call) })
 ///     .merge(|_, _, _| Merge::Merged);
 /// let client = Parallel::builder().sub(users).sub(told).build()?;
@@ -114,7 +114,7 @@ pub enum Merge {
     FailAll(Status),
 }
 
-/// A [merger](SubChannel::merge) of values: the first answer is the whole, and `fold` takes in each that comes later. An answer
+/// A [merger](Sub::merge) of values: the first answer is the whole, and `fold` takes in each that comes later. An answer
 /// that is no `T` counts as a failure of the client that gave it. What is beside the messages stays the first's.
 ///
 /// ```
@@ -123,7 +123,7 @@ pub enum Merge {
 /// use polyrpc::codec::Serde;
 ///
 /// # fn main() -> polyrpc::Result<()> {
-/// let shop = |url| Ok::<_, polyrpc::Error>(SubChannel::new(Client::new(url)?).merge(fold::<Serde, u64>(u64::min)));
+/// let shop = |url| Ok::<_, polyrpc::Error>(Sub::new(Client::new(url)?).merge(fold::<Serde, u64>(u64::min)));
 /// let cheapest = Parallel::builder().sub(shop("rpcx://10.0.0.1:8972")?).sub(shop("rpcx://10.0.0.2:8972")?).build()?;
 /// # Ok(())
 /// # }

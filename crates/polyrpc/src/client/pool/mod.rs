@@ -58,7 +58,7 @@ pub(super) struct PoolLimits {
 
 impl Pool {
     pub(super) fn new(connector: Connector, kind: ConnectionMode, bounds: PoolLimits) -> Self {
-        let kind = match (kind, connector.url.is_one_at_a_time()) {
+        let kind = match (kind, connector.url.dialect.one_at_a_time) {
             (ConnectionMode::Shared, true) => ConnectionMode::Pooled,
             (kind, _) => kind,
         };
@@ -230,11 +230,11 @@ impl Pool {
 
     /// A connection that no call has had yet. If nobody waits for it any more the next call gets it.
     async fn connect(&self) -> Result<Arc<dyn AnyConnection>, Status> {
-        self.pending.connect(self.connector()?).await
+        self.pending.connect(self.dialer()?).await
     }
 
     async fn dial(&self) -> Result<Arc<dyn AnyConnection>, Status> {
-        self.connector()?.dial().await
+        self.dialer()?.dial().await
     }
 
     fn connector(&self) -> Result<&Arc<Connector>, Status> {

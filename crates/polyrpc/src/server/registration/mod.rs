@@ -197,7 +197,7 @@ impl fmt::Debug for Registration {
 }
 
 /// What a running server says of itself in the registries, to be changed: see
-/// [`ServerHandle::registration`](super::ServerHandle::registration).
+/// [`Running::registration`](super::Running::registration).
 ///
 /// A change is entered at once. Clones are the same; without registries they do nothing.
 #[derive(Debug, Clone, Default)]

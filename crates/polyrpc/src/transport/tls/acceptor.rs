@@ -1,10 +1,10 @@
 use std::io;
 use std::sync::Arc;
 
-use polyrpc_core::Protocol;
+use polyrpc_wire::Protocol;
 
 use super::session::Session;
-use super::{Server, alpn, watch};
+use super::{Server, watch};
 
 /// What a listening socket does about TLS.
 pub(crate) struct Acceptor {
@@ -34,7 +34,7 @@ impl Acceptor {
 
     /// The protocol that the handshake has settled on.
     pub(crate) fn protocol(&self, name: &[u8]) -> Option<Protocol> {
-        self.protocols.iter().copied().find(|protocol| alpn(*protocol).as_bytes() == name)
+        self.protocols.iter().copied().find(|protocol| protocol.descriptor().alpn().as_bytes() == name)
     }
 
     /// Reads the files anew whenever they change, for as long as it is polled.

@@ -187,7 +187,7 @@ impl StreamEndpoint {
     }
 
     /// Says that this side is done. One whose other end is not known yet can tell nobody.
-    pub(super) fn write_close(&self, id: u64, out: &mut Outbox) {
+    pub(super) fn close(&self, id: u64, out: &mut Outbox) {
         if let State::Connected(remote) = self.state {
             frame::close(remote.id, id.cast_signed(), out);
         }
@@ -207,7 +207,7 @@ impl StreamEndpoint {
 
     /// Says that this side is done, and forgets what came and was not taken.
     pub(super) fn close(&mut self, id: u64, out: &mut Outbox) {
-        self.write_close(id, out);
+        self.close(id, out);
         self.fragments = BytesMut::new();
         self.unread = 0;
         self.state = State::Leaving;

@@ -213,7 +213,7 @@ impl Streams {
         let Some(end) = self.ends.get_mut(&id).filter(|end| end.is_connected()) else {
             return self.fail(id, CloseReason::Reset);
         };
-        end.write_close(id, out);
+        end.close(id, out);
         end.closed_by_peer();
         self.news.push_back(StreamEvent::Closed(id));
     }
@@ -221,7 +221,7 @@ impl Streams {
     /// The peer's `RST` is answered with a `CLOSE` as well, unless there is no other end yet.
     fn reset_by_peer(&mut self, id: u64, out: &mut Outbox) {
         if let Some(end) = self.ends.get(&id) {
-            end.write_close(id, out);
+            end.close(id, out);
         }
         self.fail(id, CloseReason::Reset);
     }
@@ -263,7 +263,7 @@ impl Streams {
     pub(super) fn finish(&mut self, id: u64, well: bool, out: &mut Outbox) {
         let Some(end) = self.forget(id) else { return };
         match well {
-            true => end.write_close(id, out),
+            true => end.close(id, out),
             false => end.reset(None, out),
         }
     }

@@ -23,8 +23,8 @@ mod status;
 mod stream;
 mod streams;
 
+use polyrpc_core::Detected;
 use polyrpc_core::protocol::by_magic;
-use polyrpc_core::{Detected, Protocol};
 
 pub use connection::{Config, Connection, Event, UPGRADED};
 pub use settings::Settings;
@@ -35,7 +35,7 @@ pub const PREFACE: &[u8] = frame::PREFACE;
 
 /// Whether a connection that begins with `start` speaks this protocol, with gRPC as the first of what it carries.
 pub(crate) fn recognise(start: &[u8]) -> Detected {
-    by_magic(Protocol::Grpc, PREFACE, start)
+    by_magic(PREFACE, start)
 }
 
 #[cfg(test)]

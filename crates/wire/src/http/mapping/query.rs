@@ -47,7 +47,7 @@ pub(super) fn encode(metadata: &Metadata, text: &mut Vec<u8>) {
 /// How many pairs one text may hold, since looking for a key walks them all.
 const MAX_PAIRS: usize = 256;
 
-fn unescape(text: &[u8]) -> Option<Vec<u8>> {
+pub(crate) fn unescape(text: &[u8]) -> Option<Vec<u8>> {
     let mut plain = Vec::with_capacity(text.len());
     let mut rest = text.iter();
     while let Some(byte) = rest.next() {

@@ -41,7 +41,7 @@ pub(super) use self::quota::{EjectionPermit, EjectionQuota};
 /// let servers = List::new([Instance::tcp("10.0.0.1:8972"), Instance::tcp("10.0.0.2:8972")]);
 /// let client = Client::builder("rpcx://arith")
 ///     .discover(servers)
-///     .circuit_breaker(CircuitBreaker::consecutive(5, Duration::from_secs(10)).most_out(0.3))
+///     .breaker(CircuitBreaker::consecutive(5, Duration::from_secs(10)).most_out(0.3))
 ///     .build()?;
 /// # Ok(())
 /// # }

@@ -21,7 +21,7 @@ pub(super) use self::probe::HealthProbe;
 ///
 /// # fn main() -> polyrpc::Result<()> {
 /// let client = Client::builder("grpc+list://10.0.0.1:50051,10.0.0.2:50051")
-///     .circuit_breaker(CircuitBreaker::brpc())
+///     .breaker(Breaker::brpc())
 ///     .health(HealthCheck::grpc("example.Arith").every(Duration::from_secs(1)))
 ///     .build()?;
 /// # Ok(())
