@@ -1,5 +1,5 @@
-# Rows of `run` about connectrpc/conformance, the suite by which implementations of gRPC and gRPC-Web are judged: a row for
-# each configuration in conformance/, for our server and for our client.
+# Rows of `run` about connectrpc/conformance, the suite by which implementations of gRPC, gRPC-Web and Connect are
+# judged: a row for each configuration in conformance/, for our server and for our client.
 # shellcheck shell=bash disable=SC2154
 # (`run` sets what is used here.)
 
@@ -14,10 +14,14 @@ connect_conformance() {
     conforms server grpc 374
     conforms server grpc-web 343
     conforms server full 5058
+    conforms server connect 808
+    conforms server connect-full 3964
     group "our client → Connect's conformance suite $conformance_version"
     conforms client grpc 409
     conforms client grpc-web 750
     conforms client full 6764
+    conforms client connect 878
+    conforms client connect-full 4272
 }
 
 build_conformance() {

@@ -56,6 +56,12 @@ fn rpcx_codec() {
 }
 
 #[test]
+fn custom_protocol() {
+    let output = run(env!("CARGO_BIN_EXE_custom_protocol"), &[]);
+    assert_eq!(output, "lines: 1 + 2 = 3\ninvalid argument: 3 is odd\nrpcx: 1 + 2 = 3\n");
+}
+
+#[test]
 fn errors_and_layers() {
     let output = run(env!("CARGO_BIN_EXE_errors_and_layers"), &[]);
     let lines = [

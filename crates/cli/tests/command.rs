@@ -299,7 +299,7 @@ fn what_cannot_be_sent_is_refused_before_it_is_sent() {
     };
     fails(
         &["ftp://h:1", "x"],
-        "error: invalid argument: `ftp://h:1` is no URL to call: the protocol `ftp` is none of baidu-std, rpcx, fb-rpc, grpc, grpc-web, http, rest-rpc, net-rpc\n",
+        "error: invalid argument: `ftp://h:1` is no URL to call: the protocol `ftp` is none of baidu-std, rpcx, fb-rpc, grpc, grpc-web, connect, http, rest-rpc, net-rpc\n",
     );
     fails(
         &["rpcx://h:1", "echo", "hello"],

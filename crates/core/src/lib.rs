@@ -3,6 +3,7 @@
 //! * [`Call`] and [`Reply`]: a request and its response, independent of the protocol.
 //! * [`Status`]: the error model.
 //! * [`session`]: the traits that a protocol implements, one for each side of a connection.
+//! * [`protocol`]: a protocol as data; a [`Descriptor`] for each.
 //! * [`Outbox`]: outgoing bytes of a connection; small chunks are copied together, large ones shared.
 //! * [`Format`] and [`Compression`]: names of encodings and compressions, implemented by `polyrpc-payload`.
 //! * [`protobuf`]: the primitives of protobuf's binary format.
@@ -29,6 +30,6 @@ pub use carrier::{Carrier, Misfit};
 pub use format::{Compression, Format, Json};
 pub use metadata::Metadata;
 pub use outbox::Outbox;
-pub use protocol::{Detected, Protocol};
+pub use protocol::{Descriptor, Detected};
 pub use session::{Limits, Violation};
 pub use status::{Code, Detail, Fault, Retry, Scope, Status};

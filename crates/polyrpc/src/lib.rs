@@ -46,10 +46,12 @@ pub mod rest_rpc {
 }
 
 pub use polyrpc_core::{
-    CallId, Checksum, Code, Compression, Detail, Fault, Format, Metadata, Protocol, Push, Retry, Scope,
-    Status,
+    CallId, Checksum, Code, Compression, Detail, Fault, Format, Metadata, Push, Retry, Scope, Status,
 };
 pub use polyrpc_macros::service;
+pub use polyrpc_wire::Protocol;
+
+pub mod protocol;
 
 /// Formats, compression and schemas of messages.
 pub mod payload {

@@ -167,5 +167,6 @@ fn request(protocol: Protocol, compression: Compression, bomb: &[u8]) -> Vec<u8>
             );
             [head.as_bytes(), bomb].concat()
         }
+        other => unreachable!("{other:?} is not asked"),
     }
 }

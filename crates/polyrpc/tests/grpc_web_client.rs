@@ -1,4 +1,4 @@
-//! Calls by gRPC-Web, over HTTP/1.1 and HTTP/2.
+//! Calls by gRPC-Web and Connect, over HTTP/1.1 and HTTP/2.
 #![cfg(feature = "tls")]
 
 mod common;
@@ -74,7 +74,9 @@ async fn calls_of_every_shape_travel_by_both_versions_of_http_in_clear_text_and_
     let bound = server.bind(listen.tls(tls::Server::new(identity).unwrap())).await.unwrap().start();
     let port = bound.address().to_string().rsplit_once(':').unwrap().1.to_owned();
     let trusts = tls::Client::new().ca(Pem::bytes(certified.cert.pem()));
-    for scheme in ["grpc-web", "grpc-web+h2", "grpc-web+tls", "grpc-web+h2+tls"] {
+    let by_web = ["grpc-web", "grpc-web+h2", "grpc-web+tls", "grpc-web+h2+tls"];
+    let by_connect = ["connect", "connect+h2", "connect+tls", "connect+h2+tls"];
+    for scheme in by_web.into_iter().chain(by_connect) {
         let builder = Client::builder(&format!("{scheme}://localhost:{port}"));
         let builder = if scheme.ends_with("tls") { builder.tls(trusts.clone()) } else { builder };
         let client = NumbersClient::new(builder.build().unwrap());

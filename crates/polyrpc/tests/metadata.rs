@@ -66,10 +66,12 @@ enum By {
     None,
 }
 
-const SCHEMES: [(&str, By); 9] = [
+const SCHEMES: [(&str, By); 11] = [
     ("grpc", By::Grpc),
     ("grpc-web", By::Grpc),
     ("grpc-web+h2", By::Grpc),
+    ("connect", By::Grpc),
+    ("connect+h2", By::Grpc),
     ("http", By::Http),
     ("http+json-rpc", By::Map),
     ("baidu-std", By::Map),

@@ -11,6 +11,7 @@ use common::{serve, soon};
 use polyrpc::client::Request;
 use polyrpc::codec::{Body, Raw};
 use polyrpc::propagation::{self, CallScope, Trace, TraceParent};
+use polyrpc::protocol::MetadataSupport;
 use polyrpc::server::{Limits, ServerHandle};
 use polyrpc::service::ServiceBuilder;
 use polyrpc::{Client, Code, Context, Error, Format, Metadata, Result, Server, Status};
@@ -18,10 +19,11 @@ use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 
 /// The rows of the table, and by which URL each is called.
-const ROWS: [(&str, &str); 8] = [
+const ROWS: [(&str, &str); 9] = [
     ("baidu_std", "baidu-std"),
     ("rpcx", "rpcx"),
     ("gRPC", "grpc"),
+    ("Connect", "connect"),
     ("HTTP/JSON", "http"),
     ("JSON-RPC 2.0", "http+json-rpc"),
     ("net/rpc", "net-rpc"),
@@ -162,6 +164,24 @@ async fn what_survives_each_protocol_is_what_the_table_says() {
         }
     }
     assert!(differs.is_empty(), "\n{}", differs.join("\n"));
+}
+
+#[test]
+fn descriptors_say_of_their_protocols_what_the_table_says() {
+    for ((name, scheme), (_, cells)) in ROWS.iter().zip(documented()) {
+        let client = Client::new(&format!("{scheme}://127.0.0.1:1")).unwrap();
+        let can = client.protocol().descriptor().capabilities;
+        let metadata = match can.metadata {
+            MetadataSupport::Carried(_) => "yes",
+            MetadataSupport::Refused => "refused",
+            MetadataSupport::Dropped => "no",
+        };
+        let cell = |column| &*cells[COLUMNS.iter().position(|known| *known == column).unwrap()];
+        assert_eq!(can.deadline, cell("deadline") == "yes", "{name}");
+        assert_eq!(can.carries_metadata(), cell("trace") == "yes", "{name}");
+        assert_eq!(metadata, cell("metadata"), "{name}");
+        assert_eq!(can.attachments, cell("attachment") == "yes", "{name}");
+    }
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! What browsers and curl speak: gRPC-Web, JSON over HTTP/2, HTTP/2 by upgrade.
+//! What browsers and curl speak: gRPC-Web, Connect, JSON over HTTP/2, HTTP/2 by upgrade.
 
 mod common;
 
@@ -118,6 +118,48 @@ async fn all_messages_of_a_request_are_read() {
     let (flag, end) = frames(&response).remove(0);
     assert_eq!(flag, 0x80);
     assert!(end.starts_with("grpc-status:12\r\ngrpc-message:unknown method Nothing"), "{end}");
+}
+
+/// A request of plain HTTP in JSON.
+fn json(method: &str, fields: &str, body: &str) -> Vec<u8> {
+    let length = body.len();
+    let head = format!(
+        "POST /Numbers/{method} HTTP/1.0\r\nHost: a\r\nContent-Type: application/json\r\n{fields}\
+         Content-Length: {length}\r\n\r\n{body}"
+    );
+    head.into()
+}
+
+async fn text(server: &polyrpc::server::ServerHandle, request: &[u8]) -> String {
+    String::from_utf8(answer(server, request).await).unwrap()
+}
+
+#[tokio::test]
+async fn streaming_method_answers_plain_http_in_lines_and_events() {
+    let server = serve(numbers(Counting::default())).await;
+    let lines = text(&server, &json("Count", "Accept: application/x-ndjson\r\n", "3")).await;
+    assert!(lines.contains("content-type: application/x-ndjson\r\n"), "{lines}");
+    assert!(lines.ends_with("\r\n\r\n0\n1\n2\n"), "{lines}");
+    let events = text(&server, &json("Count", "Accept: text/event-stream\r\n", "2")).await;
+    assert!(events.ends_with("\r\n\r\ndata: 0\n\ndata: 1\n\nevent: end\ndata: {}\n\n"), "{events}");
+    let unknown = text(&server, &json("Nothing", "Accept: application/x-ndjson\r\n", "3")).await;
+    assert!(unknown.starts_with("HTTP/1.1 404 "), "{unknown}");
+    let unary = text(&server, &json("Count", "Connect-Protocol-Version: 1\r\n", "3")).await;
+    assert!(unary.starts_with("HTTP/1.1 501 ") && unary.contains(r#"{"code":"unimplemented""#), "{unary}");
+}
+
+#[tokio::test]
+async fn method_without_side_effects_is_called_by_a_get_of_connect() {
+    let server = serve(numbers(Counting::default()).no_side_effects("Numbers", "Count")).await;
+    let get = |query: &str, fields: &str| {
+        format!(
+            "GET /Numbers/Count?connect=v1&encoding=json&{query} HTTP/1.0\r\nHost: localhost\r\n{fields}\r\n"
+        )
+    };
+    let events = text(&server, get("message=1", "Accept: text/event-stream\r\n").as_bytes()).await;
+    assert!(events.ends_with("data: 0\n\nevent: end\ndata: {}\n\n"), "{events}");
+    let other = get("message=1", "").replace("Count", "Endless");
+    assert!(text(&server, other.as_bytes()).await.starts_with("HTTP/1.1 405 "));
 }
 
 #[tokio::test]

@@ -5,6 +5,7 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use polyrpc_core::session::{Client, ClientEvent};
 use polyrpc_core::{Call, CallId, Compression, Credential, Format, Json, Message, Outbox, Violation};
+use polyrpc_wire::connect::UnaryMethod;
 use polyrpc_wire::{baidu_std, fb_rpc, grpc_web, http, net_rpc, rest_rpc, rpcx};
 
 use super::server::generation;
@@ -43,6 +44,29 @@ pub fn http_client(input: &[u8]) {
 pub fn grpc_web_client(input: &[u8]) {
     let config = || grpc_web::ClientConfig { limits: LIMITS, ..<_>::default() };
     ask(|_| grpc_web::Client::new(config()), input);
+}
+
+/// Bytes for [`grpc_web::Client`], which speaks Connect; it has an opened call, or makes unary ones by POST or GET.
+pub fn connect_client(input: &[u8]) {
+    let new = |manner: Manner| {
+        let method = if manner.has(JSON_RPC) { UnaryMethod::Get } else { UnaryMethod::Post };
+        let config = grpc_web::ClientConfig { limits: LIMITS, connect: Some(method), ..<_>::default() };
+        let mut client = grpc_web::Client::new(config);
+        if manner.has(OPENS) {
+            let call = Call::new("example.EchoService", "Echo", Format::Protobuf, Bytes::new());
+            let _ = client.open(CallId(1000), call, &mut Outbox::new());
+        }
+        client
+    };
+    match Manner::read(input) {
+        // Of a stream that ends in a malformed body, the messages before that come if the body is cut behind them.
+        Some((manner, bytes)) if manner.has(OPENS) => {
+            let message = || (Format::Protobuf, Bytes::from_static(b"{}"));
+            Connection::new(new(manner), manner, message()).feed(&[bytes]);
+            Connection::new(new(manner), manner, message()).feed(&manner.cut(bytes));
+        }
+        _ => ask(new, input),
+    }
 }
 
 /// Bytes for [`rest_rpc::Client`], of the generation that the first one chooses. It has a subscription, where it can.

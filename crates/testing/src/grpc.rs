@@ -424,6 +424,7 @@ impl Asking {
             authority: "me".into(),
             tls: false,
             web: manner.has(WEB),
+            connect: None,
             credential: None,
         });
         let (inbox, out, heard) = (BytesMut::new(), Outbox::new(), Heard::default());

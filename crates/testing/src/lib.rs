@@ -18,8 +18,8 @@ mod transcode;
 mod websocket;
 
 pub use self::client::{
-    baidu_std_client, fb_rpc_client, grpc_web_client, http_client, net_rpc_client, rest_rpc_client,
-    rpcx_client,
+    baidu_std_client, connect_client, fb_rpc_client, grpc_web_client, http_client, net_rpc_client,
+    rest_rpc_client, rpcx_client,
 };
 pub use self::flatbuffers::{flatbuffers, whole_flatbuffers};
 pub use self::gob::gob;
@@ -28,7 +28,8 @@ pub use self::h2::h2_frames;
 pub use self::kcp::kcp;
 pub use self::payload::{compress, msgpack, schema};
 pub use self::server::{
-    baidu_std_server, fb_rpc_server, http_server, json_rpc, net_rpc_server, rest_rpc_server, rpcx_server,
+    baidu_std_server, connect_server, fb_rpc_server, http_server, json_rpc, net_rpc_server, rest_rpc_server,
+    rpcx_server,
 };
 pub use self::sniff::sniff;
 pub use self::struct_pack::{struct_pack, struct_pack_types};
@@ -45,10 +46,12 @@ use polyrpc_wire::baidu_std;
 pub type Target = fn(&[u8]);
 
 /// Every target under the name of its file in `fuzz/fuzz_targets` and of its folder in `fuzz/corpus`.
-pub const TARGETS: [(&str, Target); 32] = [
+pub const TARGETS: [(&str, Target); 34] = [
     ("baidu_std_client", baidu_std_client),
     ("baidu_std_server", baidu_std_server),
     ("compress", compress),
+    ("connect_client", connect_client),
+    ("connect_server", connect_server),
     ("fb_rpc_client", fb_rpc_client),
     ("fb_rpc_server", fb_rpc_server),
     ("flatbuffers", flatbuffers),

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use bytes::BytesMut;
 use polyrpc_core::session::{Server, ServerEvent, Verdict};
 use polyrpc_core::testing::{Heard, tell, tell_part};
-use polyrpc_core::{Call, Detected, Message, Metadata, Outbox, Protocol, Push, Reply, Status, StreamId};
+use polyrpc_core::{Call, Detected, Message, Metadata, Outbox, Push, Reply, Status, StreamId};
+use polyrpc_wire::Protocol;
 use polyrpc_wire::rest_rpc::Generation;
 use polyrpc_wire::{baidu_std, fb_rpc, http, http_server, net_rpc, rest_rpc, rpcx, sniff};
 
@@ -53,6 +54,36 @@ pub fn json_rpc(input: &[u8]) {
         body.len()
     );
     http_server(&[manner, head.as_bytes(), body].concat());
+}
+
+/// A body or a query for [`http_server::h1::Server`] that is one of Connect, behind a byte that says which.
+pub fn connect_server(input: &[u8]) {
+    let Some((manner, [choice, rest @ ..])) = input.split_first_chunk::<2>() else { return };
+    let length = rest.len();
+    let (head, body) = match choice % 4 {
+        0 => (post("application/connect+proto", length), rest),
+        1 => (post("application/json\r\nConnect-Protocol-Version: 1", length), rest),
+        2 => (post("application/json\r\nAccept: application/x-ndjson", length), rest),
+        _ => (get(rest), &[][..]),
+    };
+    serve(connect, None, &[manner, &head[..], body].concat());
+}
+
+fn post(fields: &str, length: usize) -> Vec<u8> {
+    let line = "POST /example.EchoService/Echo HTTP/1.1\r\nHost: a\r\nContent-Type: ";
+    format!("{line}{fields}\r\nContent-Length: {length}\r\n\r\n").into()
+}
+
+fn get(query: &[u8]) -> Vec<u8> {
+    let head = &b"GET /example.EchoService/Echo?connect=v1&"[..];
+    [head, query, b" HTTP/1.1\r\nHost: a\r\n\r\n"].concat()
+}
+
+/// A server whose method is free of side effects, so that a GET calls it.
+fn connect() -> http_server::h1::Server {
+    let mut config = http::ServerConfig { limits: LIMITS, ..<_>::default() };
+    config.routes.declare_no_side_effects("example.EchoService", "Echo");
+    http_server::h1::Server::new(Arc::new(config))
 }
 
 pub(super) fn baidu_std() -> baidu_std::Server {
@@ -183,6 +214,10 @@ impl<S: Server> Connection<S> {
                     self.heard.calls.push(tell(&call));
                     let reply = reply(&call, self.manner);
                     self.handle(ticket, reply);
+                }
+                Ok(Some(ServerEvent::Open(call, ticket, stream))) => {
+                    let call = Call { authenticated: false, ..call };
+                    self.heard.calls.push(tell_part(&ServerEvent::Open(call, ticket, stream)));
                 }
                 Ok(Some(
                     ServerEvent::Foreign

@@ -2,7 +2,8 @@
 
 use bytes::BytesMut;
 use polyrpc_core::session::{Server, ServerEvent};
-use polyrpc_core::{Detected, Outbox, Protocol};
+use polyrpc_core::{Detected, Outbox};
+use polyrpc_wire::Protocol;
 use polyrpc_wire::rest_rpc::generation;
 use polyrpc_wire::sniff::sniff as guess;
 
@@ -44,6 +45,7 @@ fn assert_is_not_foreign(protocol: Protocol, start: &[u8]) {
         Protocol::Http => disowns(server::http(), start),
         Protocol::RestRpc => disowns(server::rest_rpc(generation(start).unwrap_or_default()), start),
         Protocol::NetRpc => disowns(server::net_rpc(None), start),
+        other => panic!("there is no session of {}", other.as_str()),
     };
     assert!(!disowns, "{protocol:?} is not for its own session");
 }

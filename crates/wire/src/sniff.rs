@@ -1,40 +1,27 @@
 //! Which protocol a connection speaks, told from its first bytes.
 
-use polyrpc_core::{Detected, Protocol};
+use polyrpc_core::Detected;
 
-use crate::http::{h1, h2};
-use crate::{baidu_std, fb_rpc, net_rpc, rest_rpc, rpcx};
+use crate::Protocol;
 
 /// Tells the protocol of a connection that begins with `start`, among those `allowed`.
-pub fn sniff(start: &[u8], allowed: &[Protocol]) -> Detected {
+pub fn sniff(start: &[u8], allowed: &[Protocol]) -> Detected<Protocol> {
     let mut undecided = start.is_empty();
     for protocol in allowed {
-        match recognise(*protocol, start) {
+        match (protocol.descriptor().recognise)(start) {
             Detected::Unknown => {}
             Detected::NeedMore => undecided = true,
-            is @ Detected::Is(_) => return is,
+            Detected::Is(()) => return Detected::Is(*protocol),
         }
     }
     if undecided { Detected::NeedMore } else { Detected::Unknown }
-}
-
-fn recognise(protocol: Protocol, start: &[u8]) -> Detected {
-    match protocol {
-        Protocol::BaiduStd => baidu_std::recognise(start),
-        Protocol::Rpcx => rpcx::recognise(start),
-        Protocol::FbRpc => fb_rpc::recognise(start),
-        Protocol::Grpc => h2::recognise(start),
-        Protocol::Http => h1::recognise(start),
-        Protocol::RestRpc => rest_rpc::recognise(start),
-        Protocol::NetRpc => net_rpc::recognise(start),
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn all(start: &[u8]) -> Detected {
+    fn all(start: &[u8]) -> Detected<Protocol> {
         sniff(start, &Protocol::ALL)
     }
 

@@ -27,8 +27,8 @@ use crate::tls::ClientTlsOptions;
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Options {
-    /// The server: baidu-std://, rpcx://, fb-rpc://, grpc://, grpc-web:// (grpc-web+h2:// over HTTP/2), http://,
-    /// rest-rpc:// or net-rpc:// with host:port; also
+    /// The server: baidu-std://, rpcx://, fb-rpc://, grpc://, grpc-web:// (grpc-web+h2:// over HTTP/2), connect://
+    /// (connect+h2://), http://, rest-rpc:// or net-rpc:// with host:port; also
     /// rpcx+unix:///path, rpcx+ws://host:port, http+json-rpc://host:port; an older rest_rpc as rest-rpc+v0.11://,
     /// net-rpc+json:// (msgpack, protobuf, gencode) and net-rpc+http://; with TLS grpcs://, https://, rpcx+tls://,
     /// baidu-std+tls://; over UDP rpcx+kcp://, rpcx+quic://; in a registry rpcx+etcd://host:port/base/Service

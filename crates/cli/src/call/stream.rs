@@ -2,9 +2,10 @@
 
 use std::future::pending;
 
+use polyrpc::Client;
 use polyrpc::client::{self, RawReceiver, RawSender};
+use polyrpc::protocol::Streams;
 use polyrpc::streaming::StreamOptions;
-use polyrpc::{Client, Protocol};
 
 use super::input::Input;
 use super::{Options, argument, tell};
@@ -22,7 +23,9 @@ pub(super) async fn call(client: &Client, options: &Options, translator: &Transl
     }
     let beside = client::CallOptions { timeout: options.beside.timeout, ..options.beside_message()? };
     let failed = |error: polyrpc::Error| Failure::of_call(error.status(), &options.url);
-    if client.protocol() == Protocol::BaiduStd && !translator.shape().client_streams {
+    if client.protocol().descriptor().capabilities.streams == Streams::Beside
+        && !translator.shape().client_streams
+    {
         // The only message is sent with the call, which is answered before the stream goes on.
         let message = translator.request(&argument(options.argument.as_deref())?)?;
         let opened = client.open_stream_raw(&options.target, message, beside, StreamOptions::default()).await;

@@ -117,7 +117,7 @@ impl Translator {
     pub(crate) fn new(client: &Client, target: &str, options: &Options) -> Result<Self, Failure> {
         let protocol = client.protocol();
         let wanted = options.format == Some(Wire::Flatbuffers)
-            || options.format.is_none() && protocol == Protocol::FbRpc;
+            || options.format.is_none() && protocol.descriptor().capabilities.numbers_methods;
         if let Some(method) = flatbuffers::Method::find(&options.files, wanted, protocol, target)? {
             return Ok(Self::flatbuffers(method));
         }
@@ -166,8 +166,8 @@ impl Translator {
             }
             (None, Protocol::Rpcx | Protocol::RestRpc) => Wire::Msgpack,
             (None, Protocol::NetRpc) => Wire::Gob,
-            // Without a .fbs its fields are unknown.
-            (None, Protocol::FbRpc) => Wire::Raw,
+            // Without a .fbs the fields of fb_rpc are unknown.
+            (None, _) => Wire::Raw,
         };
         let wire = format(wire, protocol);
         Self { wire, types, signature: options.types.clone(), described, function, fbs: None }

@@ -3,8 +3,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use polyrpc_core::{Format, Protocol, Push, Status};
+use polyrpc_core::{Format, Push, Status};
 use polyrpc_payload::schema;
+use polyrpc_wire::Protocol;
 
 use super::Peer;
 use crate::codec::{Body, Codec, counting_unknown};

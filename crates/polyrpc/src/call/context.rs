@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use polyrpc_core::{Checksum, Compression, Format, Head, Metadata, Protocol, Push, Status};
+use polyrpc_core::{Checksum, Compression, Format, Head, Metadata, Push, Status};
+use polyrpc_wire::Protocol;
 
 use super::{AcceptedStreams, CallSite, ConnectionFacts, MethodName, Peer, RequestedMethod, StreamOffer};
 

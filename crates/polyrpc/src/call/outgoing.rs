@@ -1,4 +1,5 @@
-use polyrpc_core::{Protocol, Status};
+use polyrpc_core::Status;
+use polyrpc_wire::Protocol;
 use tokio::time::Instant;
 
 use super::CallOptions;

@@ -2,8 +2,9 @@ use std::fmt;
 use std::time::Duration;
 
 use bytes::Bytes;
-use polyrpc_core::{Checksum, Compression, Format, Metadata, Protocol};
+use polyrpc_core::{Checksum, Compression, Format, Metadata};
 use polyrpc_payload::schema;
+use polyrpc_wire::Protocol;
 
 use super::{CancelHandle, RedactedMetadata, redacted};
 use crate::codec::Codec;
@@ -247,8 +248,9 @@ impl Signature {
 
     /// What this protocol calls the method.
     pub(crate) fn called(&self, protocol: Protocol) -> &'static str {
-        match protocol {
-            Protocol::FbRpc if !self.numbered.is_empty() => self.numbered,
+        match self.numbered {
+            "" => self.method,
+            numbered if protocol.descriptor().capabilities.numbers_methods => numbered,
             _ => self.method,
         }
     }

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use polyrpc_core::Protocol;
+use polyrpc_wire::Protocol;
 
 use super::Peer;
 

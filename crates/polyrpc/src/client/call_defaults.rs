@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use polyrpc_core::{Call, Code, Compression, Credential, Fault, Format, Head, Json, Protocol, Reply, Status};
+use polyrpc_core::protocol::{Dialect, Streams};
+use polyrpc_core::{Call, Code, Compression, Credential, Descriptor, Fault, Format, Head, Reply, Status};
 use polyrpc_payload::schema;
-use polyrpc_wire::rest_rpc::Generation;
+use polyrpc_wire::Protocol;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::time::Instant;
@@ -21,12 +22,12 @@ use crate::propagation;
 #[derive(Debug, Clone)]
 pub(super) struct CallDefaults {
     pub(super) protocol: Protocol,
-    /// Of rest_rpc, if that is the protocol.
-    pub(super) generation: Generation,
+    /// What of it is spoken.
+    pub(super) dialect: Dialect,
+    /// What is known of the protocol.
+    pub(super) descriptor: &'static Descriptor,
     pub(super) timeout: Option<Duration>,
     pub(super) format: Option<Format>,
-    /// The one format in which the protocol, as it was set up, carries messages.
-    pub(super) only_format: Option<Format>,
     pub(super) compression: Compression,
     /// Bytes of a reply after decompression.
     pub(super) max_decompressed: usize,
@@ -43,23 +44,10 @@ pub(super) struct CallDefaults {
     pub(super) target: crate::call::Target,
 }
 
-/// Whether the protocol has words for it that a call was never looked at (HTTP/2's `GOAWAY` and `REFUSED_STREAM`).
-pub(super) fn signals_unprocessed_calls(protocol: Protocol) -> bool {
-    match protocol {
-        Protocol::Grpc => true,
-        Protocol::BaiduStd
-        | Protocol::Rpcx
-        | Protocol::FbRpc
-        | Protocol::Http
-        | Protocol::RestRpc
-        | Protocol::NetRpc => false,
-    }
-}
-
 impl CallDefaults {
     /// Whether the protocol has streams only beside a call, which is answered before they go on (brpc).
     pub(super) fn attaches_streams(&self) -> bool {
-        self.protocol == Protocol::BaiduStd
+        self.descriptor.capabilities.streams == Streams::Beside
     }
 
     /// Writes a message as the call, the client, or codec and protocol want it.
@@ -85,9 +73,9 @@ impl CallDefaults {
         options: &CallOptions,
     ) -> Result<Body, Status> {
         let format = self.format(Format::MessagePack, options);
-        match self.protocol {
-            Protocol::RestRpc => encode_arguments(arguments, format),
-            _ => Ok(Body::new(format, encode_plain(arguments, format)?)),
+        match self.descriptor.capabilities.positional_arguments {
+            true => encode_arguments(arguments, format),
+            false => Ok(Body::new(format, encode_plain(arguments, format)?)),
         }
     }
 
@@ -197,8 +185,9 @@ impl CallDefaults {
     /// (`doc/statuscodes.md`).
     #[cold]
     fn unreadable(&self, status: &Status) -> Status {
-        match (self.protocol, status.code()) {
-            (Protocol::Grpc, Code::ResourceExhausted) => {
+        let has_code = self.descriptor.capabilities.resource_exhausted;
+        match status.code() {
+            Code::ResourceExhausted if has_code => {
                 Status::resource_exhausted(format!("unreadable reply: {}", status.message()))
             }
             _ => unreadable(status),
@@ -206,17 +195,8 @@ impl CallDefaults {
     }
 
     /// The format in which this protocol carries what the codec prefers.
-    fn preferred(&self, codec: Format) -> Format {
-        match (self.protocol, codec) {
-            _ if let Some(only) = self.only_format => only,
-            // brpc's content types know no MessagePack, and its HTTP speaks its own JSON.
-            (Protocol::BaiduStd, Format::MessagePack) => Format::Json(Json::Brpc),
-            (Protocol::Http, Format::MessagePack | Format::Protobuf) => Format::Json(Json::Brpc),
-            // rpcx has no number for it, nor brpc's baidu_std.
-            (Protocol::Rpcx, Format::FlatBuffers) => Format::Raw,
-            (Protocol::RestRpc, _) => self.generation.format(),
-            (_, codec) => codec,
-        }
+    pub(super) fn preferred(&self, codec: Format) -> Format {
+        self.dialect.format.unwrap_or_else(|| (self.descriptor.prefer)(codec))
     }
 }
 

@@ -70,10 +70,10 @@ impl Builder {
     ) -> Result<Pool, Status> {
         let backoff = self.backoff.clone().unwrap_or_else(Backoff::single_server);
         let connector = Connector {
-            sessions: self.sessions(&url),
+            sessions: self.sessions(&url)?,
             dialing: self.dialing(&url)?,
             tls,
-            keepalive: self.keepalive.or_else(|| super::keepalive(&url)).map(Keepalive::every),
+            keepalive: self.keepalive.or(url.protocol.descriptor().keepalive).map(Keepalive::every),
             gate: Arc::new(ConnectGate::new(url.address.clone(), backoff)),
             url,
             connect_timeout: self.connect_timeout,

@@ -44,8 +44,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use polyrpc_core::{Call, Compression, Format, Protocol, Push, Status};
-use polyrpc_wire::net_rpc::Codec;
+use polyrpc_core::{Call, Compression, Descriptor, Format, Push, Status, session};
+use polyrpc_wire::Protocol;
 use polyrpc_wire::rest_rpc::Generation;
 use polyrpc_wire::rpcx::Compressors;
 use serde::Serialize;
@@ -61,6 +61,7 @@ pub use self::cluster::{
     Backup, CircuitBreaker, EndpointInfo, FailMode, HealthCheck, RecoveryPolicy, RetryBudget,
 };
 pub use self::connection::Backoff;
+pub use self::connection::sessions::SessionContext;
 pub use self::fanout::FanoutReply;
 pub use self::hook::{Attempt, Hook, OutgoingRequest, ReceivedReply};
 pub use self::mock::MockCall;
@@ -71,7 +72,8 @@ use self::balance::LoadBalancer;
 use self::call_defaults::CallDefaults;
 use self::cluster::{Channel, ChannelConfig, RoutingOptions, SingleEndpoint};
 use self::combo::Combo;
-use self::connection::connector::SessionFactory;
+use self::connection::built_in;
+use self::connection::sessions::{SessionFactory, sessions};
 use self::connection::{ConnectionListeners, PushHandler};
 pub(crate) use self::data_connector::DataConnector;
 use self::factory::Factory;
@@ -125,7 +127,9 @@ impl Client {
     /// A client of the server at `url`: `baidu-std://host:port`, `rpcx://host:port`, `http://host:port`;
     /// `rpcx+unix:///path` over a Unix socket, `rpcx+ws://host:port` within a WebSocket, `http+json-rpc://host:port` by
     /// JSON-RPC 2.0; `grpc-web://host:port` for gRPC-Web over HTTP/1.1, which has one call at a time on a connection, and
-    /// `grpc-web+h2://` over HTTP/2; `rest-rpc+v0.11://host:port` in that generation of rest_rpc, without one in the newest;
+    /// `grpc-web+h2://` over HTTP/2; `connect://`, `connect+tls://`, `connect+h2://` and `connect+h2+tls://` likewise for
+    /// the Connect protocol, with `+get` for unary calls by GET, which servers take for methods that are declared free of
+    /// side effects; `rest-rpc+v0.11://host:port` in that generation of rest_rpc, without one in the newest;
     /// `net-rpc://host:port` for Go's `net/rpc` in gob, `net-rpc+json://`, `net-rpc+msgpack://`, `net-rpc+protobuf://`
     /// and so on in another [codec](polyrpc_wire::net_rpc::Codec), `net-rpc+http://` where a server of Go speaks it
     /// behind HTTP; with TLS `grpcs://host:port`, `https://host`, `rpcx+tls://host:port` and so on (feature `tls`).
@@ -163,21 +167,21 @@ impl Client {
         let builder = Builder::new("");
         Self {
             transport: Transport::Mock(Mock::new(answer)),
-            defaults: Arc::new(builder.defaults(&Url::in_process(Protocol::Rpcx, Codec::default()))),
+            defaults: Arc::new(builder.defaults(&Url::nowhere(Protocol::Rpcx))),
             layers: Layers::default(),
         }
     }
 
     /// A client over a connected socket.
-    pub(crate) fn over_stream(stream: Stream, protocol: Protocol, codec: Codec) -> Self {
+    pub(crate) fn over_stream(stream: Stream, protocol: Protocol, words: &[&str]) -> Result<Self, Status> {
         let builder = Builder::new("");
-        let url = Url::in_process(protocol, codec);
-        let link = builder.sessions(&url).start(stream, None, ConnectionListeners::default());
-        Self {
+        let url = Url::in_process(protocol, words)?;
+        let link = builder.sessions(&url)?.start(stream, None, ConnectionListeners::default());
+        Ok(Self {
             transport: Transport::Network(Arc::new(Pool::fixed(link))),
             defaults: Arc::new(builder.defaults(&url)),
             layers: Layers::default(),
-        }
+        })
     }
 
     /// The same client over the same connections, with one more layer around its calls, inside of those it has. A layer
@@ -229,7 +233,8 @@ impl Client {
 
     /// What of rest_rpc it speaks, if that is the protocol.
     pub fn generation(&self) -> Option<Generation> {
-        (self.defaults.protocol == Protocol::RestRpc).then_some(self.defaults.generation)
+        let is_rest_rpc = self.defaults.protocol == Protocol::RestRpc;
+        is_rest_rpc.then(|| Generation::named(&self.defaults.dialect.words).unwrap_or_default())
     }
 
     /// What is known of the servers of a client that was built to find them; empty in a client of one server, and before
@@ -244,7 +249,7 @@ impl Client {
 
     /// The one format in which it carries messages, where protocol and URL leave no choice (net/rpc).
     pub fn only_format(&self) -> Option<Format> {
-        self.defaults.only_format
+        self.defaults.dialect.format.filter(|_| self.defaults.dialect.only_format)
     }
 
     /// Calls a function or a method with plain types: `add`, `Arith/Mul`.
@@ -414,12 +419,6 @@ impl Client {
     }
 }
 
-/// How often a server is told that the client is there, where nobody says: rest_rpc's servers close a connection that
-/// says nothing for 15 s (`rpc_server.h`), and its clients tell them every 5 s (`rpc_client.hpp`).
-fn keepalive(url: &Url) -> Option<Duration> {
-    (url.protocol == Protocol::RestRpc).then_some(Duration::from_secs(5))
-}
-
 /// `Service/Method`, or a function's name.
 pub(crate) fn split(target: &str) -> (&str, &str) {
     target.rsplit_once('/').unwrap_or(("", target))
@@ -458,7 +457,7 @@ pub struct Builder {
     /// What was said that takes a channel.
     plan: Option<Box<ChannelConfig>>,
     layers: Layers,
-    /// Why a layer cannot stand here.
+    /// Why a layer, or a protocol, cannot stand here.
     misplaced: Option<Status>,
     hooks: Hooks,
     tls: Option<tls::Client>,
@@ -466,7 +465,12 @@ pub struct Builder {
     kcp: Option<crate::kcp::Config>,
     #[cfg(feature = "quic")]
     quic: Option<crate::quic::Config>,
+    /// Those of other crates.
+    protocols: Vec<(Protocol, BuildSessions)>,
 }
+
+/// Sets up what makes the sessions of a protocol of another crate.
+type BuildSessions = Box<dyn Fn(SessionContext) -> Arc<dyn SessionFactory> + Send + Sync>;
 
 impl Builder {
     fn new(url: &str) -> Self {
@@ -495,7 +499,35 @@ impl Builder {
             kcp: None,
             #[cfg(feature = "quic")]
             quic: None,
+            protocols: Vec::new(),
         }
+    }
+
+    /// Calls by a protocol of another crate if the URL has one of its [schemes](Descriptor::schemes). `session` makes the
+    /// [session](crate::protocol::session::Client) of each connection.
+    ///
+    /// How a protocol is written says [`crate::protocol`]. A built-in protocol of the same scheme comes first; one of the same
+    /// name fails [`build`](Self::build).
+    pub fn protocol<S>(
+        mut self,
+        descriptor: &'static Descriptor,
+        session: impl Fn(&SessionContext) -> S + Send + Sync + 'static,
+    ) -> Self
+    where
+        S: session::Client + Send + 'static,
+    {
+        let session = Arc::new(session);
+        let build = move |context| {
+            let session = session.clone();
+            sessions(move || session(&context))
+        };
+        let protocol = descriptor.into();
+        if self.known().contains(&protocol) {
+            let text = format!("the client has two protocols `{}`", protocol.as_str());
+            self.misplaced.get_or_insert(Status::invalid_argument(text));
+        }
+        self.protocols.push((protocol, Box::new(build)));
+        self
     }
 
     /// How calls share connections. Default: [`ConnectionMode::Shared`].
@@ -796,20 +828,23 @@ impl Builder {
     fn resolve_url(&mut self) -> Result<(Url, Option<Box<dyn Discover>>)> {
         let (scheme, rest) = self.url.split_once("://").unwrap_or((&self.url, ""));
         if let Some(discover) = self.plan.as_mut().and_then(|plan| plan.discover.take()) {
-            return Ok((Url::parse(&self.url).or_else(|_| Url::from_scheme(scheme))?, Some(discover)));
+            return Ok((
+                Url::parse(&self.url, &self.known()).or_else(|_| Url::from_scheme(scheme, &self.known()))?,
+                Some(discover),
+            ));
         }
         // A word that is known to the protocol names no registry (`net-rpc+http`).
-        if Url::from_scheme(scheme).is_err() {
+        if Url::from_scheme(scheme, &self.known()).is_err() {
             let words: Vec<_> = scheme.split('+').collect();
             for (place, word) in words.iter().enumerate().skip(1) {
                 if let Some(discover) = discovery::open(word, rest)? {
                     let others = words.iter().enumerate().filter(|(other, _)| *other != place);
                     let others: Vec<_> = others.map(|(_, word)| *word).collect();
-                    return Ok((Url::from_scheme(&others.join("+"))?, Some(discover)));
+                    return Ok((Url::from_scheme(&others.join("+"), &self.known())?, Some(discover)));
                 }
             }
         }
-        Ok((Url::parse(&self.url)?, None))
+        Ok((Url::parse(&self.url, &self.known())?, None))
     }
 
     /// Whether it takes a channel.
@@ -817,20 +852,22 @@ impl Builder {
         let scheme = self.url.split_once("://").map_or("", |(scheme, _)| scheme);
         let names_registry = |word: &str| matches!(discovery::open(word, ""), Ok(Some(_)) | Err(_));
         Ok(self.plan.is_some()
-            || Url::from_scheme(scheme).is_err() && scheme.split('+').skip(1).any(names_registry))
+            || Url::from_scheme(scheme, &self.known()).is_err()
+                && scheme.split('+').skip(1).any(names_registry))
     }
 
     fn defaults(&self, url: &Url) -> CallDefaults {
         let protocol = url.protocol;
+        let descriptor = protocol.descriptor();
         CallDefaults {
             protocol,
-            generation: url.generation,
+            dialect: url.dialect.clone(),
+            descriptor,
             timeout: self.timeout,
             format: self.format,
-            only_format: (protocol == Protocol::NetRpc).then(|| url.codec.format()),
             compression: self.compression,
             max_decompressed: self.limits.decompressed,
-            retains_calls: call_defaults::signals_unprocessed_calls(protocol),
+            retains_calls: descriptor.capabilities.refuses_unprocessed,
             idempotent: self.idempotent,
             unsupported: UnsupportedWarnings::of(protocol),
             near: DataConnector::new(&url.address, self.connect_timeout),
@@ -881,8 +918,31 @@ impl Builder {
         }
     }
 
-    fn sessions(&self, url: &Url) -> SessionFactory {
-        SessionFactory::new(url, self.limits.clone(), self.credential.clone(), self.compressors)
+    /// What makes the sessions of connections to a server at this URL.
+    fn sessions(&self, url: &Url) -> Result<Arc<dyn SessionFactory>, Status> {
+        let context = SessionContext {
+            limits: self.limits.clone(),
+            credential: self.credential.clone(),
+            dialect: url.dialect.clone(),
+            authority: url.authority(),
+            is_secured: url.tls,
+            connect: url.connect.clone(),
+            compressors: self.compressors,
+        };
+        let added = self.protocols.iter().find(|(added, _)| *added == url.protocol);
+        let sessions = match added {
+            Some((_, build)) => build(context.clone()),
+            None => built_in::of(url.protocol, context.clone())?,
+        };
+        Ok(match &url.websocket {
+            None => sessions,
+            Some(path) => built_in::within_websocket(sessions, &context, path),
+        })
+    }
+
+    /// What URLs may name.
+    fn known(&self) -> Vec<Protocol> {
+        Protocol::ALL.into_iter().chain(self.protocols.iter().map(|(added, _)| *added)).collect()
     }
 }
 

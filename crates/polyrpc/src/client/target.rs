@@ -34,7 +34,7 @@ mod tests {
             ("rpcx://[::1]:8972", "::1", Some(8972)),
             ("rpcx+unix:///run/echo.sock", "/run/echo.sock", None),
         ] {
-            let target = Target::of(&Url::parse(url).unwrap());
+            let target = Target::of(&Url::parse(url, &polyrpc_wire::Protocol::ALL).unwrap());
             assert_eq!((&*target.address, target.port), (address, port), "{url}");
         }
         let target = Target::found_by("rpcx+etcd://me:secret@etcd:2379/rpcx/Arith");

@@ -2,7 +2,8 @@
 
 use std::time::Instant;
 
-use polyrpc_core::{Protocol, Reply, Status};
+use polyrpc_core::{Reply, Status};
+use polyrpc_wire::Protocol;
 use tracing::{Instrument, Level, Span};
 
 pub(super) const TARGET: &str = "polyrpc::client";

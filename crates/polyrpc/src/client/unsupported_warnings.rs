@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use polyrpc_core::{Call, Protocol};
+use polyrpc_core::Call;
+use polyrpc_core::protocol::MetadataSupport;
+use polyrpc_wire::Protocol;
 
 use crate::propagation::CallScope;
 
@@ -23,13 +25,21 @@ struct WarnedOnce {
 impl UnsupportedWarnings {
     /// `None` where there is a place for all of it.
     pub(super) fn of(protocol: Protocol) -> Option<Self> {
-        match protocol {
-            Protocol::BaiduStd | Protocol::Rpcx | Protocol::Grpc | Protocol::Http => None,
-            Protocol::FbRpc | Protocol::NetRpc | Protocol::RestRpc => {
-                let [deadline, trace, metadata] = Default::default();
-                Some(Self(Arc::new(WarnedOnce { protocol, deadline, trace, metadata })))
-            }
+        let can = protocol.descriptor().capabilities;
+        if can.deadline && can.carries_metadata() {
+            return None;
         }
+        // What has a place needs no word.
+        let [deadline, trace, metadata] =
+            [can.deadline, can.carries_metadata(), can.metadata != MetadataSupport::Dropped];
+        let said = WarnedOnce {
+            protocol,
+            deadline: deadline.into(),
+            trace: trace.into(),
+            // Where they are refused, the session says so.
+            metadata: metadata.into(),
+        };
+        Some(Self(Arc::new(said)))
     }
 
     /// A call is about to be sent.
@@ -46,9 +56,7 @@ impl UnsupportedWarnings {
         if inherited.trace().is_some() && !said.trace.swap(true, Ordering::Relaxed) {
             tracing::warn!(protocol, "traces end here: this protocol has no place for them");
         }
-        // The other protocols refuse metadata.
-        let loses = said.protocol == Protocol::FbRpc && !call.head.metadata.is_empty();
-        if loses && !said.metadata.swap(true, Ordering::Relaxed) {
+        if !call.head.metadata.is_empty() && !said.metadata.swap(true, Ordering::Relaxed) {
             tracing::warn!(protocol, "metadata of calls are not sent: this protocol has no place for them");
         }
     }

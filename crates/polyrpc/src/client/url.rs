@@ -1,10 +1,8 @@
 use std::time::Duration;
 
-use polyrpc_core::{Protocol, Status};
-use polyrpc_wire::fb_rpc::{Magic, ServiceHash};
-use polyrpc_wire::net_rpc;
-use polyrpc_wire::net_rpc::Codec;
-use polyrpc_wire::rest_rpc::{Generation, UnknownGeneration};
+use polyrpc_core::Status;
+use polyrpc_core::protocol::Dialect;
+use polyrpc_wire::{Protocol, rpcx};
 
 use crate::discovery::{self, Attributes, Instance, Network};
 use crate::transport::Address;
@@ -12,64 +10,50 @@ use crate::transport::Address;
 /// Where a client calls and how: `baidu-std://127.0.0.1:8000`, `rpcx://host:8972`, `http://host`,
 /// `rpcx+unix:///run/echo.sock`, `rpcx+ws://host:8972`, `http+json-rpc://host/`, `rest-rpc+v0.11://host:9000`,
 /// `net-rpc+json://host:1234`, `net-rpc+http://host:1234`, `rpcx+http://host:8972`, `fb-rpc+two-dots://host:8000`; with TLS `grpcs://host:443`,
-/// `https://host`, `rpcx+tls://host:8972`; gRPC-Web by HTTP/1.1 `grpc-web://host:8080`, by HTTP/2 `grpc-web+h2://host:8080`;
+/// `https://host`, `rpcx+tls://host:8972`; gRPC-Web by HTTP/1.1 `grpc-web://host:8080`, by HTTP/2 `grpc-web+h2://host:8080`; Connect by HTTP/1.1
+/// `connect://host:8080`, by HTTP/2 `connect+h2://host:8080`, its unary calls by GET `connect+get://host:8080`;
 /// over UDP `rpcx+kcp://host:8973`, `rpcx+quic://host:8974`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Url {
     pub(crate) protocol: Protocol,
     pub(crate) address: Address,
     pub(crate) tls: bool,
-    /// HTTP carries JSON-RPC 2.0 objects instead of the method in the path.
-    pub(crate) json_rpc: bool,
-    /// gRPC is spoken as browsers do, and by what.
-    pub(crate) web: Option<Http>,
-    /// Which fb_rpc is spoken: `fb-rpc+two-dots://` chooses the hash, `fb-rpc+brpc://` the magic, and
-    /// `fb-rpc+pr3197://` both.
-    pub(crate) fb_rpc: (Magic, ServiceHash),
-    /// What of rest_rpc is spoken.
-    pub(crate) generation: Generation,
+    /// What of the protocol is spoken: JSON-RPC by HTTP, a generation of rest_rpc, a codec of net/rpc, …
+    pub(crate) dialect: Dialect,
     /// The path on the server at which a WebSocket carries the protocol.
     pub(crate) websocket: Option<String>,
-    /// How net/rpc is written.
-    pub(crate) codec: Codec,
     /// The path of the `CONNECT` that a connection of net/rpc or rpcx begins with.
     pub(crate) connect: Option<String>,
 }
 
-/// A version of HTTP.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Http {
-    One,
-    Two,
-}
-
 impl Url {
-    pub(crate) fn parse(text: &str) -> Result<Self, Status> {
+    /// Reads a URL of one of these protocols.
+    pub(crate) fn parse(text: &str, known: &[Protocol]) -> Result<Self, Status> {
         let wrong = |why: &str| {
             Status::invalid_argument(format!("`{}` is no URL to call: {why}", discovery::redacted(text)))
         };
         let (scheme, rest) = text.split_once("://").ok_or_else(|| wrong("want protocol://host:port"))?;
-        let words = SchemeParts::parse(scheme).map_err(|why| wrong(&why))?;
+        let words = SchemeParts::parse(scheme, known).map_err(|why| wrong(&why))?;
         words.at(rest).map_err(|why| wrong(&why))
     }
 
     /// Protocol and variants alone, for servers that are found elsewhere: what stands before `://`.
-    pub(crate) fn from_scheme(scheme: &str) -> Result<Self, Status> {
-        let words = SchemeParts::parse(scheme)
+    pub(crate) fn from_scheme(scheme: &str, known: &[Protocol]) -> Result<Self, Status> {
+        let words = SchemeParts::parse(scheme, known)
             .map_err(|why| Status::invalid_argument(format!("`{scheme}` is no protocol: {why}")))?;
         let nowhere = words.carrier.unwrap_or(Address::Tcp);
         Ok(Self {
             websocket: words.ws.then(|| WEBSOCKET.to_owned()),
-            connect: words.connects.then(|| connect_path(words.protocol).to_owned()),
+            connect: words.connects.map(str::to_owned),
             ..words.to(nowhere(String::new()))
         })
     }
 
     /// How long a connection is left alone once it is made.
     pub(crate) fn settle_time(&self) -> Option<Duration> {
-        match (self.protocol, &self.websocket) {
-            (Protocol::RestRpc, None) => self.generation.settle_time(),
-            _ => None,
+        match &self.websocket {
+            None => self.dialect.settling,
+            Some(_) => None,
         }
     }
 
@@ -93,13 +77,13 @@ impl Url {
                 url.tls |= instance.network == Network::Wss;
                 url.websocket.get_or_insert_with(|| WEBSOCKET.to_owned());
             }
-            Network::Http => match self.protocol {
-                Protocol::Rpcx | Protocol::NetRpc => {
-                    url.connect.get_or_insert_with(|| connect_path(self.protocol).to_owned());
+            Network::Http => match self.protocol.descriptor().connect {
+                Some(connect) => {
+                    url.connect.get_or_insert_with(|| connect.path.to_owned());
                 }
-                Protocol::Http => {}
-                other => {
-                    let other = other.as_str();
+                None if self.protocol == Protocol::Http => {}
+                None => {
+                    let other = self.protocol.as_str();
                     return Err(Status::unimplemented(format!(
                         "{other} is not spoken behind HTTP's CONNECT"
                     )));
@@ -107,6 +91,12 @@ impl Url {
             },
         }
         Ok(url)
+    }
+
+    /// The path of the `CONNECT` that is done before there is a session.
+    pub(crate) fn connect_before_session(&self) -> Option<&str> {
+        let by_session = self.protocol.descriptor().connect.is_some_and(|connect| connect.by_session);
+        self.connect.as_deref().filter(|_| !by_session)
     }
 
     /// The server at this URL, as a registry would list it.
@@ -121,37 +111,31 @@ impl Url {
     }
 
     /// The address of a server in this process.
-    pub(crate) fn in_process(protocol: Protocol, codec: Codec) -> Self {
+    pub(crate) fn in_process(protocol: Protocol, words: &[&str]) -> Result<Self, Status> {
+        let descriptor = protocol.descriptor();
+        let scheme = descriptor.schemes.first().map_or(descriptor.name, |scheme| scheme.name);
+        let dialect = (descriptor.dialect)(scheme, words).map_err(Status::invalid_argument)?;
+        Ok(Self { dialect, ..Self::nowhere(protocol) })
+    }
+
+    /// No server, called by the protocol's usual dialect.
+    pub(crate) fn nowhere(protocol: Protocol) -> Self {
         Self {
             protocol,
             address: Address::Unix("in-process".into()),
             tls: false,
-            json_rpc: false,
-            web: None,
-            generation: Generation::default(),
+            dialect: Dialect::new(protocol.as_str()),
             websocket: None,
-            codec,
             connect: None,
-            fb_rpc: Default::default(),
         }
     }
 
     /// The protocol that a connection begins with where it is to be named: a WebSocket is asked for by HTTP/1.1, whatever
-    /// it carries, as is gRPC-Web.
+    /// it carries, as are gRPC-Web and Connect.
     pub(crate) fn begins_with(&self) -> Protocol {
-        match self.websocket.is_some() || self.web == Some(Http::One) {
+        match self.websocket.is_some() || self.dialect.within_http1 {
             true => Protocol::Http,
             false => self.protocol,
-        }
-    }
-
-    /// Whether a connection takes one call at a time.
-    pub(crate) fn is_one_at_a_time(&self) -> bool {
-        match self.protocol {
-            Protocol::Http => true,
-            Protocol::Grpc => self.web == Some(Http::One),
-            Protocol::RestRpc => self.generation.is_one_at_a_time(),
-            _ => false,
         }
     }
 
@@ -171,92 +155,60 @@ impl Url {
 /// What stands before `://`.
 struct SchemeParts {
     protocol: Protocol,
+    dialect: Dialect,
     unix: bool,
     ws: bool,
     tls: bool,
-    json_rpc: bool,
-    web: Option<Http>,
-    connects: bool,
+    /// The usual path of the `CONNECT` that is asked for.
+    connects: Option<&'static str>,
     carrier: Option<fn(String) -> Address>,
-    fb_rpc: (Magic, ServiceHash),
-    generation: Generation,
-    codec: Option<Codec>,
 }
 
 impl SchemeParts {
-    fn parse(scheme: &str) -> Result<Self, String> {
+    fn parse(scheme: &str, known: &[Protocol]) -> Result<Self, String> {
         let mut words = scheme.split('+');
         let name = words.next().unwrap_or_default();
-        let protocol = match name {
-            "baidu-std" | "baidu_std" => Protocol::BaiduStd,
-            "rpcx" => Protocol::Rpcx,
-            "fb-rpc" | "fb_rpc" => Protocol::FbRpc,
-            "grpc" | "grpcs" | "grpc-web" | "grpc_web" => Protocol::Grpc,
-            "http" | "https" => Protocol::Http,
-            "rest-rpc" | "rest_rpc" => Protocol::RestRpc,
-            "net-rpc" | "net_rpc" => Protocol::NetRpc,
-            other => return Err(format!("the protocol `{other}` is none of {SCHEMES}")),
-        };
-        let mut said = Self {
-            protocol,
-            unix: false,
-            ws: false,
-            tls: matches!(name, "grpcs" | "https"),
-            json_rpc: false,
-            web: matches!(name, "grpc-web" | "grpc_web").then_some(Http::One),
-            connects: false,
-            carrier: None,
-            fb_rpc: Default::default(),
-            generation: Generation::default(),
-            codec: None,
-        };
-        words.try_for_each(|word| said.apply(word))?;
+        let named = known.iter().find_map(|protocol| Some((*protocol, protocol.descriptor().scheme(name)?)));
+        let (protocol, (scheme, tls)) =
+            named.ok_or_else(|| format!("the protocol `{name}` is none of {}", schemes(known)))?;
+        let dialect = Dialect::new(scheme);
+        let mut said = Self { protocol, dialect, unix: false, ws: false, tls, connects: None, carrier: None };
+        let own: Vec<_> = words.filter(|word| !said.apply(word)).collect();
+        said.dialect = (protocol.descriptor().dialect)(scheme, &own)?;
         Ok(said)
     }
 
-    fn apply(&mut self, word: &str) -> Result<(), String> {
-        let named = Codec::ALL.into_iter().find(|codec| codec.as_str() == word);
-        match (word, self.protocol, named) {
-            ("unix", _, _) => self.unix = true,
-            ("ws", _, _) => self.ws = true,
-            ("tls", _, _) => self.tls = true,
-            ("kcp", _, _) => self.carrier = Some(Address::Kcp),
-            ("quic", _, _) => self.carrier = Some(Address::Quic),
-            ("json-rpc", Protocol::Http, _) => self.json_rpc = true,
-            ("h2", _, _) if self.web.is_some() => self.web = Some(Http::Two),
-            ("pr3197", Protocol::FbRpc, _) => self.fb_rpc = (Magic::Brpc, ServiceHash::TwoDots),
-            ("brpc", Protocol::FbRpc, _) => self.fb_rpc.0 = Magic::Brpc,
-            ("two-dots", Protocol::FbRpc, _) => self.fb_rpc.1 = ServiceHash::TwoDots,
-            ("http", Protocol::NetRpc | Protocol::Rpcx, _) => self.connects = true,
-            (_, Protocol::NetRpc, Some(named)) if self.codec.is_none() => self.codec = Some(named),
-            (word, Protocol::RestRpc, _) => {
-                self.generation =
-                    word.parse().map_err(|error: UnknownGeneration| format!("`+{word}`: {error}"))?;
-            }
-            (other, _, _) => return Err(format!("`+{other}` is unknown here")),
+    /// Takes a word that says how the server is reached; `false` if it is the protocol's own.
+    fn apply(&mut self, word: &str) -> bool {
+        match (word, self.protocol.descriptor().connect) {
+            ("unix", _) => self.unix = true,
+            ("ws", _) => self.ws = true,
+            ("tls", _) => self.tls = true,
+            ("kcp", _) => self.carrier = Some(Address::Kcp),
+            ("quic", _) => self.carrier = Some(Address::Quic),
+            ("http", Some(connect)) => self.connects = Some(connect.path),
+            _ => return false,
         }
-        Ok(())
+        true
     }
 
     /// The URL with what stands behind `://`.
     fn at(&self, rest: &str) -> Result<Url, String> {
         let url = self.to(self.address(rest)?);
         self.refuse_beyond(rest)?;
-        let path = |said: bool, usual: &'static str| match (said, self.unix) {
-            (false, _) => Ok(None),
-            (true, true) => Ok(Some(usual.to_owned())),
-            (true, false) => path(rest, usual).map(|path| Some(path.to_owned())).ok_or("the path has blanks"),
+        let path = |usual: Option<&'static str>| match (usual, self.unix) {
+            (None, _) => Ok(None),
+            (Some(usual), true) => Ok(Some(usual.to_owned())),
+            (Some(usual), false) => {
+                path(rest, usual).map(|path| Some(path.to_owned())).ok_or("the path has blanks")
+            }
         };
-        Ok(Url {
-            websocket: path(self.ws, WEBSOCKET)?,
-            connect: path(self.connects, connect_path(self.protocol))?,
-            ..url
-        })
+        Ok(Url { websocket: path(self.ws.then_some(WEBSOCKET))?, connect: path(self.connects)?, ..url })
     }
 
     /// Refuses what stands behind the host where nothing would read it.
     fn refuse_beyond(&self, rest: &str) -> Result<(), String> {
-        if self.unix || self.ws || self.connects {
+        if self.unix || self.ws || self.connects.is_some() {
             return Ok(());
         }
         let Some(at) = rest.find(['/', '?', '#']) else { return Ok(()) };
@@ -282,11 +234,11 @@ impl SchemeParts {
             // Nothing would read it, and it would stand in every text that names the server.
             return Err("a user or password does not belong in it: set a credential");
         }
-        let address = match (self.unix, host.parse(), self.protocol) {
+        let address = match (self.unix, host.parse(), self.protocol.descriptor().default_ports) {
             (true, _, _) => Address::Unix(rest.into()),
             (false, Ok(address), _) => address,
-            (false, Err(_), Protocol::Http) if !host.is_empty() => {
-                Address::Tcp(format!("{host}:{}", if self.tls { 443 } else { 80 }))
+            (false, Err(_), Some(ports)) if !host.is_empty() => {
+                Address::Tcp(format!("{host}:{}", if self.tls { ports.secure } else { ports.plain }))
             }
             (false, Err(_), _) => return Err("want host:port behind ://"),
         };
@@ -302,18 +254,19 @@ impl SchemeParts {
             protocol: self.protocol,
             address,
             tls: self.tls,
-            json_rpc: self.json_rpc,
-            web: self.web,
-            fb_rpc: self.fb_rpc,
-            generation: self.generation,
+            dialect: self.dialect.clone(),
             websocket: None,
-            codec: self.codec.unwrap_or_default(),
             connect: None,
         }
     }
 }
 
-const SCHEMES: &str = "baidu-std, rpcx, fb-rpc, grpc, grpc-web, http, rest-rpc, net-rpc";
+/// How URLs call these protocols.
+#[cold]
+fn schemes(known: &[Protocol]) -> String {
+    let schemes = known.iter().flat_map(|protocol| protocol.descriptor().schemes);
+    schemes.map(|scheme| scheme.name).collect::<Vec<_>>().join(", ")
+}
 
 /// What stands behind the host; the peers' own path if that is nothing.
 fn path<'a>(rest: &'a str, usual: &'a str) -> Option<&'a str> {
@@ -321,26 +274,24 @@ fn path<'a>(rest: &'a str, usual: &'a str) -> Option<&'a str> {
     path.bytes().all(|byte| byte.is_ascii_graphic()).then_some(path)
 }
 
-/// Where rpcx has its WebSocket (rpcx `share/share.go`).
-const WEBSOCKET: &str = "/_rpcx_";
-
-/// Where a server goes over from HTTP to its own protocol.
-fn connect_path(protocol: Protocol) -> &'static str {
-    match protocol {
-        Protocol::Rpcx => WEBSOCKET,
-        _ => net_rpc::CONNECT_PATH,
-    }
-}
+/// Where a WebSocket is, unless the URL says otherwise.
+const WEBSOCKET: &str = rpcx::CONNECT_PATH;
 
 #[cfg(test)]
 mod tests {
-    use polyrpc_wire::rest_rpc::ByteOrder;
+    use polyrpc_wire::fb_rpc::{self, Magic, ServiceHash};
+    use polyrpc_wire::net_rpc::Codec;
+    use polyrpc_wire::rest_rpc::{ByteOrder, Generation};
 
     use super::*;
 
+    fn parse(text: &str) -> Result<Url, Status> {
+        Url::parse(text, &Protocol::ALL)
+    }
+
     fn parsed(text: &str) -> (Protocol, String, bool) {
-        let url = Url::parse(text).unwrap();
-        (url.protocol, url.address.to_string(), url.json_rpc)
+        let url = parse(text).unwrap();
+        (url.protocol, url.address.to_string(), url.dialect.words == ["json-rpc"])
     }
 
     #[test]
@@ -356,7 +307,7 @@ mod tests {
     #[test]
     fn a_url_with_a_password_is_refused_and_not_repeated() {
         for text in ["rpcx://me:hunter2@h:1", "https://me:hunter2@h/x", "nothing://me:hunter2@h:1"] {
-            let error = Url::parse(text).unwrap_err();
+            let error = parse(text).unwrap_err();
             assert!(!error.message().contains("ter2"), "{error}");
         }
         assert_eq!(parsed("rpcx+unix:///run/a@b").1, "unix:/run/a@b");
@@ -366,8 +317,8 @@ mod tests {
     fn a_url_may_ask_for_a_carrier() {
         assert_eq!(parsed("rpcx+kcp://h:1"), (Protocol::Rpcx, "kcp://h:1".into(), false));
         assert_eq!(parsed("http+quic+json-rpc://h:1/"), (Protocol::Http, "quic://h:1".into(), true));
-        assert_eq!(Url::parse("grpc+quic://[::1]:1").unwrap().host(), "::1");
-        assert!(Url::parse("rpcx+kcp+unix:///run/x").is_err());
+        assert_eq!(parse("grpc+quic://[::1]:1").unwrap().host(), "::1");
+        assert!(parse("rpcx+kcp+unix:///run/x").is_err());
     }
 
     #[test]
@@ -379,13 +330,13 @@ mod tests {
             ("fb-rpc+brpc+two-dots://h:1", Magic::Brpc, ServiceHash::TwoDots),
             ("fb-rpc+pr3197://h:1", Magic::Brpc, ServiceHash::TwoDots),
         ] {
-            assert_eq!(Url::parse(text).unwrap().fb_rpc, (magic, hash), "{text}");
+            assert_eq!(fb_rpc::variant(&parse(text).unwrap().dialect.words), Ok((magic, hash)), "{text}");
         }
     }
 
     #[test]
     fn a_websocket_is_where_rpcx_has_it_unless_the_url_says_otherwise() {
-        let path = |text| Url::parse(text).unwrap().websocket;
+        let path = |text| parse(text).unwrap().websocket;
         assert_eq!(path("rpcx://h:1/"), None);
         assert_eq!(path("rpcx+ws://h:1"), Some("/_rpcx_".to_owned()));
         assert_eq!(path("grpc+ws://h:1/"), Some("/_rpcx_".to_owned()));
@@ -403,28 +354,32 @@ mod tests {
             ("baidu-std+tls://1.2.3.4:1", Protocol::BaiduStd, "1.2.3.4:1", "1.2.3.4"),
             ("rpcx+unix+tls:///run/x", Protocol::Rpcx, "unix:/run/x", "localhost"),
         ] {
-            let url = Url::parse(text).unwrap();
+            let url = parse(text).unwrap();
             assert!(url.tls, "{text}");
             assert_eq!((url.protocol, &*url.address.to_string(), url.host()), (protocol, address, host));
         }
-        assert!(!Url::parse("http://h").unwrap().tls);
+        assert!(!parse("http://h").unwrap().tls);
     }
 
     #[test]
     fn a_url_of_grpc_web_names_the_version_of_http() {
         for (text, web, tls, begins_with) in [
-            ("grpc://h:1", None, false, Protocol::Grpc),
-            ("grpc-web://h:1", Some(Http::One), false, Protocol::Http),
-            ("grpc_web+tls://h:1", Some(Http::One), true, Protocol::Http),
-            ("grpc-web+h2://h:1", Some(Http::Two), false, Protocol::Grpc),
-            ("grpc-web+tls+h2://h:1", Some(Http::Two), true, Protocol::Grpc),
-            ("grpc-web+unix:///run/x", Some(Http::One), false, Protocol::Http),
+            ("grpc://h:1", "grpc", false, Protocol::Grpc),
+            ("grpc-web://h:1", "grpc-web", false, Protocol::Http),
+            ("grpc_web+tls://h:1", "grpc-web", true, Protocol::Http),
+            ("grpc-web+h2://h:1", "grpc-web+h2", false, Protocol::Grpc),
+            ("connect://h:1", "connect", false, Protocol::Http),
+            ("connect+tls+h2+get://h:1", "connect+h2+get", true, Protocol::Grpc),
+            ("grpc-web+tls+h2://h:1", "grpc-web+h2", true, Protocol::Grpc),
+            ("grpc-web+unix:///run/x", "grpc-web", false, Protocol::Http),
         ] {
-            let url = Url::parse(text).unwrap();
-            assert_eq!((url.protocol, url.web, url.tls), (Protocol::Grpc, web, tls), "{text}");
+            let url = parse(text).unwrap();
+            let way =
+                |url: &Url| [&[url.dialect.scheme.to_owned()][..], &url.dialect.words].concat().join("+");
+            assert_eq!((url.protocol, way(&url), url.tls), (Protocol::Grpc, web.to_owned(), tls), "{text}");
             assert_eq!(url.begins_with(), begins_with, "{text}");
         }
-        assert!(Url::parse("grpc+h2://h:1").is_err());
+        assert!(parse("grpc+h2://h:1").is_err());
     }
 
     #[test]
@@ -435,8 +390,11 @@ mod tests {
             ("rest-rpc+v0.08+unix:///run/x", Generation::V0_11),
             ("rest-rpc+v0.21-big-endian://h:1", Generation::V0_21(ByteOrder::Big)),
         ] {
-            let url = Url::parse(text).unwrap();
-            assert_eq!((url.protocol, url.generation), (Protocol::RestRpc, generation));
+            let url = parse(text).unwrap();
+            assert_eq!(
+                (url.protocol, Generation::named(&url.dialect.words)),
+                (Protocol::RestRpc, Ok(generation))
+            );
         }
     }
 
@@ -450,8 +408,9 @@ mod tests {
             ("net-rpc+http+protobuf://h:1/rpc", Codec::Protobuf, Some("/rpc")),
             ("net-rpc+unix+http:///run/x", Codec::Gob, Some("/_goRPC_")),
         ] {
-            let url = Url::parse(text).unwrap();
-            assert_eq!((url.protocol, url.codec, url.connect.as_deref()), (Protocol::NetRpc, codec, connect));
+            let url = parse(text).unwrap();
+            assert_eq!((url.protocol, url.connect.as_deref()), (Protocol::NetRpc, connect));
+            assert_eq!(Codec::named(&url.dialect.words), Ok(codec));
         }
     }
 
@@ -461,7 +420,7 @@ mod tests {
             ("127.0.0.1:80", "want protocol://host:port"),
             (
                 "ftp://h:1",
-                "the protocol `ftp` is none of baidu-std, rpcx, fb-rpc, grpc, grpc-web, http, rest-rpc, net-rpc",
+                "the protocol `ftp` is none of baidu-std, rpcx, fb-rpc, grpc, grpc-web, connect, http, rest-rpc, net-rpc",
             ),
             ("rest-rpc+v7://h:1", "`+v7`: want a tag of rest_rpc"),
             ("rpcx+json-rpc://h:1", "`+json-rpc` is unknown here"),
@@ -476,7 +435,7 @@ mod tests {
             ("rpcx://h:1?timeout=1&x", "the parameter `timeout` is unknown"),
             ("https://h/?x=hunter2", "the parameter `x` is unknown"),
         ] {
-            let error = Url::parse(text).unwrap_err();
+            let error = parse(text).unwrap_err();
             assert!(error.message().contains(why), "{error}");
         }
     }

@@ -1,7 +1,7 @@
 //! A call that goes on to another server.
 
 use bytes::Bytes;
-use polyrpc_core::Protocol;
+use polyrpc_wire::Protocol;
 
 use super::fields::keep_end_to_end;
 use super::{RawRequest, RawResponse};
@@ -27,7 +27,7 @@ impl RawRequest {
     /// What the server answers, with what it sent beside it; why it could not be asked.
     pub async fn forward(mut self, client: &Client) -> Result<RawResponse> {
         let (target, mut options) = (self.target(), self.options());
-        let writes_fields = |protocol| matches!(protocol, Protocol::Grpc | Protocol::Http);
+        let writes_fields = |protocol: Protocol| protocol.descriptor().capabilities.has_fields();
         if writes_fields(client.protocol()) {
             keep_end_to_end(&mut options.metadata);
         }

@@ -5,7 +5,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use polyrpc_core::{Format, Head, Metadata, Protocol, Status};
+use polyrpc_core::{Format, Head, Metadata, Status};
+use polyrpc_wire::Protocol;
 
 use crate::call::{CallSite, Context, Outcome, ResponseFuture, StreamType, Trailers};
 use crate::codec::{Body, Raw};

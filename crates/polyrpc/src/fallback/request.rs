@@ -3,7 +3,8 @@ use std::time::Duration;
 use std::{fmt, mem};
 
 use bytes::Bytes;
-use polyrpc_core::{Format, Metadata, Protocol, Status};
+use polyrpc_core::{Format, Metadata, Status};
+use polyrpc_wire::Protocol;
 
 use crate::Result;
 use crate::call::{AcceptedStreams, CallOptions, Context};

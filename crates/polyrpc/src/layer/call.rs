@@ -3,7 +3,8 @@
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use polyrpc_core::{Metadata, Protocol, Status};
+use polyrpc_core::{Metadata, Status};
+use polyrpc_wire::Protocol;
 
 use super::Side;
 use crate::call::{CallOptions, Context, OutgoingCall, Peer, StreamType};

@@ -4,7 +4,8 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use polyrpc_core::{Metadata, Protocol, Push, Status};
+use polyrpc_core::{Metadata, Push, Status};
+use polyrpc_wire::Protocol;
 
 use crate::call::{Connection, Peer};
 

@@ -2,7 +2,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use polyrpc_core::{Protocol, Status};
+use polyrpc_core::Status;
+use polyrpc_wire::Protocol;
 
 use super::share::Share;
 use super::{CallEnd, CallStart, Observe, Side};

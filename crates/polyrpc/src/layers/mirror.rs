@@ -3,7 +3,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
-use polyrpc_core::{Metadata, Protocol};
+use polyrpc_core::Metadata;
+use polyrpc_wire::Protocol;
 use tokio::task::JoinSet;
 
 use super::share::Share;
@@ -126,7 +127,7 @@ fn options(protocol: Protocol, metadata: &Metadata, attachment: &Bytes) -> CallO
         options.metadata = metadata.clone();
         options.metadata.insert(MARK, "1");
     }
-    if let Protocol::BaiduStd | Protocol::FbRpc = protocol {
+    if protocol.descriptor().capabilities.attachments {
         options.attachment = attachment.clone();
     }
     options

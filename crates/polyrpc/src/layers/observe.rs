@@ -2,7 +2,8 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use polyrpc_core::{Protocol, Status};
+use polyrpc_core::Status;
+use polyrpc_wire::Protocol;
 
 use crate::call::{Outcome, Peer};
 use crate::layer::{Call, Layer, Next, Side};
@@ -11,7 +12,7 @@ use crate::propagation::{self, Trace};
 /// Observer of calls, which does not change them. It is a layer of clients and of servers alike.
 ///
 /// ```
-/// use polyrpc::layers::{CallStart, CallEnd, Observe};
+/// use polyrpc::layers::{Begun, Ended, Observe};
 ///
 /// /// Tells which calls are slow.
 /// #[derive(Clone)]
@@ -20,11 +21,11 @@ use crate::propagation::{self, Trace};
 /// impl Observe for Slow {
 ///     type Call = String;
 ///
-///     fn on_start(&self, call: &CallStart<'_>) -> String {
+///     fn began(&self, call: &Begun<'_>) -> String {
 ///         format!("{} {}/{}", call.side, call.service, call.method)
 ///     }
 ///
-///     fn on_end(&self, call: String, end: &CallEnd<'_>) {
+///     fn ended(&self, call: String, end: &Ended<'_>) {
 ///         if end.took.as_millis() > 100 {
 ///             eprintln!("{call} took {:?}", end.took);
 ///         }

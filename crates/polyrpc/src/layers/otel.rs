@@ -10,7 +10,7 @@ use opentelemetry::trace::{
     Span as _, SpanContext, SpanKind, Status as SpanStatus, TraceContextExt, TraceFlags, TraceState, Tracer,
 };
 use opentelemetry::{Context as Telemetry, KeyValue};
-use polyrpc_core::{Code, Protocol, Status};
+use polyrpc_core::{Code, Status};
 
 use super::CallStart;
 use super::spans::usual_name;
@@ -158,7 +158,7 @@ where
 /// What others subscribe to on a server: they may name what they like, without end.
 fn topic(call: &Call) -> Option<&str> {
     let is_topic = call.side() == Side::Server
-        && call.protocol() == Protocol::RestRpc
+        && call.protocol().descriptor().capabilities.topics
         && call.shape() != StreamType::UNARY;
     is_topic.then(|| call.method())
 }
@@ -325,6 +325,7 @@ impl<T> fmt::Debug for OpenTelemetry<T> {
 mod tests {
     use opentelemetry::trace::TracerProvider;
     use opentelemetry_sdk::trace::{InMemorySpanExporter, SdkTracer, SdkTracerProvider};
+    use polyrpc_wire::Protocol;
 
     use super::*;
     use crate::codec::Serde;

@@ -1,7 +1,8 @@
 use std::future::poll_fn;
 use std::task::{Context, Poll, ready};
 
-use polyrpc_core::{Detected, Outbox, Protocol};
+use polyrpc_core::{Detected, Outbox};
+use polyrpc_wire::Protocol;
 use polyrpc_wire::sniff::sniff;
 
 use super::connections::{ConnectionCommand, ConnectionGuard, ConnectionPhase};

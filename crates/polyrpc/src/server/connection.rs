@@ -1,4 +1,3 @@
-use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -30,6 +29,21 @@ use crate::call::{AcceptedStreams, CallSite, Calls, ConnectionFacts, Outcome};
 use crate::memory_budget::{self, Account};
 use crate::propagation::CallScope;
 use crate::transport::{Inbox, Transport, scratch};
+
+/// What one session after the other has of a connection.
+pub(super) struct ConnectionParts<'a> {
+    pub(super) stream: &'a mut Transport,
+    pub(super) inbox: &'a mut Inbox,
+    pub(super) registration: &'a ConnectionGuard,
+    pub(super) listener: &'a ListenerContext,
+    pub(super) facts: Arc<ConnectionFacts>,
+}
+
+/// A connection with its protocol type-erased.
+pub(super) trait Driver: Send {
+    /// Serves until the connection ends or changes its protocol. Dropping the driver drops the handlers that wait.
+    fn poll_serve(&mut self, cx: &mut Context<'_>) -> Poll<SessionEnd>;
+}
 
 /// Drives one session over one socket.
 ///
@@ -209,28 +223,36 @@ const DRAIN_PATIENCE: u32 = 8;
 /// A reply of so many bytes is taken only where the memory budget has room for it.
 const LARGE_REPLY: usize = 64 << 10;
 
+impl<S: Session + Send> Driver for Connection<'_, S> {
+    fn poll_serve(&mut self, cx: &mut Context<'_>) -> Poll<SessionEnd> {
+        let end = ready!(self.poll_drive(cx)).unwrap_or(SessionEnd::Closed);
+        self.dispatch.close();
+        // Whatever the peer speaks next begins with a first byte.
+        let entry = &self.registration.connection;
+        entry.waits(ConnectionPhase::Silent, self.registration.tick());
+        entry.wake_at(u32::MAX);
+        entry.wants_ticks(false);
+        entry.turns().leave(entry);
+        Poll::Ready(end)
+    }
+}
+
 impl<'a, S: Session> Connection<'a, S> {
     /// Boxed: a connection takes the room that its own protocol needs, not that of the largest.
-    pub(super) fn new(
-        stream: &'a mut Transport,
-        inbox: &'a mut Inbox,
-        registration: &'a ConnectionGuard,
-        port: &'a ListenerContext,
-        facts: Arc<ConnectionFacts>,
-        session: S,
-    ) -> Box<Self> {
+    pub(super) fn new(parts: ConnectionParts<'a>, session: S) -> Box<Self> {
+        let ConnectionParts { stream, inbox, registration, listener, facts } = parts;
         Box::new(Self {
             stream,
             inbox,
             registration,
-            listener: port,
-            dispatch: Dispatcher::new(port, registration, facts),
+            listener,
+            dispatch: Dispatcher::new(listener, registration, facts),
             session,
             out: Outbox::new(),
             in_flight: InFlight::new(registration.connection.account.clone()),
             streams: Streams::new(registration.connection.account.clone(), registration.tick()),
             subscriptions: Subscriptions::new(
-                port.server.publisher.topics().clone(),
+                listener.server.publisher.topics().clone(),
                 registration.connection.clone(),
             ),
             state: State::Serving,
@@ -254,7 +276,7 @@ impl<'a, S: Session> Connection<'a, S> {
             has_authenticated: false,
             look_at_streams: 0,
             draining_since: 0,
-            arrival: ArrivalTime::new(port.server.times_calls),
+            arrival: ArrivalTime::new(listener.server.times_calls),
             heartbeats: 0,
             ticked: registration.tick(),
             is_ticking: false,
@@ -263,19 +285,6 @@ impl<'a, S: Session> Connection<'a, S> {
             paused: 0,
             wants_ticks: false,
         })
-    }
-
-    /// Serves until the connection ends or changes its protocol. Dropping it drops the handlers that wait.
-    pub(super) async fn run(mut self: Box<Self>) -> SessionEnd {
-        let end = poll_fn(|cx| self.poll_drive(cx)).await.unwrap_or(SessionEnd::Closed);
-        self.dispatch.close();
-        // Whatever the peer speaks next begins with a first byte.
-        let entry = &self.registration.connection;
-        entry.waits(ConnectionPhase::Silent, self.registration.tick());
-        entry.wake_at(u32::MAX);
-        entry.wants_ticks(false);
-        entry.turns().leave(entry);
-        end
     }
 
     /// Goes on until everything waits: for the peer's bytes, for the peer to read, or for handlers.

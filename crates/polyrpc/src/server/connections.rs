@@ -14,7 +14,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::task::AtomicWaker;
 use polyrpc_core::session::Refusals;
-use polyrpc_core::{Metadata, Protocol, Push, Status};
+use polyrpc_core::{Metadata, Push, Status};
+use polyrpc_wire::Protocol;
 use slab::Slab;
 use tokio::sync::Notify;
 
@@ -74,6 +75,8 @@ pub(super) struct ConnectionRegistry {
     /// The number of connections accepted so far.
     entered: AtomicU64,
     hooks: HookChain,
+    /// Protocols that connections may speak.
+    protocols: Vec<Protocol>,
     /// Notified when the last connection closes.
     emptied: Notify,
     /// Connections that yielded and wait until others have been polled.
@@ -265,7 +268,12 @@ pub(super) enum ConnectionCommand {
 }
 
 impl ConnectionRegistry {
-    pub(super) fn new(hooks: HookChain, limits: Arc<Limits>, incidents: Arc<IncidentCounters>) -> Self {
+    pub(super) fn new(
+        hooks: HookChain,
+        limits: Arc<Limits>,
+        incidents: Arc<IncidentCounters>,
+        protocols: Vec<Protocol>,
+    ) -> Self {
         Self {
             entries: Mutex::default(),
             quotas: Arc::new(quotas(&limits)),
@@ -278,6 +286,7 @@ impl ConnectionRegistry {
             expired: AtomicU64::new(0),
             entered: AtomicU64::new(0),
             hooks,
+            protocols,
             emptied: Notify::new(),
             turns: Arc::default(),
         }
@@ -293,7 +302,8 @@ impl ConnectionRegistry {
     pub(super) fn try_register(self: &Arc<Self>, peer: Peer) -> Option<ConnectionGuard> {
         let mut registration = self.register(peer)?;
         if !self.hooks.is_empty() {
-            let (accepted, result) = self.hooks.accepted(&registration.connection.facts(self.tick()));
+            let (accepted, result) =
+                self.hooks.accepted(&registration.connection.facts(self.tick(), &self.protocols));
             registration.accepted = accepted;
             result.ok()?;
         }
@@ -387,7 +397,8 @@ impl ConnectionRegistry {
     /// Returns the counters of all connections.
     pub(super) fn facts(&self) -> ServerInfo {
         let (now, entries) = (self.tick(), self.lock());
-        let connections: Vec<_> = entries.open.iter().map(|(_, entry)| entry.facts(now)).collect();
+        let connections: Vec<_> =
+            entries.open.iter().map(|(_, entry)| entry.facts(now, &self.protocols)).collect();
         let mut calls = self.past.read();
         connections.iter().for_each(|connection| calls.add(connection.calls));
         let used = self.used();
@@ -668,15 +679,10 @@ impl ByteCounters {
     }
 }
 
-/// Marker for an unknown protocol.
+/// Marker for an unknown protocol: the index of none.
 const UNTOLD: u8 = u8::MAX;
 
 impl ConnectionHandle {
-    /// Records the connection's protocol.
-    pub(super) fn speaks(&self, protocol: Protocol) {
-        self.protocol.store(protocol as u8, Ordering::Relaxed);
-    }
-
     /// Records the counters of its calls.
     pub(super) fn record_calls(&self, calls: Calls) {
         self.calls.write(calls);
@@ -715,12 +721,12 @@ impl ConnectionHandle {
         self.opened
     }
 
-    fn facts(&self, now: u32) -> Connection {
+    fn facts(&self, now: u32, protocols: &[Protocol]) -> Connection {
         let told = self.protocol.load(Ordering::Relaxed);
         Connection {
             id: self.id,
             peer: self.peer.clone(),
-            protocol: Protocol::ALL.into_iter().find(|&protocol| protocol as u8 == told),
+            protocol: protocols.get(usize::from(told)).copied(),
             age: TICK * now.saturating_sub(self.opened),
             calls: self.calls.read(),
         }
@@ -1006,6 +1012,13 @@ impl ConnectionGuard {
         self.open.tick()
     }
 
+    /// Records the connection's protocol.
+    pub(super) fn speaks(&self, protocol: Protocol) {
+        let index = self.open.protocols.iter().position(|known| *known == protocol);
+        let index = index.and_then(|index| u8::try_from(index).ok()).unwrap_or(UNTOLD);
+        self.connection.protocol.store(index, Ordering::Relaxed);
+    }
+
     /// Returns a clock that may outlive the connection.
     pub(super) fn clock(&self) -> TickClock {
         TickClock(self.open.clone())
@@ -1018,7 +1031,7 @@ impl ConnectionGuard {
 
     #[cold]
     fn notify_closed(&self) {
-        let facts = self.connection.facts(self.open.tick());
+        let facts = self.connection.facts(self.open.tick(), &self.open.protocols);
         let (received, sent) = self.connection.bytes();
         tracing::debug!(
             target: "polyrpc::server",
@@ -1051,7 +1064,9 @@ impl TickClock {
 impl Drop for ConnectionGuard {
     fn drop(&mut self) {
         if self.accepted > 0 {
-            self.open.hooks.closed(self.accepted, &self.connection.facts(self.open.tick()));
+            self.open
+                .hooks
+                .closed(self.accepted, &self.connection.facts(self.open.tick(), &self.open.protocols));
         }
         if tracing::enabled!(target: "polyrpc::server", tracing::Level::DEBUG) {
             self.notify_closed();

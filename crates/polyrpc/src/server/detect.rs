@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::{io, slice};
 
-use polyrpc_core::session::Server as Session;
-use polyrpc_core::{Detected, Protocol};
-use polyrpc_wire::{baidu_std, fb_rpc, http_server, net_rpc, rest_rpc, rpcx, sniff};
+use polyrpc_core::Detected;
+use polyrpc_wire::{Protocol, sniff};
 
 use super::accept_tls::{self, AcceptedConnection};
-use super::connection::{Connection, SessionEnd};
+use super::bound_listener::BoundListener;
+use super::connection::{ConnectionParts, SessionEnd};
 use super::connections::{ConnectionCommand, ConnectionGuard, ConnectionPhase, ServerPush};
 use super::data_connection;
 use super::listener_context::ListenerContext;
@@ -25,13 +25,14 @@ use crate::transport::{Inbox, Stream, Transport};
 pub(super) async fn serve(
     stream: Stream,
     peer: Peer,
-    port: Arc<ListenerContext>,
+    bound: Arc<BoundListener>,
     registration: ConnectionGuard,
 ) {
+    let listener = &bound.context;
     // Within TLS it cannot be asked for any more. Metrics and the services of `transfer` tell it.
     let local = stream.local();
     let mut inbox = Inbox::default();
-    let opening = match &port.tls {
+    let opening = match &listener.tls {
         Some(acceptor) if peer.tls().is_none() => {
             accept_tls::accept_tls(stream, &mut inbox, peer, acceptor, &registration).await
         }
@@ -41,19 +42,19 @@ pub(super) async fn serve(
     let Some(AcceptedConnection { stream, peer, speaks }) = opening else { return };
     let mut transport = Transport::Socket(stream);
     let mut allowed =
-        speaks.as_ref().map_or(&port.allowed[..], |speaks| allowed_after_alpn(speaks, &port.allowed));
+        speaks.as_ref().map_or(&listener.allowed[..], |speaks| allowed_after_alpn(speaks, &listener.allowed));
     let narrowed = speaks.is_some();
     // Where the name allows two, the first bytes tell which.
-    let mut settled = port.fixed_protocol.or_else(|| speaks.filter(|_| allowed.len() == 1));
+    let mut settled = listener.fixed_protocol.or_else(|| speaks.filter(|_| allowed.len() == 1));
     let mut end = SessionEnd::Foreign;
     let mut spoke = None;
     loop {
-        let upgrade = match end {
+        let handover = match end {
             SessionEnd::Closed => return,
             SessionEnd::Foreign => match spoke {
                 None => None,
-                Some(protocol) if !narrowed && port.family.contains(&protocol) => {
-                    allowed = &port.family;
+                Some(protocol) if !narrowed && listener.family.contains(&protocol) => {
+                    allowed = &listener.family;
                     None
                 }
                 // Bytes of no message of its protocol end a connection, whatever else they could be.
@@ -61,40 +62,45 @@ pub(super) async fn serve(
             },
             SessionEnd::Connect => {
                 // What TLS's handshake said was of HTTP, not of what it carries.
-                allowed = &port.allowed;
+                allowed = &listener.allowed;
                 None
             }
-            SessionEnd::Upgrade(handover) => handover.downcast(),
+            SessionEnd::Upgrade(handover) => Some(handover),
             SessionEnd::WebSocket => match transport.into_websocket(&mut inbox) {
                 Some(websocket) => {
                     transport = websocket;
                     // As behind `CONNECT`.
-                    allowed = &port.allowed;
+                    allowed = &listener.allowed;
                     None
                 }
                 None => return,
             },
         };
-        let protocol = match (&upgrade, settled.take()) {
+        let protocol = match (&handover, settled.take()) {
             (Some(_), _) => Protocol::Grpc,
             (None, Some(protocol)) => protocol,
-            (None, None) => match detect(&mut transport, &mut inbox, &port, allowed, &registration).await {
-                Some(ConnectionPurpose::Calls(protocol)) => protocol,
-                Some(ConnectionPurpose::Data(start)) => {
-                    return data_connection::serve(start, transport, inbox, registration).await;
+            (None, None) => {
+                match detect(&mut transport, &mut inbox, listener, allowed, &registration).await {
+                    Some(ConnectionPurpose::Calls(protocol)) => protocol,
+                    Some(ConnectionPurpose::Data(start)) => {
+                        return data_connection::serve(start, transport, inbox, registration).await;
+                    }
+                    None if spoke.is_none() && !matches!(transport, Transport::WebSocket(_)) => return,
+                    None => return close_gracefully(transport, inbox, &registration).await,
                 }
-                None if spoke.is_none() && !matches!(transport, Transport::WebSocket(_)) => return,
-                None => return close_gracefully(transport, inbox, &registration).await,
-            },
+            }
         };
-        let link = SessionContext {
+        let Some(sessions) = bound.sessions(protocol) else { return };
+        let parts = ConnectionParts {
             stream: &mut transport,
             inbox: &mut inbox,
             registration: &registration,
-            port: &port,
-            facts: facts(protocol, peer.clone(), local, &registration, port.server.exposes_errors),
+            listener,
+            facts: facts(protocol, peer.clone(), local, &registration, listener.server.exposes_errors),
         };
-        end = link.speak(protocol, upgrade).await;
+        let mut driver = sessions.start(parts, handover);
+        end = poll_fn(|cx| driver.poll_serve(cx)).await;
+        drop(driver);
         spoke = Some(protocol);
     }
 }
@@ -106,49 +112,6 @@ fn allowed_after_alpn<'a>(settled: &'a Protocol, allowed: &'a [Protocol]) -> &'a
         // so that those with `CONNECT` and WebSocket come under it too.
         Protocol::Rpcx if allowed.contains(&Protocol::Http) => &[Protocol::Rpcx, Protocol::Http],
         settled => slice::from_ref(settled),
-    }
-}
-
-/// What one session after the other has of a connection.
-struct SessionContext<'a> {
-    stream: &'a mut Transport,
-    inbox: &'a mut Inbox,
-    registration: &'a ConnectionGuard,
-    port: &'a ListenerContext,
-    facts: Arc<ConnectionFacts>,
-}
-
-impl SessionContext<'_> {
-    /// Speaks this protocol until the connection ends or goes on in another one.
-    async fn speak(self, protocol: Protocol, upgrade: Option<http_server::Upgrade>) -> SessionEnd {
-        let port = self.port;
-        match protocol {
-            Protocol::BaiduStd => self.run(baidu_std::Server::new(port.baidu_std.clone())).await,
-            Protocol::Rpcx => self.run(rpcx::Server::new(port.rpcx.clone())).await,
-            Protocol::FbRpc => self.run(fb_rpc::Server::new(port.fb_rpc.clone())).await,
-            Protocol::Grpc => {
-                let session = match upgrade {
-                    None => http_server::h2::Server::new(port.grpc.clone()),
-                    Some(upgrade) => http_server::h2::Server::upgraded(port.grpc.clone(), upgrade),
-                };
-                self.run(session).await
-            }
-            Protocol::Http => {
-                let config = if self.facts.peer.tls().is_some() { &port.https } else { &port.http };
-                self.run(http_server::h1::Server::new(config.clone())).await
-            }
-            Protocol::RestRpc => {
-                let generation = port.generation.or_else(|| rest_rpc::generation(&self.inbox.bytes));
-                let session = rest_rpc::Server::new(port.rest_rpc.clone(), generation.unwrap_or_default());
-                self.run(session).await
-            }
-            Protocol::NetRpc => self.run(net_rpc::Server::new(port.net_rpc.clone())).await,
-        }
-    }
-
-    fn run<S: Session>(self, session: S) -> impl Future<Output = SessionEnd> {
-        let Self { stream, inbox, registration, port, facts } = self;
-        Connection::new(stream, inbox, registration, port, facts, session).run()
     }
 }
 
@@ -164,18 +127,18 @@ enum ConnectionPurpose {
 async fn detect(
     stream: &mut Transport,
     inbox: &mut Inbox,
-    port: &ListenerContext,
+    listener: &ListenerContext,
     allowed: &[Protocol],
     registration: &ConnectionGuard,
 ) -> Option<ConnectionPurpose> {
     let mut started = false;
-    poll_fn(|cx| poll_detect(stream, inbox, port, allowed, registration, &mut started, cx)).await
+    poll_fn(|cx| poll_detect(stream, inbox, listener, allowed, registration, &mut started, cx)).await
 }
 
 fn poll_detect(
     stream: &mut Transport,
     inbox: &mut Inbox,
-    port: &ListenerContext,
+    listener: &ListenerContext,
     allowed: &[Protocol],
     registration: &ConnectionGuard,
     started: &mut bool,
@@ -186,7 +149,7 @@ fn poll_detect(
         if registration.connection.ordered() >= ConnectionCommand::Drain {
             return Poll::Ready(None);
         }
-        match port.server.data.as_ref().map_or(TokenMatch::No, |data| data.recognise(&inbox.bytes)) {
+        match listener.server.data.as_ref().map_or(TokenMatch::No, |data| data.recognise(&inbox.bytes)) {
             TokenMatch::Token(start) => return Poll::Ready(start.map(ConnectionPurpose::Data)),
             TokenMatch::NeedMore => {}
             TokenMatch::No => match sniff::sniff(&inbox.bytes, allowed) {
@@ -257,8 +220,8 @@ fn facts(
     exposes_errors: bool,
 ) -> Arc<ConnectionFacts> {
     let entry = registration.connection.clone();
-    entry.speaks(protocol);
-    let pushes = matches!(protocol, Protocol::Rpcx | Protocol::RestRpc);
+    registration.speaks(protocol);
+    let pushes = protocol.descriptor().capabilities.push;
     let queue: Option<PushQueue> =
         pushes.then(|| Box::new(move |push| entry.push(ServerPush::Push(push))) as PushQueue);
     let facts = ConnectionFacts::new(protocol, peer, queue)

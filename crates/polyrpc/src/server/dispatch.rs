@@ -120,12 +120,12 @@ impl<'a> From<AdmittedCall<'a>> for UnauthenticatedCall<'a> {
 
 impl<'a> Dispatcher<'a> {
     pub(super) fn new(
-        port: &'a ListenerContext,
+        listener: &'a ListenerContext,
         registration: &'a ConnectionGuard,
         connection: Arc<ConnectionFacts>,
     ) -> Self {
-        let authentication = Authentication::new(port.authenticator.as_ref(), registration);
-        Self { listener: port, registration, connection, authentication }
+        let authentication = Authentication::new(listener.authenticator.as_ref(), registration);
+        Self { listener, registration, connection, authentication }
     }
 
     /// Returns the facts of the connection and its peer.
@@ -241,8 +241,8 @@ impl<'a> Dispatcher<'a> {
         ticket: &S::Ticket,
         found: &mut CallEnvironment<'_>,
     ) -> Result<Admission<'a>, Rejection> {
-        let port = self.listener;
-        let judging = match call.authenticated || port.authenticator.is_none() {
+        let listener = self.listener;
+        let judging = match call.authenticated || listener.authenticator.is_none() {
             true => None,
             false => match self.authenticate(&call.credential) {
                 AuthenticationResult::Accepted => None,
@@ -256,7 +256,7 @@ impl<'a> Dispatcher<'a> {
             return Err(Rejection::Expired);
         }
         let entry = self.find::<S>(call, ticket, found);
-        let deadline = match (port.server.limits.call_timeout, &entry) {
+        let deadline = match (listener.server.limits.call_timeout, &entry) {
             (Some(most), Ok(entry))
                 if entry.method().shape().is_unary() || is_unary_here::<S>(entry, ticket) =>
             {

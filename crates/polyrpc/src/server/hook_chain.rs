@@ -3,7 +3,8 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use polyrpc_core::{Call, Protocol, Push, Status};
+use polyrpc_core::{Call, Push, Status};
+use polyrpc_wire::Protocol;
 
 use crate::call::{Connection, ConnectionFacts, Peer};
 use crate::layer::hook::{AnsweredCall, Hook, IncomingCall};

@@ -3,13 +3,15 @@ use std::time::Duration;
 use std::{fmt, io};
 
 use bytes::Bytes;
-use polyrpc_core::{Json, Protocol, Status};
+use polyrpc_core::{Json, Status};
+use polyrpc_wire::Protocol;
 use polyrpc_wire::fb_rpc::Magic;
 use polyrpc_wire::net_rpc::Codec;
 use polyrpc_wire::rest_rpc::Generation;
 use tracing::{Instrument, Level, Span};
 
 use super::authentication::{AuthenticateFuture, Authenticator};
+use super::bound_listener::BoundListener;
 use super::connections::ConnectionGuard;
 use super::listener_context::{ListenerContext, ListenerOptions, ListenerProtocols};
 use super::{Shared, detect};
@@ -40,14 +42,13 @@ pub struct Listen {
 }
 
 impl Listen {
-    /// Listens on this address for every protocol that can be detected from the first bytes of a connection:
-    /// `127.0.0.1:8000`, `[::]:8000`, `unix:/run/echo.sock`. Port 0 picks a free one.
+    /// Listens on this address for every protocol of the server that can be detected from the first bytes of a
+    /// connection: `127.0.0.1:8000`, `[::]:8000`, `unix:/run/echo.sock`. Port 0 picks a free one.
     pub fn on(address: impl Into<String>) -> Self {
-        let spoken = ListenerProtocols::Sniffed(Protocol::ALL.to_vec());
         Self {
             address: address.into(),
             in_process: false,
-            spoken,
+            spoken: ListenerProtocols::Every,
             authenticator: None,
             tls: None,
             listening: TransportConfig::default(),
@@ -61,7 +62,7 @@ impl Listen {
         Self { in_process: true, ..Self::on("unix:in-process") }
     }
 
-    /// Accepts only these protocols.
+    /// Accepts only these protocols. Built-in ones need not be added to the server.
     #[must_use]
     pub fn only(mut self, protocols: impl IntoIterator<Item = Protocol>) -> Self {
         self.spoken = ListenerProtocols::Sniffed(protocols.into_iter().collect());
@@ -279,7 +280,7 @@ impl Listen {
     pub(super) async fn bind(
         mut self,
         server: Arc<Shared>,
-    ) -> io::Result<(Option<Listener>, Arc<ListenerContext>)> {
+    ) -> io::Result<(Option<Listener>, Arc<BoundListener>)> {
         let address: Address = self.address.parse().map_err(|error: Status| {
             io::Error::new(io::ErrorKind::InvalidInput, error.message().to_owned())
         })?;
@@ -299,9 +300,10 @@ impl Listen {
                 (Some(listener), address)
             }
         };
-        let port =
-            ListenerContext::new(server, self.spoken, self.authenticator, self.tls, self.options, address);
-        Ok((listener, Arc::new(port)))
+        let context =
+            ListenerContext::new(server, &self.spoken, self.authenticator, self.tls, &self.options, address);
+        let bound = BoundListener::new(context, &self.spoken, &self.options)?;
+        Ok((listener, Arc::new(bound)))
     }
 }
 
@@ -329,14 +331,14 @@ impl fmt::Debug for Listen {
 }
 
 /// Accepts connections for as long as it is polled.
-pub(super) async fn accept_loop(listener: Listener, port: Arc<ListenerContext>) {
+pub(super) async fn accept_loop(listener: Listener, bound: Arc<BoundListener>) {
     loop {
         match listener.accept().await {
-            Ok((stream, peer)) => accept(&port, stream, peer),
+            Ok((stream, peer)) => accept(&bound, stream, peer),
             Err(error) if is_of_one_connection(&error) => {}
             // Out of descriptors or memory: the next attempt would fail at once too.
             Err(error) => {
-                port.server.open.refuses_connections(&error);
+                bound.context.server.open.refuses_connections(&error);
                 tokio::time::sleep(BREATH).await;
             }
         }
@@ -344,26 +346,26 @@ pub(super) async fn accept_loop(listener: Listener, port: Arc<ListenerContext>) 
 }
 
 /// Serves a connection in its own task, if there is room for one more.
-pub(super) fn accept(port: &Arc<ListenerContext>, stream: Stream, peer: Peer) {
-    let Some(registration) = port.server.open.try_register(peer.clone()) else { return };
+pub(super) fn accept(bound: &Arc<BoundListener>, stream: Stream, peer: Peer) {
+    let Some(registration) = bound.context.server.open.try_register(peer.clone()) else { return };
     if tracing::enabled!(target: TARGET, Level::DEBUG) {
-        return accept_traced(port, stream, peer, registration);
+        return accept_traced(bound, stream, peer, registration);
     }
-    match &port.server.cores {
-        None => drop(tokio::spawn(detect::serve(stream, peer, port.clone(), registration))),
-        Some(cores) => accept_on(cores, port.clone(), stream, peer, registration, Span::none()),
+    match &bound.context.server.cores {
+        None => drop(tokio::spawn(detect::serve(stream, peer, bound.clone(), registration))),
+        Some(cores) => accept_on(cores, bound.clone(), stream, peer, registration, Span::none()),
     }
 }
 
 /// The same within a span, if a subscriber wants one.
 #[cold]
-fn accept_traced(port: &Arc<ListenerContext>, stream: Stream, peer: Peer, registration: ConnectionGuard) {
+fn accept_traced(bound: &Arc<BoundListener>, stream: Stream, peer: Peer, registration: ConnectionGuard) {
     let connection = registration.connection.id();
     let span = tracing::debug_span!(target: TARGET, "connection", connection, %peer);
     span.in_scope(|| tracing::debug!(target: TARGET, "a connection was accepted"));
-    match &port.server.cores {
-        None => drop(tokio::spawn(detect::serve(stream, peer, port.clone(), registration).instrument(span))),
-        Some(cores) => accept_on(cores, port.clone(), stream, peer, registration, span),
+    match &bound.context.server.cores {
+        None => drop(tokio::spawn(detect::serve(stream, peer, bound.clone(), registration).instrument(span))),
+        Some(cores) => accept_on(cores, bound.clone(), stream, peer, registration, span),
     }
 }
 
@@ -372,7 +374,7 @@ const TARGET: &str = "polyrpc::server";
 /// Moves the socket to another runtime, which must watch it with its own reactor.
 fn accept_on(
     cores: &Cores,
-    port: Arc<ListenerContext>,
+    bound: Arc<BoundListener>,
     stream: Stream,
     peer: Peer,
     registration: ConnectionGuard,
@@ -382,7 +384,7 @@ fn accept_on(
     let Ok(stream) = stream.detach() else { return };
     let serve = async move {
         if let Ok(stream) = stream.attach() {
-            detect::serve(stream, peer, port, registration).await;
+            detect::serve(stream, peer, bound, registration).await;
         }
     };
     cores.spawn(serve.instrument(span));

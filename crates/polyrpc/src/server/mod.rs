@@ -40,6 +40,10 @@ mod listener_context;
 mod memory;
 mod turn_queue;
 
+mod bound_listener;
+mod built_in;
+mod sessions;
+
 mod extensions;
 
 mod concurrency;
@@ -59,8 +63,10 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 use std::{fmt, io};
 
-use polyrpc_core::Protocol;
+use polyrpc_core::{Descriptor, session};
+use polyrpc_wire::Protocol;
 use polyrpc_wire::http;
+use polyrpc_wire::net_rpc::Codec;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::task::JoinSet;
 
@@ -71,15 +77,17 @@ pub use self::concurrency::{AutoLimit, ConcurrencyLimit, TimeoutLimit, UnknownCo
 pub use self::limits::{Http2, Limits};
 pub use self::listen::Listen;
 pub use self::registration::{Event, Registration, RegistrationHandle};
+pub use self::sessions::SessionContext;
 pub use self::topics::Publisher;
 pub use crate::layer::hook::{AnsweredCall, Hook, IncomingCall};
 
+use self::bound_listener::BoundListener;
 use self::connections::{ConnectionCommand, ConnectionRegistry};
 use self::extensions::Extensions;
 use self::hook_chain::HookChain;
 use self::incidents::IncidentCounters;
-use self::listener_context::ListenerContext;
 use self::registration::{CheckedRegistration, Registrations};
+use self::sessions::{SessionFactory, sessions};
 use crate::call::{Calls, Countable, Peer, ServerInfo};
 use crate::client::Client;
 use crate::codec::ByteString;
@@ -100,7 +108,7 @@ use crate::transport::{Address, Listener, Stream};
 /// use polyrpc::Server;
 ///
 /// let server = Server::new()
-///     .function("echo", |text: String| async move { text })
+///     .register("echo", |text: String| async move { text })
 ///     .bind("127.0.0.1:8000")
 ///     .await?;
 /// println!("listening on {}", server.address());
@@ -126,6 +134,7 @@ pub struct Server {
     compressors: Compressors,
     exposes_errors: bool,
     lame_duck: Duration,
+    protocols: Vec<(Protocol, Arc<dyn SessionFactory>)>,
 }
 
 impl Server {
@@ -150,7 +159,7 @@ impl Server {
     /// # use polyrpc::Server;
     /// use polyrpc::service::Fallible;
     ///
-    /// let server = Server::new().function::<_, Fallible>("half", |n: i32| async move {
+    /// let server = Server::new().register::<_, Fallible>("half", |n: i32| async move {
     ///     if n % 2 == 0 { Ok(n / 2) } else { Err(format!("{n} is odd")) }
     /// });
     /// ```
@@ -186,6 +195,24 @@ impl Server {
         };
         let (publisher, by_token) = (self.publisher(), self.publisher());
         self.function("publish", publish(publisher)).function("publish_by_token", publish(by_token))
+    }
+
+    /// Adds a protocol of another crate, on every listener that is not restricted to [others](Listen::only): for
+    /// connections whose first bytes it [recognises](Descriptor::recognise) and no built-in protocol does. `session`
+    /// creates the [session](crate::protocol::session::Server) of each.
+    ///
+    /// See [`crate::protocol`] for how to write a protocol.
+    #[must_use]
+    pub fn protocol<S>(
+        mut self,
+        descriptor: &'static Descriptor,
+        session: impl Fn(&mut SessionContext<'_>) -> S + Send + Sync + 'static,
+    ) -> Self
+    where
+        S: session::Server + Send + 'static,
+    {
+        self.protocols.push((descriptor.into(), sessions(session)));
+        self
     }
 
     /// Makes a service available under another name too.
@@ -237,6 +264,14 @@ impl Server {
     #[must_use]
     pub fn version(mut self, version: impl Into<String>) -> Self {
         self.version = version.into();
+        self
+    }
+
+    /// Declares that a method has no side effects, as `idempotency_level = NO_SIDE_EFFECTS` does in a `.proto`: Connect's
+    /// clients may call it by GET, with the message in the query. The method may be registered later.
+    #[must_use]
+    pub fn no_side_effects(mut self, service: &str, method: &str) -> Self {
+        self.router.declare_no_side_effects(service, method);
         self
     }
 
@@ -344,7 +379,7 @@ impl Server {
     ///
     /// let registry = InProcess::new();
     /// let running = Server::new()
-    ///     .function("Arith/Add", |a: i64, b: i64| async move { a + b })
+    ///     .register("Arith/Add", |a: i64, b: i64| async move { a + b })
     ///     .register_in(registry.clone(), Registration::new().rates())
     ///     .bind("127.0.0.1:0")
     ///     .await?
@@ -374,9 +409,11 @@ impl Server {
     /// # Errors
     ///
     /// If the address is invalid or in use, if a [limit](Self::limits) is zero that must not be, if a
-    /// [hook](Hook::on_register) rejects it, or if there is nothing to [register](Self::register_in).
+    /// [hook](Hook::on_register) rejects it, if there is nothing to [register](Self::register_in), or if two
+    /// [protocols](Self::protocol) have the same name.
     pub async fn bind(mut self, listen: impl Into<Listen>) -> io::Result<BoundServer> {
         self.limits.check()?;
+        let protocols = distinct(&self.protocols)?;
         let data = transfer::add(
             &mut self.router,
             self.streams,
@@ -398,7 +435,7 @@ impl Server {
         let incidents = Arc::<IncidentCounters>::default();
         let hooks = self.extensions.install(&self.router, &incidents)?;
         let limits = Arc::new(self.limits.within_system());
-        let open = Arc::new(ConnectionRegistry::new(hooks.clone(), limits.clone(), incidents));
+        let open = Arc::new(ConnectionRegistry::new(hooks.clone(), limits.clone(), incidents, protocols));
         if let Some(metrics) = &self.metrics {
             let counts: Arc<dyn Countable> = open.clone();
             metrics.attach(Arc::downgrade(&counts));
@@ -425,6 +462,7 @@ impl Server {
             subscription_layers,
             times_calls,
             exposes_errors: self.exposes_errors,
+            added: self.protocols,
         });
         BoundServer { shared, planned, listeners: Vec::new() }.and(listen).await
     }
@@ -459,6 +497,38 @@ pub(crate) struct Shared {
     times_calls: bool,
     /// Whether callers receive the text of internal errors.
     exposes_errors: bool,
+    /// The protocols of other crates.
+    added: Vec<(Protocol, Arc<dyn SessionFactory>)>,
+}
+
+impl Shared {
+    /// What it speaks, in the order in which connections are tried.
+    fn protocols(&self) -> impl Iterator<Item = Protocol> {
+        Protocol::ALL.into_iter().chain(self.added.iter().map(|(protocol, _)| *protocol))
+    }
+
+    /// What makes the sessions of a protocol of another crate.
+    fn sessions(&self, protocol: Protocol) -> Option<Arc<dyn SessionFactory>> {
+        let (_, sessions) = self.added.iter().find(|(added, _)| *added == protocol)?;
+        Some(sessions.clone())
+    }
+}
+
+/// The protocols of a server, the built-in ones first.
+///
+/// # Errors
+///
+/// If two have one name.
+fn distinct(added: &[(Protocol, Arc<dyn SessionFactory>)]) -> io::Result<Vec<Protocol>> {
+    let mut protocols = Protocol::ALL.to_vec();
+    for (protocol, _) in added {
+        if protocols.contains(protocol) {
+            let text = format!("the server has two protocols `{}`", protocol.as_str());
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+        }
+        protocols.push(*protocol);
+    }
+    Ok(protocols)
 }
 
 /// A server that listens.
@@ -466,7 +536,7 @@ pub struct BoundServer {
     shared: Arc<Shared>,
     /// The address of the first listener is the advertised one.
     planned: Vec<CheckedRegistration>,
-    listeners: Vec<(Option<Listener>, Arc<ListenerContext>)>,
+    listeners: Vec<(Option<Listener>, Arc<BoundListener>)>,
 }
 
 impl BoundServer {
@@ -482,12 +552,12 @@ impl BoundServer {
 
     /// Returns the address of the first listener, with the port that was actually assigned.
     pub fn address(&self) -> &Address {
-        &self.listeners[0].1.address
+        &self.listeners[0].1.context.address
     }
 
     /// Returns the addresses of all listeners, in the order in which they were bound.
     pub fn addresses(&self) -> Vec<&Address> {
-        self.listeners.iter().map(|(_, port)| &port.address).collect()
+        self.listeners.iter().map(|(_, bound)| &bound.context.address).collect()
     }
 
     /// Serves forever.
@@ -509,25 +579,26 @@ impl BoundServer {
     /// If called outside of a tokio runtime.
     pub fn start(self) -> ServerHandle {
         let inside = self.listeners[0].1.clone();
-        let addresses: Vec<_> = self.listeners.iter().map(|(_, port)| port.address.clone()).collect();
+        let addresses: Vec<_> =
+            self.listeners.iter().map(|(_, bound)| bound.context.address.clone()).collect();
         if let Some(data) = &self.shared.data {
-            let takes_data = self.listeners.iter().filter(|(_, port)| port.takes_data());
-            data.listens(takes_data.map(|(_, port)| port.address.clone()).collect());
+            let takes_data = self.listeners.iter().filter(|(_, bound)| bound.context.takes_data());
+            data.listens(takes_data.map(|(_, bound)| bound.context.address.clone()).collect());
         }
         let mut tasks = JoinSet::new();
         let mut watch = JoinSet::new();
-        for (listener, port) in self.listeners {
-            if let Some(acceptor) = &port.tls {
+        for (listener, bound) in self.listeners {
+            if let Some(acceptor) = &bound.context.tls {
                 watch.spawn(acceptor.watch());
             }
             match listener {
-                Some(listener) => drop(tasks.spawn(listen::accept_loop(listener, port))),
+                Some(listener) => drop(tasks.spawn(listen::accept_loop(listener, bound))),
                 None => drop(tasks.spawn(std::future::pending())),
             }
         }
         let watched = self.shared.clone();
         watch.spawn(async move { watched.open.watch().await });
-        let registrations = Registrations::start(self.planned, &inside.address, &self.shared.open);
+        let registrations = Registrations::start(self.planned, &inside.context.address, &self.shared.open);
         let open = Some(Arc::default());
         ServerHandle {
             shared: self.shared,
@@ -550,7 +621,7 @@ impl fmt::Debug for BoundServer {
 /// Handle of a running server. Dropping it closes its listeners and its connections at once.
 pub struct ServerHandle {
     shared: Arc<Shared>,
-    inside: Arc<ListenerContext>,
+    inside: Arc<BoundListener>,
     addresses: Vec<Address>,
     accepting: JoinSet<()>,
     /// `None` once no connections are accepted any more.
@@ -572,23 +643,26 @@ impl ServerHandle {
         &self.addresses
     }
 
-    /// Returns a client that calls this server without a network, by the given protocol.
+    /// Returns a client that calls this server without a network, by the given built-in protocol. Call a protocol of
+    /// another crate by its URL.
     ///
     /// # Errors
     ///
-    /// If the system has no sockets left.
+    /// If the system has no sockets left, or the protocol is of another crate.
     pub fn client(&self, protocol: Protocol) -> io::Result<Client> {
         let (ours, theirs) = tokio::net::UnixStream::pair()?;
         listen::accept(&self.inside, Stream::Unix(theirs), Peer::InProcess);
-        let codec = self.inside.net_rpc.codec.unwrap_or_default();
-        Ok(Client::over_stream(Stream::Unix(ours), protocol, codec))
+        let codec = self.inside.codec().filter(|_| protocol == Protocol::NetRpc);
+        let words = codec.map(Codec::as_str);
+        Client::over_stream(Stream::Unix(ours), protocol, words.as_slice())
+            .map_err(|status| io::Error::new(io::ErrorKind::InvalidInput, status))
     }
 
     /// Returns a connector to the first listener that needs no network and does not keep the server running, for
     /// programs that speak one of its protocols themselves.
     pub fn connector(&self) -> Connector {
         let open = self.open.as_ref().map_or_else(Weak::new, Arc::downgrade);
-        Connector { port: Arc::downgrade(&self.inside), open }
+        Connector { listener: Arc::downgrade(&self.inside), open }
     }
 
     /// Returns the number of open connections.
@@ -656,7 +730,7 @@ impl ServerHandle {
 /// Connector to a running server within its process. Clones connect to the same server.
 #[derive(Clone)]
 pub struct Connector {
-    port: Weak<ListenerContext>,
+    listener: Weak<BoundListener>,
     open: Weak<()>,
 }
 
@@ -674,9 +748,9 @@ impl Connector {
     pub fn connect(&self) -> io::Result<impl AsyncRead + AsyncWrite + Send + Unpin + use<>> {
         let gone = || io::Error::new(io::ErrorKind::NotConnected, "the server has shut down");
         let _open = self.open.upgrade().ok_or_else(gone)?;
-        let port = self.port.upgrade().ok_or_else(gone)?;
+        let listener = self.listener.upgrade().ok_or_else(gone)?;
         let (ours, theirs) = tokio::net::UnixStream::pair()?;
-        listen::accept(&port, Stream::Unix(theirs), Peer::InProcess);
+        listen::accept(&listener, Stream::Unix(theirs), Peer::InProcess);
         Ok(ours)
     }
 }

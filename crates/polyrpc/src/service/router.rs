@@ -198,6 +198,8 @@ pub struct Router {
     functions: HashMap<Box<str>, Arc<Route>>,
     /// Methods that are called by plain HTTP, as their `.proto` declares.
     routes: Routes,
+    /// Methods declared to have no side effects, by service and name.
+    no_side_effects: Vec<(String, String)>,
     /// Services and methods by number.
     directory: ServiceDirectory,
     fallbacks: Fallbacks,
@@ -250,6 +252,11 @@ impl Router {
         }
     }
 
+    /// Declares that a method has no side effects.
+    pub(crate) fn declare_no_side_effects(&mut self, service: &str, method: &str) {
+        self.no_side_effects.push((service.to_owned(), method.to_owned()));
+    }
+
     fn add_routes(&mut self, name: &str, methods: &Methods) {
         self.routes.remove(name);
         let Some(described) = methods.schemas.iter().rev().find_map(|pool| pool.service(name)) else {
@@ -275,8 +282,12 @@ impl Router {
     }
 
     /// Returns the methods that have HTTP verbs and paths of their own.
-    pub(crate) fn routes(&self) -> &Routes {
-        &self.routes
+    pub(crate) fn routes(&self) -> Routes {
+        let mut routes = self.routes.clone();
+        self.no_side_effects
+            .iter()
+            .for_each(|(service, method)| routes.declare_no_side_effects(service, method));
+        routes
     }
 
     /// Makes everything under `target` available as `alias` too. Returns whether there is such a service.

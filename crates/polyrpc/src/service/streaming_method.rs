@@ -6,8 +6,9 @@ use std::sync::Arc;
 use std::task::Context as TaskContext;
 use std::task::{Poll, Waker};
 
-use polyrpc_core::{Head, Protocol, Status};
+use polyrpc_core::{Head, Status};
 use polyrpc_payload::schema;
+use polyrpc_wire::Protocol;
 use polyrpc_wire::grpc;
 
 use super::method::{Method, finish};

@@ -7,7 +7,8 @@ use std::marker::PhantomData;
 use std::task::{Context, Poll};
 
 use bytes::BytesMut;
-use polyrpc_core::{Outbox, Protocol, Status};
+use polyrpc_core::{Outbox, Status};
+use polyrpc_wire::Protocol;
 
 use super::{Inbox, Source};
 use crate::call::Peer;

@@ -356,6 +356,7 @@ fn session(protocol: Protocol) -> Box<dyn Session + Send> {
             authority: "test".into(),
             tls: false,
             web: false,
+            connect: None,
             credential: None,
         })),
         Protocol::Http => {
@@ -367,6 +368,7 @@ fn session(protocol: Protocol) -> Box<dyn Session + Send> {
             codec: net_rpc::Codec::Json,
             ..Default::default()
         })),
+        other => panic!("there is no session of {}", other.as_str()),
     }
 }
 

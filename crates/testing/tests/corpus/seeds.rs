@@ -44,6 +44,8 @@ pub(crate) fn all() -> Vec<(&'static str, Seeds)> {
         ("grpc_server", http2::grpc_requests()),
         ("grpc_client", http2::grpc_responses()),
         ("grpc_web_client", grpc_web_responses()),
+        ("connect_client", connect_responses()),
+        ("connect_server", connect_requests()),
         ("h2_frames", http2::frames()),
         ("hpack", hpack::conversations()),
         ("http_server", http_requests()),
@@ -271,6 +273,35 @@ fn grpc_web_responses() -> Seeds {
         ("until_close", b"connection: close\r\n\r\n\0\0\0\0\x02{}\x80\0\0\0\x10grpc-status: 0\r\n"),
     ];
     behind_manners(written.map(|(name, bytes)| (name.to_owned(), [OK, bytes].concat())))
+}
+
+fn connect_responses() -> Seeds {
+    let written: [(&str, &[u8]); 6] = [
+        ("answered", b"HTTP/1.1 200 OK\r\ncontent-type: application/proto\r\ntrailer-a: 1\r\ncontent-length: 2\r\n\r\n{}"),
+        ("failed", b"HTTP/1.1 409 Conflict\r\ncontent-type: application/json\r\ncontent-length: 68\r\n\r\n\
+            {\"code\":\"aborted\",\"message\":\"m\",\"details\":[{\"type\":\"a\",\"value\":\"\"}]}"),
+        ("streamed", b"HTTP/1.1 200 OK\r\ncontent-type: application/connect+proto\r\ncontent-length: 14\r\n\r\n\
+            \0\0\0\0\x02{}\x02\0\0\0\x02{}"),
+        ("stream_failed", b"HTTP/1.1 200 OK\r\ncontent-type: application/connect+proto\r\nconnection: close\r\n\r\n\
+            \x02\0\0\0\x31{\"error\":{\"code\":\"internal\"},\"metadata\":{\"a\":[]}}"),
+        ("chunked", b"HTTP/1.1 200 OK\r\ncontent-type: application/connect+proto\r\ntransfer-encoding: chunked\r\n\r\n\
+            9\r\n\0\0\0\0\x02{}\x02\0\r\n5\r\n\0\0\x02{}\r\n0\r\n\r\n"),
+        ("page", b"HTTP/1.1 503 Busy\r\ncontent-type: text/html\r\ncontent-length: 4\r\n\r\nbusy"),
+    ];
+    behind_manners(written.map(|(name, bytes)| (name.to_owned(), bytes.to_vec())))
+}
+
+fn connect_requests() -> Seeds {
+    let written: [(&str, &[u8]); 7] = [
+        ("stream", b"\0\0\0\0\0\x02{}\0\0\0\0\0"),
+        ("stream_malformed", b"\0\x02\0\0\0\x02{}"),
+        ("stream_cut", b"\0\0\0\0\0\x09{}"),
+        ("unary", b"\x01{\"message\":\"hi\"}"),
+        ("lines", b"\x02{\"message\":\"hi\"}"),
+        ("query", b"\x03encoding=json&message=%7B%7D"),
+        ("query_base64", b"\x03base64=1&compression=gzip&encoding=proto&message=e30"),
+    ];
+    behind_manners(written.map(|(name, bytes)| (name.to_owned(), bytes.to_vec())))
 }
 
 fn http_responses() -> Seeds {

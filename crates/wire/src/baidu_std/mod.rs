@@ -14,14 +14,30 @@ pub use meta::MAX_USER_FIELDS;
 pub use session::{Client, ClientConfig, Server, ServerConfig, Ticket};
 pub use stream::StreamLimits;
 
-use polyrpc_core::protocol::by_magic;
-use polyrpc_core::{Detected, Protocol};
+use polyrpc_core::protocol::{Capabilities, MetadataSupport, Scheme, Streams, by_magic};
+use polyrpc_core::{Carrier, Descriptor, Detected, Format, Json};
+
+/// What is known of the protocol.
+pub static DESCRIPTOR: Descriptor = Descriptor {
+    schemes: &[Scheme::new("baidu-std")],
+    capabilities: Capabilities {
+        metadata: MetadataSupport::Carried(Carrier::Map),
+        attachments: true,
+        deadline: true,
+        streams: Streams::Beside,
+        ..Capabilities::NONE
+    },
+    prefer,
+    ..Descriptor::new("baidu_std", recognise)
+};
+
+/// brpc's content types know no MessagePack.
+fn prefer(format: Format) -> Format {
+    if format == Format::MessagePack { Format::Json(Json::Brpc) } else { format }
+}
 
 /// Whether a connection that begins with `start` speaks this protocol. A stream's frame counts too: both
 /// kinds share their connections.
 pub fn recognise(start: &[u8]) -> Detected {
-    match by_magic(Protocol::BaiduStd, frame::Kind::Rpc.magic(), start) {
-        Detected::Unknown => by_magic(Protocol::BaiduStd, frame::Kind::Stream.magic(), start),
-        known => known,
-    }
+    by_magic(frame::Kind::Rpc.magic(), start).or(|| by_magic(frame::Kind::Stream.magic(), start))
 }

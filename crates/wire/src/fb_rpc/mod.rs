@@ -12,13 +12,41 @@ pub use directory::{NumberCollision, ServiceDirectory, ServiceHash, service_id};
 pub use frame::Magic;
 pub use session::{Client, ClientConfig, Server, ServerConfig, Ticket};
 
-use polyrpc_core::protocol::by_magic;
-use polyrpc_core::{Detected, Protocol};
+use polyrpc_core::protocol::{Capabilities, Dialect, MetadataSupport, Scheme, by_magic};
+use polyrpc_core::{Descriptor, Detected};
+
+/// What is known of the protocol.
+pub static DESCRIPTOR: Descriptor = Descriptor {
+    schemes: &[Scheme::new("fb-rpc")],
+    dialect: |scheme, words| variant(words).map(|_| Dialect::new(scheme).with_words(words)),
+    capabilities: Capabilities {
+        metadata: MetadataSupport::Dropped,
+        attachments: true,
+        numbers_methods: true,
+        ..Capabilities::NONE
+    },
+    ..Descriptor::new("fb_rpc", recognise)
+};
+
+/// Which fb_rpc is spoken, by the words of a URL: `two-dots` chooses the hash, `brpc` the magic, `pr3197` both.
+///
+/// # Errors
+///
+/// If there is another word.
+pub fn variant<W: AsRef<str>>(words: &[W]) -> Result<(Magic, ServiceHash), String> {
+    let mut variant = (Magic::default(), ServiceHash::default());
+    for word in words {
+        match word.as_ref() {
+            "pr3197" => variant = (Magic::Brpc, ServiceHash::TwoDots),
+            "brpc" => variant.0 = Magic::Brpc,
+            "two-dots" => variant.1 = ServiceHash::TwoDots,
+            other => return Err(Dialect::unknown(other)),
+        }
+    }
+    Ok(variant)
+}
 
 /// Whether a connection that begins with `start` speaks this protocol, with either magic.
 pub fn recognise(start: &[u8]) -> Detected {
-    match by_magic(Protocol::FbRpc, Magic::Frpc.letters(), start) {
-        Detected::Unknown => by_magic(Protocol::FbRpc, Magic::Brpc.letters(), start),
-        known => known,
-    }
+    by_magic(Magic::Frpc.letters(), start).or(|| by_magic(Magic::Brpc.letters(), start))
 }

@@ -11,6 +11,9 @@ use polyrpc_core::{
 use super::dialect::Dialect;
 use super::outgoing::{Outgoing, ResponseEnd, not_one};
 use super::{block, coding, frame, metadata, status, timeout};
+use crate::grpc::connect::UnaryMethod;
+use crate::grpc::connect::client as connect;
+use crate::http::connect_kind::Kind;
 use crate::http::h2::hpack::{Fields, Indexing};
 use crate::http::h2::{self, Connection, ErrorCode};
 
@@ -27,6 +30,8 @@ pub struct ClientConfig {
     pub tls: bool,
     /// Calls use gRPC-Web.
     pub web: bool,
+    /// Calls are Connect's; unary ones use this HTTP method.
+    pub connect: Option<UnaryMethod>,
     /// Credential of the caller, sent as `authorization` if the call has none of its own.
     pub credential: Option<Bytes>,
 }
@@ -87,6 +92,9 @@ impl Client {
 
 impl session::Client for Client {
     fn send(&mut self, id: CallId, call: Call<'_>, out: &mut Outbox) -> Result<(), Status> {
+        if let Some(method) = self.config.connect {
+            return self.request_connect(id, &call, method, Kind::Unary, out);
+        }
         let message = call.body.clone();
         let stream = self.request(id, &call, false, out)?;
         self.send_message(stream, message, true, out);
@@ -94,7 +102,10 @@ impl session::Client for Client {
     }
 
     fn open(&mut self, id: CallId, call: Call<'_>, out: &mut Outbox) -> Result<(), Status> {
-        self.request(id, &call, true, out).map(drop)
+        match self.config.connect {
+            Some(method) => self.request_connect(id, &call, method, Kind::Stream, out),
+            None => self.request(id, &call, true, out).map(drop),
+        }
     }
 
     fn message(&mut self, id: CallId, message: Bytes, out: &mut Outbox) {
@@ -187,6 +198,22 @@ impl Client {
         streamed: bool,
         out: &mut Outbox,
     ) -> Result<u32, Status> {
+        let sends = self.check(call)?;
+        let block = self.block(call, sends);
+        let stream = self.http.open(&block, false, out);
+        let limit = self.config.limits.header;
+        self.calls.insert(
+            stream,
+            Outgoing::new(id, streamed, (call.head.format, sends), self.config.dialect(), limit),
+        );
+        if streamed {
+            self.streams.insert(id, stream);
+        }
+        Ok(stream)
+    }
+
+    /// Whether a call may leave, and how its messages are compressed.
+    fn check(&self, call: &Call<'_>) -> Result<Compression, Status> {
         if self.leaving || !self.http.may_open() {
             return Err(refused("the connection takes no more calls"));
         }
@@ -199,17 +226,51 @@ impl Client {
         }
         Carrier::Grpc.check(&call.head.metadata).map_err(Misfit::into_refusal)?;
         self.check_size(call, sends)?;
-        let block = self.block(call, sends);
-        let stream = self.http.open(&block, false, out);
-        let limit = self.config.limits.header;
-        self.calls.insert(
-            stream,
-            Outgoing::new(id, streamed, (call.head.format, sends), self.config.dialect(), limit),
-        );
-        if streamed {
-            self.streams.insert(id, stream);
+        Ok(sends)
+    }
+
+    /// Sends a request of Connect: of a unary call all of it, else its head.
+    #[cold]
+    fn request_connect(
+        &mut self,
+        id: CallId,
+        call: &Call<'_>,
+        method: UnaryMethod,
+        kind: Kind,
+        out: &mut Outbox,
+    ) -> Result<(), Status> {
+        let sends = self.check(call)?;
+        let request = connect::Request::new(call, kind, method, sends)?;
+        let is_stream = kind == Kind::Stream;
+        let encoder = self.http.encoder();
+        let mut block = Vec::with_capacity(256);
+        encoder.begin(&mut block);
+        let target = if request.has_body() { Indexing::Likely } else { Indexing::Unlikely };
+        let scheme: &[u8] = if self.config.tls { b"https" } else { b"http" };
+        encoder.field(b":method", request.method().as_bytes(), Indexing::Likely, &mut block);
+        encoder.field(b":scheme", scheme, Indexing::Likely, &mut block);
+        encoder.field(b":path", request.target.as_bytes(), target, &mut block);
+        encoder.field(b":authority", self.config.authority.as_bytes(), Indexing::Likely, &mut block);
+        encoder.field(b"user-agent", USER_AGENT, Indexing::Likely, &mut block);
+        request.fields(call, |name, value| {
+            let indexing = if name == b"connect-timeout-ms" { Indexing::Unlikely } else { Indexing::Likely };
+            encoder.field(name, value, indexing, &mut block);
+        });
+        if let Some(credential) = credential(&call.credential, &self.config.credential) {
+            encoder.field(b"authorization", credential, Indexing::Never, &mut block);
         }
-        Ok(stream)
+        metadata::write(&call.head.metadata, |name, value| {
+            encoder.field(name, value, indexing(name), &mut block);
+        });
+        let stream = self.http.open(&block, !request.has_body(), out);
+        let (written, limit) = ((call.head.format, sends), self.config.limits.message);
+        self.calls.insert(stream, Outgoing::new(id, is_stream, written, Dialect::Connect(kind), limit));
+        if is_stream {
+            self.streams.insert(id, stream);
+        } else if request.has_body() {
+            self.http.data(stream, &[], request.body, true, out);
+        }
+        Ok(())
     }
 
     /// Checks that the server accepts a header list as long as that of this call.
@@ -301,7 +362,7 @@ impl Client {
             }
             h2::Event::Trailers { stream, fields } => {
                 let call = self.calls.get_mut(&stream)?;
-                call.end = Some(ResponseEnd::read(&fields).unwrap_or_else(ResponseEnd::without_status));
+                call.trailers(&fields);
                 self.found.push_back(stream);
                 None
             }
@@ -352,6 +413,14 @@ impl Client {
     fn head(&mut self, stream: u32, fields: &Arc<Fields>, end: bool) -> Option<ClientEvent> {
         let call = self.calls.get_mut(&stream)?;
         let begun = call.read_head(fields, end);
+        if end && call.is_connect() {
+            match begun {
+                Ok(()) => call.body_ended(),
+                Err(status) => call.end = Some(ResponseEnd::failed(status)),
+            }
+            self.found.push_back(stream);
+            return None;
+        }
         if end {
             let fallback = match &begun {
                 Err(status) => ResponseEnd::failed(status.clone()),
@@ -387,7 +456,7 @@ impl Client {
                 self.credit(stream, frame::PREFIX, out);
                 return Some(ClientEvent::Message(id, message));
             }
-            let bytes = frame::PREFIX + message.body.len();
+            let bytes = call.prefix() + message.body.len();
             if call.message.replace(message).is_some() {
                 return self.fail(stream, not_one("more than one message in a unary answer"), out);
             }
@@ -395,7 +464,7 @@ impl Client {
             call = self.calls.get_mut(&stream)?;
         }
         if call.end.is_none() {
-            let held = call.assembler.held();
+            let held = call.held();
             let more = held.saturating_sub(call.advanced);
             call.advanced = call.advanced.max(held);
             self.http.consumed(stream, more, out);

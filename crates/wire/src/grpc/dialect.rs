@@ -1,5 +1,7 @@
 use polyrpc_core::Format;
 
+use crate::http::connect_kind::Kind;
+
 /// Encoding of gRPC's messages and status in an HTTP body.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Dialect {
@@ -10,6 +12,8 @@ pub(crate) enum Dialect {
     Web,
     /// Like [`Web`](Self::Web), with the whole body in base64.
     WebText,
+    /// As Connect has them.
+    Connect(Kind),
 }
 
 impl Dialect {
@@ -24,6 +28,9 @@ impl Dialect {
     /// Returns the content type of responses in this dialect. gRPC-Web always names the format, gRPC only if it is not
     /// the default (PROTOCOL-WEB.md of grpc/grpc).
     pub(crate) fn content_type(self, format: Format) -> Vec<u8> {
+        if let Self::Connect(kind) = self {
+            return kind.content_type(format);
+        }
         let suffix = match format {
             Format::Protobuf | Format::ProtoText | Format::Other(_) if self != Self::Native => &b"+proto"[..],
             Format::Protobuf
@@ -45,7 +52,21 @@ impl Dialect {
             Self::Native => b"",
             Self::Web => b"-web",
             Self::WebText => b"-web-text",
+            Self::Connect(_) => b"",
         }
+    }
+
+    /// The way of Connect, if it is one.
+    pub(crate) fn connect(self) -> Option<Kind> {
+        match self {
+            Self::Connect(kind) => Some(kind),
+            Self::Native | Self::Web | Self::WebText => None,
+        }
+    }
+
+    /// Whether a request's body is one message without a prefix.
+    pub(crate) fn is_sole(self) -> bool {
+        matches!(self, Self::Connect(kind) if kind.is_sole())
     }
 }
 

@@ -1,11 +1,12 @@
 //! Messages of a request that may have more to come.
 
 use bytes::Bytes;
+use polyrpc_core::append::append;
 use polyrpc_core::{Code, Compression, Message, Status};
 
 use super::base64::Decoder;
 use super::dialect::Dialect;
-use super::frame::{Assembler, MalformedFrame, ReceivedMessage};
+use super::frame::{Assembler, MalformedFrame, PREFIX, ReceivedMessage};
 
 /// The messages of one request, assembled as its bytes arrive.
 #[derive(Debug)]
@@ -15,6 +16,8 @@ pub(crate) struct Incoming {
     text: Option<Decoder>,
     /// The body is not valid base64.
     garbled: bool,
+    /// The body is one message without a prefix, of which this has come.
+    sole: Option<Vec<u8>>,
     compression: Compression,
     ended: bool,
 }
@@ -36,6 +39,7 @@ impl Incoming {
             assembler: Assembler::default(),
             text: (dialect == Dialect::WebText).then(Decoder::default),
             garbled: false,
+            sole: dialect.is_sole().then(Vec::new),
             compression,
             ended: false,
         }
@@ -44,7 +48,10 @@ impl Incoming {
     /// Adds a piece; returns how many of its bytes are overhead rather than message bytes.
     pub(crate) fn push(&mut self, piece: Bytes) -> usize {
         let Some(decoder) = &mut self.text else {
-            self.assembler.push(piece);
+            match &mut self.sole {
+                None => self.assembler.push(piece),
+                Some(sole) => append(sole, &piece),
+            }
             return 0;
         };
         match decoder.push(&piece) {
@@ -76,11 +83,28 @@ impl Incoming {
 
     /// Number of message bytes that were not returned yet.
     pub(crate) fn held(&self) -> usize {
-        self.assembler.held()
+        self.assembler.held() + self.sole.as_ref().map_or(0, Vec::len)
+    }
+
+    /// Bytes before each message.
+    pub(crate) fn prefix(&self) -> usize {
+        if self.sole.is_some() { 0 } else { PREFIX }
     }
 
     /// Returns the next message, of at most `limit` bytes.
     pub(crate) fn next(&mut self, limit: usize) -> Result<Next, Status> {
+        if let Some(sole) = &mut self.sole {
+            return match sole.len() {
+                length if length > limit => Err(malformed_frame(MalformedFrame::TooLong { length, limit })),
+                _ if !self.ended => Ok(Next::Wait),
+                length => {
+                    let body = Bytes::from(std::mem::take(sole));
+                    self.sole = None;
+                    let compression = if length == 0 { Compression::None } else { self.compression };
+                    Ok(Next::Message(Message { body, compression }))
+                }
+            };
+        }
         match self.assembler.next(limit) {
             Ok(Some(framed)) => message(framed, self.compression).map(Next::Message),
             Ok(None) if self.garbled => Err(undecodable()),

@@ -21,6 +21,8 @@ pub(crate) mod incoming;
 pub(crate) mod outgoing;
 pub(crate) mod request;
 
+pub mod connect;
+
 mod client;
 
 pub(crate) mod audit;
@@ -28,3 +30,41 @@ pub(crate) mod audit;
 pub(crate) use client::USER_AGENT;
 pub use client::{Client, ClientConfig};
 pub use incoming::decompression_failed;
+
+use polyrpc_core::protocol::{Capabilities, Dialect, MetadataSupport, Scheme, Streams};
+use polyrpc_core::{Carrier, Descriptor};
+
+/// What is known of the protocol and, as another scheme, of gRPC-Web.
+pub static DESCRIPTOR: Descriptor = Descriptor {
+    schemes: &[Scheme { name: "grpc", secure: Some("grpcs") }, Scheme::new(WEB), Scheme::new(CONNECT)],
+    dialect,
+    alpn: Some("h2"),
+    capabilities: Capabilities {
+        metadata: MetadataSupport::Carried(Carrier::Grpc),
+        deadline: true,
+        streams: Streams::Calls,
+        refuses_unprocessed: true,
+        resource_exhausted: true,
+        ..Capabilities::NONE
+    },
+    ..Descriptor::new("grpc", crate::http::h2::recognise)
+};
+
+/// The scheme of gRPC-Web, which goes by HTTP/1.1 unless `+h2` is said.
+pub const WEB: &str = "grpc-web";
+
+/// The scheme of Connect, which goes by HTTP/1.1 unless `+h2` is said; `+get` makes its unary calls by GET.
+pub const CONNECT: &str = "connect";
+
+fn dialect(scheme: &'static str, words: &[&str]) -> Result<Dialect, String> {
+    let known: &[&str] = match scheme {
+        WEB => &["h2"],
+        CONNECT => &["h2", "get"],
+        _ => &[],
+    };
+    if let Some(word) = words.iter().find(|word| !known.contains(word)) {
+        return Err(Dialect::unknown(word));
+    }
+    let within_http1 = !known.is_empty() && !words.contains(&"h2");
+    Ok(Dialect { one_at_a_time: within_http1, within_http1, ..Dialect::new(scheme).with_words(words) })
+}

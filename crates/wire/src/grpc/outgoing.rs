@@ -5,9 +5,11 @@ use polyrpc_core::{CallId, Compression, Fault, Format, Head, Message, Metadata, 
 use polyrpc_payload::compress;
 
 use super::dialect::Dialect;
-use super::frame::{Assembler, MalformedFrame};
+use super::frame::{Assembler, MalformedFrame, PREFIX};
 use super::incoming::malformed_frame;
 use super::{block, coding, metadata, request, status, trailers};
+use crate::grpc::connect::frame as connect;
+use crate::grpc::connect::response::{Begun, Response};
 use crate::http::h2::hpack::Fields;
 
 /// A call whose response is not complete yet.
@@ -33,6 +35,8 @@ pub(crate) struct Outgoing {
     pub(crate) end: Option<ResponseEnd>,
     /// The call uses gRPC-Web.
     web: Option<Box<WebResponse>>,
+    /// It is called by Connect.
+    connect: Option<Box<Response>>,
 }
 
 /// Additional state of a gRPC-Web response.
@@ -80,12 +84,20 @@ impl Outgoing {
             message: None,
             advanced: 0,
             end: None,
-            web: (dialect != Dialect::Native).then(web),
+            web: matches!(dialect, Dialect::Web | Dialect::WebText).then(web),
+            connect: dialect.connect().map(|kind| Box::new(Response::new(kind, format, limit))),
         }
     }
 
     /// Reads the response headers. They contain the outcome only if nothing follows (Trailers-Only).
     pub(crate) fn read_head(&mut self, fields: &Fields, end: bool) -> Result<(), Status> {
+        if let Some(connect) = &mut self.connect {
+            match connect.begin(fields, &mut self.head)? {
+                Begun::Messages(compression) => (self.compression, self.begun) = (compression, true),
+                Begun::Failure => {}
+            }
+            return Ok(());
+        }
         let (mut http, mut format) = (0, None);
         let mut is_over = false;
         let dialect = if self.web.is_some() { Dialect::Web } else { Dialect::Native };
@@ -124,6 +136,22 @@ impl Outgoing {
 
     /// Adds a piece of the response body.
     pub(crate) fn push(&mut self, piece: Bytes) {
+        if let Some(connect) = &mut self.connect
+            && !piece.is_empty()
+        {
+            let taken = match connect.is_unary() {
+                true => connect.push(&piece),
+                false => connect.check_end(),
+            };
+            if let Err(status) = taken {
+                self.begun = false;
+                self.end = Some(ResponseEnd::failed(status));
+                return;
+            }
+            if connect.is_unary() {
+                return;
+            }
+        }
         if let Some(web) = &mut self.web
             && !piece.is_empty()
         {
@@ -144,11 +172,46 @@ impl Outgoing {
         if let Some(web) = &mut self.web {
             web.ended = true;
         }
-        self.end = Some(ResponseEnd::without_status());
+        self.end = Some(match &mut self.connect {
+            Some(connect) => {
+                let (result, trailers) = connect.end();
+                ResponseEnd { result, trailers }
+            }
+            None => ResponseEnd::without_status(),
+        });
+    }
+
+    /// The trailers of HTTP came, behind all of the answer.
+    pub(crate) fn trailers(&mut self, fields: &Fields) {
+        match self.connect {
+            Some(_) => self.body_ended(),
+            None => self.end = Some(ResponseEnd::read(fields).unwrap_or_else(ResponseEnd::without_status)),
+        }
+    }
+
+    /// Whether it is called by Connect.
+    pub(crate) fn is_connect(&self) -> bool {
+        self.connect.is_some()
+    }
+
+    /// Bytes of messages that were not taken.
+    pub(crate) fn held(&self) -> usize {
+        self.assembler.held() + self.connect.as_ref().map_or(0, |connect| connect.held())
+    }
+
+    /// Bytes before each message.
+    pub(crate) fn prefix(&self) -> usize {
+        match &self.connect {
+            Some(connect) if connect.is_unary() => 0,
+            _ => PREFIX,
+        }
     }
 
     /// Returns the next message of the response.
     pub(crate) fn next(&mut self, limit: usize) -> Result<Option<Message>, Status> {
+        if let Some(connect) = self.connect.as_mut().filter(|connect| connect.is_unary()) {
+            return Ok(connect.message());
+        }
         let framed = match self.assembler.next(limit) {
             Ok(Some(framed)) => framed,
             Ok(None) => return Ok(None),
@@ -168,6 +231,9 @@ impl Outgoing {
     /// Handles a frame that is not a message: in gRPC-Web, it may be the trailers.
     #[cold]
     fn no_message(&mut self, malformed: MalformedFrame) -> Result<(), Status> {
+        if self.connect.is_some() {
+            return self.end_of_stream(malformed);
+        }
         let (Some(web), MalformedFrame::Flag(flag @ (TRAILERS | COMPRESSED_TRAILERS))) =
             (&mut self.web, malformed)
         else {
@@ -190,11 +256,35 @@ impl Outgoing {
         Ok(())
     }
 
+    /// Reads a frame that is no message: in Connect, it may be the end of the stream.
+    #[cold]
+    fn end_of_stream(&mut self, malformed: MalformedFrame) -> Result<(), Status> {
+        let (Some(connect), MalformedFrame::Flag(flag @ (connect::END | connect::COMPRESSED_END))) =
+            (&mut self.connect, malformed)
+        else {
+            return Err(malformed_frame(malformed));
+        };
+        let Some(text) = self.assembler.frame(connect.limit()).map_err(malformed_frame)? else {
+            return Ok(());
+        };
+        connect.end_of_stream(flag, &text, self.compression)?;
+        if !self.assembler.is_empty() {
+            connect.check_end()?;
+        }
+        self.begun = false;
+        Ok(())
+    }
+
     /// Returns the outcome of the call; `None` if it has not ended.
     pub(crate) fn into_answer(self) -> Option<(CallId, Reply)> {
-        let ResponseEnd { result, trailers } = match self.web {
-            None => self.end?,
-            Some(web) => web.end(self.end?),
+        let ResponseEnd { result, trailers } = match (self.web, self.connect) {
+            (None, None) => self.end?,
+            (Some(web), _) => web.end(self.end?),
+            (None, Some(connect)) => {
+                let ResponseEnd { result, trailers } = self.end?;
+                let (result, trailers) = connect.into_end((result, trailers));
+                ResponseEnd { result, trailers }
+            }
         };
         let mut head = self.head;
         let result = match (result, self.message) {

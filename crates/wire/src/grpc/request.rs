@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use polyrpc_core::{Call, Compression, Credential, Format, Head, Json, Metadata};
+use polyrpc_core::{Call, Compression, Credential, Format, Head, Json, Metadata, Status};
 
 use super::dialect::Dialect;
+use super::frame::{self, ReceivedMessage};
 use super::{coding, metadata, timeout};
 
 /// Parsed request headers.
@@ -22,6 +23,17 @@ pub(crate) struct Request {
     pub(crate) metadata: Metadata,
     /// The method takes a single message, as far as is known.
     pub(crate) takes_one: bool,
+    /// What a call of Connect has beside.
+    pub(crate) connect: Option<Box<ConnectExtra>>,
+}
+
+/// What only a call of Connect has.
+#[derive(Debug, Default)]
+pub(crate) struct ConnectExtra {
+    /// The message of a call by GET.
+    pub(crate) message: Option<Bytes>,
+    /// The call is refused for this reason, once its method is known to exist.
+    pub(crate) refusal: Option<Status>,
 }
 
 /// Why a request is not a valid gRPC request.
@@ -46,18 +58,7 @@ impl Request {
     pub(crate) fn read<'f>(
         fields: impl Iterator<Item = (&'f [u8], &'f [u8])>,
     ) -> Result<Self, InvalidRequest> {
-        let mut request = Self {
-            service: String::new(),
-            method: String::new(),
-            dialect: Dialect::Native,
-            format: Format::Protobuf,
-            compression: Compression::None,
-            accepts: AcceptedCompressions::default(),
-            timeout: None,
-            credential: None,
-            metadata: Metadata::new(),
-            takes_one: false,
-        };
+        let mut request = Self::bare(Dialect::Native, Format::Protobuf);
         let (mut post, mut typed) = (false, false);
         for (name, value) in fields {
             match name {
@@ -89,11 +90,51 @@ impl Request {
         }
     }
 
+    /// Creates a request without a name or metadata.
+    pub(crate) fn bare(dialect: Dialect, format: Format) -> Self {
+        Self {
+            service: String::new(),
+            method: String::new(),
+            dialect,
+            format,
+            compression: Compression::None,
+            accepts: AcceptedCompressions::default(),
+            timeout: None,
+            credential: None,
+            metadata: Metadata::new(),
+            takes_one: false,
+            connect: None,
+        }
+    }
+
+    /// Returns the only message of a complete body; `None` if the body holds anything else.
+    pub(crate) fn single_message(&self, body: &Bytes, limit: usize) -> Option<ReceivedMessage> {
+        match self.dialect {
+            Dialect::Native | Dialect::Web => frame::single_message(body, limit),
+            Dialect::WebText => None,
+            Dialect::Connect(kind) if kind.is_sole() => self.unframed_message(body, limit),
+            Dialect::Connect(_) => frame::single_message(body, limit),
+        }
+    }
+
+    /// Returns a body that is one message without a prefix, unless it exceeds the limit.
+    fn unframed_message(&self, body: &Bytes, limit: usize) -> Option<ReceivedMessage> {
+        let body = self.connect.as_ref().and_then(|extra| extra.message.as_ref()).unwrap_or(body);
+        let compressed = self.compression != Compression::None && !body.is_empty();
+        (body.len() <= limit).then(|| ReceivedMessage { compressed, body: body.clone() })
+    }
+
+    /// Returns why the call is rejected because of its head.
+    pub(crate) fn refusal(&self) -> Option<Status> {
+        self.connect.as_ref()?.refusal.clone()
+    }
+
     /// Returns the approximate memory footprint in bytes.
     pub(crate) fn footprint(&self) -> usize {
         let names = self.service.capacity() + self.method.capacity();
         let credential = self.credential.as_ref().map_or(0, Bytes::len);
-        size_of::<Self>() + names + credential + self.metadata.footprint()
+        let message = self.connect.as_ref().and_then(|extra| extra.message.as_ref()).map_or(0, Bytes::len);
+        size_of::<Self>() + names + credential + message + self.metadata.footprint()
     }
 
     /// Returns the call described by the headers, with this message.
@@ -107,12 +148,13 @@ impl Request {
             },
             timeout: self.timeout,
             credential: Credential::Call(self.credential.clone()),
+            spoiled: self.refusal(),
             ..Call::new(&self.service, &self.method, self.format, body)
         }
     }
 
     /// Parses `/package.Service/Method`.
-    fn name(&mut self, path: &[u8]) -> Result<(), InvalidRequest> {
+    pub(crate) fn name(&mut self, path: &[u8]) -> Result<(), InvalidRequest> {
         let path = std::str::from_utf8(path).map_err(|_| InvalidRequest::Path)?;
         let (service, method) =
             path.strip_prefix('/').and_then(|path| path.rsplit_once('/')).ok_or(InvalidRequest::Path)?;
@@ -120,7 +162,8 @@ impl Request {
         Ok(())
     }
 
-    fn field(&mut self, name: &[u8], value: &[u8]) {
+    /// Adds a field of the user.
+    pub(crate) fn field(&mut self, name: &[u8], value: &[u8]) {
         // The client library's name is not metadata of the call.
         if let Ok(name) = std::str::from_utf8(name)
             && !metadata::is_reserved(name)
@@ -163,7 +206,7 @@ impl AcceptedCompressions {
     }
 
     /// Adds another list.
-    fn add(&mut self, list: &[u8]) {
+    pub(crate) fn add(&mut self, list: &[u8]) {
         self.0 |= Self::read(list).0;
     }
 

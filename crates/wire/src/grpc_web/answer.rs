@@ -5,6 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use polyrpc_core::{Compression, Format, Metadata, Status};
 
+use crate::grpc::connect::answer as connect;
 use crate::grpc::dialect::Dialect;
 use crate::grpc::{coding, frame, metadata, status};
 
@@ -16,6 +17,9 @@ pub(crate) fn head(
     metadata: &Metadata,
     mut write: impl FnMut(&[u8], &[u8]),
 ) {
+    if let Some(kind) = dialect.connect() {
+        return connect::head(kind, format, compression, metadata, write);
+    }
     write(b"content-type", &dialect.content_type(format));
     if let Some(name) = coding::name(compression).filter(|_| compression != Compression::None) {
         write(b"grpc-encoding", name);
@@ -30,6 +34,9 @@ pub(crate) fn message(
     message: Bytes,
     send: impl FnOnce(&[u8], Bytes),
 ) {
+    if let Some(kind) = dialect.connect() {
+        return connect::message(kind, compression, message, send);
+    }
     let (compressed, body) = coding::compress_if_smaller(compression, message);
     framed(dialect, &frame::prefix(compressed, body.len()), body, send);
 }
@@ -41,6 +48,9 @@ pub(crate) fn trailers(
     metadata: &Metadata,
     send: impl FnOnce(&[u8], Bytes),
 ) {
+    if let Some(kind) = dialect.connect() {
+        return connect::end(kind, failure, metadata, send);
+    }
     let mut lines = Vec::with_capacity(64);
     status::write(failure, metadata, |name, value| {
         for part in [name, b":", value, b"\r\n"] {
@@ -57,7 +67,7 @@ const TRAILERS: u8 = 0x80;
 
 fn framed(dialect: Dialect, prefix: &[u8], body: Bytes, send: impl FnOnce(&[u8], Bytes)) {
     match dialect {
-        Dialect::Native | Dialect::Web => send(prefix, body),
+        Dialect::Native | Dialect::Web | Dialect::Connect(_) => send(prefix, body),
         Dialect::WebText => send(&[], STANDARD.encode([prefix, &body].concat()).into()),
     }
 }

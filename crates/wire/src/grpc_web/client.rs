@@ -1,4 +1,4 @@
-//! The client's side of a connection of HTTP/1.1 that carries calls of gRPC-Web: one at a time, whose messages leave and
+//! The client's side of a connection of HTTP/1.1 that carries calls of gRPC-Web or Connect: one at a time, whose messages leave and
 //! come one by one.
 
 use std::sync::Arc;
@@ -10,10 +10,13 @@ use polyrpc_core::{
     Call, CallId, Carrier, Compression, Fault, Format, Limits, Misfit, Outbox, Status, Violation, session,
 };
 
+use crate::grpc::connect::UnaryMethod;
+use crate::grpc::connect::client as connect;
 use crate::grpc::dialect::Dialect;
 use crate::grpc::outgoing::{Outgoing, ResponseEnd, not_one};
 use crate::grpc::{self, coding, frame as grpc_frame, metadata, timeout};
 use crate::http::client::check_name;
+use crate::http::connect_kind::Kind;
 use crate::http::field;
 use crate::http::h1::chunked::{self, Chunked};
 use crate::http::h1::frame::{self, Framing, Lengths, Refusal};
@@ -29,6 +32,8 @@ pub struct ClientConfig {
     pub authority: String,
     /// What calls without a credential of their own carry in `Authorization`.
     pub credential: Option<Bytes>,
+    /// Calls are those of Connect instead, unary ones by this method of HTTP.
+    pub connect: Option<UnaryMethod>,
 }
 
 /// The client's side of a connection of gRPC-Web over HTTP/1.1.
@@ -84,16 +89,9 @@ impl Client {
 
     /// Writes the head of a request, whose body is of `length` bytes or else comes in chunks.
     fn begin(&self, call: &Call<'_>, length: Option<usize>, out: &mut Outbox) -> Result<(), Status> {
-        if !call.attachment.is_empty() {
-            return Err(Status::unimplemented("gRPC-Web has no attachments"));
-        }
         check_name(call.service)?;
         check_name(call.method)?;
-        Carrier::Grpc.check(&call.head.metadata).map_err(Misfit::into_refusal)?;
-        let credential = call.credential.bytes().or(self.config.credential.as_ref());
-        if !credential.is_none_or(|credential| field::is_field_value(credential)) {
-            return Err(Status::invalid_argument("the credential cannot stand in an HTTP field"));
-        }
+        let credential = self.credential(call)?;
         let head = out.buffer();
         for part in ["POST /", call.service, "/", call.method, " HTTP/1.1\r\n"] {
             head.extend_from_slice(part.as_bytes());
@@ -121,7 +119,7 @@ impl Client {
             field::field(head, "grpc-timeout", &text);
         }
         if let Some(credential) = credential {
-            field::field(head, "authorization", credential);
+            field::field(head, "authorization", &credential);
         }
         metadata::write(&call.head.metadata, |name, value| {
             for part in [name, b": ", value, b"\r\n"] {
@@ -132,11 +130,24 @@ impl Client {
         Ok(())
     }
 
+    /// What proves who makes a call.
+    fn credential(&self, call: &Call<'_>) -> Result<Option<Bytes>, Status> {
+        let credential = call.credential.bytes().or(self.config.credential.as_ref());
+        if !credential.is_none_or(|credential| field::is_field_value(credential)) {
+            return Err(Status::invalid_argument("the credential cannot stand in an HTTP field"));
+        }
+        Ok(credential.cloned())
+    }
+
     /// Whether a call may leave, and how its messages are compressed.
     fn check(&self, call: &Call<'_>) -> Result<Compression, Status> {
         if self.ending || self.call.is_some() {
             return Err(Status::unavailable("the connection takes no more calls"));
         }
+        if !call.attachment.is_empty() {
+            return Err(Status::unimplemented("gRPC-Web has no attachments"));
+        }
+        Carrier::Grpc.check(&call.head.metadata).map_err(Misfit::into_refusal)?;
         let sends = coding::applied(call.head.compression);
         match coding::name(sends) {
             Some(_) => Ok(sends),
@@ -144,9 +155,60 @@ impl Client {
         }
     }
 
-    fn sent(&mut self, id: CallId, streamed: bool, written: (Format, Compression)) {
-        let limit = self.config.limits.header;
-        self.call = Some(Outgoing::new(id, streamed, written, Dialect::Web, limit));
+    /// Writes a request of Connect: of a unary call all of it, else its head.
+    fn send_connect(
+        &mut self,
+        id: CallId,
+        call: &Call<'_>,
+        method: UnaryMethod,
+        kind: Kind,
+        out: &mut Outbox,
+    ) -> Result<(), Status> {
+        let sends = self.check(call)?;
+        let request = connect::Request::new(call, kind, method, sends)?;
+        let credential = self.credential(call)?;
+        let head = out.buffer();
+        for part in [request.method(), " ", &request.target, " HTTP/1.1\r\n"] {
+            head.extend_from_slice(part.as_bytes());
+        }
+        head.lenient_field("host", self.config.authority.as_bytes());
+        match kind {
+            Kind::Stream => field::field(head, "transfer-encoding", b"chunked"),
+            _ if request.has_body() => {
+                head.extend_from_slice(b"content-length: ");
+                put_decimal(head, request.body.len() as u64);
+                head.extend_from_slice(b"\r\n");
+            }
+            _ => {}
+        }
+        let mut write = |name: &[u8], value: &[u8]| {
+            for part in [name, b": ", value, b"\r\n"] {
+                head.extend_from_slice(part);
+            }
+        };
+        request.fields(call, &mut write);
+        write(b"user-agent", grpc::USER_AGENT);
+        if let Some(credential) = credential {
+            write(b"authorization", &credential);
+        }
+        metadata::write(&call.head.metadata, write);
+        head.extend_from_slice(b"\r\n");
+        if kind == Kind::Unary {
+            out.body(request.body);
+        }
+        let dialect = (Dialect::Connect(kind), self.config.limits.message);
+        self.sent(id, kind == Kind::Stream, (call.head.format, sends), dialect);
+        Ok(())
+    }
+
+    fn sent(
+        &mut self,
+        id: CallId,
+        streamed: bool,
+        written: (Format, Compression),
+        (dialect, limit): (Dialect, usize),
+    ) {
+        self.call = Some(Outgoing::new(id, streamed, written, dialect, limit));
         (self.sending, self.untaken) = (streamed, 0);
     }
 
@@ -263,13 +325,19 @@ enum Step {
 
 impl session::Client for Client {
     fn send(&mut self, id: CallId, call: Call<'_>, out: &mut Outbox) -> Result<(), Status> {
+        if let Some(method) = self.config.connect {
+            self.send_connect(id, &call, method, Kind::Unary, out)?;
+            self.oneway = call.oneway;
+            self.ending |= call.oneway;
+            return Ok(());
+        }
         let sends = self.check(&call)?;
         let (compressed, body) = coding::compress_if_smaller(sends, call.body.clone());
         let prefix = grpc_frame::prefix(compressed, body.len());
         self.begin(&call, Some(prefix.len() + body.len()), out)?;
         out.extend_from_slice(&prefix);
         out.body(body);
-        self.sent(id, false, (call.head.format, sends));
+        self.sent(id, false, (call.head.format, sends), (Dialect::Web, self.config.limits.header));
         // The next call could not be told from one that waits: it takes another connection.
         self.oneway = call.oneway;
         self.ending |= call.oneway;
@@ -277,9 +345,12 @@ impl session::Client for Client {
     }
 
     fn open(&mut self, id: CallId, call: Call<'_>, out: &mut Outbox) -> Result<(), Status> {
+        if let Some(method) = self.config.connect {
+            return self.send_connect(id, &call, method, Kind::Stream, out);
+        }
         let sends = self.check(&call)?;
         self.begin(&call, None, out)?;
-        self.sent(id, true, (call.head.format, sends));
+        self.sent(id, true, (call.head.format, sends), (Dialect::Web, self.config.limits.header));
         Ok(())
     }
 

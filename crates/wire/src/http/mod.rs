@@ -1,6 +1,7 @@
 //! HTTP: what all that travels by it is made of, and calls as plain HTTP.
 #![doc = include_str!("README.md")]
 
+pub(crate) mod connect_kind;
 pub(crate) mod field;
 pub(crate) mod head;
 
@@ -19,3 +20,39 @@ pub use client::{Client, ClientConfig};
 pub use cors::Cors;
 pub use h1::frame::MAX_FIELDS;
 pub use mapping::{Health, Hosts, MethodCatalog, Probes, ServerConfig};
+
+use polyrpc_core::protocol::{Capabilities, Dialect, MetadataSupport, Ports, Scheme};
+use polyrpc_core::{Carrier, Descriptor, Format, Json};
+
+/// What is known of calls by HTTP/1.
+pub static DESCRIPTOR: Descriptor = Descriptor {
+    schemes: &[Scheme { name: "http", secure: Some("https") }],
+    default_ports: Some(Ports { plain: 80, secure: 443 }),
+    dialect,
+    alpn: Some("http/1.1"),
+    capabilities: Capabilities {
+        metadata: MetadataSupport::Carried(Carrier::HttpRequest),
+        deadline: true,
+        ..Capabilities::NONE
+    },
+    prefer,
+    ..Descriptor::new("http", h1::recognise)
+};
+
+fn dialect(scheme: &'static str, words: &[&str]) -> Result<Dialect, String> {
+    match words.iter().find(|word| **word != JSON_RPC) {
+        Some(word) => Err(Dialect::unknown(word)),
+        None => Ok(Dialect { one_at_a_time: true, ..Dialect::new(scheme).with_words(words) }),
+    }
+}
+
+/// The word of a URL that asks for JSON-RPC 2.0 in place of the method in the path.
+pub const JSON_RPC: &str = "json-rpc";
+
+/// brpc's HTTP speaks its own JSON, and knows no MessagePack.
+fn prefer(format: Format) -> Format {
+    match format {
+        Format::MessagePack | Format::Protobuf => Format::Json(Json::Brpc),
+        format => format,
+    }
+}

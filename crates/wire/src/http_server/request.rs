@@ -7,8 +7,10 @@ use bytes::Bytes;
 use polyrpc_core::Metadata;
 
 use super::upgrade::UpgradeFields;
+use crate::grpc::connect::request as connect;
 use crate::grpc::dialect::Dialect;
 use crate::grpc::{request as grpc, timeout};
+use crate::http::connect_kind as kind;
 use crate::http::h1::frame::{self, Framing, Lengths, Refusal};
 use crate::http::mapping::content_type::is_grpc;
 use crate::http::mapping::request::{Method, Request};
@@ -16,7 +18,7 @@ use crate::http::mapping::request_kind::RPCX_PATH;
 use crate::http::mapping::text::{Text, milliseconds};
 use crate::http::mapping::{brpc, gateway};
 use crate::http::websocket::handshake as websocket;
-use crate::http::{field, h2};
+use crate::http::{ServerConfig, field, h2};
 
 /// A request of HTTP/1 without its body: what it asks for, and what its connection must know of it.
 #[derive(Debug)]
@@ -67,9 +69,20 @@ impl H1Request {
             None => {}
         }
         let is_grpc = fields.content_type.as_deref().is_some_and(is_grpc);
-        let room = match fields.content_type.as_deref().and_then(grpc::kind) {
+        let method = method_of(method)?;
+        let content_type = fields.content_type.as_deref();
+        let grpc = match () {
+            () if is_grpc => Some(Box::new(read_grpc(method.as_str(), target, parsed.headers))),
+            () if fields.may_be_connect || connect::is_call(method, query_of(target), content_type) => {
+                read_connect(method.as_str(), target, parsed.headers)
+            }
+            () => None,
+        };
+        let is_connect = grpc.is_some() && !is_grpc;
+        let room = match content_type.and_then(grpc::kind) {
             // Each of its messages has a limit, and they are read one by one.
             Some((dialect, _)) if dialect != Dialect::Native => usize::MAX,
+            _ if is_connect => usize::MAX,
             _ if is_grpc => web_body(limit),
             _ => limit.saturating_sub(head.len()),
         };
@@ -81,20 +94,35 @@ impl H1Request {
             http10,
             keep: if http10 { fields.keep_alive && !fields.close } else { !fields.close },
             framing,
-            grpc: is_grpc.then(|| Box::new(read_grpc(method, target, parsed.headers))),
+            grpc,
             upgrade: fields.wish.granted(&fields.hop_by_hop).filter(|_| !http10),
             websocket: fields.websocket().filter(|_| !http10),
-            inner: Request { query, expects, ..fields.into_request(method_of(method)?, path) },
+            inner: Request { query, expects, ..fields.into_request(method, path) },
         })
     }
 
-    /// Whether it is a call of gRPC-Web, readable or not.
+    /// Whether it is a call of gRPC-Web, readable or not, or of Connect.
     pub(crate) fn is_web(&self) -> bool {
         let named =
             |content_type: &Bytes| content_type.trim_ascii_start().starts_with(b"application/grpc-web");
         self.grpc.is_some()
-            && self.inner.method == Method::Post
-            && self.inner.content_type.as_ref().is_some_and(named)
+            && (self.is_connect()
+                || self.inner.method == Method::Post && self.inner.content_type.as_ref().is_some_and(named))
+    }
+
+    /// Whether it is a call of Connect.
+    pub(super) fn is_connect(&self) -> bool {
+        matches!(self.grpc.as_deref(), Some(Ok(call)) if call.dialect.connect().is_some())
+    }
+
+    /// Takes a call of Connect for plain HTTP where it may not be made so.
+    pub(super) fn settle(&mut self, config: &ServerConfig) {
+        if let Some(Ok(call)) = self.grpc.as_deref()
+            && call.dialect.connect().is_some()
+            && !connect::is_allowed(config, &self.inner, call)
+        {
+            self.grpc = None;
+        }
     }
 
     /// Whether it would go on in WebSocket, at the path where that is understood: that of rpcx.
@@ -116,8 +144,11 @@ impl H1Request {
         if self.is_web() { web_body(limit) } else { limit }
     }
 
-    /// The dialect of gRPC that the content type tells.
+    /// The dialect of gRPC that the head tells.
     pub(super) fn dialect(&self) -> Dialect {
+        if let Some(Ok(call)) = self.grpc.as_deref() {
+            return call.dialect;
+        }
         self.inner
             .content_type
             .as_deref()
@@ -133,6 +164,14 @@ pub struct Upgrade {
     pub(super) settings: h2::Settings,
     pub(super) request: H1Request,
     pub(super) body: Bytes,
+}
+
+/// The call of Connect that a head of HTTP/2 describes, if it is one that may be made so.
+#[cold]
+pub(super) fn connect_of_h2(list: &h2::hpack::Fields, config: &ServerConfig) -> Option<grpc::Request> {
+    let call = connect::read(list.iter())?;
+    let request = of_h2(list, usize::MAX).ok()?;
+    connect::is_allowed(config, &request, &call).then_some(call)
 }
 
 /// Reads the head of a request that came by HTTP/2; the message may have `limit` bytes.
@@ -190,6 +229,24 @@ fn read_grpc(
         .map(|(name, value)| (name.as_bytes(), value.as_bytes()));
     let fields = names.iter().zip(headers).map(|(name, header)| (name.as_bytes(), header.value));
     grpc::Request::read(line.into_iter().chain(fields))
+}
+
+/// Reads a head as Connect does, if it is one of its calls.
+#[cold]
+fn read_connect(
+    method: &str,
+    target: &str,
+    headers: &[httparse::Header<'_>],
+) -> Option<Box<Result<grpc::Request, grpc::InvalidRequest>>> {
+    let names: Vec<String> = headers.iter().map(|header| header.name.to_ascii_lowercase()).collect();
+    let path = match query_of(target) {
+        "" => path_of(target).to_owned(),
+        query => [path_of(target), query].join("?"),
+    };
+    let line =
+        [(":method", method), (":path", &path)].map(|(name, value)| (name.as_bytes(), value.as_bytes()));
+    let fields = names.iter().zip(headers).map(|(name, header)| (name.as_bytes(), header.value));
+    connect::read(line.into_iter().chain(fields)).map(|call| Box::new(Ok(call)))
 }
 
 /// The path of a request target, which may name a whole URL (RFC 9112 §3.2.2). A part of `target`, or empty.
@@ -251,6 +308,8 @@ struct Fields {
     metadata: Metadata,
     /// Fields that `Connection` names: they are for this hop only.
     hop_by_hop: Vec<String>,
+    /// It says what callers by Connect do, or who wants an answer of many messages.
+    may_be_connect: bool,
     wish: UpgradeFields,
     websocket: Option<Box<websocket::HandshakeFields>>,
 }
@@ -287,6 +346,14 @@ impl Fields {
                     self.wrong_timeout =
                         Some("the grpc-timeout is not a number of up to eight digits and a unit\n");
                 }
+            }
+            "connect-protocol-version" => {
+                self.may_be_connect = true;
+                field::push_metadata(&mut self.metadata, lower, value);
+            }
+            "accept" => {
+                self.may_be_connect |= value.len() >= kind::SHORTEST && kind::of_accept(&value).is_some();
+                field::push_metadata(&mut self.metadata, lower, value);
             }
             "x-jsonrpc-2.0" => self.json_rpc = value.eq_ignore_ascii_case(b"true"),
             "upgrade" => self.upgrade(&value),

@@ -1,6 +1,7 @@
 //! Codecs of a server's connections, and their detection from the first bytes.
 
-use polyrpc_core::{Format, Json};
+use polyrpc_core::protocol::Dialect;
+use polyrpc_core::{Detected, Format, Json};
 
 /// Encoding of headers and bodies. Both sides must be configured alike: the wire format does not identify it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
@@ -40,6 +41,19 @@ impl Codec {
         }
     }
 
+    /// Parses the words of a URL; gob if there are none.
+    ///
+    /// # Errors
+    ///
+    /// If a word is no codec, or there are two.
+    pub fn named<W: AsRef<str>>(words: &[W]) -> Result<Self, String> {
+        let mut words = words.iter().map(AsRef::as_ref);
+        let Some(word) = words.next() else { return Ok(Self::default()) };
+        let named = Self::ALL.into_iter().find(|codec| codec.as_str() == word);
+        let codec = named.ok_or_else(|| Dialect::unknown(word))?;
+        words.next().map_or(Ok(codec), |word| Err(Dialect::unknown(word)))
+    }
+
     /// Returns the format of bodies.
     pub fn format(self) -> Format {
         match self {
@@ -61,48 +75,40 @@ impl Codec {
 
     /// Detects the codec of a connection from its first bytes. The length-prefixed codecs may start with any byte, so
     /// that none of them is ever detected.
-    pub(super) fn recognise(start: &[u8]) -> DetectedCodec {
+    pub(super) fn recognise(start: &[u8]) -> Detected<Self> {
         let blank = start.iter().take_while(|byte| is_blank(**byte)).count();
         match start.get(blank..) {
-            _ if blank >= MOST_BLANK => DetectedCodec::Unknown,
-            None | Some([]) => DetectedCodec::NeedMore,
-            Some([b'{', ..]) => DetectedCodec::Is(Self::Json),
-            Some(_) if blank > 0 => DetectedCodec::Unknown,
-            Some([0x81..=0x8f]) => DetectedCodec::NeedMore,
-            Some([0x81..=0x8f, 0xa0..=0xbf | 0xd9..=0xdb, ..]) => DetectedCodec::Is(Self::MessagePack),
+            _ if blank >= MOST_BLANK => Detected::Unknown,
+            None | Some([]) => Detected::NeedMore,
+            Some([b'{', ..]) => Detected::Is(Self::Json),
+            Some(_) if blank > 0 => Detected::Unknown,
+            Some([0x81..=0x8f]) => Detected::NeedMore,
+            Some([0x81..=0x8f, 0xa0..=0xbf | 0xd9..=0xdb, ..]) => Detected::Is(Self::MessagePack),
             Some([length, id @ ..]) if DEFINITION.contains(length) => recognise_gob(id),
-            Some(_) => DetectedCodec::Unknown,
+            Some(_) => Detected::Unknown,
         }
     }
-}
-
-/// Result of the detection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum DetectedCodec {
-    Is(Codec),
-    NeedMore,
-    Unknown,
 }
 
 /// A gob stream starts with the definition of the header's struct: a message long enough to contain its field names and
 /// too short for a multi-byte length, the negated id of a type, then the field delta that leads to `StructT` in a
 /// `wireType` (Go `encoding/gob/doc.go`).
-fn recognise_gob(id: &[u8]) -> DetectedCodec {
+fn recognise_gob(id: &[u8]) -> Detected<Codec> {
     let (lowest, rest) = match id {
-        [] => return DetectedCodec::NeedMore,
+        [] => return Detected::NeedMore,
         [id @ 0x7f, rest @ ..] => (*id, rest),
         [width @ 0xfc..=0xff, rest @ ..] => match rest.split_at_checked(width.wrapping_neg().into()) {
             Some(([.., lowest], rest)) => (*lowest, rest),
-            _ => return DetectedCodec::NeedMore,
+            _ => return Detected::NeedMore,
         },
-        _ => return DetectedCodec::Unknown,
+        _ => return Detected::Unknown,
     };
     match rest {
         // A number whose lowest bit is not set is not negative.
-        _ if lowest & 1 == 0 => DetectedCodec::Unknown,
-        [] => DetectedCodec::NeedMore,
-        [STRUCT_T, ..] => DetectedCodec::Is(Codec::Gob),
-        _ => DetectedCodec::Unknown,
+        _ if lowest & 1 == 0 => Detected::Unknown,
+        [] => Detected::NeedMore,
+        [STRUCT_T, ..] => Detected::Is(Codec::Gob),
+        _ => Detected::Unknown,
     }
 }
 
@@ -137,14 +143,9 @@ mod tests {
             (&hex("82a353"), Codec::MessagePack),
             (&hex("83d90d"), Codec::MessagePack),
         ] {
-            assert_eq!(Codec::recognise(start), DetectedCodec::Is(codec), "{}", start.escape_ascii());
+            assert_eq!(Codec::recognise(start), Detected::Is(codec), "{}", start.escape_ascii());
             for end in 0..start.len() - 1 {
-                assert_ne!(
-                    Codec::recognise(&start[..end]),
-                    DetectedCodec::Unknown,
-                    "{}",
-                    start.escape_ascii()
-                );
+                assert_ne!(Codec::recognise(&start[..end]), Detected::Unknown, "{}", start.escape_ascii());
             }
         }
     }
@@ -168,7 +169,7 @@ mod tests {
             &hex("8080"),
             &hex("160301"),
         ] {
-            assert_eq!(Codec::recognise(start), DetectedCodec::Unknown, "{}", start.escape_ascii());
+            assert_eq!(Codec::recognise(start), Detected::Unknown, "{}", start.escape_ascii());
         }
     }
 }

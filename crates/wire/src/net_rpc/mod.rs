@@ -22,14 +22,24 @@ pub use session::{Client, ClientConfig, Server, ServerConfig, Ticket};
 pub(crate) use greeting::CONNECTED;
 pub(crate) use page::PAGE_PATH;
 
-use polyrpc_core::{Detected, Protocol};
+use polyrpc_core::protocol::{Connect, Dialect, Scheme};
+use polyrpc_core::{Descriptor, Detected};
+
+/// What is known of the protocol.
+pub static DESCRIPTOR: Descriptor = Descriptor {
+    schemes: &[Scheme::new("net-rpc")],
+    dialect,
+    connect: Some(Connect { path: CONNECT_PATH, by_session: true }),
+    ..Descriptor::new("net_rpc", recognise)
+};
+
+fn dialect(scheme: &'static str, words: &[&str]) -> Result<Dialect, String> {
+    let codec = Codec::named(words)?;
+    Ok(Dialect { format: Some(codec.format()), only_format: true, ..Dialect::new(scheme).with_words(words) })
+}
 
 /// Whether a connection that begins with `start` speaks this protocol, in one of the codecs that can be told by it:
 /// gob, JSON or MessagePack.
 pub fn recognise(start: &[u8]) -> Detected {
-    match Codec::recognise(start) {
-        codec::DetectedCodec::Is(_) => Detected::Is(Protocol::NetRpc),
-        codec::DetectedCodec::NeedMore => Detected::NeedMore,
-        codec::DetectedCodec::Unknown => Detected::Unknown,
-    }
+    Codec::recognise(start).map(|_| ())
 }

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 use polyrpc_core::session::{ClientEvent, NotFound, ServerEvent};
 use polyrpc_core::{
-    Call, CallId, Compression, Credential, Format, Head, Limits, Outbox, Reply, Status, Violation, session,
+    Call, CallId, Compression, Credential, Detected, Format, Head, Limits, Outbox, Reply, Status, Violation,
+    session,
 };
 
-use super::codec::{Codec, DetectedCodec};
+use super::codec::Codec;
 use super::credential::{SEPARATOR, SignedName, sign};
 use super::frame::{Framing, Outgoing, Request, Tag, framing};
 use super::greeting::Greeting;
@@ -55,12 +56,12 @@ impl Server {
     }
 
     /// Detects the codec, if that was not done yet.
-    fn listen(&mut self, inbox: &BytesMut) -> DetectedCodec {
+    fn listen(&mut self, inbox: &BytesMut) -> Detected<Codec> {
         if let Some(spoken) = &self.spoken {
-            return DetectedCodec::Is(spoken.codec);
+            return Detected::Is(spoken.codec);
         }
         let guess = Codec::recognise(inbox);
-        if let DetectedCodec::Is(codec) = guess {
+        if let Detected::Is(codec) = guess {
             self.spoken = Some(CodecState::new(codec, &self.config.limits));
         }
         guess
@@ -93,9 +94,9 @@ impl session::Server for Server {
         // Released first: an idle connection keeps no message, and the inbox may reuse its memory.
         self.method = Bytes::new();
         let codec = match self.listen(inbox) {
-            DetectedCodec::Is(codec) => codec,
-            DetectedCodec::NeedMore => return Ok(None),
-            DetectedCodec::Unknown => return Ok(Some(ServerEvent::Foreign)),
+            Detected::Is(codec) => codec,
+            Detected::NeedMore => return Ok(None),
+            Detected::Unknown => return Ok(Some(ServerEvent::Foreign)),
         };
         let Some(request) = self.next_request(inbox, out)? else { return Ok(None) };
         let Request { name, id, body, positional, spoiled } = request;

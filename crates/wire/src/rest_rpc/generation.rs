@@ -65,6 +65,17 @@ impl Generation {
         }
     }
 
+    /// Parses the words of a URL, of which the last counts; the newest generation if there are none.
+    ///
+    /// # Errors
+    ///
+    /// If a word names no generation.
+    pub fn named<W: AsRef<str>>(words: &[W]) -> Result<Self, String> {
+        words.iter().map(AsRef::as_ref).try_fold(Self::default(), |_, word| {
+            word.parse().map_err(|error: UnknownGeneration| format!("`+{word}`: {error}"))
+        })
+    }
+
     /// Returns the encoding of arguments and results.
     pub fn format(self) -> Format {
         match self {

@@ -21,16 +21,38 @@ pub use generation::{ByteOrder, Generation, UnknownGeneration};
 pub use server::{Server, ServerConfig, Ticket};
 pub use status::wrong_count;
 
-use polyrpc_core::{Detected, Protocol};
+use std::time::Duration;
+
+use polyrpc_core::protocol::{Capabilities, Dialect, Scheme};
+use polyrpc_core::{Descriptor, Detected};
+
+/// What is known of the protocol.
+pub static DESCRIPTOR: Descriptor = Descriptor {
+    schemes: &[Scheme::new("rest-rpc")],
+    dialect,
+    capabilities: Capabilities { push: true, topics: true, positional_arguments: true, ..Capabilities::NONE },
+    keepalive: Some(HEARTBEAT),
+    ..Descriptor::new("rest_rpc", recognise)
+};
+
+/// The peer's servers close a connection that says nothing for 15 s (`rpc_server.h`), and its clients tell them every 5 s
+/// (`rpc_client.hpp`).
+const HEARTBEAT: Duration = Duration::from_secs(5);
+
+fn dialect(scheme: &'static str, words: &[&str]) -> Result<Dialect, String> {
+    let generation = Generation::named(words)?;
+    Ok(Dialect {
+        one_at_a_time: generation.is_one_at_a_time(),
+        format: Some(generation.format()),
+        settling: generation.settle_time(),
+        ..Dialect::new(scheme).with_words(words)
+    })
+}
 
 /// Whether a connection that begins with `start` speaks this protocol, in a generation that
 /// [`generation`] tells.
 pub fn recognise(start: &[u8]) -> Detected {
-    match detect_header(start) {
-        DetectedHeader::Is(_) => Detected::Is(Protocol::RestRpc),
-        DetectedHeader::NeedMore => Detected::NeedMore,
-        DetectedHeader::Unknown => Detected::Unknown,
-    }
+    detect_header(start).map(|_| ())
 }
 
 /// The generation of a connection that begins with `start`, where the first bytes tell it: [v0.20] or
@@ -40,39 +62,31 @@ pub fn recognise(start: &[u8]) -> Detected {
 /// [v0.21]: Generation::V0_21
 pub fn generation(start: &[u8]) -> Option<Generation> {
     match detect_header(start) {
-        DetectedHeader::Is(generation) => Some(generation),
-        DetectedHeader::NeedMore | DetectedHeader::Unknown => None,
+        Detected::Is(generation) => Some(generation),
+        Detected::NeedMore | Detected::Unknown => None,
     }
-}
-
-/// What the first bytes say.
-#[derive(Debug, PartialEq, Eq)]
-enum DetectedHeader {
-    Is(Generation),
-    NeedMore,
-    Unknown,
 }
 
 /// What both headers begin with decides, together with what stands at bytes 8 to 15: an id up to v0.20, which calls have
 /// and heartbeats and subscriptions do not, and a sequence number since, which is always 0.
-fn detect_header(start: &[u8]) -> DetectedHeader {
+fn detect_header(start: &[u8]) -> Detected<Generation> {
     // Byte 1 is the kind up to v0.20 and a version, 0, since.
     let begins = [|byte| byte == frame::MAGIC, |byte| byte <= 1];
     if !start.iter().zip(begins).all(|(byte, fits)| fits(*byte)) {
-        return DetectedHeader::Unknown;
+        return Detected::Unknown;
     }
     let Some((&[_, first, second, third, n0, n1, n2, n3], rest)) = start.split_first_chunk() else {
-        return DetectedHeader::NeedMore;
+        return Detected::NeedMore;
     };
     // The length of the body up to v0.20, the number of the function since.
     let number = u32::from_le_bytes([n0, n1, n2, n3]);
-    let Some(&id) = rest.first_chunk() else { return DetectedHeader::NeedMore };
+    let Some(&id) = rest.first_chunk() else { return Detected::NeedMore };
     match ([first, second, third], u64::from_le_bytes(id)) {
         ([0, 0, 0], 0) if number != 0 => newest(start),
         ([0, 0, 1], 0) => newest(start),
         // The peer's compiler leaves in the padding whatever was there: then a call is told by its id alone.
         ([_, 0, 0], _) | (_, 1..) => older(start, number as usize),
-        _ => DetectedHeader::Unknown,
+        _ => Detected::Unknown,
     }
 }
 
@@ -80,28 +94,28 @@ fn detect_header(start: &[u8]) -> DetectedHeader {
 /// begins at byte 20. There, in December 2022 is a part of the name and in February 2023 padding.
 ///
 /// A heartbeat has no body: what follows it begins there.
-fn older(start: &[u8], length: usize) -> DetectedHeader {
+fn older(start: &[u8], length: usize) -> Detected<Generation> {
     if length >= frame::MAX_BODY {
-        return DetectedHeader::Unknown;
+        return Detected::Unknown;
     }
     let Some(body) = start.get(Generation::V0_20.header()..).filter(|body| !body.is_empty()) else {
-        return DetectedHeader::NeedMore;
+        return Detected::NeedMore;
     };
     let fits = match length {
         0 => body.first() == Some(&frame::MAGIC),
         _ => matches!(body.first(), Some(0x90..=0x9f | 0xdc | 0xdd)),
     };
-    if fits { DetectedHeader::Is(Generation::V0_20) } else { DetectedHeader::Unknown }
+    if fits { Detected::Is(Generation::V0_20) } else { Detected::Unknown }
 }
 
 /// Whether it is v0.21, by the parts of its header that are always 0 and a length that is no larger than memory.
-fn newest(start: &[u8]) -> DetectedHeader {
+fn newest(start: &[u8]) -> Detected<Generation> {
     let unused =
         |range: std::ops::Range<usize>| start.iter().take(range.end).skip(range.start).all(|byte| *byte == 0);
     // The sequence number, the length's upper half, the attachment's length.
     if !unused(8..16) || !unused(20..32) {
-        return DetectedHeader::Unknown;
+        return Detected::Unknown;
     }
     let newest = Generation::default();
-    if start.len() < newest.header() { DetectedHeader::NeedMore } else { DetectedHeader::Is(newest) }
+    if start.len() < newest.header() { Detected::NeedMore } else { Detected::Is(newest) }
 }

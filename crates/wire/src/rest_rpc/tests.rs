@@ -1,6 +1,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use crate::Protocol;
 use bytes::{Bytes, BytesMut};
 use polyrpc_core::session::Client as _;
 use polyrpc_core::session::Server as _;
@@ -9,9 +10,7 @@ use polyrpc_core::testing::{
     Pair, assert_any_split, assert_bytes, assert_case, assert_client_survives_damage, assert_survives_damage,
     hex, sole_reply,
 };
-use polyrpc_core::{
-    Call, CallId, Code, Detected, Format, Limits, Outbox, Protocol, Push, Reply, Status, Topic,
-};
+use polyrpc_core::{Call, CallId, Code, Detected, Format, Limits, Outbox, Push, Reply, Status, Topic};
 use serde_json::Value;
 
 use super::{

@@ -15,8 +15,30 @@ pub use frame::{MAX_METADATA, THRIFT};
 pub use session::{Client, ClientConfig, Server, ServerConfig, Ticket};
 pub use status::no_codec;
 
-use polyrpc_core::protocol::by_magic;
-use polyrpc_core::{Detected, Protocol, Status};
+use polyrpc_core::protocol::{Capabilities, Connect, MetadataSupport, Scheme, by_magic};
+use polyrpc_core::{Carrier, Descriptor, Detected, Format, Status};
+
+/// What is known of the protocol.
+pub static DESCRIPTOR: Descriptor = Descriptor {
+    schemes: &[Scheme::new("rpcx")],
+    connect: Some(Connect { path: CONNECT_PATH, by_session: false }),
+    capabilities: Capabilities {
+        metadata: MetadataSupport::Carried(Carrier::Map),
+        deadline: true,
+        push: true,
+        ..Capabilities::NONE
+    },
+    prefer,
+    ..Descriptor::new("rpcx", recognise)
+};
+
+/// Where servers go over from HTTP to rpcx, by `CONNECT` or a WebSocket (rpcx `share/share.go`).
+pub const CONNECT_PATH: &str = "/_rpcx_";
+
+/// There is no number for FlatBuffers.
+fn prefer(format: Format) -> Format {
+    if format == Format::FlatBuffers { Format::Raw } else { format }
+}
 
 /// The failure that a text of rpcx tells of, which JSON-RPC has too.
 #[cold]
@@ -26,5 +48,5 @@ pub(crate) fn failure(text: &str) -> Status {
 
 /// Whether a connection that begins with `start` speaks this protocol.
 pub fn recognise(start: &[u8]) -> Detected {
-    by_magic(Protocol::Rpcx, &[frame::MAGIC], start)
+    by_magic(&[frame::MAGIC], start)
 }

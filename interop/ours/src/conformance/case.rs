@@ -83,10 +83,13 @@ fn connect(asked: &ClientCompatRequest) -> Result<Client, Trouble> {
         (Some(Protocol::PROTOCOL_GRPC), Some(HTTPVersion::HTTP_VERSION_2)) => "grpc",
         (Some(Protocol::PROTOCOL_GRPC_WEB), Some(HTTPVersion::HTTP_VERSION_1)) => "grpc-web",
         (Some(Protocol::PROTOCOL_GRPC_WEB), Some(HTTPVersion::HTTP_VERSION_2)) => "grpc-web+h2",
+        (Some(Protocol::PROTOCOL_CONNECT), Some(HTTPVersion::HTTP_VERSION_1)) => "connect",
+        (Some(Protocol::PROTOCOL_CONNECT), Some(HTTPVersion::HTTP_VERSION_2)) => "connect+h2",
         other => return Err(format!("{other:?} is not spoken").into()),
     };
+    let by = if asked.use_get_http_method { "+get" } else { "" };
     let carried = if secure { "+tls" } else { "" };
-    let mut builder = Client::builder(&format!("{protocol}{carried}://{}:{}", asked.host, asked.port))
+    let mut builder = Client::builder(&format!("{protocol}{by}{carried}://{}:{}", asked.host, asked.port))
         .timeout(None)
         .format(match asked.codec.as_known() {
             Some(Codec::CODEC_JSON) => Format::Json(Json::Proto3),

@@ -13,7 +13,7 @@
 //! # async fn handler() {
 //! use polyrpc::propagation;
 //!
-//! tokio::spawn(propagation::scope(propagation::current(), look_up()));
+//! tokio::spawn(task::scope(task::current(), look_up()));
 //! # }
 //! ```
 //!
@@ -32,7 +32,8 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use polyrpc_core::{Metadata, Protocol, Status};
+use polyrpc_core::{Metadata, Status};
+use polyrpc_wire::Protocol;
 
 pub use self::trace::{NoTraceParent, Trace, TraceParent};
 
@@ -131,10 +132,7 @@ impl CallScope {
 
 /// Returns whether calls of a protocol carry metadata.
 pub(crate) fn carries_metadata(protocol: Protocol) -> bool {
-    match protocol {
-        Protocol::BaiduStd | Protocol::Rpcx | Protocol::Grpc | Protocol::Http => true,
-        Protocol::FbRpc | Protocol::NetRpc | Protocol::RestRpc => false,
-    }
+    protocol.descriptor().capabilities.carries_metadata()
 }
 
 /// Makes a scope current until this is dropped; then the previous scope is current again. The scope is moved there and

@@ -5,37 +5,26 @@
 
 mod connect_gate;
 
-use std::io::{IoSlice, Write};
-use std::net::{TcpStream, ToSocketAddrs};
-use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use std::{fmt, io};
 
-use bytes::{Bytes, BytesMut};
-use polyrpc_core::session::Client as Session;
-use polyrpc_core::session::ClientEvent;
-use polyrpc_core::{Call, CallId, Outbox, Protocol, Reply, Retry, Scope, Status};
-use polyrpc_wire::http::websocket;
-use polyrpc_wire::{baidu_std, fb_rpc, grpc, grpc_web, http, net_rpc, rest_rpc, rpcx};
-use rustix::buffer::spare_capacity;
-use rustix::net::{RecvFlags, SendFlags};
+use polyrpc_core::{Retry, Scope, Status};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use self::connect_gate::BlockingConnectGate;
 use super::call_defaults::CallDefaults;
-use super::connection::Backoff;
-use super::connection::connector::SessionFactory;
-use super::connection::{PushHandler, broken_protocol, closed};
+use super::connection::blocking::{AnyConnection, Socket};
+use super::connection::sessions::SessionFactory;
+use super::connection::{Backoff, PushHandler};
 use super::pool::ConnectionMode;
 use super::url::Url;
 use super::{Builder, split};
 use crate::call::{CallOptions, Request, Response, Signature};
 use crate::client::Result;
 use crate::codec::{Body, Codec};
-use crate::transport::tls::{self, Socket as _};
-use crate::transport::{Address, DIALLED, keep_alive};
+use crate::transport::{Address, tls};
 
 /// Calls a server from a plain thread. Several servers ([`Builder::discover`]) are for the asynchronous client.
 ///
@@ -57,7 +46,7 @@ pub struct Client(Arc<Inner>);
 struct Inner {
     address: Address,
     tls: Option<tls::Connector>,
-    sessions: SessionFactory,
+    sessions: Arc<dyn SessionFactory>,
     defaults: CallDefaults,
     connect_timeout: Duration,
     settling: Option<Duration>,
@@ -85,12 +74,17 @@ impl Client {
             )
             .into());
         }
-        let url = Url::parse(&builder.url)?;
+        if let Some(status) = builder.misplaced.clone() {
+            return Err(status.into());
+        }
+        let url = Url::parse(&builder.url, &builder.known())?;
         if !builder.layers.is_empty() || !builder.hooks.is_empty() {
             return Err(Status::unimplemented("layers and hooks are of the asynchronous client").into());
         }
-        if url.protocol == Protocol::Rpcx && url.connect.is_some() {
-            return Err(Status::unimplemented("rpcx behind HTTP is for the asynchronous client").into());
+        if url.connect_before_session().is_some() {
+            let protocol = url.protocol.as_str();
+            let why = format!("{protocol} behind HTTP is for the asynchronous client");
+            return Err(Status::unimplemented(why).into());
         }
         if let Address::Kcp(_) | Address::Quic(_) = url.address {
             // Both have to be looked after while nobody calls.
@@ -100,7 +94,7 @@ impl Client {
         }
         Ok(Self(Arc::new(Inner {
             tls: builder.connector(&url)?,
-            sessions: builder.sessions(&url),
+            sessions: builder.sessions(&url)?,
             defaults: builder.defaults(&url),
             settling: url.settle_time(),
             gate: BlockingConnectGate::new(builder.backoff.unwrap_or_else(Backoff::single_server)),
@@ -236,409 +230,10 @@ impl Inner {
         if let Some(pause) = self.settling {
             std::thread::sleep(pause.min(left));
         }
-        Ok(match self.sessions.clone() {
-            SessionFactory::BaiduStd(config) => {
-                Box::new(Connection::new(socket, baidu_std::Client::new(config)))
-            }
-            SessionFactory::Rpcx(config) => Box::new(Connection::new(socket, rpcx::Client::new(config))),
-            SessionFactory::FbRpc(config) => Box::new(Connection::new(socket, fb_rpc::Client::new(config))),
-            SessionFactory::Grpc(config) => Box::new(Connection::new(socket, grpc::Client::new(config))),
-            SessionFactory::Http(config) => Box::new(Connection::new(socket, http::Client::new(config))),
-            SessionFactory::GrpcWeb(config) => {
-                Box::new(Connection::new(socket, grpc_web::Client::new(config)))
-            }
-            SessionFactory::RestRpc(config) => {
-                Box::new(Connection::new(socket, rest_rpc::Client::new(config)))
-            }
-            SessionFactory::WebSocket(config, carried) => {
-                Box::new(Connection::new(socket, websocket::Client::new(config, carried.session())))
-            }
-            SessionFactory::NetRpc(config) => Box::new(Connection::new(socket, net_rpc::Client::new(config))),
-            #[cfg(test)]
-            SessionFactory::Lines => Box::new(Connection::new(socket, super::tests::Lines::default())),
-        })
+        Ok(self.sessions.start_blocking(socket))
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Box<dyn AnyConnection>>> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// A connection with its protocol type-erased.
-trait AnyConnection: Send {
-    fn call(
-        &mut self,
-        call: Call<'_>,
-        now: Instant,
-        deadline: Option<Instant>,
-        on_push: Option<&PushHandler>,
-    ) -> Result<Option<Reply>, Status>;
-
-    /// Whether a further call may follow.
-    fn reusable(&self) -> bool;
-
-    /// Whether the server has not closed the connection meanwhile, as far as can be told.
-    fn usable(&self, now: Instant) -> bool;
-}
-
-struct Connection<S> {
-    socket: Socket,
-    session: S,
-    inbox: BytesMut,
-    out: Outbox,
-    /// What a read brings lies here first.
-    scratch: Vec<u8>,
-    next: u64,
-    used: Instant,
-    /// The time-out that the socket has.
-    patience: Option<Duration>,
-}
-
-impl<S: Session + Send> Connection<S> {
-    fn new(socket: Socket, session: S) -> Self {
-        Self {
-            socket,
-            session,
-            inbox: BytesMut::new(),
-            out: Outbox::new(),
-            scratch: Vec::with_capacity(SCRATCH),
-            next: 0,
-            used: Instant::now(),
-            patience: None,
-        }
-    }
-
-    fn send(&mut self, deadline: Option<Instant>) -> io::Result<()> {
-        loop {
-            match self.socket.write(&mut self.out) {
-                Ok(()) => {}
-                // A signal came; nothing was written.
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
-            if self.out.is_empty() {
-                return Ok(());
-            }
-            self.limit_read_timeout(deadline)?;
-        }
-    }
-
-    /// Reads once; 0 at the end of the stream. A long message is read into a buffer of its size.
-    fn receive(&mut self, deadline: Option<Instant>) -> io::Result<usize> {
-        let missing = self.session.bytes_needed().saturating_sub(self.inbox.len());
-        if missing > SCRATCH {
-            return self.receive_long(missing, deadline);
-        }
-        let n = self.socket.receive(&mut self.scratch)?;
-        self.inbox.extend_from_slice(&self.scratch);
-        self.scratch.clear();
-        Ok(n)
-    }
-
-    fn receive_long(&mut self, missing: usize, deadline: Option<Instant>) -> io::Result<usize> {
-        let mut long = Vec::with_capacity(self.inbox.len() + missing.min(STEP));
-        long.extend_from_slice(&self.inbox);
-        let whole = self.inbox.len() + missing;
-        while long.len() < whole {
-            if long.len() == long.capacity() {
-                long.reserve((whole - long.len()).min(long.len()));
-            }
-            if self.socket.receive(&mut long)? == 0 {
-                return Ok(0);
-            }
-            self.limit_read_timeout(deadline)?;
-        }
-        // The bytes change hands without a copy: nobody else holds them.
-        self.inbox = BytesMut::from(Bytes::from(long));
-        Ok(missing)
-    }
-
-    /// Lets no read wait much beyond the deadline. The socket's own time-out is only set anew when it would be
-    /// far off, since that costs a system call.
-    fn limit_read_timeout(&mut self, deadline: Option<Instant>) -> io::Result<()> {
-        let Some(deadline) = deadline else { return self.set_patience(None) };
-        let left = deadline.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return Err(io::ErrorKind::TimedOut.into());
-        }
-        match self.patience {
-            Some(patience) if left <= patience && patience - left <= patience / 16 => Ok(()),
-            _ => self.set_patience(Some(left)),
-        }
-    }
-
-    fn set_patience(&mut self, patience: Option<Duration>) -> io::Result<()> {
-        if self.patience != patience {
-            self.socket.set_timeout(patience)?;
-            self.patience = patience;
-        }
-        Ok(())
-    }
-
-    fn wait(
-        &mut self,
-        id: CallId,
-        deadline: Option<Instant>,
-        on_push: Option<&PushHandler>,
-    ) -> Result<Reply, Status> {
-        // The socket's time-out was set for the first read, which mostly brings the whole reply.
-        let mut patient = true;
-        loop {
-            match self.session.next_event(&mut self.inbox, &mut self.out) {
-                Ok(Some(ClientEvent::Reply(replied, reply))) if replied == id => return Ok(reply),
-                Ok(Some(ClientEvent::Push(push))) => {
-                    if let Some(on_push) = on_push {
-                        on_push(push);
-                    }
-                }
-                Ok(Some(_)) => {}
-                Ok(None) => {
-                    // What the session answers by itself (HTTP/2's acknowledgements and windows).
-                    if !self.out.is_empty() {
-                        self.send(deadline).map_err(broken)?;
-                    }
-                    if !std::mem::take(&mut patient) {
-                        self.limit_read_timeout(deadline).map_err(broken)?;
-                    }
-                    if self.receive(deadline).map_err(broken)? == 0 {
-                        return self.last(id);
-                    }
-                }
-                Err(violation) => {
-                    return Err(broken_protocol(&violation, &self.session, &self.inbox));
-                }
-            }
-        }
-    }
-
-    fn last(&mut self, id: CallId) -> Result<Reply, Status> {
-        match self.session.end_of_stream(&mut self.inbox) {
-            Some(ClientEvent::Reply(replied, reply)) if replied == id => Ok(reply),
-            _ => Err(closed(&self.session, &self.inbox)),
-        }
-    }
-}
-
-impl<S: Session + Send> AnyConnection for Connection<S> {
-    fn call(
-        &mut self,
-        call: Call<'_>,
-        now: Instant,
-        deadline: Option<Instant>,
-        on_push: Option<&PushHandler>,
-    ) -> Result<Option<Reply>, Status> {
-        let id = CallId(self.next);
-        self.next += 1;
-        let (timeout, oneway) = (call.timeout, call.oneway);
-        self.session.send(id, call, &mut self.out)?;
-        // Most calls of a client wait equally long: then the socket is not touched.
-        self.set_patience(timeout).map_err(broken)?;
-        self.send(deadline).map_err(broken)?;
-        self.used = now;
-        if oneway {
-            return Ok(None);
-        }
-        self.wait(id, deadline, on_push).map(Some)
-    }
-
-    fn reusable(&self) -> bool {
-        self.session.reusable()
-    }
-
-    fn usable(&self, now: Instant) -> bool {
-        now.saturating_duration_since(self.used) < FRESH || self.socket.silent()
-    }
-}
-
-/// Room for what one read brings, unless a long message is known to come.
-const SCRATCH: usize = 16 << 10;
-/// How much memory is set aside for a long message at first; it doubles as the bytes come.
-const STEP: usize = 1 << 20;
-/// A connection used this recently is taken to be alive; asking costs a system call.
-const FRESH: Duration = Duration::from_secs(1);
-
-#[cold]
-fn broken(error: io::Error) -> Status {
-    match error.kind() {
-        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
-            Status::deadline_exceeded("no reply in time").with_source(error)
-        }
-        _ => Status::unavailable(format!("the connection broke: {error}"))
-            .with_scope(Scope::Connection)
-            .with_retry(Retry::IfIdempotent)
-            .with_source(error),
-    }
-}
-
-/// A socket, and TLS over it if that is wanted.
-struct Socket {
-    raw: RawSocket,
-    tls: Option<Box<tls::Blocking>>,
-}
-
-impl Socket {
-    fn connect(address: &Address, tls: Option<&tls::Connector>, timeout: Duration) -> io::Result<Self> {
-        let began = Instant::now();
-        let mut raw = RawSocket::connect(address, timeout)?;
-        let Some(connector) = tls else { return Ok(Self { raw, tls: None }) };
-        let tls =
-            tls::Blocking::connect(connector, &mut raw, |raw| match timeout.checked_sub(began.elapsed()) {
-                Some(left) if !left.is_zero() => raw.set_timeout(Some(left)),
-                _ => Err(io::ErrorKind::TimedOut.into()),
-            });
-        let tls = tls.map_err(|error| match error.kind() {
-            // So a socket says that its time is over.
-            io::ErrorKind::WouldBlock => io::ErrorKind::TimedOut.into(),
-            _ => error,
-        })?;
-        raw.set_timeout(None)?;
-        Ok(Self { raw, tls: Some(Box::new(tls)) })
-    }
-
-    /// Writes once of what is in `out`.
-    fn write(&mut self, out: &mut Outbox) -> io::Result<()> {
-        match &mut self.tls {
-            None => self.raw.write_out(out),
-            Some(tls) => tls.write(&mut self.raw, out),
-        }
-    }
-
-    /// Appends to `into` what has arrived, as far as it has room.
-    fn receive(&mut self, into: &mut Vec<u8>) -> io::Result<usize> {
-        match &mut self.tls {
-            None => self.raw.receive(into),
-            Some(tls) => tls.receive(&mut self.raw, into),
-        }
-    }
-
-    fn set_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
-        self.raw.set_timeout(timeout)
-    }
-
-    /// Whether the peer has said nothing since the last reply, not even goodbye.
-    fn silent(&self) -> bool {
-        self.tls.as_ref().is_none_or(|tls| tls.is_empty()) && self.raw.silent()
-    }
-}
-
-impl Drop for Socket {
-    fn drop(&mut self) {
-        if let Some(tls) = &mut self.tls {
-            tls.close(|bytes| self.raw.try_send(bytes));
-        }
-    }
-}
-
-enum RawSocket {
-    Tcp(TcpStream),
-    Unix(UnixStream),
-}
-
-impl RawSocket {
-    fn connect(address: &Address, timeout: Duration) -> io::Result<Self> {
-        let address = match address {
-            Address::Tcp(address) => address,
-            Address::Unix(path) => return UnixStream::connect(path).map(Self::Unix),
-            Address::Kcp(_) | Address::Quic(_) => return Err(io::ErrorKind::Unsupported.into()),
-        };
-        let began = Instant::now();
-        let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
-        for address in address.to_socket_addrs()? {
-            let left = timeout.saturating_sub(began.elapsed());
-            if left.is_zero() {
-                return Err(io::ErrorKind::TimedOut.into());
-            }
-            match TcpStream::connect_timeout(&address, left) {
-                Ok(stream) => {
-                    stream.set_nodelay(true)?;
-                    keep_alive(&stream, DIALLED)?;
-                    return Ok(Self::Tcp(stream));
-                }
-                Err(error) => last = error,
-            }
-        }
-        Err(last)
-    }
-
-    fn write_out(&mut self, out: &mut Outbox) -> io::Result<()> {
-        let mut slices = [IoSlice::new(&[]); 4];
-        let written = match out.as_single_slice() {
-            Some(bytes) => self.write(bytes)?,
-            None => {
-                let filled = out.slices(&mut slices);
-                self.write_vectored(&slices[..filled])?
-            }
-        };
-        if written == 0 {
-            return Err(io::ErrorKind::WriteZero.into());
-        }
-        out.advance(written);
-        Ok(())
-    }
-
-    fn write_vectored(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
-        match self {
-            Self::Tcp(stream) => stream.write_vectored(slices),
-            Self::Unix(stream) => stream.write_vectored(slices),
-        }
-    }
-
-    /// Sends what can be sent without waiting.
-    fn try_send(&self, bytes: &[u8]) {
-        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-        // Whether it arrives is nobody's concern any more.
-        let _ = match self {
-            Self::Tcp(stream) => rustix::net::send(stream, bytes, flags),
-            Self::Unix(stream) => rustix::net::send(stream, bytes, flags),
-        };
-    }
-
-    fn set_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
-        // Zero means for ever to the system.
-        let timeout = timeout.map(|timeout| timeout.max(Duration::from_millis(1)));
-        match self {
-            Self::Tcp(stream) => {
-                stream.set_write_timeout(timeout)?;
-                stream.set_read_timeout(timeout)
-            }
-            Self::Unix(stream) => {
-                stream.set_write_timeout(timeout)?;
-                stream.set_read_timeout(timeout)
-            }
-        }
-    }
-
-    /// Whether the peer has said nothing since the last reply, not even goodbye.
-    fn silent(&self) -> bool {
-        let mut byte = [0; 1];
-        let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
-        let seen = match self {
-            Self::Tcp(stream) => rustix::net::recv(stream, &mut byte, flags),
-            Self::Unix(stream) => rustix::net::recv(stream, &mut byte, flags),
-        };
-        matches!(seen, Err(rustix::io::Errno::AGAIN))
-    }
-}
-
-impl tls::Socket for RawSocket {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match self {
-            Self::Tcp(stream) => stream.write(bytes),
-            Self::Unix(stream) => stream.write(bytes),
-        }
-    }
-
-    fn receive(&mut self, into: &mut Vec<u8>) -> io::Result<usize> {
-        loop {
-            let received = match self {
-                Self::Tcp(stream) => rustix::net::recv(stream, spare_capacity(into), RecvFlags::empty()),
-                Self::Unix(stream) => rustix::net::recv(stream, spare_capacity(into), RecvFlags::empty()),
-            };
-            match received {
-                Ok((n, _)) => return Ok(n),
-                Err(rustix::io::Errno::INTR) => {}
-                Err(errno) => return Err(errno.into()),
-            }
-        }
     }
 }

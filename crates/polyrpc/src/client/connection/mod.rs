@@ -6,9 +6,12 @@ mod keepalive;
 
 pub(super) mod any_connection;
 pub(super) mod backoff;
+pub(super) mod blocking;
+pub(super) mod built_in;
 pub(super) mod connect_backoff;
 pub(super) mod connector;
 pub(super) mod pending;
+pub(super) mod sessions;
 
 use std::borrow::Cow;
 use std::collections::VecDeque;

@@ -58,7 +58,7 @@ pub(super) struct PoolLimits {
 
 impl Pool {
     pub(super) fn new(connector: Connector, kind: ConnectionMode, bounds: PoolLimits) -> Self {
-        let kind = match (kind, connector.url.is_one_at_a_time()) {
+        let kind = match (kind, connector.url.dialect.one_at_a_time) {
             (ConnectionMode::Shared, true) => ConnectionMode::Pooled,
             (kind, _) => kind,
         };

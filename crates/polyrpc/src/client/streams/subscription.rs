@@ -52,7 +52,7 @@ impl Client {
             client: self.clone(),
             key: key.to_owned(),
             token: token.to_owned(),
-            format: self.defaults.generation.format(),
+            format: self.defaults.preferred(Format::Raw),
             limit: self.defaults.max_decompressed,
             receiving: None,
             around: None,

@@ -6,14 +6,16 @@ use std::fmt::Arguments;
 use bytes::{Bytes, BytesMut};
 use polyrpc_core::session::{Client as Session, ClientEvent};
 use polyrpc_core::{
-    Call, CallId, Code, Compression, Format, Head, Message, Metadata, Outbox, Protocol, Reply, Retry, Scope,
-    Status, Violation,
+    Call, CallId, Code, Compression, Format, Head, Message, Metadata, Outbox, Reply, Retry, Scope, Status,
+    Violation,
 };
+use polyrpc_wire::Protocol;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
 use crate::Client;
-use crate::client::connection::connector::{Connector, SessionFactory};
+use crate::client::connection::connector::Connector;
+use crate::client::connection::sessions::sessions;
 use crate::client::connection::{ConnectGate, Keepalive};
 use crate::client::pool::Pool;
 use crate::client::url::Url;
@@ -38,7 +40,7 @@ impl Place {
             url: self.url(),
             dialing: Default::default(),
             tls: None,
-            sessions: SessionFactory::Lines,
+            sessions: sessions(Lines::default),
             connect_timeout: builder.connect_timeout,
             gate: ConnectGate::new(self.url().address, builder.backoff.unwrap_or_default()).into(),
             cores: None,
@@ -56,7 +58,7 @@ impl Place {
 
     pub(super) fn url(&self) -> Url {
         let address = Address::Tcp(self.listener.local_addr().unwrap().to_string());
-        Url { address, ..Url::in_process(Protocol::Rpcx, Default::default()) }
+        Url { address, ..Url::nowhere(Protocol::Rpcx) }
     }
 
     /// Accepts the next connection.

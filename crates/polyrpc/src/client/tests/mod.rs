@@ -18,8 +18,6 @@ use crate::client::Result;
 use crate::client::streams::RawCall;
 use crate::codec::{Body, Raw};
 
-pub(super) use self::frames::Lines;
-
 const CHAT: Signature = Signature::plain("S", "Chat");
 
 type Texts = Streaming<String>;

@@ -5,7 +5,7 @@ use std::future::ready;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use polyrpc_core::{Format, Protocol, Status};
+use polyrpc_core::{Format, Status};
 
 use super::{Metrics, protobuf};
 use crate::call::{Context, ResponseFuture};
@@ -43,13 +43,13 @@ struct Page {
 impl Method for Page {
     fn start(&self, mut cx: Context, _: Body) -> Result<ResponseFuture, Status> {
         let (kind, page) = (self.write)(&self.metrics, &cx);
-        let (format, body) = match cx.protocol() {
+        let (format, body) = match cx.protocol().descriptor().capabilities.has_fields() {
             // In gRPC the body is a message of its own type too.
-            Protocol::Http | Protocol::Grpc => {
+            true => {
                 cx.reply().metadata.insert("content-type", kind);
                 (Format::Raw, Ok(page))
             }
-            _ => {
+            false => {
                 let text = String::from_utf8_lossy(&page).into_owned();
                 (cx.format(), Serde::encode(&text, cx.format(), None))
             }

@@ -1,7 +1,8 @@
 use std::sync::Barrier;
 use std::thread;
 
-use polyrpc_core::{Code, Protocol, Status};
+use polyrpc_core::{Code, Status};
+use polyrpc_wire::Protocol;
 
 use super::*;
 

@@ -3,7 +3,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, StreamExt};
-use polyrpc_core::{Protocol, Status};
+use polyrpc_core::Status;
+use polyrpc_wire::Protocol;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 

@@ -2,21 +2,23 @@
 
 use std::collections::HashMap;
 use std::fmt::Write;
+use std::future::poll_fn;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use polyrpc_core::session::{NotFound, Server as Session, ServerEvent};
 use polyrpc_core::{
-    Call, Compression, Format, Head, Message, Metadata, Outbox, Protocol, Reply, Status, StreamId, Violation,
+    Call, Compression, Format, Head, Message, Metadata, Outbox, Reply, Status, StreamId, Violation,
 };
+use polyrpc_wire::Protocol;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tokio::task::JoinHandle;
 
 use crate::call::{ConnectionFacts, Peer as From};
 use crate::memory_budget::SharedUsage;
-use crate::server::connection::Connection;
+use crate::server::connection::{Connection, ConnectionParts, Driver};
 use crate::server::connections::ConnectionRegistry;
 use crate::server::listener_context::{ListenerContext, ListenerOptions, ListenerProtocols};
 use crate::server::{Limits, Shared};
@@ -40,7 +42,12 @@ impl Peer {
         let mut router = Router::default();
         router.service(service);
         let limits = Arc::new(limits);
-        let open = Arc::new(ConnectionRegistry::new(Default::default(), limits.clone(), Default::default()));
+        let open = Arc::new(ConnectionRegistry::new(
+            Default::default(),
+            limits.clone(),
+            Default::default(),
+            Vec::new(),
+        ));
         let pool = open.pool().clone();
         let shared = Shared {
             router,
@@ -59,6 +66,7 @@ impl Peer {
             subscription_layers: Default::default(),
             times_calls: false,
             exposes_errors: false,
+            added: Vec::new(),
         };
         let connection = tokio::spawn(serve(theirs, shared));
         Self { socket: ours, pool, connection }
@@ -102,18 +110,20 @@ impl Peer {
 async fn serve(socket: UnixStream, shared: Shared) {
     let registration = shared.open.clone().try_register(From::InProcess).unwrap();
     let address = Address::Unix("lines".into());
-    let port = ListenerContext::new(
+    let listener = ListenerContext::new(
         Arc::new(shared),
-        ListenerProtocols::Sniffed(Vec::new()),
+        &ListenerProtocols::Sniffed(Vec::new()),
         None,
         None,
-        ListenerOptions::default(),
+        &ListenerOptions::default(),
         address,
     );
     let facts = Arc::new(ConnectionFacts::new(Protocol::Rpcx, From::InProcess, None));
     let (mut stream, mut inbox) = (Transport::Socket(Stream::Unix(socket)), Inbox::default());
-    let session = Lines::default();
-    Connection::new(&mut stream, &mut inbox, &registration, &port, facts, session).run().await;
+    let (stream, inbox) = (&mut stream, &mut inbox);
+    let parts = ConnectionParts { stream, inbox, registration: &registration, listener: &listener, facts };
+    let mut connection = Connection::new(parts, Lines::default());
+    poll_fn(|cx| connection.poll_serve(cx)).await;
 }
 
 #[derive(Default)]

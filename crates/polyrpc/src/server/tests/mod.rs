@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
-use polyrpc_core::{Code, Format, Protocol, Status};
+use polyrpc_core::{Code, Format, Status};
+use polyrpc_wire::Protocol;
 use tokio::sync::{mpsc, oneshot};
 
 use self::frames::Peer;

@@ -1,10 +1,10 @@
 use std::io;
 use std::sync::Arc;
 
-use polyrpc_core::Protocol;
+use polyrpc_wire::Protocol;
 
 use super::session::Session;
-use super::{Server, alpn, watch};
+use super::{Server, watch};
 
 /// TLS configuration of a listening socket.
 pub(crate) struct Acceptor {
@@ -34,7 +34,7 @@ impl Acceptor {
 
     /// Returns the protocol that was negotiated in the handshake.
     pub(crate) fn protocol(&self, name: &[u8]) -> Option<Protocol> {
-        self.protocols.iter().copied().find(|protocol| alpn(*protocol).as_bytes() == name)
+        self.protocols.iter().copied().find(|protocol| protocol.descriptor().alpn().as_bytes() == name)
     }
 
     /// Reloads the files whenever they change, for as long as it is polled.

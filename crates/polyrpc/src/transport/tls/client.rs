@@ -1,7 +1,8 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use polyrpc_core::{Protocol, Status};
+use polyrpc_core::Status;
+use polyrpc_wire::Protocol;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
@@ -11,8 +12,8 @@ use rustls::{ClientConfig, DigitallySignedStruct, Error, RootCertStore, Signatur
 use super::identity::Identity;
 use super::named::NamedAuthorities;
 use super::pem::{Pem, Stamp};
+use super::provider;
 use super::report::Report;
-use super::{alpn, provider};
 
 /// How a client checks who a server is, and proves who it is itself.
 ///
@@ -139,8 +140,8 @@ impl Client {
             }
         };
         // Only where servers that ask for a name are in use.
-        if matches!(protocol, Protocol::Grpc | Protocol::Http) {
-            config.alpn_protocols = vec![alpn(protocol).into()];
+        if let Some(name) = protocol.descriptor().alpn {
+            config.alpn_protocols = vec![name.into()];
         }
         Ok(config)
     }

@@ -1,7 +1,8 @@
 use std::sync::Arc;
 use std::{fmt, io};
 
-use polyrpc_core::{Protocol, Status};
+use polyrpc_core::Status;
+use polyrpc_wire::Protocol;
 use rustls::pki_types::ServerName;
 
 use super::Client;

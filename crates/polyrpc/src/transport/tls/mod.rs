@@ -47,7 +47,8 @@ mod failure;
 
 use std::sync::{Arc, OnceLock};
 
-use polyrpc_core::{Protocol, Status};
+use polyrpc_core::Status;
+use polyrpc_wire::Protocol;
 use rustls::crypto::{CryptoProvider, ring};
 
 pub use self::client::Client;
@@ -85,16 +86,6 @@ const TARGET: &str = "polyrpc::tls";
 fn provider() -> Arc<CryptoProvider> {
     static PROVIDER: OnceLock<Arc<CryptoProvider>> = OnceLock::new();
     PROVIDER.get_or_init(|| Arc::new(ring::default_provider())).clone()
-}
-
-/// The name by which a client asks for a protocol in the handshake (ALPN, RFC 7301): the registered one, or else the
-/// protocol's own, as brpc has it (`ssl_options.h`, `alpns`).
-fn alpn(protocol: Protocol) -> &'static str {
-    match protocol {
-        Protocol::Grpc => "h2",
-        Protocol::Http => "http/1.1",
-        other => other.as_str(),
-    }
 }
 
 #[cfg(test)]

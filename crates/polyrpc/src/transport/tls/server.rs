@@ -2,7 +2,8 @@ use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-use polyrpc_core::{Protocol, Status};
+use polyrpc_core::Status;
+use polyrpc_wire::Protocol;
 use rustls::crypto::ring::Ticketer;
 use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{ClientHello, ResolvesServerCert, WebPkiClientVerifier};
@@ -11,8 +12,8 @@ use rustls::{RootCertStore, ServerConfig};
 
 use super::identity::Identity;
 use super::pem::{Pem, Stamp};
+use super::provider;
 use super::report::Report;
-use super::{alpn, provider};
 use crate::error::ClientResult as Result;
 
 /// TLS configuration of a server: its certificates, and whether clients need one. Set on listeners by
@@ -83,7 +84,8 @@ impl Server {
     /// Returns the TLS configuration of a listener for these protocols.
     pub(crate) fn config(&self, protocols: &[Protocol]) -> ServerConfig {
         let mut config = self.loaded().config.clone();
-        config.alpn_protocols = protocols.iter().map(|protocol| alpn(*protocol).into()).collect();
+        config.alpn_protocols =
+            protocols.iter().map(|protocol| protocol.descriptor().alpn().into()).collect();
         config
     }
 

@@ -3,8 +3,8 @@
 pub(crate) mod chunked;
 pub(crate) mod frame;
 
+use polyrpc_core::Detected;
 use polyrpc_core::protocol::by_magic;
-use polyrpc_core::{Detected, Protocol};
 
 /// Detects from the first bytes whether a connection uses this protocol.
 ///
@@ -12,7 +12,7 @@ use polyrpc_core::{Detected, Protocol};
 pub(crate) fn recognise(start: &[u8]) -> Detected {
     let mut undecided = false;
     for method in METHODS {
-        match by_magic(Protocol::Http, method, start) {
+        match by_magic(method, start) {
             Detected::Unknown => {}
             Detected::NeedMore => undecided = true,
             is @ Detected::Is(_) => return is,

@@ -23,8 +23,8 @@ mod status;
 mod stream;
 mod streams;
 
+use polyrpc_core::Detected;
 use polyrpc_core::protocol::by_magic;
-use polyrpc_core::{Detected, Protocol};
 
 pub use connection::{Config, Connection, Event, UPGRADED};
 pub use settings::Settings;
@@ -36,7 +36,7 @@ pub const PREFACE: &[u8] = frame::PREFACE;
 /// Detects from the first bytes whether a connection uses this protocol; it is reported as gRPC, the first protocol
 /// that HTTP/2 carries.
 pub(crate) fn recognise(start: &[u8]) -> Detected {
-    by_magic(Protocol::Grpc, PREFACE, start)
+    by_magic(PREFACE, start)
 }
 
 #[cfg(test)]

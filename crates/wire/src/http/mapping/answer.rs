@@ -6,8 +6,10 @@ use polyrpc_core::{Call, Carrier, Json, Metadata, Reply, Status};
 
 use super::brpc::Path;
 use super::config::ServerConfig;
+use super::request::Request;
 use super::response::{html, json, plain};
 use super::{brpc, content_type, failure, gateway, routed, status};
+use crate::http::connect_kind::{ACCEPTED_POST, STREAM};
 use crate::http::cors::Preflight;
 use crate::http::head::WriteHead;
 use crate::http::websocket::handshake::HandshakeError;
@@ -153,21 +155,21 @@ pub(crate) enum Answer {
 impl Answer {
     /// Returns the response to a request whose content type is not one of a message.
     #[cold]
-    pub(super) fn unsupported_type(content_type: Option<&[u8]>) -> Self {
-        Self::UnsupportedType { in_text: content_type.is_some_and(is_not_json) }
+    pub(super) fn unsupported_type(request: &Request) -> Self {
+        Self::UnsupportedType { in_text: is_not_json(request) }
     }
 
     /// Returns the response to a request with an HTTP method that does not call this path.
     #[cold]
-    pub(super) fn other_verb(verbs: String, content_type: Option<&[u8]>) -> Self {
-        Self::OtherVerb { verbs, in_text: content_type.is_some_and(is_not_json) }
+    pub(super) fn other_verb(verbs: String, request: &Request) -> Self {
+        Self::OtherVerb { verbs, in_text: is_not_json(request) }
     }
 
     /// Returns the response to a request for an unknown path, with an HTTP method that does not call.
     #[cold]
-    pub(super) fn no_method(path: &Path<'_>, content_type: Option<&[u8]>) -> Self {
+    pub(super) fn no_method(path: &Path<'_>, request: &Request) -> Self {
         let status = path.unknown();
-        Self::NoMethod { status, in_text: content_type.is_some_and(is_not_json) }
+        Self::NoMethod { status, in_text: is_not_json(request) }
     }
 
     /// Whether the response reveals which methods exist.
@@ -213,6 +215,7 @@ impl Answer {
                     false => failure::refusal(415, TEXT, config, head),
                 };
                 head.field("Accept", content_type::ACCEPTED_TYPES.as_bytes());
+                head.field("Accept-Post", ACCEPTED_POST.as_bytes());
                 body
             }
             Self::Unfit(status) => routed::failure(&status, head),
@@ -227,11 +230,17 @@ impl Answer {
     }
 }
 
-/// Whether a client with this content type expects no JSON response: a gRPC client, which may take it for a failure of
-/// Connect's, or one that sends images, audio or the like.
+/// Whether a client with this request expects no JSON response: a client of gRPC or Connect, which may take it for a
+/// failure of Connect's, or one that sends images, audio or the like.
 #[cold]
-fn is_not_json(content_type: &[u8]) -> bool {
-    content_type::is_grpc(content_type) || content_type::is_no_message(content_type)
+fn is_not_json(request: &Request) -> bool {
+    let is_other = |content_type: &[u8]| {
+        content_type::is_grpc(content_type)
+            || content_type::is_no_message(content_type)
+            || content_type.starts_with(STREAM)
+    };
+    request.content_type.as_deref().is_some_and(is_other)
+        || request.metadata.bytes("connect-protocol-version").is_some()
 }
 
 /// Writes the response to a request whose body did not arrive in time.

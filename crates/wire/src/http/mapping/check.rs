@@ -26,16 +26,16 @@ pub(super) fn mapped(
     let format = content_type.map_or(Some(DEFAULT), format_of);
     match format {
         _ if config.lenient => {
-            lenient_format(content_type, format).ok_or_else(|| Answer::unsupported_type(content_type))
+            lenient_format(content_type, format).ok_or_else(|| Answer::unsupported_type(request))
         }
         _ if request.method != Method::Post => match calls_without_effects(config, request.method, path) {
             true => Ok(format.unwrap_or(DEFAULT)),
-            false => Err(calls_nothing(config, path, content_type)),
+            false => Err(calls_nothing(config, path, request)),
         },
         // A page may send a body without a type, just as it may send plain text.
-        _ if content_type.is_none() && request.from_page => Err(Answer::unsupported_type(content_type)),
+        _ if content_type.is_none() && request.from_page => Err(Answer::unsupported_type(request)),
         Some(format) => Ok(format),
-        None => Err(Answer::unsupported_type(content_type)),
+        None => Err(Answer::unsupported_type(request)),
     }
     .and_then(|format| Ok((dialect(config, request, format)?, compression)))
 }
@@ -55,7 +55,7 @@ pub(super) fn routed(config: &ServerConfig, request: &Request) -> Result<(Compre
     };
     match is_json || request.method != Method::Post || config.lenient {
         true => Ok((compression, wanted(request)?.map_or(Json::Proto3, |(dialect, _)| dialect))),
-        false => Err(Answer::unsupported_type(request.content_type.as_deref())),
+        false => Err(Answer::unsupported_type(request)),
     }
 }
 
@@ -91,11 +91,11 @@ fn wanted(request: &Request) -> Result<Option<(Json, &'static str)>, Answer> {
 
 /// Returns the response to a request with an HTTP method that does not call.
 #[cold]
-fn calls_nothing(config: &ServerConfig, path: &Path<'_>, content_type: Option<&[u8]>) -> Answer {
+fn calls_nothing(config: &ServerConfig, path: &Path<'_>, request: &Request) -> Answer {
     let offers = |methods: &Arc<dyn MethodCatalog>| methods.offers(path.service, path.method);
     match config.methods.as_ref().is_none_or(offers) {
-        true => Answer::other_verb("POST".to_owned(), content_type),
-        false => Answer::no_method(path, content_type),
+        true => Answer::other_verb("POST".to_owned(), request),
+        false => Answer::no_method(path, request),
     }
 }
 

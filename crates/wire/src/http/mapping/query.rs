@@ -46,7 +46,7 @@ pub(super) fn encode(metadata: &Metadata, text: &mut Vec<u8>) {
 /// Maximum number of pairs, since a key is looked up linearly.
 const MAX_PAIRS: usize = 256;
 
-fn unescape(text: &[u8]) -> Option<Vec<u8>> {
+pub(crate) fn unescape(text: &[u8]) -> Option<Vec<u8>> {
     let mut plain = Vec::with_capacity(text.len());
     let mut rest = text.iter();
     while let Some(byte) = rest.next() {

@@ -76,9 +76,7 @@ impl<'c> RequestClass<'c> {
             (_, path) if config.routes.leads(path) => {
                 match config.routes.find(request.method.as_str(), path) {
                     Lookup::Found(found) => Self::Routed(found),
-                    Lookup::OtherVerbs(verbs) => {
-                        Self::Answer(Answer::other_verb(verbs.join(", "), request.content_type.as_deref()))
-                    }
+                    Lookup::OtherVerbs(verbs) => Self::Answer(Answer::other_verb(verbs.join(", "), request)),
                     Lookup::Nothing => Self::Mapped,
                 }
             }

@@ -5,7 +5,8 @@ mod authority;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use polyrpc_core::{Outbox, Protocol};
+use polyrpc_core::Outbox;
+use polyrpc_wire::Protocol;
 use rustls::pki_types::ServerName;
 
 use self::authority::Authority;

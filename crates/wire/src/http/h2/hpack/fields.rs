@@ -39,7 +39,7 @@ impl Fields {
     }
 
     /// Iterates over the fields in order of arrival, as name and value.
-    pub fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+    pub fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> + Clone {
         let mut start = 0;
         self.ends.iter().map(move |ends| {
             let (name, value) = (ends.name as usize, ends.value as usize);

@@ -19,6 +19,9 @@ use self::exchange::{ActiveExchange, DeferredRequest, Pieces};
 use self::streamed_body::StreamedBody;
 use self::web::WebCall;
 use super::response_queue::{Exchange, ResponseQueue};
+use crate::grpc::connect;
+use crate::grpc::dialect::Dialect;
+use crate::http::connect_kind::Kind;
 use crate::http::h1::chunked::Chunked;
 use crate::http::h1::frame::{self, Framing, Refusal};
 use crate::http::h1::recognise;
@@ -211,7 +214,7 @@ enum Form {
     Entry(json_rpc::PendingResponse),
     /// What nobody reads.
     Nothing,
-    Web,
+    Web(Dialect),
 }
 
 impl Server {
@@ -294,7 +297,11 @@ impl Server {
         let head = inbox.split_to(end).freeze();
         // A body that somebody else takes may have any length.
         let limit = if self.config.own.is_some() { usize::MAX } else { limits.message };
-        match H1Request::parse(&head, limit) {
+        let request = H1Request::parse(&head, limit).map(|mut request| {
+            request.settle(&self.config);
+            request
+        });
+        match request {
             Ok(request) if self.config.own.is_some() => self.handle_or_hand_out(request, &head, inbox, out),
             Ok(request) => self.take(request, end, inbox, out),
             Err(refusal) => self.give_up(refusal, out),
@@ -676,7 +683,7 @@ impl session::Server for Server {
         let config = &self.config;
         match form {
             Form::Nothing => return,
-            Form::Web => return self.reply_web(exchange, reply, out),
+            Form::Web(dialect) => return self.reply_web(exchange, dialect, reply, out),
             Form::Exchange => return self.reply_exchange(&exchange, reply, out),
             Form::Http(form) => {
                 self.order.respond(exchange, out, |head| form.answer(reply, config, head));
@@ -751,8 +758,10 @@ impl session::Server for Server {
     /// A call of gRPC-Web is answered as gRPC answers.
     fn decode_failure_of(ticket: &Ticket) -> fn(Status) -> Status {
         match ticket.form {
-            Form::Web => grpc::incoming::decompression_failed,
-            Form::Http(_) | Form::Entry(_) | Form::Exchange | Form::Nothing => std::convert::identity,
+            Form::Web(dialect) if dialect.connect().is_none() => grpc::incoming::decompression_failed,
+            Form::Web(_) | Form::Http(_) | Form::Entry(_) | Form::Exchange | Form::Nothing => {
+                std::convert::identity
+            }
         }
     }
 
@@ -762,7 +771,8 @@ impl session::Server for Server {
 
     fn not_found_failure_of(ticket: &Ticket, call: &Call<'_>, missing: NotFound) -> Status {
         match &ticket.form {
-            Form::Web => grpc::status::unknown(call, missing),
+            Form::Web(dialect) if dialect.connect().is_some() => connect::status::unknown(call, missing),
+            Form::Web(_) => grpc::status::unknown(call, missing),
             Form::Http(form) => form.unknown(call, missing),
             Form::Exchange => Self::not_found_failure(call, missing),
             Form::Entry(_) | Form::Nothing => answer::unknown_to_rpcx(call, missing),
@@ -771,7 +781,7 @@ impl session::Server for Server {
 
     fn carrier(ticket: &Ticket) -> Carrier {
         match &ticket.form {
-            Form::Web => Carrier::Grpc,
+            Form::Web(_) => Carrier::Grpc,
             Form::Http(form) => form.carrier(),
             Form::Exchange | Form::Entry(_) | Form::Nothing => Carrier::Any,
         }
@@ -782,7 +792,12 @@ impl session::Server for Server {
     }
 
     fn stream(ticket: &Ticket) -> Option<StreamId> {
-        matches!(ticket.form, Form::Web | Form::Exchange).then(|| web::id(&ticket.exchange))
+        let is_stream = match ticket.form {
+            Form::Web(dialect) => dialect.connect() != Some(Kind::Unary),
+            Form::Exchange => true,
+            Form::Http(_) | Form::Entry(_) | Form::Nothing => false,
+        };
+        is_stream.then(|| web::id(&ticket.exchange))
     }
 
     fn is_exchange(ticket: &Ticket) -> bool {

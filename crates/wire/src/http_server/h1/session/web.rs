@@ -1,4 +1,4 @@
-//! gRPC-Web over HTTP/1: one call at a time, whose answer leaves message by message.
+//! gRPC-Web and Connect over HTTP/1: one call at a time, whose answer leaves message by message.
 
 use bytes::{Bytes, BytesMut};
 use polyrpc_core::session::Server as _;
@@ -7,11 +7,14 @@ use polyrpc_core::{Call, Code, Compression, Format, Head, Metadata, Outbox, Repl
 
 use super::streamed_body::{NextMessage, StreamedBody};
 use super::{Form, Partial, Reading, Step, StreamingExchange};
+use crate::grpc;
+use crate::grpc::connect;
+use crate::grpc::connect::answer::Whole;
 use crate::grpc::dialect::Dialect;
 use crate::grpc::incoming::{compressed_without_name, unknown_encoding};
 use crate::grpc::request::{AcceptedCompressions, InvalidRequest, Request as GrpcRequest};
-use crate::grpc::{self, frame as grpc_frame};
 use crate::grpc_web;
+use crate::http::connect_kind::Kind;
 use crate::http::field;
 use crate::http::h1::chunked;
 use crate::http::mapping::answer::Answer;
@@ -29,6 +32,22 @@ pub(super) struct WebCall {
     accepts: AcceptedCompressions,
     /// The head was sent; messages are compressed so.
     begun: Option<Compression>,
+    /// The answer is gathered, and leaves as a whole.
+    whole: Whole,
+}
+
+impl WebCall {
+    fn new(exchange: Exchange, dialect: Dialect, format: Format, accepts: AcceptedCompressions) -> Self {
+        Self { exchange, dialect, format, accepts, begun: None, whole: Whole::default() }
+    }
+
+    /// Whether the answer leaves as a whole, if it ends like this: Connect's unary ones do, and those of text that
+    /// fail before they begin.
+    fn is_whole(&self, failure: Option<&Status>) -> bool {
+        self.dialect.connect().is_some_and(|kind| {
+            kind == Kind::Unary || kind.is_text() && self.begun.is_none() && failure.is_some()
+        })
+    }
 }
 
 impl Server {
@@ -57,7 +76,13 @@ impl Server {
             Verdict::Accepted => return,
             Verdict::Unauthenticated(status) | Verdict::Refused(status) => status,
             Verdict::Missing(missing) => {
-                grpc::status::unknown(&Call::new(service, method, Format::Protobuf, Bytes::new()), missing)
+                let call = Call::new(service, method, Format::Protobuf, Bytes::new());
+                match &self.reading {
+                    Reading::Body(partial) if partial.request.is_connect() => {
+                        connect::status::unknown(&call, missing)
+                    }
+                    _ => grpc::status::unknown(&call, missing),
+                }
             }
         };
         self.start_rejected(Some(&failure), out);
@@ -75,13 +100,7 @@ impl Server {
             return self.begin_web(exchange, request, Bytes::new(), out);
         };
         let (format, accepts) = (request.format, request.accepts);
-        self.live = Some(Box::new(StreamingExchange::Web(WebCall {
-            exchange,
-            dialect,
-            format,
-            accepts,
-            begun: None,
-        })));
+        self.live = Some(Box::new(StreamingExchange::Web(WebCall::new(exchange, dialect, format, accepts))));
         self.unanswered += 1;
         self.end_answer(Some(failure), &Metadata::new(), out);
         Step::Next
@@ -101,11 +120,11 @@ impl Server {
         let authenticated = request.inner.accepted;
         let dialect = request.dialect();
         let exchange_of = exchange.clone();
-        let web = |format, accepts| WebCall { exchange: exchange_of, dialect, format, accepts, begun: None };
+        let web = |format, accepts| WebCall::new(exchange_of, dialect, format, accepts);
         let failure = match request.grpc.map_or(Err(InvalidRequest::ContentType), |grpc| *grpc) {
             Ok(request) => {
                 self.live = Some(Box::new(StreamingExchange::Web(web(request.format, request.accepts))));
-                let ticket = Ticket { exchange, form: Form::Web };
+                let ticket = Ticket { exchange, form: Form::Web(dialect) };
                 return self.call_web(request, body, authenticated, ticket);
             }
             Err(InvalidRequest::Method | InvalidRequest::ContentType) => {
@@ -140,13 +159,12 @@ impl Server {
     fn call_web(&mut self, request: GrpcRequest, body: Bytes, authenticated: bool, ticket: Ticket) -> Step {
         self.unanswered += 1;
         self.names.set(&request.service, &request.method);
-        let sole = grpc_frame::single_message(&body, self.config.limits.message);
-        let sole = sole.filter(|_| request.dialect == Dialect::Web);
-        if let Some(framed) = sole {
+        if let Some(framed) = request.single_message(&body, self.config.limits.message) {
             let compression = if framed.compressed { request.compression } else { Compression::None };
             let spoiled =
                 (framed.compressed && compression == Compression::None).then(compressed_without_name);
             let call = unnamed(&request, framed.body, compression);
+            let spoiled = spoiled.or_else(|| request.refusal());
             return Step::Call(Call { spoiled, authenticated, ..call }, ticket);
         }
         let messages = StreamedBody::from_whole(request.dialect, request.compression, body);
@@ -214,14 +232,8 @@ impl Server {
             return self.begin_web(exchange, request, Bytes::new(), out);
         };
         let (format, accepts) = (request.format, request.accepts);
-        let ticket = Ticket { exchange: exchange.clone(), form: Form::Web };
-        self.live = Some(Box::new(StreamingExchange::Web(WebCall {
-            exchange,
-            dialect,
-            format,
-            accepts,
-            begun: None,
-        })));
+        let ticket = Ticket { exchange: exchange.clone(), form: Form::Web(dialect) };
+        self.live = Some(Box::new(StreamingExchange::Web(WebCall::new(exchange, dialect, format, accepts))));
         self.unanswered += 1;
         self.names.set(&request.service, &request.method);
         let messages = StreamedBody::from_partial(dialect, request.compression, framing, chunked);
@@ -235,12 +247,14 @@ impl Server {
         StreamingExchange::web(&self.live).is_some_and(|web| id(&web.exchange) == stream)
     }
 
-    pub(super) fn reply_web(&mut self, exchange: Exchange, reply: Reply, out: &mut Outbox) {
+    pub(super) fn reply_web(&mut self, exchange: Exchange, dialect: Dialect, reply: Reply, out: &mut Outbox) {
         let Reply { result, head, trailers, .. } = reply;
         let id = id(&exchange);
-        self.start_response(id, head, out);
+        if result.is_ok() || !dialect.connect().is_some_and(Kind::is_text) {
+            self.start_response(id, head, out);
+        }
         let result = result.map(|message| self.message(id, message, out));
-        self.finish(Ticket { exchange, form: Form::Web }, result, trailers, out);
+        self.finish(Ticket { exchange, form: Form::Web(dialect) }, result, trailers, out);
     }
 
     /// Writes the head of the answer, once.
@@ -250,6 +264,9 @@ impl Server {
         };
         let compression = web.accepts.choose(head.compression);
         web.begun = Some(compression);
+        if web.is_whole(None) {
+            return web.whole.begin(compression, head.metadata.clone());
+        }
         if !web.exchange.takes_chunks() {
             // What ends the body is the end of the connection.
             self.order.close();
@@ -269,9 +286,11 @@ impl Server {
 
     pub(super) fn answer_message(&mut self, message: Bytes, out: &mut Outbox) {
         self.begin_answer(&Head::default(), out);
-        let Some(WebCall { exchange, dialect, begun, .. }) = StreamingExchange::web(&self.live) else {
-            return;
-        };
+        let Some(web) = StreamingExchange::web_mut(&mut self.live) else { return };
+        if web.is_whole(None) {
+            return web.whole.message(message);
+        }
+        let WebCall { exchange, dialect, begun, .. } = web;
         let chunks = exchange.takes_chunks();
         grpc_web::message(*dialect, begun.unwrap_or_default(), message, |prefix, body| {
             write(chunks, prefix, body, out);
@@ -280,6 +299,9 @@ impl Server {
 
     /// Writes how the call ended.
     pub(super) fn end_answer(&mut self, failure: Option<&Status>, trailers: &Metadata, out: &mut Outbox) {
+        if StreamingExchange::web(&self.live).is_some_and(|web| web.is_whole(failure)) {
+            return self.end_whole(failure, trailers, out);
+        }
         self.begin_answer(&Head::default(), out);
         let Some(WebCall { exchange, dialect, .. }) = StreamingExchange::take_web(&mut self.live) else {
             return;
@@ -291,6 +313,16 @@ impl Server {
         }
         self.unanswered = self.unanswered.saturating_sub(1);
         self.order.end();
+    }
+
+    /// Writes an answer that leaves as a whole.
+    fn end_whole(&mut self, failure: Option<&Status>, trailers: &Metadata, out: &mut Outbox) {
+        let Some(WebCall { exchange, format, whole, .. }) = StreamingExchange::take_web(&mut self.live)
+        else {
+            return;
+        };
+        self.unanswered = self.unanswered.saturating_sub(1);
+        self.order.respond(exchange, out, |head| whole.write(format, failure, trailers, head));
     }
 }
 

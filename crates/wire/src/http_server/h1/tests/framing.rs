@@ -1,7 +1,7 @@
 //! Where messages end: limits, chunks, smuggling, damage.
 
+use polyrpc_core::Detected;
 use polyrpc_core::testing::{assert_any_split, assert_survives_damage, damage, hear};
-use polyrpc_core::{Detected, Protocol};
 
 use super::*;
 use crate::http::h1::recognise;
@@ -10,7 +10,7 @@ use crate::http::h1::recognise;
 fn methods_are_recognised_and_http2_is_not() {
     for method in ["GET", "POST", "PUT", "HEAD", "DELETE", "OPTIONS", "PATCH", "CONNECT"] {
         let line = format!("{method} / HTTP/1.1");
-        assert_eq!(recognise(line.as_bytes()), Detected::Is(Protocol::Http));
+        assert_eq!(recognise(line.as_bytes()), Detected::Is(()));
         for n in 0..=method.len() {
             assert_eq!(recognise(&line.as_bytes()[..n]), Detected::NeedMore, "{method} {n}");
         }

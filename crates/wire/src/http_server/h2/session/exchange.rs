@@ -63,7 +63,7 @@ impl Server {
             ..Call::new("", "", Format::Raw, Bytes::new())
         };
         let http = Some(Box::new(OwedResponse::of_exchange(responding)));
-        Some(CallEvent::Exchange(Box::new((call, Ticket { stream, http }))))
+        Some(CallEvent::Exchange(Box::new((call, Ticket { http, ..Ticket::of(stream) }))))
     }
 
     /// The request that was found last, with its names.

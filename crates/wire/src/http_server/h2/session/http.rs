@@ -586,7 +586,7 @@ impl Server {
 
 fn found(stream: u32, call: Call<'static>, form: ResponseReader, responding: ResponseContext) -> CallEvent {
     let http = Some(Box::new(OwedResponse { form, responding }));
-    CallEvent::Http(Box::new((call, Ticket { stream, http })))
+    CallEvent::Http(Box::new((call, Ticket { http, ..Ticket::of(stream) })))
 }
 
 /// What the answer to a call depends on that could not be read.

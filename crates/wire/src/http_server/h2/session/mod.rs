@@ -29,11 +29,13 @@ use self::http::{Calls, OwedResponse};
 use self::open_requests::OpenRequests;
 use self::web::WebResponse;
 use super::Methods;
+use crate::grpc::connect;
 use crate::grpc::dialect::Dialect;
 use crate::grpc::frame::{self, ReceivedMessage};
 use crate::grpc::incoming::{self, Next, compressed_without_name};
 use crate::grpc::request::{AcceptedCompressions, InvalidRequest, Request};
 use crate::grpc::{block, coding, status};
+use crate::http::connect_kind::Kind;
 use crate::http::h2::hpack::Fields;
 use crate::http::h2::{self, Connection, ErrorCode};
 use crate::http::mapping::content_type::is_grpc;
@@ -132,8 +134,16 @@ pub(super) struct Messages {
 #[derive(Debug)]
 pub struct Ticket {
     stream: u32,
+    /// It is one of Connect.
+    connect: Option<Kind>,
     /// It is none of gRPC.
     http: Option<Box<OwedResponse>>,
+}
+
+impl Ticket {
+    fn of(stream: u32) -> Self {
+        Self { stream, connect: None, http: None }
+    }
 }
 
 impl Messages {
@@ -149,11 +159,12 @@ impl Messages {
 
     /// What comes next, and how many bytes the peer may send again for it.
     fn next(&mut self, limit: usize) -> Result<(Next, usize), Status> {
+        let prefix = self.messages.prefix();
         let next = self.messages.next(limit)?;
         let returned = match &next {
             Next::Message(_) => {
                 self.clock = Clock::default();
-                self.credit(frame::PREFIX)
+                self.credit(prefix)
             }
             Next::Wait => {
                 // A message may be longer than the window.
@@ -303,7 +314,8 @@ impl session::Server for Server {
                 self.finish(ticket, Ok(()), trailers, out);
             }
             Err(status) => {
-                if !head.metadata.is_empty() {
+                let is_text = ticket.connect.is_some_and(Kind::is_text);
+                if !head.metadata.is_empty() && !is_text {
                     self.start_response(id(ticket.stream), head, out);
                 }
                 self.finish(ticket, Err(status), trailers, out);
@@ -322,6 +334,7 @@ impl session::Server for Server {
 
     fn not_found_failure_of(ticket: &Ticket, call: &Call<'_>, missing: NotFound) -> Status {
         match &ticket.http {
+            None if ticket.connect.is_some() => connect::status::unknown(call, missing),
             None => Self::not_found_failure(call, missing),
             Some(http) => http.unknown(call, missing),
         }
@@ -342,15 +355,15 @@ impl session::Server for Server {
     /// own.
     fn decode_failure_of(ticket: &Ticket) -> fn(Status) -> Status {
         match ticket.http {
-            None => incoming::decompression_failed,
-            Some(_) => std::convert::identity,
+            None if ticket.connect.is_none() => incoming::decompression_failed,
+            _ => std::convert::identity,
         }
     }
 
     fn decompression_failure(ticket: &Ticket, status: Status) -> Result<Status, Violation> {
         Ok(match ticket.http {
-            None => incoming::decompression_failed(status),
-            Some(_) => status,
+            None if ticket.connect.is_none() => incoming::decompression_failed(status),
+            _ => status,
         })
     }
 
@@ -364,7 +377,11 @@ impl session::Server for Server {
     }
 
     fn stream(ticket: &Ticket) -> Option<StreamId> {
-        ticket.http.as_ref().is_none_or(|owed| owed.is_exchange()).then(|| id(ticket.stream))
+        let is_stream = match &ticket.http {
+            None => ticket.connect != Some(Kind::Unary),
+            Some(owed) => owed.is_exchange(),
+        };
+        is_stream.then(|| id(ticket.stream))
     }
 
     fn is_exchange(ticket: &Ticket) -> bool {
@@ -382,7 +399,10 @@ impl session::Server for Server {
         let compression = answering.accepts.choose(head.compression);
         answering.begun = Some(compression);
         let format = answering.format;
-        if let Some(web) = &answering.web {
+        if let Some(web) = &mut answering.web {
+            if web.keep(compression, &head.metadata) {
+                return;
+            }
             let block = web.head(format, compression, &head.metadata);
             return self.http.headers(stream, &block, false, out);
         }
@@ -412,7 +432,7 @@ impl session::Server for Server {
     }
 
     fn finish(&mut self, ticket: Ticket, result: Result<(), Status>, trailers: Metadata, out: &mut Outbox) {
-        let Ticket { stream, http } = ticket;
+        let Ticket { stream, http, .. } = ticket;
         let unread = self.open.remove(stream);
         if let Some(owed) = http {
             self.finish_exchange(stream, &owed, result, &trailers, out);
@@ -565,9 +585,7 @@ impl Server {
                 Err(unfit) => self.other(stream, &fields, unfit, body, true, out),
             },
             h2::Event::Headers { stream, fields, end } => match self.request(&fields) {
-                Ok(request) if end => {
-                    self.opens(stream, request, [Bytes::new(), Bytes::new()], true, Clock::default())
-                }
+                Ok(request) if end => self.handle_whole_request(stream, request, Bytes::new()),
                 Ok(request) => {
                     self.parts.push(stream, request);
                     CallEvent::Nothing
@@ -614,18 +632,27 @@ impl Server {
         if request::has_too_many(fields, MAX_FIELDS) {
             return Err(InvalidRequest::Fields);
         }
-        let mut request = Request::read(fields.iter())?;
-        request.takes_one = self.config.methods.has(&request.service, &request.method);
+        let mut request = match Request::read(fields.iter()) {
+            Ok(request) => request,
+            Err(unfit) => self.connect(fields).ok_or(unfit)?,
+        };
+        request.takes_one |= self.config.methods.has(&request.service, &request.method);
         let request = Arc::new(request);
         self.recent.add(fields, &request);
         Ok(request)
     }
 
+    /// The call of Connect that a head describes.
+    #[cold]
+    fn connect(&self, fields: &Fields) -> Option<Request> {
+        request::connect_of_h2(fields, self.config.gateway.as_ref()?)
+    }
+
     /// A request that is here to its end; usually it is one message.
     fn handle_whole_request(&mut self, stream: u32, request: Arc<Request>, body: Bytes) -> CallEvent {
-        match frame::single_message(&body, self.config.limits.message) {
-            Some(framed) if request.dialect != Dialect::WebText => CallEvent::Call(stream, request, framed),
-            _ => self.opens(stream, request, [body, Bytes::new()], true, Clock::default()),
+        match request.single_message(&body, self.config.limits.message) {
+            Some(framed) => CallEvent::Call(stream, request, framed),
+            None => self.opens(stream, request, [body, Bytes::new()], true, Clock::default()),
         }
     }
 
@@ -735,8 +762,9 @@ impl Server {
         let request = &**self.current.insert(request);
         let spoiled = (framed.compressed && compression == Compression::None).then(compressed_without_name);
         let credential = credential(request, self.config.trust_connection);
+        let spoiled = spoiled.or_else(|| request.refusal());
         let call = Call { spoiled, credential, ..request.call(framed.body, compression) };
-        ServerEvent::Call(call, Ticket { stream, http: None })
+        ServerEvent::Call(call, Ticket { connect: request.dialect.connect(), ..Ticket::of(stream) })
     }
 
     fn opened(&mut self, stream: u32, request: Arc<Request>) -> ServerEvent<'_, Ticket> {
@@ -744,7 +772,8 @@ impl Server {
         let request = &**self.current.insert(request);
         let credential = credential(request, self.config.trust_connection);
         let call = Call { credential, ..request.call(Bytes::new(), request.compression) };
-        ServerEvent::Open(call, Ticket { stream, http: None }, id(stream))
+        let connect = request.dialect.connect();
+        ServerEvent::Open(call, Ticket { connect, ..Ticket::of(stream) }, id(stream))
     }
 
     /// Sends the usual answer in one go. Gives the message back, and has sent nothing, if it is not one.
@@ -767,7 +796,9 @@ impl Server {
     fn track_request(&mut self, stream: u32, request: &Request) {
         let web = match request.dialect {
             Dialect::Native => None,
-            Dialect::Web | Dialect::WebText => Some(Box::new(WebResponse::new(request, &self.config.cors))),
+            Dialect::Web | Dialect::WebText | Dialect::Connect(_) => {
+                Some(Box::new(WebResponse::new(request, &self.config.cors)))
+            }
         };
         if let Some(answering) = self.http.data_of(stream) {
             *answering = ResponseState { format: request.format, accepts: request.accepts, begun: None, web };
@@ -781,7 +812,7 @@ impl Server {
         if status.code() == Code::ResourceExhausted {
             self.untold.record(RefusalCause::TooLarge);
         }
-        self.finish(Ticket { stream, http: None }, Err(status.clone()), Metadata::new(), out);
+        self.finish(Ticket::of(stream), Err(status.clone()), Metadata::new(), out);
         CallEvent::Cancelled(id(stream))
     }
 
@@ -830,7 +861,7 @@ impl Server {
         match self.open.remove(stream) {
             Some(Incoming::Messages(_)) => {
                 let status = overdue.into_status();
-                self.finish(Ticket { stream, http: None }, Err(status), Metadata::new(), out);
+                self.finish(Ticket::of(stream), Err(status), Metadata::new(), out);
                 self.http.stop(stream, out);
                 self.cancel(stream);
             }
@@ -883,7 +914,7 @@ impl Server {
             self.track_request(stream, &request);
             self.untold.record(RefusalCause::TooLarge);
             let status = Status::resource_exhausted(text);
-            self.finish(Ticket { stream, http: None }, Err(status), Metadata::new(), out);
+            self.finish(Ticket::of(stream), Err(status), Metadata::new(), out);
             return CallEvent::Nothing;
         }
         match self.open.get(stream) {

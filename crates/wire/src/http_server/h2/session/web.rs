@@ -1,35 +1,64 @@
-//! gRPC-Web on a stream of HTTP/2.
+//! gRPC-Web and Connect on a stream of HTTP/2.
 
 use bytes::Bytes;
 use polyrpc_core::session::Server as _;
 use polyrpc_core::{Compression, Format, Head, Metadata, Outbox, Status};
 
-use super::id;
+use super::http::Block;
+use super::{ResponseState, id};
+use crate::grpc::connect::answer::Whole;
 use crate::grpc::dialect::Dialect;
 use crate::grpc::request::{Request, kind};
 use crate::grpc_web;
 use crate::http::Cors;
+use crate::http::connect_kind::Kind;
 use crate::http::cors::{Preflight, expose};
 use crate::http::h2::hpack::{Fields, Indexing, encode_stateless, stateless_field};
+use crate::http::head::WriteHead;
 use crate::http_server::h2::Server;
 
-/// How a call of gRPC-Web is answered.
+/// How a call of gRPC-Web or Connect is answered.
 #[derive(Debug)]
 pub(super) struct WebResponse {
     dialect: Dialect,
     /// The page that may read the answer is of this origin.
     origin: Option<Bytes>,
+    /// The answer is gathered, and leaves as a whole; `None` once it has left.
+    whole: Option<Whole>,
 }
 
 impl WebResponse {
     pub(super) fn new(request: &Request, cors: &Cors) -> Self {
-        Self { dialect: request.dialect, origin: cors.origin(&request.metadata) }
+        let origin = cors.origin(&request.metadata);
+        Self { dialect: request.dialect, origin, whole: Some(Whole::default()) }
     }
 
     /// What the head of a call says that could not be read; `None` if it is none of gRPC-Web.
     pub(super) fn of(fields: &Fields, cors: &Cors) -> Option<Self> {
         let (dialect, _) = kind(fields.get(b"content-type")?)?;
-        (dialect != Dialect::Native).then(|| Self { dialect, origin: cors.origin(&about_origin(fields)) })
+        let origin = || cors.origin(&about_origin(fields));
+        (dialect != Dialect::Native).then(|| Self {
+            dialect,
+            origin: origin(),
+            whole: Some(Whole::default()),
+        })
+    }
+
+    /// Whether the answer leaves as a whole, if it ends like this: Connect's unary ones do, and those of text that fail
+    /// before they have `begun`.
+    fn is_whole(&self, begun: bool, failure: Option<&Status>) -> bool {
+        self.dialect
+            .connect()
+            .is_some_and(|kind| kind == Kind::Unary || kind.is_text() && !begun && failure.is_some())
+    }
+
+    /// Keeps the head of an answer that leaves as a whole; `false` if this one does not.
+    pub(super) fn keep(&mut self, compression: Compression, metadata: &Metadata) -> bool {
+        let is_whole = self.is_whole(true, None);
+        if is_whole {
+            self.whole.iter_mut().for_each(|whole| whole.begin(compression, metadata.clone()));
+        }
+        is_whole
     }
 
     /// The head of the answer.
@@ -59,6 +88,9 @@ impl Server {
         message: Bytes,
         out: &mut Outbox,
     ) {
+        if dialect.connect() == Some(Kind::Unary) {
+            return self.keep_message(stream, message, out);
+        }
         grpc_web::message(dialect, compression, message, |prefix, body| {
             self.http.data(stream, prefix, body, false, out);
         });
@@ -71,11 +103,45 @@ impl Server {
         trailers: &Metadata,
         out: &mut Outbox,
     ) {
+        let answering = self.http.data_of(stream);
+        let begun = answering.is_some_and(|answering| answering.begun.is_some());
+        let web = self.http.data_of(stream).and_then(|answering| answering.web.as_deref());
+        if web.is_some_and(|web| web.is_whole(begun, failure)) {
+            return self.finish_whole(stream, failure, trailers, out);
+        }
         self.start_response(id(stream), Head::default(), out);
         let Some(dialect) = self.web_dialect(stream) else { return };
         grpc_web::trailers(dialect, failure, trailers, |prefix, body| {
             self.http.data(stream, prefix, body, true, out);
         });
+    }
+
+    /// Keeps a message of an answer that leaves as a whole. With the second, nobody waits for others.
+    fn keep_message(&mut self, stream: u32, message: Bytes, out: &mut Outbox) {
+        let Some(web) = self.http.data_of(stream).and_then(|answering| answering.web.as_mut()) else {
+            return;
+        };
+        let Some(whole) = &mut web.whole else { return };
+        whole.message(message);
+        if whole.has_surplus() {
+            self.finish_whole(stream, None, &Metadata::new(), out);
+            self.cancel(stream);
+        }
+    }
+
+    fn finish_whole(&mut self, stream: u32, failure: Option<&Status>, trailers: &Metadata, out: &mut Outbox) {
+        let Some(ResponseState { format, web: Some(web), .. }) = self.http.data_of(stream) else { return };
+        let (format, origin) = (*format, web.origin.clone());
+        let Some(whole) = web.whole.take() else { return };
+        let mut head = Block(Vec::with_capacity(128));
+        let body = whole.write(format, failure, trailers, &mut head);
+        if let Some(origin) = &origin {
+            expose(origin, |name, value| head.field(name, value));
+        }
+        self.http.headers(stream, &head.0, body.is_empty(), out);
+        if !body.is_empty() {
+            self.http.data(stream, &[], body, true, out);
+        }
     }
 
     /// Answers a browser that asks whether a page may call; `false` if it does not ask, or the page may not.

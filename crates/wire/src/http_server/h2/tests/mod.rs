@@ -29,6 +29,7 @@ fn client() -> Client {
         tls: false,
         web: false,
         credential: None,
+        connect: None,
     })
 }
 

@@ -1,0 +1,128 @@
+//! The sessions of the built-in protocols, set up as a client is.
+
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::sync::Arc;
+
+use polyrpc_core::Status;
+use polyrpc_wire::connect::UnaryMethod;
+use polyrpc_wire::http::websocket;
+use polyrpc_wire::{Protocol, baidu_std, fb_rpc, grpc, grpc_web, http, net_rpc, rest_rpc, rpcx};
+
+use super::sessions::{SessionContext, SessionFactory, sessions};
+
+/// What makes the sessions of a protocol for a client.
+type Build = fn(SessionContext) -> Result<Arc<dyn SessionFactory>, String>;
+
+const BUILT_IN: [(Protocol, Build); 7] = [
+    (Protocol::BaiduStd, baidu_std),
+    (Protocol::Rpcx, rpcx),
+    (Protocol::FbRpc, fb_rpc),
+    (Protocol::Grpc, grpc),
+    (Protocol::Http, http),
+    (Protocol::RestRpc, rest_rpc),
+    (Protocol::NetRpc, net_rpc),
+];
+
+/// The sessions of a built-in protocol.
+///
+/// # Errors
+///
+/// If it is none, or the words of its dialect mean nothing.
+pub(in crate::client) fn of(
+    protocol: Protocol,
+    context: SessionContext,
+) -> Result<Arc<dyn SessionFactory>, Status> {
+    let built_in = BUILT_IN.iter().find(|(known, _)| *known == protocol);
+    let (_, build) = built_in.ok_or_else(|| unknown(protocol))?;
+    build(context).map_err(Status::invalid_argument)
+}
+
+#[cold]
+fn unknown(protocol: Protocol) -> Status {
+    let name = protocol.as_str();
+    Status::unimplemented(format!("the client has no protocol `{name}`: add it by Builder::protocol"))
+}
+
+fn baidu_std(context: SessionContext) -> Result<Arc<dyn SessionFactory>, String> {
+    let SessionContext { limits, credential, .. } = context;
+    let streams = Default::default();
+    let config = baidu_std::ClientConfig { limits, credential, deliver_timeout: true, streams };
+    Ok(sessions(move || baidu_std::Client::new(config.clone())))
+}
+
+fn rpcx(context: SessionContext) -> Result<Arc<dyn SessionFactory>, String> {
+    let SessionContext { limits, credential, compressors, .. } = context;
+    let config = rpcx::ClientConfig { limits, credential, compressors };
+    Ok(sessions(move || rpcx::Client::new(config.clone())))
+}
+
+fn fb_rpc(context: SessionContext) -> Result<Arc<dyn SessionFactory>, String> {
+    let SessionContext { limits, credential, dialect, .. } = context;
+    let (magic, hash) = fb_rpc::variant(&dialect.words)?;
+    let config = fb_rpc::ClientConfig { limits, magic, hash, credential };
+    Ok(sessions(move || fb_rpc::Client::new(config.clone())))
+}
+
+fn grpc(context: SessionContext) -> Result<Arc<dyn SessionFactory>, String> {
+    let SessionContext { limits, credential, dialect, authority, is_secured, .. } = context;
+    let connect =
+        (dialect.scheme == grpc::CONNECT).then(|| match dialect.words.iter().any(|word| word == "get") {
+            true => UnaryMethod::Get,
+            false => UnaryMethod::default(),
+        });
+    if dialect.within_http1 {
+        let config = grpc_web::ClientConfig { limits, authority, credential, connect };
+        return Ok(sessions(move || grpc_web::Client::new(config.clone())));
+    }
+    let config = grpc::ClientConfig {
+        limits,
+        http: Default::default(),
+        authority,
+        tls: is_secured,
+        web: dialect.scheme == grpc::WEB,
+        connect,
+        credential,
+    };
+    Ok(sessions(move || grpc::Client::new(config.clone())))
+}
+
+fn http(context: SessionContext) -> Result<Arc<dyn SessionFactory>, String> {
+    let SessionContext { limits, credential, dialect, authority, .. } = context;
+    let json_rpc = dialect.words.iter().any(|word| word == http::JSON_RPC);
+    let config = http::ClientConfig { limits, authority, credential, json_rpc };
+    Ok(sessions(move || http::Client::new(config.clone())))
+}
+
+fn rest_rpc(context: SessionContext) -> Result<Arc<dyn SessionFactory>, String> {
+    let generation = rest_rpc::Generation::named(&context.dialect.words)?;
+    let config = rest_rpc::ClientConfig { limits: context.limits, generation };
+    Ok(sessions(move || rest_rpc::Client::new(config.clone())))
+}
+
+fn net_rpc(context: SessionContext) -> Result<Arc<dyn SessionFactory>, String> {
+    let SessionContext { limits, credential, dialect, connect, .. } = context;
+    let codec = net_rpc::Codec::named(&dialect.words)?;
+    let config = net_rpc::ClientConfig { limits, codec, connect, credential };
+    Ok(sessions(move || net_rpc::Client::new(config.clone())))
+}
+
+/// The same within a WebSocket at this path of the server.
+pub(in crate::client) fn within_websocket(
+    carried: Arc<dyn SessionFactory>,
+    context: &SessionContext,
+    path: &str,
+) -> Arc<dyn SessionFactory> {
+    let config = websocket::ClientConfig {
+        limits: context.limits.clone(),
+        authority: context.authority.clone(),
+        path: path.to_owned(),
+        random,
+    };
+    sessions(move || websocket::Client::new(config.clone(), carried.session()))
+}
+
+/// What masks the messages of a WebSocket. They are not a page's, which might foresee the masks to its profit; so where
+/// the system gives nothing better, the keys of the standard hasher will do.
+fn random() -> u64 {
+    getrandom::u64().unwrap_or_else(|_| RandomState::new().build_hasher().finish())
+}

@@ -1,0 +1,92 @@
+//! A protocol of another crate: that of `examples/custom_protocol.rs`.
+
+mod common;
+
+#[allow(dead_code, reason = "the example has a `main`")]
+#[path = "../../../examples/custom_protocol.rs"]
+mod example;
+
+use common::{serve, soon};
+use example::{LINES, LineClient, LineServer};
+use polyrpc::client::{Builder, blocking};
+use polyrpc::server::{Listen, ServerHandle};
+use polyrpc::{Client, Code, Protocol, Server};
+
+fn lines() -> Server {
+    let server = Server::new().function("add", |a: i32, b: i32| async move { a + b });
+    server.protocol(&LINES, |context| LineServer::new(context.limits()))
+}
+
+fn builder(url: &str) -> Builder {
+    Client::builder(url).protocol(&LINES, |context| LineClient::new(context.limits(), context.credential()))
+}
+
+async fn add(server: &ServerHandle) -> i32 {
+    let client = builder(&format!("lines://{}", server.address())).build().unwrap();
+    assert_eq!(client.protocol(), Protocol::from(&LINES));
+    soon(client.call("add", &(1, 2))).await.unwrap()
+}
+
+#[tokio::test]
+async fn it_shares_the_port_with_the_built_in_ones_and_is_named_in_facts() {
+    let server = serve(lines()).await;
+    let client = builder(&format!("lines://{}", server.address())).build().unwrap();
+    assert_eq!(soon(client.call::<i32>("add", &(1, 2))).await.unwrap(), 3);
+    let spoken: Vec<_> = server.info().connections.iter().map(|one| one.protocol).collect();
+    assert_eq!(spoken, [Some(Protocol::from(&LINES))]);
+    for scheme in ["rpcx", "grpc", "http"] {
+        let client = Client::new(&format!("{scheme}://{}", server.address())).unwrap();
+        assert_eq!(soon(client.call::<i32>("add", &(1, 2))).await.unwrap(), 3, "{scheme}");
+    }
+}
+
+#[tokio::test]
+async fn a_listener_may_speak_it_alone() {
+    let only = Listen::on("127.0.0.1:0").only([Protocol::from(&LINES)]);
+    let server = lines().bind(only).await.unwrap().start();
+    assert_eq!(add(&server).await, 3);
+    let client = Client::new(&format!("rpcx://{}", server.address())).unwrap();
+    assert!(soon(client.call::<i32>("add", &(1, 2))).await.is_err());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn it_is_called_without_a_runtime_and_by_a_list_of_servers() {
+    let server = serve(lines()).await;
+    let address = server.address().to_string();
+    let client = builder(&format!("lines+list://{address},{address}")).build().unwrap();
+    assert_eq!(soon(client.call::<i32>("add", &(1, 2))).await.unwrap(), 3);
+    let sum = tokio::task::spawn_blocking(move || {
+        let client: blocking::Client = builder(&format!("lines://{address}")).build_blocking()?;
+        client.call::<i32>("add", &(1, 2))
+    });
+    assert_eq!(soon(sum).await.unwrap().unwrap(), 3);
+}
+
+#[tokio::test]
+async fn what_a_protocol_cannot_carry_is_refused_before_it_is_sent() {
+    let server = serve(lines()).await;
+    let client = builder(&format!("lines://{}", server.address())).credential("secret").build().unwrap();
+    let error = soon(client.call::<i32>("add", &(1, 2))).await.unwrap_err();
+    assert_eq!(error.code(), Code::InvalidArgument);
+    assert_eq!(server.info().calls.started, 0);
+}
+
+#[tokio::test]
+async fn a_protocol_that_is_missing_or_there_twice_is_an_error() {
+    let twice = lines().protocol(&LINES, |context| LineServer::new(context.limits()));
+    let error = twice.bind("127.0.0.1:0").await.unwrap_err();
+    assert_eq!(error.to_string(), "the server has two protocols `lines`");
+    let only = Listen::on("127.0.0.1:0").only([Protocol::from(&LINES)]);
+    let error = Server::new().bind(only).await.unwrap_err();
+    assert_eq!(error.to_string(), "the server has no protocol `lines`: add it by Server::protocol");
+
+    let twice = builder("lines://h:1")
+        .protocol(&LINES, |context| LineClient::new(context.limits(), context.credential()));
+    let error = twice.build().unwrap_err();
+    assert!(error.message().contains("the client has two protocols `lines`"), "{error}");
+    let error = Client::new("lines://h:1").unwrap_err();
+    assert!(error.message().contains("the protocol `lines` is none of baidu-std, rpcx"), "{error}");
+    let server = serve(lines()).await;
+    let error = server.client(Protocol::from(&LINES)).unwrap_err();
+    assert!(error.to_string().contains("the client has no protocol `lines`"), "{error}");
+}

@@ -1,0 +1,159 @@
+//! The head of a request: whom it calls, and how.
+
+use bytes::Bytes;
+use polyrpc_core::{Compression, Format, Json, Status};
+
+use super::query::{self, unknown_compression};
+use crate::grpc::coding;
+use crate::grpc::dialect::Dialect;
+use crate::grpc::request::{ConnectExtra as Extra, Request};
+use crate::http;
+use crate::http::connect_kind::{self as kind, Kind};
+use crate::http::mapping::request::Method;
+use crate::http::mapping::text::milliseconds;
+use crate::http::mapping::{browser, request_kind};
+
+/// Whether what a head says of itself makes it worth to be [read](read) as one of Connect: its `Content-Type`, its query if
+/// it is a GET.
+pub(crate) fn is_call(method: Method, query: &str, content_type: Option<&[u8]>) -> bool {
+    match method {
+        Method::Get => !query.is_empty() && query::is_call(query.as_bytes()),
+        Method::Post => content_type.is_some_and(|content_type| {
+            content_type
+                .get(..kind::STREAM.len())
+                .is_some_and(|start| start.eq_ignore_ascii_case(kind::STREAM))
+        }),
+        _ => false,
+    }
+}
+
+/// Reads the fields of a head, their names in lower case, `:method` and `:path` with its query among them. `None` if it
+/// is no call of Connect.
+#[cold]
+pub(crate) fn read<'f>(fields: impl Iterator<Item = (&'f [u8], &'f [u8])> + Clone) -> Option<Request> {
+    let Shape { kind, format, path, compression, message, refusal } = Shape::read(fields.clone())?;
+    let mut request = Request::bare(Dialect::Connect(kind), format);
+    request.name(path).ok()?;
+    (request.compression, request.takes_one) = (compression, kind.is_sole());
+    let mut extra = Extra { message, refusal };
+    for (name, value) in fields {
+        if let Err(status) = field(&mut request, kind, name, value) {
+            extra.refusal.get_or_insert(status);
+        }
+    }
+    if extra.message.is_some() || extra.refusal.is_some() {
+        request.connect = Some(Box::new(extra));
+    }
+    Some(request)
+}
+
+/// Takes one field.
+fn field(request: &mut Request, kind: Kind, name: &[u8], value: &[u8]) -> Result<(), Status> {
+    let (encoding, accepts): (&[u8], &[u8]) = match kind {
+        Kind::Stream => (b"connect-content-encoding", b"connect-accept-encoding"),
+        Kind::Unary | Kind::Lines | Kind::Events => (b"content-encoding", b"accept-encoding"),
+    };
+    match name {
+        b"connect-protocol-version" if value != b"1" => {
+            return Err(Status::invalid_argument("the Connect-Protocol-Version is not 1"));
+        }
+        b"connect-timeout-ms" => {
+            let wrong =
+                || Status::invalid_argument("the Connect-Timeout-Ms is not a number of up to ten digits");
+            request.timeout = Some(milliseconds(value).ok_or_else(wrong)?);
+        }
+        b"authorization" => {
+            request.credential = Some(Bytes::copy_from_slice(value));
+            request.field(name, value);
+        }
+        name if name == encoding => {
+            request.compression = coding::read(value).ok_or_else(|| unknown_compression(value))?;
+        }
+        name if name == accepts && !kind.is_text() => request.accepts.add(value),
+        b"content-encoding" | b"accept-encoding" => {}
+        name if name.starts_with(b"connect-") => {}
+        name => request.field(name, value),
+    }
+    Ok(())
+}
+
+/// What kind of call a head is of.
+struct Shape<'f> {
+    kind: Kind,
+    format: Format,
+    path: &'f [u8],
+    compression: Compression,
+    message: Option<Bytes>,
+    refusal: Option<Status>,
+}
+
+impl<'f> Shape<'f> {
+    fn read(fields: impl Iterator<Item = (&'f [u8], &'f [u8])>) -> Option<Self> {
+        let (mut method, mut target, mut content_type) = (&b""[..], &b""[..], None);
+        let (mut versioned, mut wanted) = (false, None);
+        for (name, value) in fields {
+            match name {
+                b":method" => method = value,
+                b":path" => target = value,
+                b"content-type" => content_type = Some(value),
+                b"connect-protocol-version" => versioned = true,
+                b"accept" => wanted = wanted.or_else(|| kind::of_accept(value)),
+                _ => {}
+            }
+        }
+        let end = target.iter().position(|byte| *byte == b'?').unwrap_or(target.len());
+        let (path, query) = target.split_at(end);
+        match method {
+            b"POST" => Self::of_post(path, content_type?, versioned, wanted),
+            b"GET" => Self::of_get(path, query.get(1..)?, wanted),
+            _ => None,
+        }
+    }
+
+    /// A message that is a whole body is called as brpc does, unless the head names the protocol's version or wants an
+    /// answer of many messages.
+    fn of_post(path: &'f [u8], content_type: &[u8], versioned: bool, wanted: Option<Kind>) -> Option<Self> {
+        let (kind, format) = match (kind::of_content_type(content_type)?, wanted) {
+            ((Kind::Unary, Format::Json(_)), Some(wanted)) => (wanted, Format::Json(Json::Proto3)),
+            ((Kind::Unary, _), _) if !versioned => return None,
+            (named, _) => named,
+        };
+        Some(Self { kind, format, path, compression: Compression::None, message: None, refusal: None })
+    }
+
+    fn of_get(path: &'f [u8], query: &[u8], wanted: Option<Kind>) -> Option<Self> {
+        if !query::is_call(query) {
+            return None;
+        }
+        let kind = wanted.unwrap_or(Kind::Unary);
+        let shape = |format, compression, message, refusal| Self {
+            kind,
+            format,
+            path,
+            compression,
+            message: Some(message),
+            refusal,
+        };
+        Some(match query::read(query) {
+            Err(status) => shape(Format::Json(Json::Proto3), Compression::None, Bytes::new(), Some(status)),
+            Ok(query::Query { format, compression, message }) => {
+                let refusal = (kind.is_text() && !matches!(format, Format::Json(_)))
+                    .then(|| Status::invalid_argument("messages in lines and events are JSON"));
+                shape(format, compression, message, refusal)
+            }
+        })
+    }
+}
+
+/// Whether a call may be made by the request whose head this is: a GET by a method that is free of side effects, no request
+/// by a page of another origin, none that somebody else answers.
+#[cold]
+pub(crate) fn is_allowed(
+    config: &http::ServerConfig,
+    head: &http::mapping::request::Request,
+    call: &Request,
+) -> bool {
+    let is_safe =
+        head.method == Method::Post || config.routes.has_no_side_effects(&call.service, &call.method);
+    is_safe && browser::refusal(config, head).is_none() && !request_kind::is_for_others(config, head)
+}

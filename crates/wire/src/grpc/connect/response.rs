@@ -1,0 +1,245 @@
+//! The response to a call, as far as it has come: the same whatever version of HTTP carries it.
+
+use bytes::Bytes;
+use polyrpc_core::append::append;
+use polyrpc_core::{Code, Compression, Fault, Format, Head, Message, Metadata, Retry, Status};
+use polyrpc_payload::compress;
+
+use super::{frame, status};
+use crate::grpc::{coding, metadata};
+use crate::http::connect_kind::{self as kind, Kind};
+use crate::http::h2::hpack::Fields;
+
+/// What is kept of a response that gRPC's does not have.
+#[derive(Debug)]
+pub(crate) struct Response {
+    kind: Kind,
+    format: Format,
+    /// Bytes that a body may have that is one message, and the last message of a stream.
+    limit: usize,
+    http: u16,
+    /// A failure stands in the body.
+    tells_failure: bool,
+    compression: Option<Compression>,
+    /// What has come of a body that is one message, or a failure.
+    body: Vec<u8>,
+    /// What the head has of the trailers.
+    trailers: Metadata,
+    /// What the last message of a stream told.
+    told: Option<Ended>,
+    /// All of it is here.
+    ended: bool,
+}
+
+/// How a call ended, and its trailers.
+type Ended = (Result<(), Status>, Metadata);
+
+/// What the head of a response said.
+#[derive(Debug)]
+pub(crate) enum Begun {
+    /// Messages follow, compressed so.
+    Messages(Option<Compression>),
+    /// A failure follows.
+    Failure,
+}
+
+impl Response {
+    pub(crate) fn new(kind: Kind, format: Format, limit: usize) -> Self {
+        Self {
+            kind,
+            format,
+            limit,
+            http: 0,
+            tells_failure: false,
+            compression: Some(Compression::None),
+            body: Vec::new(),
+            trailers: Metadata::new(),
+            told: None,
+            ended: false,
+        }
+    }
+
+    /// Whether the body is one message.
+    pub(crate) fn is_unary(&self) -> bool {
+        self.kind == Kind::Unary
+    }
+
+    /// Bytes that its last message may have.
+    pub(crate) fn limit(&self) -> usize {
+        self.limit
+    }
+
+    /// Bytes that are held here.
+    pub(crate) fn held(&self) -> usize {
+        self.body.len()
+    }
+
+    /// Reads the head of the response into `head`.
+    pub(crate) fn begin(&mut self, fields: &Fields, head: &mut Head) -> Result<Begun, Status> {
+        let mut content_type = &b""[..];
+        let encoding: &[u8] = match self.kind {
+            Kind::Unary => b"content-encoding",
+            _ => b"connect-content-encoding",
+        };
+        for (name, value) in fields.iter() {
+            match name {
+                b":status" => {
+                    self.http =
+                        std::str::from_utf8(value).ok().and_then(|text| text.parse().ok()).unwrap_or(0);
+                }
+                b"content-type" => content_type = value,
+                name if name == encoding => self.compression = coding::read(value),
+                b"content-encoding" | b"accept-post" | b"vary" | b"date" => {}
+                name if name.starts_with(b"connect-") => {}
+                name => self.field(name, value, &mut head.metadata),
+            }
+        }
+        let named = kind::of_content_type(content_type);
+        match (self.http, named) {
+            (200, Some((kind, format))) if kind == self.kind && is_same(format, self.format) => {
+                head.format = format;
+                match (self.kind, self.compression) {
+                    (Kind::Unary, None) => Err(unknown_compression()),
+                    (_, compression) => Ok(Begun::Messages(compression)),
+                }
+            }
+            (200, _) => Err(other_type(self.kind, content_type)),
+            (_, Some((Kind::Unary, Format::Json(_)))) if self.kind == Kind::Unary => {
+                self.tells_failure = true;
+                Ok(Begun::Failure)
+            }
+            (http, _) => Err(status::bare(http)),
+        }
+    }
+
+    /// A field of the user's, which may be a trailer.
+    fn field(&mut self, name: &[u8], value: &[u8], metadata: &mut Metadata) {
+        let Ok(name) = std::str::from_utf8(name) else { return };
+        if metadata::is_reserved(name) {
+            return;
+        }
+        match name.strip_prefix("trailer-").filter(|_| self.kind == Kind::Unary) {
+            Some(name) => metadata::read(name, value, &mut self.trailers),
+            None => metadata::read(name, value, metadata),
+        }
+    }
+
+    /// Takes a piece of a body that is one message. A failure ends the call.
+    pub(crate) fn push(&mut self, piece: &[u8]) -> Result<(), Status> {
+        if piece.len() > self.limit.saturating_sub(self.body.len()) {
+            return Err(too_large(self.limit));
+        }
+        append(&mut self.body, piece);
+        Ok(())
+    }
+
+    /// Takes something that comes behind the last message of a stream.
+    pub(crate) fn check_end(&mut self) -> Result<(), Status> {
+        match self.told.take() {
+            None => Ok(()),
+            Some(_) => Err(Status::internal("the response goes on behind its end").with_fault(Fault::Peer)),
+        }
+    }
+
+    /// The message of a unary response, once all of it is here.
+    pub(crate) fn message(&mut self) -> Option<Message> {
+        if !self.ended || self.tells_failure {
+            return None;
+        }
+        self.ended = false;
+        let body = Bytes::from(std::mem::take(&mut self.body));
+        let compression = self.compression.filter(|_| !body.is_empty()).unwrap_or_default();
+        Some(Message { body, compression })
+    }
+
+    /// The last message of a stream.
+    pub(crate) fn end_of_stream(
+        &mut self,
+        flag: u8,
+        text: &Bytes,
+        compression: Option<Compression>,
+    ) -> Result<(), Status> {
+        let plain = match (flag, compression) {
+            (frame::END, _) => None,
+            (_, Some(Compression::None)) => {
+                return Err(Status::internal("a compressed message, and nothing that says how"));
+            }
+            (_, Some(compression)) => Some(
+                compress::decompress(compression, text, self.limit)
+                    .map_err(|error| Status::internal(format!("the end of the stream: {error}")))?,
+            ),
+            (_, None) => return Err(unknown_compression()),
+        };
+        let (result, trailers) = frame::read_end(plain.as_deref().unwrap_or(text))
+            .ok_or_else(|| Status::internal("the end of the stream is malformed").with_fault(Fault::Peer))?;
+        self.told = Some((result, trailers));
+        Ok(())
+    }
+
+    /// All of the response is here: how the call ended.
+    pub(crate) fn end(&mut self) -> Ended {
+        self.ended = true;
+        let trailers = std::mem::take(&mut self.trailers);
+        match self.kind {
+            Kind::Unary if self.tells_failure => (Err(self.failure()), trailers),
+            Kind::Unary => (Ok(()), trailers),
+            // Its last messages are still to be read.
+            _ => (Err(without_end()), Metadata::new()),
+        }
+    }
+
+    /// How the call ended, whose connection tells `end`: as the last message of a stream says.
+    pub(crate) fn into_end(self, end: Ended) -> Ended {
+        match (self.ended, self.told) {
+            (true, Some(told)) => told,
+            _ => end,
+        }
+    }
+
+    #[cold]
+    fn failure(&self) -> Status {
+        let plain = match self.compression {
+            Some(Compression::None) => None,
+            Some(compression) => compress::decompress(compression, &self.body, self.limit).ok(),
+            None => return status::bare(self.http),
+        };
+        let text = plain.as_deref().unwrap_or(&self.body);
+        let fallback = status::of_http(self.http);
+        serde_json::from_slice(text)
+            .ok()
+            .and_then(|error| status::read(&error, fallback))
+            .unwrap_or_else(|| status::bare(self.http))
+    }
+}
+
+/// Whether two formats have the same name.
+fn is_same(one: Format, other: Format) -> bool {
+    one == other || kind::name(one) == kind::name(other)
+}
+
+/// A response of another content type than the request's: INTERNAL if it looks like one of Connect.
+#[cold]
+fn other_type(kind: Kind, content_type: &[u8]) -> Status {
+    let start: &[u8] = if kind == Kind::Stream { kind::STREAM } else { b"application/" };
+    let code = if content_type.starts_with(start) { Code::Internal } else { Code::Unknown };
+    let content_type = String::from_utf8_lossy(content_type);
+    Status::new(code, format!("the response has the content type {content_type:?}, which was not asked for"))
+        .with_fault(Fault::Peer)
+}
+
+#[cold]
+fn too_large(limit: usize) -> Status {
+    Status::resource_exhausted(format!("the response exceeds the limit of {limit} bytes"))
+        .with_fault(Fault::Peer)
+        .with_retry(Retry::Never)
+}
+
+#[cold]
+fn unknown_compression() -> Status {
+    Status::internal("the response is compressed in a way that is not known").with_fault(Fault::Peer)
+}
+
+#[cold]
+fn without_end() -> Status {
+    Status::internal("the response ended without the message that ends a stream").with_fault(Fault::Peer)
+}

@@ -1,0 +1,98 @@
+use polyrpc_core::{Format, Json};
+
+/// How the messages of a call lie in the bodies of its request and its response.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Each body is one message.
+    Unary,
+    /// Each body is any number of messages, each behind a prefix.
+    Stream,
+    /// The request is one message, the response has each message in a line of its own (NDJSON).
+    Lines,
+    /// The request is one message, the response has each message in an event of its own (server-sent events).
+    Events,
+}
+
+impl Kind {
+    /// Whether a request's body is one message without a prefix.
+    pub(crate) fn is_sole(self) -> bool {
+        self != Self::Stream
+    }
+
+    /// Whether each message of a response is text in a line of its own.
+    pub(crate) fn is_text(self) -> bool {
+        matches!(self, Self::Lines | Self::Events)
+    }
+
+    /// The content type of bodies in this format.
+    pub(crate) fn content_type(self, format: Format) -> Vec<u8> {
+        match self {
+            Self::Unary => [b"application/", name(format)].concat(),
+            Self::Stream => [b"application/connect+", name(format)].concat(),
+            Self::Lines => NDJSON.to_vec(),
+            Self::Events => EVENT_STREAM.to_vec(),
+        }
+    }
+}
+
+/// The format of this name: what stands behind `application/` or `application/connect+`, or as `encoding` in a query.
+pub(crate) fn format(name: &[u8]) -> Option<Format> {
+    Some(match name {
+        b"proto" => Format::Protobuf,
+        b"json" => Format::Json(Json::Proto3),
+        b"msgpack" => Format::MessagePack,
+        b"flatbuffers" => Format::FlatBuffers,
+        b"gob" => Format::Gob,
+        b"raw" => Format::Raw,
+        _ => return None,
+    })
+}
+
+/// The name of a format.
+pub(crate) fn name(format: Format) -> &'static [u8] {
+    match format {
+        Format::Protobuf | Format::ProtoText | Format::RestRpc | Format::StructPack | Format::Other(_) => {
+            b"proto"
+        }
+        Format::Json(_) => b"json",
+        Format::MessagePack | Format::MessagePackArray => b"msgpack",
+        Format::Gob => b"gob",
+        Format::FlatBuffers => b"flatbuffers",
+        Format::Raw => b"raw",
+    }
+}
+
+/// The kind and format of a content type, its parameters ignored; `None` if it is none of Connect.
+pub(crate) fn of_content_type(content_type: &[u8]) -> Option<(Kind, Format)> {
+    let essence = content_type.split(|byte| *byte == b';').next()?.trim_ascii().to_ascii_lowercase();
+    let name = essence.strip_prefix(b"application/")?;
+    match name.strip_prefix(b"connect+") {
+        Some(name) => Some((Kind::Stream, format(name)?)),
+        None => Some((Kind::Unary, format(name)?)),
+    }
+}
+
+/// The text in which a caller wants the messages of a response, by its `Accept` field.
+pub(crate) fn of_accept(accept: &[u8]) -> Option<Kind> {
+    accept.split(|byte| *byte == b',').find_map(|element| {
+        let essence = element.split(|byte| *byte == b';').next()?.trim_ascii();
+        match () {
+            () if essence.eq_ignore_ascii_case(NDJSON) => Some(Kind::Lines),
+            () if essence.eq_ignore_ascii_case(EVENT_STREAM) => Some(Kind::Events),
+            () => None,
+        }
+    })
+}
+
+/// What a content type of streams begins with.
+pub(crate) const STREAM: &[u8] = b"application/connect+";
+
+/// No shorter list of types names one that is known.
+pub(crate) const SHORTEST: usize = EVENT_STREAM.len();
+
+const NDJSON: &[u8] = b"application/x-ndjson";
+const EVENT_STREAM: &[u8] = b"text/event-stream";
+
+/// The content types of a POST that calls by Connect, for a client that used another.
+pub(crate) const ACCEPTED_POST: &str =
+    "application/proto, application/json, application/connect+proto, application/connect+json";

@@ -1,0 +1,94 @@
+//! The protocols there are: the built-in ones by name, and those of other crates by their descriptors.
+
+use polyrpc_core::Descriptor;
+
+use crate::{baidu_std, fb_rpc, grpc, http, net_rpc, rest_rpc, rpcx};
+
+/// A protocol that a server or a client speaks.
+///
+/// Two are equal if their names are. What is known of one is in its [descriptor](Self::descriptor).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Protocol {
+    /// brpc's own, the default of its channels.
+    BaiduStd,
+    /// rpcx's own.
+    Rpcx,
+    /// brpc's FlatBuffers protocol.
+    FbRpc,
+    /// gRPC over HTTP/2.
+    Grpc,
+    /// HTTP/1.x: JSON and protobuf by `POST /Service/Method`, rpcx's gateway, JSON-RPC 2.0.
+    Http,
+    /// rest_rpc's own. By their first bytes v0.12 to v0.20 and v0.21 are told; for other generations a listener is
+    /// set.
+    RestRpc,
+    /// Go's `net/rpc`: gob, JSON-RPC 1.0, and the codecs of the rpcx of 2016.
+    NetRpc,
+    /// One of another crate.
+    Other(&'static Descriptor),
+}
+
+impl Protocol {
+    /// Every built-in protocol, in the order in which they are tried.
+    pub const ALL: [Self; 7] =
+        [Self::BaiduStd, Self::Rpcx, Self::FbRpc, Self::Grpc, Self::Http, Self::RestRpc, Self::NetRpc];
+
+    /// What is known of it.
+    pub fn descriptor(self) -> &'static Descriptor {
+        match self {
+            Self::BaiduStd => &baidu_std::DESCRIPTOR,
+            Self::Rpcx => &rpcx::DESCRIPTOR,
+            Self::FbRpc => &fb_rpc::DESCRIPTOR,
+            Self::Grpc => &grpc::DESCRIPTOR,
+            Self::Http => &http::DESCRIPTOR,
+            Self::RestRpc => &rest_rpc::DESCRIPTOR,
+            Self::NetRpc => &net_rpc::DESCRIPTOR,
+            Self::Other(descriptor) => descriptor,
+        }
+    }
+
+    /// The name users know: `baidu_std`, `rpcx`, `fb_rpc`, `grpc`, `http`, `rest_rpc`, `net_rpc`.
+    pub fn as_str(self) -> &'static str {
+        self.descriptor().name
+    }
+}
+
+/// The built-in protocol of this descriptor, or the one that it describes.
+impl From<&'static Descriptor> for Protocol {
+    fn from(descriptor: &'static Descriptor) -> Self {
+        let built_in = Self::ALL.into_iter().find(|protocol| protocol.descriptor() == descriptor);
+        built_in.unwrap_or(Self::Other(descriptor))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use polyrpc_core::Detected;
+
+    use super::*;
+
+    static LINES: Descriptor = Descriptor::new("lines", |_| Detected::Unknown);
+    static SAME_LINES: Descriptor = Descriptor::new("lines", |_| Detected::NeedMore);
+
+    #[test]
+    fn no_two_protocols_have_a_name_or_a_scheme_in_common() {
+        let mut names: Vec<_> = Protocol::ALL.map(Protocol::as_str).to_vec();
+        let schemes = Protocol::ALL.into_iter().flat_map(|protocol| protocol.descriptor().schemes);
+        let mut schemes: Vec<_> =
+            schemes.flat_map(|scheme| [Some(scheme.name), scheme.secure]).flatten().collect();
+        for list in [&mut names, &mut schemes] {
+            let count = list.len();
+            list.sort_unstable();
+            list.dedup();
+            assert_eq!(list.len(), count, "{list:?}");
+        }
+    }
+
+    #[test]
+    fn a_protocol_of_another_crate_is_equal_by_its_name() {
+        assert_eq!(Protocol::from(&LINES), Protocol::Other(&SAME_LINES));
+        assert_ne!(Protocol::from(&LINES), Protocol::Http);
+        assert_eq!(Protocol::from(Protocol::Grpc.descriptor()), Protocol::Grpc);
+    }
+}
