@@ -6,7 +6,7 @@
 ///
 /// By default glibc adapts to the largest allocation that was freed: after one of 32 MiB an arena, of which every thread
 /// may have one, keeps up to 64 MiB at its end, and [`trim`] does not reach them. From now on an arena keeps 8 MiB at
-/// most, and an allocation of 4 MiB or more is a mapping of its own, which is returned when it is freed.
+/// most, and an allocation of 1 MiB or more is a mapping of its own, which is returned when it is freed.
 ///
 /// Does nothing if the environment sets one of the two (`MALLOC_TRIM_THRESHOLD_`, `MALLOC_MMAP_THRESHOLD_`,
 /// `GLIBC_TUNABLES`): the operator decides then. Like [`trim`], it has no effect with another allocator.
@@ -33,9 +33,9 @@ pub fn limit_retained() {
 
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 const KEPT_AT_THE_END: libc::c_int = 8 << 20;
-/// Mapped anew, 4 MiB cost 1,024 page faults, which is little beside what the copy through a socket costs.
+/// A message that grows beyond it is remapped instead of copied, which keeps others of the thread waiting for less.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
-const OWN_MAPPING: libc::c_int = 4 << 20;
+const OWN_MAPPING: libc::c_int = 1 << 20;
 
 /// Returns the free pages of the heap to the system, except those at the end of an arena ([`limit_retained`]).
 ///
