@@ -1,62 +1,122 @@
 //! Returns free memory to the system.
 //!
 //! A crate of its own, since it is the only place of PolyRPC with `unsafe` code.
+//!
+//! glibc keeps freed memory for later allocations: what lies between live allocations forever, and at the end of each arena
+//! (every thread may have one) up to a limit that it raises to twice the largest allocation it has seen freed, 64 MiB at
+//! most. A low limit would cost a page fault for every 4 KiB of every large message; so the limit stays high under load,
+//! and [`trim`] lowers it for a moment.
+//!
+//! With another C library, on another system, or in a program with an allocator of its own, nothing here has an effect.
 
-/// Limits how much free memory glibc keeps at the end of each arena, once per process.
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+use glibc as imp;
+#[cfg(not(all(target_os = "linux", target_env = "gnu")))]
+use other as imp;
+
+/// Marks the current thread's arena: the next [`trim`] returns what is free at its end. For threads that have allocated much.
 ///
-/// By default glibc adapts to the largest allocation that was freed: after one of 32 MiB an arena, of which every thread
-/// may have one, keeps up to 64 MiB at its end, and [`trim`] does not reach them. From now on an arena keeps 8 MiB at
-/// most, and an allocation of 1 MiB or more is a mapping of its own, which is returned when it is freed.
+/// Costs a comparison, or once after each [`trim`] an allocation of 64 KiB that is not touched.
+#[inline]
+pub fn mark_arena() {
+    imp::mark_arena();
+}
+
+/// Returns free pages to the system: those between live allocations, and those at the end of each
+/// [marked](mark_arena) arena.
 ///
-/// Does nothing if the environment sets one of the two (`MALLOC_TRIM_THRESHOLD_`, `MALLOC_MMAP_THRESHOLD_`,
-/// `GLIBC_TUNABLES`): the operator decides then. Like [`trim`], it has no effect with another allocator.
-pub fn limit_retained() {
-    #[cfg(all(target_os = "linux", target_env = "gnu"))]
-    {
-        static ONCE: std::sync::Once = std::sync::Once::new();
-        let is_configured = ["MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "GLIBC_TUNABLES"]
-            .iter()
-            .any(|name| std::env::var_os(name).is_some());
-        if is_configured {
-            return;
-        }
-        #[expect(unsafe_code, reason = "glibc offers it to C only")]
-        // SAFETY: `mallopt` takes two numbers and no pointer, and changes no live allocation. Its manual calls it
-        // MT-Unsafe, since other threads read the two words that it writes; `free` writes the same words, equally
-        // without a lock, whenever glibc adapts them.
-        ONCE.call_once(|| unsafe {
-            libc::mallopt(libc::M_TRIM_THRESHOLD, KEPT_AT_THE_END);
-            libc::mallopt(libc::M_MMAP_THRESHOLD, OWN_MAPPING);
-        });
-    }
+/// It walks through the free memory of the process and holds the lock of one arena after the other. Call it seldom, from
+/// a thread that may block. If the environment configures glibc's thresholds (`MALLOC_TRIM_THRESHOLD_`,
+/// `MALLOC_MMAP_THRESHOLD_` or `GLIBC_TUNABLES`), it leaves them, and the ends of the arenas, as they are.
+pub fn trim() {
+    imp::trim();
 }
 
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
-const KEPT_AT_THE_END: libc::c_int = 8 << 20;
-/// A message that grows beyond it is remapped instead of copied, which keeps others of the thread waiting for less.
-#[cfg(all(target_os = "linux", target_env = "gnu"))]
-const OWN_MAPPING: libc::c_int = 1 << 20;
+mod glibc {
+    use std::cell::Cell;
+    use std::sync::atomic::{AtomicU32, Ordering};
+    use std::sync::{Mutex, PoisonError};
 
-/// Returns the free pages of the heap to the system, except those at the end of an arena ([`limit_retained`]).
-///
-/// glibc keeps freed memory for later allocations, often forever: an arena ends where its last live allocation is. With
-/// another C library, or on another system, this does nothing; neither does it for a program with an allocator of its
-/// own, all of which return memory by themselves.
-///
-/// It walks through the free memory of the process and holds the lock of one arena after the other. Call it seldom,
-/// from a thread that may block.
-pub fn trim() {
-    #[cfg(all(target_os = "linux", target_env = "gnu"))]
-    #[expect(unsafe_code, reason = "glibc offers it to C only")]
-    // SAFETY: `malloc_trim` takes a number and no pointer, changes no live allocation, and is MT-Safe by its manual.
-    unsafe {
-        libc::malloc_trim(0);
+    /// An allocation in each marked arena. Freeing one makes glibc look at the end of its arena, whichever thread frees it:
+    /// it does so for every chunk from 64 KiB on (`malloc.c`, `FASTBIN_CONSOLIDATION_THRESHOLD`).
+    static MARKS: Mutex<Vec<Vec<u8>>> = Mutex::new(Vec::new());
+    const MARK: usize = 64 << 10;
+
+    /// How often was trimmed: a thread's mark is of one of these rounds.
+    static ROUND: AtomicU32 = AtomicU32::new(1);
+
+    thread_local! {
+        static MARKED: Cell<u32> = const { Cell::new(0) };
     }
+
+    /// What stays free at the end of an arena while it is trimmed.
+    const LOW: libc::c_int = 128 << 10;
+    /// glibc's largest limits, to which it adapts by itself if large allocations are freed. Setting one limit ends that
+    /// adaptation, so both are set.
+    const KEPT_UNDER_LOAD: libc::c_int = 64 << 20;
+    const OWN_MAPPING: libc::c_int = 32 << 20;
+
+    #[inline]
+    pub(super) fn mark_arena() {
+        let round = ROUND.load(Ordering::Relaxed);
+        if MARKED.replace(round) != round {
+            add_mark();
+        }
+    }
+
+    #[cold]
+    fn add_mark() {
+        MARKS.lock().unwrap_or_else(PoisonError::into_inner).push(Vec::with_capacity(MARK));
+    }
+
+    pub(super) fn trim() {
+        ROUND.fetch_add(1, Ordering::Relaxed);
+        let marks = std::mem::take(&mut *MARKS.lock().unwrap_or_else(PoisonError::into_inner));
+        let configured = ["MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "GLIBC_TUNABLES"];
+        if configured.iter().any(|name| std::env::var_os(name).is_some()) {
+            malloc_trim();
+            return;
+        }
+        set_thresholds(LOW);
+        malloc_trim();
+        drop(marks);
+        set_thresholds(KEPT_UNDER_LOAD);
+    }
+
+    #[expect(unsafe_code, reason = "glibc offers it to C only")]
+    fn malloc_trim() {
+        // SAFETY: `malloc_trim` takes a number and no pointer, changes no live allocation, and is MT-Safe by its manual.
+        unsafe {
+            libc::malloc_trim(0);
+        }
+    }
+
+    #[expect(unsafe_code, reason = "glibc offers it to C only")]
+    fn set_thresholds(kept: libc::c_int) {
+        // SAFETY: `mallopt` takes two numbers and no pointer, and changes no live allocation. Its manual calls it
+        // MT-Unsafe, since other threads read the words that it writes; `free` writes the same words, equally without a
+        // lock, whenever glibc adapts them.
+        unsafe {
+            libc::mallopt(libc::M_TRIM_THRESHOLD, kept);
+            libc::mallopt(libc::M_MMAP_THRESHOLD, OWN_MAPPING);
+        }
+    }
+}
+
+#[cfg(not(all(target_os = "linux", target_env = "gnu")))]
+mod other {
+    #[inline]
+    pub(super) fn mark_arena() {}
+
+    pub(super) fn trim() {}
 }
 
 #[cfg(all(test, target_os = "linux", target_env = "gnu"))]
 mod tests {
+    use std::sync::mpsc::{Receiver, channel};
     use std::sync::{Mutex, PoisonError};
+    use std::thread::JoinHandle;
 
     use super::*;
 
@@ -74,7 +134,7 @@ mod tests {
         let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
         let before = resident();
         let freed: Vec<_> = (0..32_768).map(|n| vec![n as u8; 1024]).collect();
-        // It lies behind the others, so that glibc by itself gives nothing back.
+        // It lies behind the others, so that glibc by itself returns nothing.
         let live = vec![1_u8; 1024];
         drop(freed);
         let kept = resident();
@@ -84,25 +144,38 @@ mod tests {
         drop(live);
     }
 
+    /// A thread that has freed large allocations of its arena, which is not the main one, and lives on.
+    fn thread_with_a_large_free_end(until: Receiver<()>, mark: bool) -> JoinHandle<()> {
+        let (freed, has_freed) = channel();
+        let thread = std::thread::spawn(move || {
+            for _ in 0..3 {
+                drop(vec![1_u8; 30 << 20]);
+            }
+            if mark {
+                mark_arena();
+            }
+            freed.send(()).unwrap();
+            let _ = until.recv();
+        });
+        has_freed.recv().unwrap();
+        thread
+    }
+
     #[test]
-    fn a_large_allocation_is_returned_when_it_is_freed() {
+    fn the_free_end_of_a_marked_arena_is_returned() {
         let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-        // In a thread, whose arena is not the main one: `trim` returns the end of the main one only.
-        let resident_after_free = || {
-            std::thread::spawn(|| {
-                for _ in 0..3 {
-                    drop(vec![1_u8; 30 << 20]);
-                }
-                resident()
-            })
-            .join()
-            .unwrap()
-        };
-        let before = resident();
-        let kept = resident_after_free();
-        limit_retained();
-        let limited = resident_after_free();
-        assert!(kept > before + 4096, "glibc keeps it by default: {before} {kept}");
-        assert!(limited < before + 2048, "{before} {kept} {limited}");
+        // The second thread takes over the arena of the first.
+        for (mark, is_returned) in [(true, true), (false, false)] {
+            let before = resident();
+            let (end, until) = channel();
+            let thread = thread_with_a_large_free_end(until, mark);
+            let kept = resident();
+            trim();
+            let after = resident();
+            assert!(kept > before + 4096, "glibc keeps it under load: {before} {kept}");
+            assert_eq!(after < before + 2048, is_returned, "{before} {kept} {after}");
+            drop(end);
+            thread.join().unwrap();
+        }
     }
 }

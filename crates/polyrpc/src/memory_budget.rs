@@ -353,6 +353,9 @@ impl Account {
         if known.saturating_sub(bytes) >= BULK {
             self.server.released.fetch_add(known - bytes, Relaxed);
         }
+        if bytes >= BULK && bytes > known {
+            polyrpc_heap::mark_arena();
+        }
         for pool in [&self.server, &self.peer] {
             match bytes >= known {
                 true => pool.bytes.fetch_add(bytes - known, Relaxed),

@@ -90,6 +90,7 @@ pub(crate) async fn decompress_aside(
         let _permit = permit;
         let made = decompress(compression, &body, limit, Some(&account));
         MADE_ASIDE.fetch_add(made.as_ref().map_or(limit, Bytes::len), Ordering::Relaxed);
+        polyrpc_heap::mark_arena();
         made
     });
     made.await.unwrap_or_else(|error| Err(Status::internal(error.to_string())))

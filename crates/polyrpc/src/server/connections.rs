@@ -433,7 +433,6 @@ impl ConnectionRegistry {
     /// Closes connections that are too slow, wakes those whose clocks are due, and enforces the memory budget. Runs for
     /// as long as it is polled.
     pub(super) async fn watch(&self) {
-        polyrpc_heap::limit_retained();
         let mut interval = tokio::time::interval(TICK);
         interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let patience = PhaseTimeouts::new(&self.limits);
