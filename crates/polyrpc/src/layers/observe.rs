@@ -12,7 +12,7 @@ use crate::propagation::{self, Trace};
 /// Observer of calls, which does not change them. It is a layer of clients and of servers alike.
 ///
 /// ```
-/// use polyrpc::layers::{Begun, Ended, Observe};
+/// use polyrpc::layers::{CallStart, CallEnd, Observe};
 ///
 /// /// Tells which calls are slow.
 /// #[derive(Clone)]
@@ -21,11 +21,11 @@ use crate::propagation::{self, Trace};
 /// impl Observe for Slow {
 ///     type Call = String;
 ///
-///     fn began(&self, call: &Begun<'_>) -> String {
+///     fn on_start(&self, call: &CallStart<'_>) -> String {
 ///         format!("{} {}/{}", call.side, call.service, call.method)
 ///     }
 ///
-///     fn ended(&self, call: String, end: &Ended<'_>) {
+///     fn on_end(&self, call: String, end: &CallEnd<'_>) {
 ///         if end.took.as_millis() > 100 {
 ///             eprintln!("{call} took {:?}", end.took);
 ///         }

@@ -108,7 +108,7 @@ use crate::transport::{Address, Listener, Stream};
 /// use polyrpc::Server;
 ///
 /// let server = Server::new()
-///     .register("echo", |text: String| async move { text })
+///     .function("echo", |text: String| async move { text })
 ///     .bind("127.0.0.1:8000")
 ///     .await?;
 /// println!("listening on {}", server.address());
@@ -159,7 +159,7 @@ impl Server {
     /// # use polyrpc::Server;
     /// use polyrpc::service::Fallible;
     ///
-    /// let server = Server::new().register::<_, Fallible>("half", |n: i32| async move {
+    /// let server = Server::new().function::<_, Fallible>("half", |n: i32| async move {
     ///     if n % 2 == 0 { Ok(n / 2) } else { Err(format!("{n} is odd")) }
     /// });
     /// ```
@@ -379,7 +379,7 @@ impl Server {
     ///
     /// let registry = InProcess::new();
     /// let running = Server::new()
-    ///     .register("Arith/Add", |a: i64, b: i64| async move { a + b })
+    ///     .function("Arith/Add", |a: i64, b: i64| async move { a + b })
     ///     .register_in(registry.clone(), Registration::new().rates())
     ///     .bind("127.0.0.1:0")
     ///     .await?

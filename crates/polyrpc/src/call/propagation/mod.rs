@@ -13,7 +13,7 @@
 //! # async fn handler() {
 //! use polyrpc::propagation;
 //!
-//! tokio::spawn(task::scope(task::current(), look_up()));
+//! tokio::spawn(propagation::scope(propagation::current(), look_up()));
 //! # }
 //! ```
 //!

@@ -37,7 +37,7 @@ use crate::call::{Countable, Totals};
 ///
 /// let metrics = Metrics::new();
 /// // Its pages are `GET /metrics` and, by brpc's names, `GET /brpc_metrics`.
-/// let server = Server::new().register("echo", |text: String| async move { text }).metrics(&metrics);
+/// let server = Server::new().function("echo", |text: String| async move { text }).metrics(&metrics);
 /// let running = server.bind("127.0.0.1:8000").await?.start();
 /// let client = Client::builder("rpcx://127.0.0.1:8000").layer(metrics.clone()).build()?;
 ///
