@@ -3,6 +3,8 @@
 //!
 //! Without an argument the registry is in this process. With one it is a real one, where Go's servers and clients of rpcx
 //! find each other too: `etcd://127.0.0.1:2379/rpcx_test` (the other registries are features of `polyrpc-discovery`).
+//! A client that is no example needs one line: `Client::new("rpcx+etcd://127.0.0.1:2379/rpcx_test/Arith")`, once
+//! `polyrpc_discovery::install()` was called.
 
 use std::time::Duration;
 

@@ -54,6 +54,7 @@ use tracing_subscriber::filter::Targets;
 use crate::failure::Failure;
 
 fn main() -> ExitCode {
+    polyrpc_discovery::install();
     match Cli::parse().run() {
         Ok(code) => code,
         Err(failure) => {

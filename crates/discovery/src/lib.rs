@@ -17,30 +17,33 @@ pub mod redis;
 pub mod zookeeper;
 
 // Shared by several registries, not all of which use everything.
-#[cfg(feature = "http")]
+#[cfg(feature = "_http")]
 #[cfg_attr(not(all(feature = "consul", feature = "kubernetes", feature = "nacos")), allow(dead_code))]
 mod lenient_list;
-#[cfg(feature = "http")]
+#[cfg(feature = "_http")]
 #[cfg_attr(not(all(feature = "consul", feature = "kubernetes", feature = "nacos")), allow(dead_code))]
 mod metadata;
-#[cfg(feature = "asked")]
+#[cfg(feature = "_watch")]
 #[cfg_attr(not(all(feature = "consul", feature = "kubernetes", feature = "nacos")), allow(dead_code))]
 mod registry_url;
-#[cfg(any(feature = "etcd", feature = "redis", feature = "zookeeper"))]
+#[cfg(any(feature = "consul", feature = "etcd", feature = "redis", feature = "zookeeper"))]
+#[cfg_attr(not(all(feature = "etcd", feature = "redis", feature = "zookeeper")), allow(dead_code))]
 mod tree;
-#[cfg(feature = "asked")]
+#[cfg(feature = "_watch")]
 mod watch;
 
-#[cfg(feature = "http")]
+#[cfg(feature = "_http")]
 #[cfg_attr(
     not(all(feature = "consul", feature = "kubernetes", feature = "nacos")),
     allow(dead_code, unused_imports)
 )]
 mod http;
 
+use std::sync::Once;
+
+use polyrpc::Status;
 use polyrpc::client::Result;
 use polyrpc::discovery::{self, Discover, Registrar};
-use polyrpc::{Client, Status, client};
 
 /// Opens the discovery for a URL: `etcd://127.0.0.1:2379/rpcx_test/Arith`. A protocol may precede it, as in clients'
 /// URLs: `rpcx+etcd://…`. The built-in kinds of `polyrpc` work too: `list://a:1,b:2`, `dns://host:port`.
@@ -61,37 +64,19 @@ pub fn register(url: &str) -> Result<Box<dyn Registrar>> {
     first(url, open_registry)
 }
 
-/// Returns the builder of a client whose servers are discovered by a URL: `rpcx+etcd://127.0.0.1:2379/rpcx_test/Arith`.
-/// Any other URL is passed to [`Client::builder`].
+/// Makes the registries of this crate available in clients' URLs, for the whole process. Call it before clients are
+/// built; further calls have no effect.
 ///
 /// ```no_run
 /// # fn main() -> polyrpc::Result<()> {
-/// let client = polyrpc_discovery::builder("rpcx+etcd://127.0.0.1:2379/rpcx_test/Arith")?.group("blue").build()?;
+/// polyrpc_discovery::install();
+/// let client = polyrpc::Client::new("rpcx+etcd://127.0.0.1:2379/rpcx_test/Arith")?;
 /// # Ok(())
 /// # }
 /// ```
-///
-/// # Errors
-///
-/// If the part after the registry's keyword is invalid. Other errors are reported when the client is built. No
-/// connection is made yet.
-pub fn builder(url: &str) -> Result<client::Builder> {
-    let (scheme, rest) = url.split_once("://").unwrap_or((url, ""));
-    let words: Vec<_> = scheme.split('+').collect();
-    for (place, word) in words.iter().enumerate().skip(1) {
-        if let Some(discover) = known(word, rest)? {
-            let others = [&words[..place], &words[place + 1..]].concat().join("+");
-            let way = format!("{others}://{}", last_segment(rest));
-            return Ok(Client::builder(&way).discover(discover));
-        }
-    }
-    Ok(Client::builder(url))
-}
-
-/// Returns the part that names the client in messages: mostly the service. Passwords are in other parts of a URL.
-fn last_segment(rest: &str) -> &str {
-    let path = rest.split('?').next().unwrap_or_default();
-    path.rsplit_once('/').map_or("", |(_, last)| last)
+pub fn install() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| discovery::install(known));
 }
 
 /// Opens the discovery for a keyword of a URL, as [`polyrpc::discovery::open`].
@@ -164,6 +149,8 @@ const EXAMPLES: &str = "etcd://host:2379/base/Service, dns://host:port, file:///
 
 #[cfg(test)]
 mod tests {
+    use polyrpc::Client;
+
     use super::*;
 
     #[test]
@@ -179,6 +166,7 @@ mod tests {
 
     #[test]
     fn neither_errors_nor_debug_repeat_a_password() {
+        install();
         for url in [
             "me:hunter2@h:1",
             "nothing://me:hunter2@h:1",
@@ -196,7 +184,7 @@ mod tests {
         ] {
             let error = discover(url).err().unwrap_or_else(|| panic!("{url} is wrong"));
             assert!(!error.message().contains("hunter2"), "{error}");
-            let built = builder(&format!("rpcx+{url}")).and_then(client::Builder::build);
+            let built = Client::new(&format!("rpcx+{url}"));
             assert!(!built.err().is_some_and(|error| error.message().contains("hunter2")), "{url}");
         }
         for url in [
@@ -209,7 +197,7 @@ mod tests {
             #[cfg(feature = "consul")]
             "consul://h:1/base/Arith?token=hunter2",
         ] {
-            let client = builder(&format!("rpcx+{url}")).unwrap();
+            let client = Client::builder(&format!("rpcx+{url}"));
             assert!(!format!("{client:?}").contains("hunter2"), "{url}");
             assert!(!format!("{:?}", client.build()).contains("hunter2"), "{url}");
         }
@@ -221,6 +209,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_client_is_built_for_what_a_registry_finds() {
+        install();
         for url in [
             "rpcx://h:1",
             "rpcx+list://a:1,b:2",
@@ -233,10 +222,10 @@ mod tests {
             #[cfg(feature = "consul")]
             "rpcx+ws+consul://h:1/base/Arith",
         ] {
-            assert!(builder(url).and_then(client::Builder::build).is_ok(), "{url}");
+            assert!(Client::new(url).is_ok(), "{url}");
         }
         for url in ["", "rpcx+nothing://h:1/base/Arith", "ftp+etcd://h:1/base/Arith", "rpcx+etcd://h:1"] {
-            assert!(builder(url).and_then(client::Builder::build).is_err(), "{url}");
+            assert!(Client::new(url).is_err(), "{url}");
         }
     }
 }

@@ -134,7 +134,8 @@ struct Callers {
 impl Callers {
     async fn start(registry: &Registry) -> Self {
         let url = format!("rpcx+{}", registry.url("/Arith"));
-        let client = polyrpc_discovery::builder(&url).unwrap().balance(RoundRobin::new()).build().unwrap();
+        polyrpc_discovery::install();
+        let client = Client::builder(&url).balance(RoundRobin::new()).build().unwrap();
         while client.endpoints().len() < SERVERS {
             assert_eq!(client.call::<i64>("Arith/Add", &(1, 2)).await.unwrap(), 3);
         }

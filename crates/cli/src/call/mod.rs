@@ -102,7 +102,7 @@ impl CommonOptions {
     }
 
     pub(crate) fn client(&self, url: &str) -> Result<client::Builder, Failure> {
-        let builder = self.several.apply(polyrpc_discovery::builder(url)?);
+        let builder = self.several.apply(Client::builder(url));
         let mut builder = builder.timeout(self.timeout.unwrap_or(TIMEOUT)).kcp(self.kcp.config()?);
         if let Some(tls) = self.trust.client() {
             builder = builder.tls(tls);

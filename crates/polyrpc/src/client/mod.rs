@@ -843,6 +843,9 @@ impl Builder {
                     return Ok((Url::from_scheme(&others.join("+"), &self.known())?, Some(discover)));
                 }
             }
+            if let Some(error) = words.iter().skip(1).find_map(|word| discovery::how_to_add(word)) {
+                return Err(error.into());
+            }
         }
         Ok((Url::parse(&self.url, &self.known())?, None))
     }

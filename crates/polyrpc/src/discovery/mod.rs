@@ -4,7 +4,7 @@
 //! This module contains the kinds that need no registry: [`List`] and [`Names`] are given the servers, [`File`] and
 //! [`RemoteFile`] read them, [`Dns`] and [`Mdns`] query them, [`InProcess`] is a registry for tests. [`Cached`],
 //! [`Filtered`] and [`Merged`] wrap others. [`open`] creates the discovery that a URL names. Real registries are in the
-//! crate `polyrpc-discovery`.
+//! crate `polyrpc-discovery`, whose `install()` makes them available in URLs.
 
 mod attributes;
 mod instance;
@@ -57,7 +57,8 @@ pub use self::list::List;
 pub use self::mdns::Mdns;
 pub use self::merged::Merged;
 pub use self::names::Names;
-pub use self::open::{open, open_registry};
+pub(crate) use self::open::how_to_add;
+pub use self::open::{OpenDiscover, install, open, open_registry};
 pub use self::redacted::redacted;
 pub use self::remote::RemoteFile;
 

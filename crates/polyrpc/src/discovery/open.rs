@@ -1,5 +1,46 @@
+use std::sync::{PoisonError, RwLock};
+
+use polyrpc_core::Status;
+
 use super::{Discover, File, List, Names, Registrar, RemoteFile};
 use crate::error::ClientResult as Result;
+
+/// Opens the discovery of a URL's keyword, as [`open`].
+pub type OpenDiscover = fn(&str, &str) -> Result<Option<Box<dyn Discover>>>;
+
+static INSTALLED: RwLock<Vec<OpenDiscover>> = RwLock::new(Vec::new());
+
+/// Makes the registries of another crate available in clients' URLs, for the whole process. [`open`] asks them in the
+/// order in which they were installed, after the keywords of this crate.
+///
+/// Programs call `polyrpc_discovery::install()` for the registries of that crate.
+pub fn install(open: OpenDiscover) {
+    INSTALLED.write().unwrap_or_else(PoisonError::into_inner).push(open);
+}
+
+fn open_installed(word: &str, rest: &str) -> Result<Option<Box<dyn Discover>>> {
+    let installed = INSTALLED.read().unwrap_or_else(PoisonError::into_inner).clone();
+    for open in installed {
+        if let Some(discover) = open(word, rest)? {
+            return Ok(Some(discover));
+        }
+    }
+    Ok(None)
+}
+
+/// Returns how to add support for a well-known keyword that this program does not support.
+#[cold]
+pub(crate) fn how_to_add(word: &str) -> Option<Status> {
+    let text = match word {
+        "consul" | "etcd" | "kubernetes" | "nacos" | "redis" | "zookeeper" => format!(
+            "the registry `{word}` is in the crate polyrpc-discovery: add it with its feature `{word}` and call \
+             polyrpc_discovery::install() before the client is built"
+        ),
+        "dns" | "mdns" => format!("this program was built without `{word}` (polyrpc's feature `{word}`)"),
+        _ => return None,
+    };
+    Some(Status::unimplemented(text))
+}
 
 /// Creates the discovery for a keyword of a URL, if this crate has it: in `rpcx+list://a:1,b:2` the keyword is `list`
 /// and the rest `a:1,b:2`. In brpc these are the schemes of naming services.
@@ -12,6 +53,8 @@ use crate::error::ClientResult as Result;
 /// | `remotefile` | `http://host:port/path` or `host:port/path` | [`RemoteFile`] |
 /// | `dns` | `host:port`, or `_service._tcp.domain` for SRV; optionally `server:port/` before it | [`Dns`](super::Dns) (feature `dns`) |
 /// | `mdns` | a service's name | [`Mdns`](super::Mdns) (feature `mdns`) |
+///
+/// Other keywords are those of [installed](install) crates.
 ///
 /// # Errors
 ///
@@ -26,7 +69,7 @@ pub fn open(word: &str, rest: &str) -> Result<Option<Box<dyn Discover>>> {
         "dns" => Box::new(rest.parse::<super::Dns>()?),
         #[cfg(feature = "mdns")]
         "mdns" => Box::new(rest.parse::<super::Mdns>()?),
-        _ => return Ok(None),
+        _ => return open_installed(word, rest),
     }))
 }
 
@@ -74,5 +117,23 @@ mod tests {
         }
         assert!(open("etcd", "127.0.0.1:2379/x").unwrap().is_none());
         assert!(open_registry("list", "a:1").unwrap().is_none());
+    }
+
+    #[tokio::test]
+    async fn a_url_names_an_installed_registry() {
+        install(
+            |word, rest| Ok((word == "towns").then(|| Box::new(List::new([rest.parse().unwrap()])) as _)),
+        );
+        assert!(crate::Client::new("rpcx+towns://a:1").is_ok());
+        assert!(open("villages", "a:1").unwrap().is_none());
+    }
+
+    #[test]
+    fn an_unsupported_registry_says_what_to_add() {
+        let error = crate::Client::new("rpcx+nacos://127.0.0.1:8848/Arith").unwrap_err();
+        assert_eq!(error.code(), polyrpc_core::Code::Unimplemented);
+        for part in ["polyrpc-discovery", "feature `nacos`", "polyrpc_discovery::install()"] {
+            assert!(error.message().contains(part), "{error}");
+        }
     }
 }
