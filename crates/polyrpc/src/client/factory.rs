@@ -73,7 +73,7 @@ impl Builder {
             sessions: self.sessions(&url)?,
             dialing: self.dialing(&url)?,
             tls,
-            keepalive: self.keepalive.or(url.protocol.descriptor().keepalive).map(Keepalive::every),
+            keepalive: self.keepalive.or_else(|| url.protocol.descriptor().keepalive).map(Keepalive::every),
             gate: Arc::new(ConnectGate::new(url.address.clone(), backoff)),
             url,
             connect_timeout: self.connect_timeout,

@@ -524,7 +524,7 @@ impl Builder {
         let protocol = descriptor.into();
         if self.known().contains(&protocol) {
             let text = format!("the client has two protocols `{}`", protocol.as_str());
-            self.misplaced.get_or_insert(Status::invalid_argument(text));
+            self.misplaced.get_or_insert_with(|| Status::invalid_argument(text));
         }
         self.protocols.push((protocol, Box::new(build)));
         self
