@@ -1,12 +1,12 @@
-//! A protocol of one's own, beside the built-in ones on their port: calls and answers are lines of text.
+//! A custom protocol next to the built-in ones on the same port: calls and replies are lines of text.
 //!
 //! ```text
 //! CALL 1 add [1,2]          OK 1 3
 //! CALL 2 half 3             ERR 2 unknown: 3 is odd
 //! ```
 //!
-//! A session is a state machine without a socket: bytes go in, calls come out. So it is tested without a network, as at the
-//! end of this file.
+//! A session is a state machine without a socket: bytes go in, calls come out. So it can be tested without a network,
+//! as at the end of this file.
 
 use polyrpc::payload::Json;
 use polyrpc::protocol::session::{self, ClientEvent, NotFound, ServerEvent};
@@ -15,7 +15,7 @@ use polyrpc::protocol::{
 };
 use polyrpc::{Bytes, Client, Code, Compression, Format, Result, Server, Status};
 
-/// What servers and clients want to know of the protocol.
+/// Descriptor of the protocol for servers and clients.
 pub(crate) static LINES: Descriptor =
     Descriptor { schemes: &[Scheme::new("lines")], prefer: |_| JSON, ..Descriptor::new("lines", recognise) };
 
@@ -25,7 +25,7 @@ fn recognise(start: &[u8]) -> Detected {
     by_magic(b"CALL ", start)
 }
 
-/// Takes a line out of the inbox; `None` if there is no whole one.
+/// Takes a line from the inbox; returns `None` if there is no complete one.
 fn next_line(inbox: &mut BytesMut, limits: &Limits) -> Result<Option<String>, Violation> {
     match inbox.iter().position(|byte| *byte == b'\n') {
         Some(end) => {
@@ -40,17 +40,17 @@ fn next_line(inbox: &mut BytesMut, limits: &Limits) -> Result<Option<String>, Vi
     }
 }
 
-/// Takes the number of a call off a line.
+/// Splits the number of a call from a line.
 fn numbered(line: &str) -> Result<(u64, &str), Violation> {
     let (number, rest) = line.split_once(' ').unwrap_or((line, ""));
     let number = number.parse().map_err(|_| Violation::new("a line has no number"))?;
     Ok((number, rest))
 }
 
-/// The server's side of a connection.
+/// Server session of a connection.
 pub(crate) struct LineServer {
     limits: Limits,
-    /// The last line, to which its call refers.
+    /// The last line, which the call borrows.
     line: String,
     draining: bool,
 }
@@ -62,7 +62,7 @@ impl LineServer {
 }
 
 impl session::Server for LineServer {
-    /// What an answer needs: the number of its call.
+    /// Number of the call, which its reply needs.
     type Ticket = u64;
 
     fn next_event(
@@ -76,7 +76,7 @@ impl session::Server for LineServer {
         let (number, rest) = numbered(rest)?;
         if self.draining {
             fail(number, &Status::unavailable("the server is going away"), out);
-            // What is in the inbox still is looked at in its turn.
+            // The rest of the inbox is handled in the next turn.
             return Ok(Some(ServerEvent::Pause));
         }
         let (target, body) = rest.split_once(' ').unwrap_or((rest, "null"));
@@ -108,7 +108,7 @@ impl session::Server for LineServer {
     }
 
     fn bytes_needed(&self) -> usize {
-        // No line says how long it is.
+        // Lines have no length prefix.
         0
     }
 
@@ -122,7 +122,7 @@ fn fail(number: u64, status: &Status, out: &mut Outbox) {
     out.extend_from_slice(format!("ERR {number} {}: {message}\n", status.code()).as_bytes());
 }
 
-/// The client's side of a connection.
+/// Client session of a connection.
 pub(crate) struct LineClient {
     limits: Limits,
     credential: Option<Bytes>,
@@ -136,7 +136,7 @@ impl LineClient {
 
 impl session::Client for LineClient {
     fn send(&mut self, id: CallId, call: Call<'_>, out: &mut Outbox) -> Result<(), Status> {
-        // What has no place in a line is refused, not left out in silence.
+        // Features that a line cannot express are rejected, not silently ignored.
         let has_credential = self.credential.is_some() || call.credential.bytes().is_some();
         let is_compressed = call.head.compression != Compression::None;
         let has_more = !call.attachment.is_empty() || !call.head.metadata.is_empty() || call.oneway;
@@ -190,7 +190,7 @@ async fn main() -> Result<()> {
         println!("{}", error.message());
     }
 
-    // The other protocols are on the same port as ever.
+    // The built-in protocols are served on the same port.
     let client = Client::new(&format!("rpcx://{}", server.address()))?;
     println!("{}: 1 + 2 = {}", client.protocol().as_str(), client.call::<i32>("add", &(1, 2)).await?);
     Ok(())
@@ -213,7 +213,7 @@ mod tests {
         let line = sent.take();
         assert_eq!(line, b"CALL 7 add [1,2]\n");
 
-        // A part of a line is no call yet.
+        // An incomplete line is not a call.
         let mut inbox = BytesMut::from(&line[..9]);
         assert!(server.next_event(&mut inbox, &mut answered).unwrap().is_none());
         inbox.extend_from_slice(&line[9..]);

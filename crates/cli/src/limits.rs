@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn without_options_the_limits_are_the_librarys() {
+    fn without_options_the_limits_are_the_library_options() {
         let (mut set, usual) = (limits(&[]).unwrap(), Limits::default());
         assert!(set.memory_per_connection >= usual.memory_per_connection.min(set.memory));
         set.memory_per_connection = usual.memory_per_connection;

@@ -1,37 +1,37 @@
-//! How a message is written and how it is compressed, by name.
+//! Message formats and compressions.
 
-/// How a message is written.
+/// Encoding of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum Format {
     /// Protobuf's binary format.
     #[default]
     Protobuf,
-    /// JSON, in the spelling of one of the peers.
+    /// JSON, in the dialect of one of the peers.
     Json(Json),
     /// Protobuf's text format.
     ProtoText,
     /// MessagePack; a struct is a map keyed by field names.
     MessagePack,
-    /// MessagePack; a struct is an array of its members in their order, as `MSGPACK_DEFINE` of msgpack-c has it.
-    /// In what is read it may be a map too.
+    /// MessagePack; a struct is an array of its members in order, as with `MSGPACK_DEFINE` of msgpack-c. Maps are
+    /// accepted too when decoding.
     MessagePackArray,
-    /// rest_rpc's since v0.21: a single basic value is a text, anything else is in struct_pack.
+    /// rest_rpc's format since v0.21: a single basic value is text, anything else is struct_pack.
     RestRpc,
-    /// struct_pack, of rest_rpc and yalantinglibs: the bytes of C++ types.
+    /// struct_pack, of rest_rpc and yalantinglibs: a binary encoding of C++ types.
     StructPack,
-    /// FlatBuffers, read where they lie.
+    /// FlatBuffers, read without decoding.
     FlatBuffers,
-    /// Gob, Go's own: a stream of a single value, which begins with what its types are.
+    /// Go's gob: a stream of a single value, preceded by the definitions of its types.
     Gob,
-    /// Bytes that mean nothing to the framework.
+    /// Opaque bytes.
     Raw,
-    /// A format this framework cannot read, by the protocol's own number for it. rpcx's Thrift, 4, a handler of raw
-    /// bytes can take; any other wants a codec of its user's own.
+    /// A format that this framework cannot decode, by the protocol's number. Handlers of raw bytes accept rpcx's
+    /// Thrift, 4; other numbers need a codec of the user.
     Other(u8),
 }
 
 impl Format {
-    /// The name as it is shown: `protobuf`, `json`, `msgpack`.
+    /// Returns its name: `protobuf`, `json`, `msgpack`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Protobuf => "protobuf",
@@ -49,27 +49,27 @@ impl Format {
     }
 }
 
-/// Whose JSON: they agree on plain values and differ on what `.proto` adds to them.
+/// JSON dialects, which agree on plain values and differ on protobuf messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum Json {
     /// The canonical JSON of proto3: lowerCamelCase names, 64-bit integers as strings.
     #[default]
     Proto3,
-    /// As brpc's json2pb writes it: names as declared, 64-bit integers as numbers. It is read like canonical JSON: a
-    /// value of the wrong type is an error, and a field is known by either name.
+    /// The JSON of brpc's json2pb: names as declared, 64-bit integers as numbers. Decoded like canonical JSON: a value
+    /// of the wrong type is an error, and both names of a field are accepted.
     Brpc,
-    /// The same, read as brpc reads it too: a value of the wrong type is dropped, and a field is known by the name that
-    /// it is declared with only.
+    /// The same, decoded as by brpc: a value of the wrong type is dropped, and only the declared name of a field is
+    /// accepted.
     BrpcLenient,
-    /// Go's `encoding/json` of a struct, as rpcx writes it: names as declared and found without regard to
-    /// case, fields with their zero values written.
+    /// Go's `encoding/json` of a struct, as used by rpcx: names as declared and matched case-insensitively, fields with
+    /// zero values included.
     Go,
 }
 
-/// How an encoded message is compressed.
+/// Compression of an encoded message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum Compression {
-    /// Not at all.
+    /// Uncompressed.
     #[default]
     None,
     /// One gzip member (RFC 1952).
@@ -84,12 +84,12 @@ pub enum Compression {
     Lz4,
     /// One zstd frame (RFC 8878).
     Zstd,
-    /// A number no decoder is known for.
+    /// A number without a known decoder.
     Other(u8),
 }
 
 impl Compression {
-    /// The name as it is shown: `none`, `gzip`, `zlib`.
+    /// Returns its name: `none`, `gzip`, `zlib`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::None => "none",

@@ -1,4 +1,4 @@
-//! What a protocol is, as data: its name, how URLs and TLS name it, its first bytes, what it can carry.
+//! Descriptors of protocols: name, URL schemes, ALPN, first bytes, capabilities.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use crate::{Carrier, Format};
 
-/// One protocol. There is one static value of it for each; two are equal if their names are.
+/// Descriptor of a protocol. Each protocol has one static value; two descriptors are equal if their names are.
 ///
-/// Servers and clients read it instead of matching on the protocol, so a protocol of another crate is served and called
-/// as the built-in ones are. What speaks it is a [session](crate::session).
+/// Servers and clients read it instead of matching on the protocol, so protocols of other crates are served and called
+/// like the built-in ones. A [session](crate::session) implements the protocol itself.
 ///
 /// ```
 /// use polyrpc_core::protocol::{Capabilities, Descriptor, Detected, Scheme, by_magic};
@@ -29,35 +29,35 @@ use crate::{Carrier, Format};
 /// ```
 #[derive(Clone, Copy)]
 pub struct Descriptor {
-    /// The name users know, in metrics, traces and logs: `baidu_std`. In lower case, with `_` between words.
+    /// Name in metrics, traces and logs, such as `baidu_std`. In lower case, with `_` between words.
     pub name: &'static str,
-    /// What URLs call it, the usual name first. None: clients cannot name it.
+    /// URL schemes, the usual one first. If empty, clients cannot use the protocol.
     pub schemes: &'static [Scheme],
-    /// Ports that a URL may leave out.
+    /// Default ports of URLs without one.
     pub default_ports: Option<Ports>,
-    /// Reads the words behind `+` in a URL that are not of its transport (`tls`, `unix`, …).
+    /// Parses the words behind `+` in a URL that do not belong to its transport (`tls`, `unix`, …).
     pub dialect: ReadDialect,
-    /// Where it is spoken behind HTTP's `CONNECT`.
+    /// How the protocol is reached by HTTP's `CONNECT`.
     pub connect: Option<Connect>,
-    /// Whether a connection that begins so speaks it. What it says must not change when more bytes come, unless it was
-    /// [`NeedMore`](Detected::NeedMore).
+    /// Whether a connection that starts with these bytes uses the protocol. Once it is not
+    /// [`NeedMore`](Detected::NeedMore), the result must not change when more bytes arrive.
     pub recognise: fn(&[u8]) -> Detected,
-    /// The registered name by which clients ask for it in TLS's handshake (ALPN, RFC 7301). Without one they ask for none,
-    /// and servers know it by its own name, as brpc does (`ssl_options.h`, `alpns`).
+    /// Registered name that clients request in the TLS handshake (ALPN, RFC 7301). Without one, clients request none,
+    /// and servers accept the protocol's own name, as brpc does (`ssl_options.h`, `alpns`).
     pub alpn: Option<&'static str>,
     /// What it can carry and do.
     pub capabilities: Capabilities,
-    /// The format in which it carries what a codec prefers.
+    /// Maps the format that a codec prefers to the one that the protocol uses for it.
     pub prefer: fn(Format) -> Format,
-    /// How often a client sends heartbeats where nobody says.
+    /// Default interval of a client's heartbeats.
     pub keepalive: Option<Duration>,
 }
 
-/// Reads the dialect out of a URL's scheme, as [`Scheme::name`] spells it, and the words behind it.
+/// Parses the dialect of a URL from its scheme, as spelled in [`Scheme::name`], and the words behind it.
 pub type ReadDialect = fn(&'static str, &[&str]) -> Result<Dialect, String>;
 
 impl Descriptor {
-    /// A protocol that is recognised so, with one dialect, and [able](Capabilities::NONE) of nothing but unary calls.
+    /// Creates the descriptor of a protocol with one dialect and [only unary calls](Capabilities::NONE).
     pub const fn new(name: &'static str, recognise: fn(&[u8]) -> Detected) -> Self {
         Self {
             name,
@@ -73,12 +73,12 @@ impl Descriptor {
         }
     }
 
-    /// The scheme that a URL spells so, with `-` or `_` between words, and whether it says that TLS is to be used.
+    /// Returns the scheme with this spelling, which may use `-` or `_` between words, and whether it implies TLS.
     pub fn scheme(&self, spelled: &str) -> Option<(&'static str, bool)> {
         self.schemes.iter().find_map(|scheme| scheme.spelled(spelled).map(|secure| (scheme.name, secure)))
     }
 
-    /// The name by which TLS's handshake settles on it.
+    /// Returns the name for ALPN.
     pub fn alpn(&self) -> &'static str {
         self.alpn.unwrap_or(self.name)
     }
@@ -104,22 +104,22 @@ impl fmt::Debug for Descriptor {
     }
 }
 
-/// A name of a protocol in URLs.
+/// URL scheme of a protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scheme {
     /// In lower case, with `-` between words: `baidu-std`.
     pub name: &'static str,
-    /// The name that says TLS as well: `https`. `+tls` says so behind any.
+    /// Name that implies TLS: `https`. `+tls` can follow any scheme.
     pub secure: Option<&'static str>,
 }
 
 impl Scheme {
-    /// A name that says nothing of TLS.
+    /// Creates a scheme without a name that implies TLS.
     pub const fn new(name: &'static str) -> Self {
         Self { name, secure: None }
     }
 
-    /// Whether this is what a URL spells so, and if it is, whether it says TLS.
+    /// Returns whether the spelling implies TLS, or `None` if it is another scheme.
     fn spelled(&self, spelled: &str) -> Option<bool> {
         let same = |name: &str| {
             let dashed = |byte: u8| if byte == b'_' { b'-' } else { byte };
@@ -129,45 +129,45 @@ impl Scheme {
     }
 }
 
-/// The ports of a protocol that has registered ones.
+/// Registered ports of a protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ports {
-    /// In clear text.
+    /// Port for clear text.
     pub plain: u16,
-    /// Within TLS.
+    /// Port for TLS.
     pub secure: u16,
 }
 
-/// How a protocol is reached behind HTTP's `CONNECT`, which `+http` asks for.
+/// How a protocol is reached by HTTP's `CONNECT`, which `+http` in a URL requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Connect {
-    /// The path, unless the URL has one.
+    /// Path to use if the URL has none.
     pub path: &'static str,
-    /// The protocol's session sends the `CONNECT`. If not, that is done before there is a session.
+    /// Whether the protocol's session sends the `CONNECT`; otherwise it is sent before the session is created.
     pub by_session: bool,
 }
 
-/// What is spoken of a protocol that has dialects, as a URL asks for it.
+/// Dialect of a protocol, as selected by a URL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dialect {
-    /// The scheme of the URL, as [`Scheme::name`] spells it.
+    /// Scheme of the URL, as spelled in [`Scheme::name`].
     pub scheme: &'static str,
-    /// The words behind it that chose the dialect, for whoever makes the session.
+    /// Words behind the scheme that selected the dialect, for the code that creates the session.
     pub words: Vec<String>,
-    /// A connection takes one call at a time.
+    /// A connection carries one call at a time.
     pub one_at_a_time: bool,
-    /// The format in which it carries messages, whatever a codec prefers.
+    /// Format of all messages, regardless of the codec's preference.
     pub format: Option<Format>,
-    /// It carries no other format.
+    /// No other format is supported.
     pub only_format: bool,
-    /// How long a connection is left alone once it is made.
+    /// Pause after connecting before the first call is sent.
     pub settling: Option<Duration>,
-    /// A connection begins with HTTP/1.1, which TLS's handshake must ask for.
+    /// A connection starts with HTTP/1.1, which ALPN must request.
     pub within_http1: bool,
 }
 
 impl Dialect {
-    /// The usual one, whose calls go side by side.
+    /// Creates the default dialect, with concurrent calls on a connection.
     pub const fn new(scheme: &'static str) -> Self {
         Self {
             scheme,
@@ -180,55 +180,55 @@ impl Dialect {
         }
     }
 
-    /// The same, chosen by these words.
+    /// Returns the same dialect with these words.
     #[must_use]
     pub fn with_words(self, words: &[&str]) -> Self {
         Self { words: words.iter().map(|&word| word.to_owned()).collect(), ..self }
     }
 
-    /// The dialect of a protocol that has no other: [`Descriptor::dialect`] by default.
+    /// Returns the dialect of a protocol that has only one: the default of [`Descriptor::dialect`].
     ///
     /// # Errors
     ///
-    /// If there are words.
+    /// If there are any words.
     pub fn only(scheme: &'static str, words: &[&str]) -> Result<Self, String> {
         words.first().map_or_else(|| Ok(Self::new(scheme)), |word| Err(Self::unknown(word)))
     }
 
-    /// The error for a word that is none of a protocol's.
+    /// Returns the error for a word that the protocol does not define.
     pub fn unknown(word: &str) -> String {
         format!("`+{word}` is unknown here")
     }
 }
 
-/// What a protocol can carry and do, in its best dialect.
+/// Features of a protocol, in its most capable dialect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capabilities {
-    /// What becomes of the metadata of a call. A trace travels as metadata.
+    /// Support for metadata of calls. Traces travel as metadata.
     pub metadata: MetadataSupport,
-    /// Calls and answers have bytes beside the message.
+    /// Calls and replies have attachments beside the message.
     pub attachments: bool,
-    /// A server learns how long its caller still waits.
+    /// The call carries its timeout to the server.
     pub deadline: bool,
-    /// Which streams of messages it has.
+    /// Kinds of streams.
     pub streams: Streams,
-    /// Servers send messages that no call asked for.
+    /// Servers send unsolicited messages.
     pub push: bool,
     /// Clients subscribe to topics.
     pub topics: bool,
-    /// A server says of a call that it never looked at it (HTTP/2's `GOAWAY` and `REFUSED_STREAM`), so that it is safe to
-    /// send it again.
+    /// A server reports that it has not processed a call (HTTP/2's `GOAWAY` and `REFUSED_STREAM`), so that retrying it
+    /// is safe.
     pub refuses_unprocessed: bool,
     /// Methods are called by number.
     pub numbers_methods: bool,
     /// Functions take a list of arguments.
     pub positional_arguments: bool,
-    /// A message that is too long has a code of its own, also where it cannot be read at its receiver.
+    /// A dedicated code reports messages that are too long, even if the receiver cannot read them.
     pub resource_exhausted: bool,
 }
 
 impl Capabilities {
-    /// Unary calls, and nothing beside their messages.
+    /// Unary calls without metadata, attachments or other features.
     pub const NONE: Self = Self {
         metadata: MetadataSupport::Refused,
         attachments: false,
@@ -242,12 +242,12 @@ impl Capabilities {
         resource_exhausted: false,
     };
 
-    /// Whether metadata reach the server, and with them the trace.
+    /// Whether metadata, and with them the trace, reach the server.
     pub const fn carries_metadata(&self) -> bool {
         matches!(self.metadata, MetadataSupport::Carried(_))
     }
 
-    /// Whether metadata are fields of HTTP.
+    /// Whether metadata are HTTP fields.
     pub const fn has_fields(&self) -> bool {
         matches!(
             self.metadata,
@@ -256,41 +256,41 @@ impl Capabilities {
     }
 }
 
-/// What becomes of the metadata of a call.
+/// Support for metadata of calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MetadataSupport {
-    /// They travel, so far as this can carry them.
+    /// Metadata are sent, as far as this carrier can represent them.
     Carried(Carrier),
     /// A call with metadata fails before it is sent.
     Refused,
-    /// They are not sent, which a client says once.
+    /// Metadata are not sent; a client logs this once.
     Dropped,
 }
 
-/// The streams of messages that a protocol has.
+/// Kinds of streams that a protocol has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Streams {
-    /// None.
+    /// No streams.
     None,
-    /// Beside a call, which is answered before they go on (brpc).
+    /// Streams attached to a call, whose reply precedes their messages (brpc).
     Beside,
-    /// A call's messages, and those of its answer, come one by one.
+    /// Requests and responses are streams of messages.
     Calls,
 }
 
-/// What the first bytes of a connection say.
+/// Result of looking at the first bytes of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Detected<T = ()> {
-    /// It is this one.
+    /// The bytes belong to this one.
     Is(T),
-    /// It may still be one of several.
+    /// More bytes are needed to decide.
     NeedMore,
-    /// It is none of those allowed.
+    /// The bytes belong to none of the allowed ones.
     Unknown,
 }
 
 impl<T> Detected<T> {
-    /// The same of something else.
+    /// Maps the detected value.
     pub fn map<U>(self, map: impl FnOnce(T) -> U) -> Detected<U> {
         match self {
             Self::Is(known) => Detected::Is(map(known)),
@@ -299,7 +299,7 @@ impl<T> Detected<T> {
         }
     }
 
-    /// What this says, or the other where this says that it is none.
+    /// Returns this result, or `other()` if it is [`Unknown`](Self::Unknown).
     pub fn or(self, other: impl FnOnce() -> Self) -> Self {
         match self {
             Self::Unknown => other(),
@@ -308,7 +308,7 @@ impl<T> Detected<T> {
     }
 }
 
-/// Recognises a protocol by the fixed bytes it begins with.
+/// Recognises a protocol by a fixed prefix.
 pub fn by_magic(magic: &[u8], start: &[u8]) -> Detected {
     let n = start.len().min(magic.len());
     match start[..n] == magic[..n] {

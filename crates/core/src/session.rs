@@ -1,28 +1,27 @@
-//! The seam between a protocol and whoever moves its bytes.
+//! Interface between a protocol and its driver, which moves its bytes.
 //!
-//! A session is the memory of one connection: what was negotiated, which answers are owed. It is driven
-//! from outside:
+//! A session holds the state of one connection: what was negotiated, which calls await a reply. It is driven from
+//! outside:
 //!
-//! * bytes that arrived are appended to the inbox, then [`Server::next_event`] (or
-//!   [`Client::next_event`]) is called until it returns `None`, which means "not enough bytes";
+//! * received bytes are appended to the inbox, then [`Server::next_event`] (or [`Client::next_event`]) is called until
+//!   it returns `None`, which means "not enough bytes";
 //! * commands ([`Server::reply`], [`Client::send`]) append bytes to the [`Outbox`];
-//! * whoever drives it writes the outbox, as rarely as he likes.
+//! * the driver writes the outbox, whenever it chooses.
 //!
-//! Pulling events gives backpressure for free: who does not pull does not read.
+//! Pulling events provides backpressure: a driver that stops pulling stops reading.
 //!
-//! A unary call is one event and one command each way. Only a call whose messages come, or leave, one by one
-//! pays for being a stream:
+//! A unary call is one event and one command on each side. Only streaming calls pay for streaming:
 //!
 //! ```text
 //!              server                                            client
-//!   Open ─▶ Message* ─▶ End        what the caller sends        open ─▶ message* ─▶ end
-//!   begin ─▶ message* ─▶ finish    what it gets                 Head ─▶ Message* ─▶ Reply
+//!   Open ─▶ Message* ─▶ End        request                     open ─▶ message* ─▶ end
+//!   begin ─▶ message* ─▶ finish    response                    Head ─▶ Message* ─▶ Reply
 //! ```
 //!
-//! Both halves go on independently, and either side may end the whole call early.
+//! Both directions are independent, and either side may end the whole call early.
 //!
-//! A unary call may also bring streams beside it (brpc): the server [accepts](Server::accept_streams) them with its reply, and
-//! each of them goes on by itself, [`Message`](ServerEvent::Message) by message, until a side ends it.
+//! A unary call may also have attached streams (brpc): the server [accepts](Server::accept_streams) them with its
+//! reply, and each of them continues by itself, [`Message`](ServerEvent::Message) by message, until one side ends it.
 
 use std::any::Any;
 use std::fmt;
@@ -35,120 +34,122 @@ use crate::{
     StreamId, Topic,
 };
 
-/// The server's side of a connection.
+/// Server side of a connection.
 pub trait Server {
-    /// What must come back to answer a call. It is consumed by the answer, so that no call is answered
-    /// twice; dropping it leaves the call unanswered.
+    /// Data needed to answer a call. It is consumed by the reply, so that no call is answered twice; dropping it leaves
+    /// the call unanswered.
     type Ticket: Send + 'static;
 
-    /// How many answers are worth a write of their own while more calls are at hand: with fewer, system calls and the
-    /// waking of the peer cost more than it gains by having something to do meanwhile.
+    /// Minimum number of replies to write while more calls are pending: with fewer, system calls and waking the peer
+    /// cost more than is gained by keeping it busy.
     const PART: usize = 16;
 
-    /// Whether a client whose idle connection was ended makes another one for its next call.
+    /// Whether a client reconnects for its next call after its idle connection was closed.
     const RECONNECTS: bool = true;
 
-    /// Takes the next event out of `inbox`, or `None` when it needs more bytes.
+    /// Takes the next event out of `inbox`, or returns `None` if more bytes are needed.
     ///
-    /// What the protocol answers by itself (heartbeats, malformed calls) goes into `out` without an event.
+    /// Replies of the protocol itself (heartbeats, malformed calls) are appended to `out` without an event.
     ///
     /// # Errors
     ///
-    /// A [`Violation`] ends the connection: what is in `out` may still be written, nothing more is read.
+    /// A [`Violation`] ends the connection: `out` may still be written, but nothing more is read.
     fn next_event(
         &mut self,
         inbox: &mut BytesMut,
         out: &mut Outbox,
     ) -> Result<Option<ServerEvent<'_, Self::Ticket>>, Violation>;
 
-    /// Answers a call. Calls may be answered in any order; a protocol that must keep the order keeps it here.
+    /// Answers a call. Calls may be answered in any order; the session restores the order if the protocol requires it.
     fn reply(&mut self, ticket: Self::Ticket, reply: Reply, out: &mut Outbox);
 
-    /// The failure of a call whose message its method cannot read, in the protocol's own words where it has some.
+    /// Maps the failure of a call whose message its method cannot decode to the protocol's own one, if there is one.
     fn decode_failure(status: Status) -> Status {
         status
     }
 
-    /// The same where one connection carries calls of several kinds, of which the ticket tells one.
+    /// As [`decode_failure`](Self::decode_failure), for connections with several kinds of calls, which the ticket
+    /// distinguishes.
     fn decode_failure_of(_ticket: &Self::Ticket) -> fn(Status) -> Status {
         Self::decode_failure
     }
 
-    /// Whether a call without a message calls with the default one, also where its format writes none as no bytes.
+    /// Whether a call without a message means the default message, even if the format encodes that differently.
     fn may_be_empty(_ticket: &Self::Ticket) -> bool {
         false
     }
 
-    /// The failure of a call whose message cannot be decompressed, in the protocol's own words where it has some.
+    /// Maps the failure of a call whose message cannot be decompressed to the protocol's own one, if there is one.
     ///
     /// # Errors
     ///
-    /// A [`Violation`] where such a message ends the connection instead.
+    /// A [`Violation`] if such a message ends the connection instead.
     fn decompression_failure(_ticket: &Self::Ticket, status: Status) -> Result<Status, Violation> {
         Ok(Self::decode_failure(status))
     }
 
-    /// The failure of a call to something that does not exist, in the protocol's own words and numbers.
+    /// Returns the failure of a call to a service or method that does not exist, with the protocol's own text and code.
     fn not_found_failure(call: &Call<'_>, missing: NotFound) -> Status;
 
-    /// The same where one connection carries calls of several kinds, of which the ticket tells one.
+    /// As [`not_found_failure`](Self::not_found_failure), for connections with several kinds of calls, which the ticket
+    /// distinguishes.
     fn not_found_failure_of(_ticket: &Self::Ticket, call: &Call<'_>, missing: NotFound) -> Status {
         Self::not_found_failure(call, missing)
     }
 
-    /// How the answer to this call carries metadata and trailers: the driver makes a failure of one that
-    /// [cannot travel](Carrier::check).
+    /// Returns how the reply to this call carries metadata and trailers: the driver replaces a reply whose metadata
+    /// [cannot be sent](Carrier::check) by a failure.
     fn carrier(_ticket: &Self::Ticket) -> Carrier {
         Carrier::Any
     }
 
-    /// The same for an answer of several messages that begins.
+    /// As [`carrier`](Self::carrier), for a streamed response that is about to start.
     fn carrier_of(&self, _stream: StreamId) -> Carrier {
         Carrier::Any
     }
 
-    /// How an answer is written when the handler does not choose: as the request was, unless the protocol
-    /// says otherwise.
+    /// Returns the format of a reply if the handler does not select one: by default that of the request.
     fn reply_format(request: Format) -> Format {
         request
     }
 
-    /// Answers a call whose credential was refused, in the form the protocol has for it.
-    /// Returns whether the connection must be closed once `out` is written.
+    /// Answers a call whose credential was rejected, in the protocol's own form. Returns whether the connection must be
+    /// closed after `out` is written.
     fn reject(&mut self, ticket: Self::Ticket, status: Status, out: &mut Outbox) -> bool;
 
-    /// The name under which later events speak of this call; `None` in a protocol that never does.
+    /// Returns the identifier of this call in later events; `None` if the protocol has no such events.
     fn stream(_ticket: &Self::Ticket) -> Option<StreamId> {
         None
     }
 
-    /// Whether it is a request of HTTP that is no call: its metadata are all its fields, with `:method`, `:path` and
-    /// `:authority` among them, its messages the pieces of its body; `:status` stands in the head of its answer.
+    /// Whether it is an HTTP request other than a call: its metadata are all its fields, including `:method`, `:path`
+    /// and `:authority`; its messages are the pieces of its body; the head of its response contains `:status`.
     fn is_exchange(_ticket: &Self::Ticket) -> bool {
         false
     }
 
-    /// The streams that the caller offers beside the call.
+    /// Returns the streams that the caller offers with the call.
     fn offered_streams(_ticket: &Self::Ticket) -> Option<OfferedStreams> {
         None
     }
 
-    /// Accepts what the caller offers, with a reply that must follow at once. Each stream has a ticket of its own, by
-    /// which it is [finished](Self::finish).
+    /// Accepts the offered streams, with a reply that must follow immediately. Each stream has its own ticket, by which
+    /// it is [finished](Self::finish).
     fn accept_streams(&mut self, _ticket: &mut Self::Ticket, _options: &StreamOptions) -> Vec<Self::Ticket> {
         Vec::new()
     }
 
-    /// Begins an answer of several messages: what travels before the first, and how each is written and
-    /// compressed. Without it the first message begins the answer with an empty head.
+    /// Starts a streamed response: metadata before its messages, and their format and compression. Without it, the
+    /// first message starts the response with an empty head.
     fn start_response(&mut self, _stream: StreamId, _head: Head, _out: &mut Outbox) {}
 
-    /// Sends one message of an answer, encoded and not compressed yet.
+    /// Sends one message of a response, encoded but not compressed yet.
     ///
-    /// It is taken whatever [`has_room`](Self::has_room) says; what the peer does not take yet waits in the session.
+    /// It is accepted regardless of [`has_room`](Self::has_room); the session buffers what the peer does not accept
+    /// yet.
     fn message(&mut self, _stream: StreamId, _message: Bytes, _out: &mut Outbox) {}
 
-    /// Ends an answer of several messages, with what travels behind the last.
+    /// Ends a streamed response, with its trailers.
     fn finish(
         &mut self,
         _ticket: Self::Ticket,
@@ -158,79 +159,77 @@ pub trait Server {
     ) {
     }
 
-    /// Whether the peer takes more of this answer now. If not, [`ServerEvent::Room`] says when it does.
+    /// Whether the peer accepts more of this response now. If not, [`ServerEvent::Room`] follows.
     fn has_room(&self, _stream: StreamId) -> bool {
         true
     }
 
-    /// The handler has taken so many bytes of messages: the peer may send as many again.
+    /// Records that the handler has consumed this many bytes of messages: the peer may send as many again.
     fn consumed(&mut self, _stream: StreamId, _bytes: usize, _out: &mut Outbox) {}
 
-    /// This side gives a stream up, in whatever state it is.
+    /// Resets a stream, in any state.
     fn reset(&mut self, _stream: StreamId, _out: &mut Outbox) {}
 
-    /// Whether answers that were given to the session still wait here for room: a connection that is to be closed
-    /// goes on reading until there is some.
+    /// Whether replies are still buffered in the session until there is room: a connection that is to be closed
+    /// continues to read until then.
     fn has_pending_output(&self) -> bool {
         false
     }
 
-    /// Whether what lies in the inbox is not looked at until an answer is given: there is no use in reading much
-    /// more.
+    /// Whether the inbox is not parsed before the next reply, so that reading more is useless.
     fn blocks_input(&self) -> bool {
         false
     }
 
-    /// Tells the session the time, as the duration since a moment that never changes. Time-outs that the session keeps
-    /// by itself are applied here; what follows from them comes with the next events.
+    /// Passes the time to the session, as the duration since a fixed moment. Applies timeouts that the session keeps
+    /// itself; resulting events are returned by the next calls.
     ///
-    /// The driver calls it before it asks for events, and at least each quarter of a second while the session
-    /// [wants it](Self::needs_ticks). `true`: more is overdue at the same time than was applied; the driver gives others
-    /// their turn and then calls again.
+    /// The driver calls it before it asks for events, and at least every quarter of a second while the session [needs
+    /// it](Self::needs_ticks). `true`: more timeouts have expired than were applied; the driver gives others their turn
+    /// and then calls again.
     fn tick(&mut self, _now: Duration, _out: &mut Outbox) -> bool {
         false
     }
 
-    /// Whether a time-out runs in the session, so that it must be [told the time](Self::tick) though nothing arrives.
+    /// Whether a timeout is running in the session, so that it needs [ticks](Self::tick) even if nothing arrives.
     fn needs_ticks(&self) -> bool {
         false
     }
 
-    /// Decides about the request whose head was given out by [`ServerEvent::Head`]: whether its body is read. Any other verdict
-    /// answers the request. Returns whether the connection must be closed once `out` is written.
+    /// Applies the verdict on a request whose head was emitted by [`ServerEvent::Head`]: if accepted, its body is read;
+    /// otherwise the request is answered. Returns whether the connection must be closed after `out` is written.
     fn apply_verdict(&mut self, _stream: StreamId, _verdict: Verdict, _out: &mut Outbox) -> bool {
         false
     }
 
-    /// Bytes of requests that the session holds: of messages that are incomplete, or were not asked for yet.
+    /// Returns the size of buffered requests in bytes: of incomplete messages, and of those not emitted yet.
     fn buffered(&self) -> usize {
         0
     }
 
-    /// Bytes of answers that the session holds, since the peer's windows are closed or earlier answers must leave first.
+    /// Returns the size of buffered responses in bytes, which wait for the peer's windows or for earlier responses.
     fn unsent(&self) -> usize {
         0
     }
 
-    /// Asks the peer whether it is there; its answer is [`ServerEvent::Alive`]. Returns `false` where the protocol has no such
-    /// question.
+    /// Pings the peer; its answer is [`ServerEvent::Alive`]. Returns `false` if the protocol has no ping.
     fn ping(&mut self, _out: &mut Outbox) -> bool {
         false
     }
 
-    /// Tells the peer why its connection will be closed at once, where the protocol can say so.
+    /// Reports to the peer why its connection is about to be closed, if the protocol supports that.
     fn abort(&mut self, _status: &Status, _out: &mut Outbox) {}
 
-    /// Sends a message that no call asked for.
+    /// Sends an unsolicited message.
     ///
     /// # Errors
     ///
-    /// [`Unimplemented`](crate::Code::Unimplemented) where the protocol has no such thing.
+    /// [`Unimplemented`](crate::Code::Unimplemented) if the protocol cannot push.
     fn push(&mut self, _push: Push, _out: &mut Outbox) -> Result<(), Status> {
         Err(Status::unimplemented("this protocol cannot push"))
     }
 
-    /// Sends what is published under the name of a topic to which the peer has [subscribed](ServerEvent::Subscribe).
+    /// Sends a published message of a topic to which the peer has [subscribed](ServerEvent::Subscribe).
     ///
     /// # Errors
     ///
@@ -239,75 +238,76 @@ pub trait Server {
         Err(Status::unimplemented("this protocol has no topics"))
     }
 
-    /// How many bytes the inbox must hold in all before the next event can come; 0 when unknown.
-    /// A hint for sizing reads: a frame's length is known here long before its last byte arrives, and it
-    /// has been checked against [`Limits::message`].
+    /// Returns the total number of bytes that the inbox must hold before the next event; 0 if unknown. A hint for
+    /// sizing reads: the length of a frame is known long before its last byte arrives, and it has been checked against
+    /// [`Limits::message`].
     fn bytes_needed(&self) -> usize;
 
-    /// Whether an event, once begun, is still incomplete: its header is here, its end is not.
-    /// Lets the driver tell a slow peer from an idle one.
+    /// Whether the inbox contains an incomplete event: its header has arrived, its end has not. Lets the driver
+    /// distinguish slow peers from idle ones.
     fn is_mid_message(&self, inbox: &BytesMut) -> bool {
         !inbox.is_empty()
     }
 
-    /// Whether what is incomplete is a head of unknown length (HTTP/1), which must end within a time of its own.
+    /// Whether the incomplete part is a head of unknown length (HTTP/1), which has a timeout of its own.
     fn is_in_head(&self) -> bool {
         false
     }
 
-    /// How many times the peer asked whether it is heard, and was answered.
+    /// Returns the number of heartbeats that were answered.
     fn heartbeats(&self) -> u64 {
         0
     }
 
-    /// What was refused here without an event since this was asked last; `None`: nothing.
+    /// Returns the rejections without an event since the last call; `None` if there were none.
     ///
-    /// The driver asks when the session needs more bytes, and counts it: whoever runs the server learns of it only so.
+    /// The driver calls it when the session needs more bytes, and counts the result: it is the only record of these
+    /// rejections.
     fn take_refusals(&mut self) -> Option<Refusals> {
         None
     }
 
-    /// The server will go away soon, and takes calls until then: answers tell the peer to make its next calls on another
-    /// connection where the protocol can say so of an answer (`Connection: close`).
+    /// Announces that the server will drain soon, and accepts calls until then: replies ask the peer to use another
+    /// connection for further calls, if the protocol can express that in a reply (`Connection: close`).
     fn go_away(&mut self) {}
 
-    /// The server is going away: calls that arrive from now on are refused in the protocol's own words,
-    /// and answers tell the peer not to come again where the protocol can say so.
+    /// Drains the connection: calls that arrive from now on are rejected in the protocol's own form, and replies ask
+    /// the peer not to reuse the connection if the protocol can express that.
     fn drain(&mut self, out: &mut Outbox);
 
-    /// Whether a peer that was told so may still bring calls which it sent before it heard it, or the rest of such a
-    /// call: a server that goes away waits for them.
+    /// Whether a peer that was asked to drain may still send calls that it started before it noticed, or the rest of
+    /// such a call: a draining server waits for them.
     fn expects(&self) -> bool {
         false
     }
 
-    /// Whether the connection should be closed once everything is answered and written
-    /// (`Connection: close`, a protocol error already answered).
+    /// Whether the connection should be closed once all calls are answered and written (`Connection: close`, or a
+    /// protocol error that was already reported).
     fn finished(&self) -> bool {
         false
     }
 }
 
-/// The client's side of a connection.
+/// Client side of a connection.
 pub trait Client {
-    /// Appends a call to `out`. `id` comes back with the reply; it must not be in use on this connection.
+    /// Appends a call to `out`. `id` is returned with the reply; it must not be in use on this connection.
     ///
     /// # Errors
     ///
-    /// A [`Status`] when the protocol cannot express the call; nothing was appended then.
+    /// A [`Status`] if the protocol cannot express the call; nothing was appended then.
     fn send(&mut self, id: CallId, call: Call<'_>, out: &mut Outbox) -> Result<(), Status>;
 
-    /// Appends the beginning of a call whose messages follow one by one; the call's body is empty.
+    /// Appends the start of a streaming call, whose body is empty.
     ///
     /// # Errors
     ///
-    /// As [`send`](Self::send); [`Unimplemented`](crate::Code::Unimplemented) where the protocol has no streams.
+    /// As [`send`](Self::send); [`Unimplemented`](crate::Code::Unimplemented) if the protocol has no streams.
     fn open(&mut self, _id: CallId, _call: Call<'_>, _out: &mut Outbox) -> Result<(), Status> {
         Err(Status::unimplemented("this protocol has no streams"))
     }
 
-    /// Appends a whole call with streams beside it, each named like an opened call of its own. They go on when the call
-    /// was answered, and have ended by then if they were not accepted.
+    /// Appends a call with attached streams, each with the identifier of an opened call. They start when the call has
+    /// been answered, and have ended by then if they were not accepted.
     ///
     /// # Errors
     ///
@@ -323,149 +323,149 @@ pub trait Client {
         Err(Status::unimplemented("this protocol has no streams beside a call"))
     }
 
-    /// Appends a subscription: what is published under `key` and `token` comes as [`ClientEvent::Message`]s of this call
-    /// from now on, until it is cancelled.
+    /// Appends a subscription: messages published under `key` and `token` arrive as [`ClientEvent::Message`]s of this
+    /// call until it is cancelled.
     ///
     /// # Errors
     ///
-    /// As [`send`](Self::send); [`Unimplemented`](crate::Code::Unimplemented) where the protocol has no topics.
+    /// As [`send`](Self::send); [`Unimplemented`](crate::Code::Unimplemented) if the protocol has no topics.
     fn subscribe(&mut self, _id: CallId, _key: &str, _token: &str, _out: &mut Outbox) -> Result<(), Status> {
         Err(Status::unimplemented("this protocol has no topics"))
     }
 
-    /// Sends one message of an opened call, encoded and not compressed yet.
+    /// Sends one message of an opened call, encoded but not compressed yet.
     ///
-    /// It is taken whatever [`has_room`](Self::has_room) says; what the peer does not take yet waits in the session.
+    /// It is accepted regardless of [`has_room`](Self::has_room); the session buffers what the peer does not accept
+    /// yet.
     fn message(&mut self, _id: CallId, _message: Bytes, _out: &mut Outbox) {}
 
-    /// No more messages follow on an opened call; its answer may still go on. Nothing is said where the protocol
-    /// [cannot](Self::half_closes).
+    /// Ends the messages of an opened call; its response may continue. Sends nothing if the protocol [cannot express
+    /// it](Self::half_closes).
     fn end(&mut self, _id: CallId, _out: &mut Outbox) {}
 
-    /// Whether the protocol can say that one direction of an opened call has [ended](Self::end) while the other goes on.
+    /// Whether the protocol can express that one direction of an opened call has [ended](Self::end) while the other
+    /// continues.
     fn half_closes(&self) -> bool {
         false
     }
 
-    /// Ends an opened call in order, behind the messages that were sent: where both directions end together, both.
-    /// Its [reply](ClientEvent::Reply) says that the peer knows.
+    /// Ends an opened call gracefully, after the messages sent: both directions if they end together. Its
+    /// [reply](ClientEvent::Reply) confirms that the peer has received the end.
     fn close(&mut self, id: CallId, out: &mut Outbox) {
         self.end(id, out);
     }
 
-    /// Whether the peer takes more of this call now. If not, [`ClientEvent::Room`] says when it does.
+    /// Whether the peer accepts more of this call now. If not, [`ClientEvent::Room`] follows.
     fn has_room(&self, _id: CallId) -> bool {
         true
     }
 
-    /// Whether the peer takes messages of this call at all.
+    /// Whether the peer accepts any messages of this call.
     fn writable(&self, _id: CallId) -> bool {
         true
     }
 
-    /// The caller has taken so many bytes of messages: the peer may send as many again.
+    /// Records that the caller has consumed this many bytes of messages: the peer may send as many again.
     fn consumed(&mut self, _id: CallId, _bytes: usize, _out: &mut Outbox) {}
 
-    /// Whether what lies in the inbox is not looked at until messages were [taken](Self::consumed), in a protocol that
-    /// cannot tell the peer to wait: there is no use in reading more.
+    /// Whether the inbox is not parsed until messages were [consumed](Self::consumed), in a protocol without flow
+    /// control, so that reading more is useless.
     fn blocks_input(&self) -> bool {
         false
     }
 
-    /// Takes the next event out of `inbox`, or `None` when it needs more bytes.
+    /// Takes the next event out of `inbox`, or returns `None` if more bytes are needed.
     ///
     /// # Errors
     ///
-    /// A [`Violation`] ends the connection and fails every call on it.
+    /// A [`Violation`] ends the connection and fails all of its calls.
     fn next_event(
         &mut self,
         inbox: &mut BytesMut,
         out: &mut Outbox,
     ) -> Result<Option<ClientEvent>, Violation>;
 
-    /// The caller no longer waits for this call. A later reply to it is dropped by whoever keeps the ids;
-    /// a protocol with a word for it says it here.
+    /// Cancels a call: its reply is no longer awaited. The driver discards a later reply to it; protocols that support
+    /// cancellation send it.
     fn cancel(&mut self, _id: CallId, _out: &mut Outbox) {}
 
-    /// How many bytes the inbox must hold in all before the next event can come; 0 when unknown.
+    /// Returns the total number of bytes that the inbox must hold before the next event; 0 if unknown.
     fn bytes_needed(&self) -> usize;
 
-    /// Whether calls that were given to the session still wait here, for a handshake: a connection that is to be closed
-    /// stays open until they have left.
+    /// Whether calls are still buffered in the session until a handshake is complete: a connection that is to be closed
+    /// stays open until they are sent.
     fn has_pending_output(&self) -> bool {
         false
     }
 
-    /// How many calls may be outstanding at once: 1 for a protocol without correlation ids.
+    /// Returns the maximum number of concurrent calls: 1 for a protocol without correlation ids.
     fn concurrency(&self) -> usize {
         usize::MAX
     }
 
-    /// Whether a further call may be sent, or the connection is about to end (`Connection: close`).
+    /// Whether another call may be sent, or the connection is about to end (`Connection: close`).
     fn reusable(&self) -> bool {
         true
     }
 
-    /// The peer closed its half: a reply that is delimited by the end of the connection is complete now.
+    /// Handles the end of the peer's output: a reply that is delimited by the end of the connection is complete now.
     fn end_of_stream(&mut self, _inbox: &mut BytesMut) -> Option<ClientEvent> {
         None
     }
 
-    /// What else may be wrong, where the server closes the connection or breaks the protocol before it has understood
-    /// anything: a protocol that has dialects names the others.
+    /// Returns a further explanation of a connection that the server closes, or breaks, before any successful call: a
+    /// protocol with dialects lists the others.
     fn failure_hint(&self) -> Option<String> {
         None
     }
 
-    /// Appends the protocol's own "are you there?"; its answer comes as [`ClientEvent::Alive`].
-    /// Returns `false` where none comes: the protocol has no such word, nobody answers it, or the peer would not bear
-    /// it now.
+    /// Appends the protocol's heartbeat; its answer is [`ClientEvent::Alive`]. Returns `false` if there is no answer:
+    /// the protocol has no heartbeat, servers do not answer it, or the peer would not tolerate it now.
     fn heartbeat(&mut self, _out: &mut Outbox) -> bool {
         false
     }
 }
 
-/// What a server finds in its inbox.
+/// Event of a server session.
 #[derive(Debug)]
 pub enum ServerEvent<'s, T> {
-    /// The head of a request whose body has not arrived. The session reads on only when [`Server::apply_verdict`] was called
-    /// for it.
+    /// The head of a request whose body has not arrived. The session continues to read after [`Server::apply_verdict`]
+    /// was called for it.
     Head(RequestHead<'s>, StreamId),
-    /// A whole unary request. Names are borrowed from the session; the body is shared, not copied.
+    /// A complete unary request. Names are borrowed from the session; the body is shared, not copied.
     Call(Call<'s>, T),
-    /// A request of which more follows: messages, then [`End`](Self::End). Whether it is a unary one that comes
-    /// in pieces or a stream, only the method knows.
+    /// A request that continues with messages, until [`End`](Self::End). Only the method determines whether it is a
+    /// unary request in pieces or a stream.
     Open(Call<'s>, T, StreamId),
     /// One message of an open request.
     Message(StreamId, Message),
-    /// No more messages follow.
+    /// The end of an open request's messages.
     End(StreamId),
-    /// The peer takes more of an answer again.
+    /// The peer accepts more of a response.
     Room(StreamId),
-    /// The peer no longer waits for this call: its answer would be thrown away.
+    /// The peer has cancelled this call: its reply would be discarded.
     Cancelled(StreamId),
     /// The peer has answered a [`ping`](Server::ping).
     Alive,
-    /// Much was done for this peer, though it may not have led to anything: others should have their turn. More may be
-    /// in the inbox.
+    /// Much work was done for this peer, possibly without other events: other connections should have their turn. The
+    /// inbox may contain more.
     Pause,
-    /// The peer wants to be pushed what is published under this topic from now on.
+    /// The peer subscribes to this topic.
     Subscribe(Topic),
-    /// The rest of the inbox is not of this protocol: answer what is owed, then detect anew.
-    /// The peers allow one connection to change its protocol between messages
-    /// (brpc `input_messenger.cpp`).
+    /// The rest of the inbox is not of this protocol: answer pending calls, then detect the protocol again. The peers
+    /// allow a connection to change its protocol between messages (brpc `input_messenger.cpp`).
     Foreign,
-    /// The peer asked by HTTP's `CONNECT` for another protocol and was granted it: detect anew. What was agreed on
-    /// before, as by TLS's handshake, was of HTTP.
+    /// The peer's `CONNECT` for another protocol was accepted: detect the protocol again. What was negotiated before,
+    /// such as ALPN, applied to HTTP.
     Connect,
-    /// The connection goes on in HTTP/2, whose first request is here already: the session of HTTP/2 takes it over.
+    /// The connection continues in HTTP/2, whose first request has already arrived: the HTTP/2 session takes it over.
     Upgrade(Handover),
-    /// The connection goes on as a WebSocket: the protocol within its messages is detected next.
+    /// The connection continues as a WebSocket: the protocol of its messages is detected next.
     WebSocket,
 }
 
-/// State that a session passes to the session of another protocol, which goes on with the connection. Only these two
-/// know its type.
+/// State that a session passes to the session of another protocol, which takes over the connection. Only these two know
+/// its type.
 pub struct Handover(Box<dyn Any + Send>);
 
 impl Handover {
@@ -474,7 +474,7 @@ impl Handover {
         Self(Box::new(state))
     }
 
-    /// The state, if it is of this type.
+    /// Returns the state if it has this type.
     pub fn downcast<T: Any>(self) -> Option<T> {
         self.0.downcast().ok().map(|state| *state)
     }
@@ -486,40 +486,40 @@ impl fmt::Debug for Handover {
     }
 }
 
-/// What is known of a request before its body is here.
+/// Data about a request before its body has arrived.
 #[derive(Debug)]
 pub struct RequestHead<'s> {
-    /// Service and method; `None` where only the body names them (JSON-RPC).
+    /// Service and method; `None` if only the body contains them (JSON-RPC).
     pub target: Option<(&'s str, &'s str)>,
     /// Credential of the caller.
     pub credential: Credential,
 }
 
-/// What becomes of a request by its head.
+/// Decision about a request by its head.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Its body is read. Its call is given out as [authenticated](Call::authenticated).
+    /// Its body is read. Its call is marked as [authenticated](Call::authenticated).
     Accepted,
-    /// Its credential was refused.
+    /// Its credential was rejected.
     Unauthenticated(Status),
     /// It cannot be served now.
     Refused(Status),
-    /// It names something that does not exist.
+    /// Its service or method does not exist.
     Missing(NotFound),
 }
 
-/// How often a session has refused something by itself, by cause: no call came of it, or its call was given up.
+/// Number of rejections by a session itself, by cause: there was no call, or the call was aborted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Refusals {
-    /// It is larger than [`Limits`] allow: a message, a body, a head.
+    /// Exceeded [`Limits`]: by a message, a body or a head.
     pub too_large: u64,
-    /// It names nothing that could be called.
+    /// Unknown services, methods or paths.
     pub unknown: u64,
-    /// Its content type, its coding or its verb is none of those that are understood here.
+    /// Unsupported content types, encodings or HTTP methods.
     pub unsupported: u64,
 }
 
-/// Why a session refuses something by itself.
+/// Cause of a rejection by a session itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RefusalCause {
     /// See [`Refusals::too_large`].
@@ -530,12 +530,12 @@ pub enum RefusalCause {
     Unsupported,
 }
 
-/// What a session has refused and not told of yet. It takes one word where that is nothing.
+/// Rejections that were not reported yet. Takes one word if there are none.
 #[derive(Debug, Default)]
 pub struct UnreportedRefusals(Option<Box<Refusals>>);
 
 impl UnreportedRefusals {
-    /// Counts one more.
+    /// Counts a rejection.
     #[cold]
     pub fn record(&mut self, refused: RefusalCause) {
         let refusals = self.0.get_or_insert_default();
@@ -546,37 +546,37 @@ impl UnreportedRefusals {
         }
     }
 
-    /// What was counted since the last call, for [`Server::take_refusals`].
+    /// Returns the rejections since the last call, for [`Server::take_refusals`].
     pub fn take(&mut self) -> Option<Refusals> {
         self.0.take().map(|refusals| *refusals)
     }
 }
 
-/// Streams that a caller offers beside a call.
+/// Streams that a caller offers with a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OfferedStreams {
-    /// The name that the first will have; those of the others follow it.
+    /// Identifier of the first stream; those of the others follow it.
     pub first: StreamId,
-    /// How many there are; none if the connection has no place for them.
+    /// Number of streams; 0 if the connection has no room for them.
     pub streams: usize,
-    /// The caller takes messages.
+    /// Whether the caller accepts messages.
     pub writable: bool,
 }
 
-/// How this side makes the streams that are attached to a call. The names are those of brpc's `StreamOptions`.
+/// Options of the streams that this side attaches to a call. The names are those of brpc's `StreamOptions`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StreamOptions {
-    /// Bytes of messages that may be sent and not taken yet; the message that goes beyond is the last. 0: any number,
-    /// and the peer need not tell what it takes. 2 MiB.
+    /// Maximum number of bytes sent but not consumed; the message that exceeds it is the last. 0: unlimited, and the
+    /// peer need not report what it consumes. Default: 2 MiB.
     pub max_buf_size: usize,
-    /// The same at the beginning, and while the streams of the connection have too much under way, where
-    /// `StreamLimits::unconsumed_in_all` is set; 0: none. 1 MiB.
+    /// The same at the start, and while the streams of the connection have too many unconsumed bytes, if
+    /// `StreamLimits::unconsumed_in_all` is set; 0: none. Default: 1 MiB.
     pub min_buf_size: usize,
-    /// Whether this side takes messages. If not, the peer is told to send none.
+    /// Whether this side accepts messages. If not, the peer is asked to send none.
     pub receives: bool,
-    /// How long no message may come or leave before this side ends the stream; `None`: as long as the connection's limits
-    /// allow. It is each side's own and never on the wire, so whoever drives the session keeps it; a server rounds it up
-    /// to its ticks. brpc's `idle_timeout_ms` only tells its user.
+    /// Time without messages after which this side ends the stream; `None`: limited by the connection only. It applies
+    /// to one side and is not sent to the other, so the driver implements it; a server rounds it up to its ticks.
+    /// brpc's `idle_timeout_ms` only notifies its user.
     pub idle_timeout: Option<Duration>,
 }
 
@@ -586,63 +586,62 @@ impl Default for StreamOptions {
     }
 }
 
-/// What a call names that does not exist.
+/// Missing target of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotFound {
-    /// There is no such service.
+    /// The service does not exist.
     Service,
     /// The service has no such method.
     Method,
 }
 
-/// What a client finds in its inbox.
+/// Event of a client session.
 #[derive(Debug)]
 pub enum ClientEvent {
-    /// A call was answered, or an opened one has ended: with an empty message, or why it failed.
+    /// A call was answered, or an opened call has ended: with an empty message, or with a failure.
     Reply(CallId, Reply),
-    /// The answer to an opened call has begun: what travels before its messages.
+    /// The response to an opened call has started: the metadata before its messages.
     Head(CallId, Head),
-    /// One message of the answer to an opened call.
+    /// One message of the response to an opened call.
     Message(CallId, Message),
-    /// The peer takes more of an opened call again.
+    /// The peer accepts more of an opened call.
     Room(CallId),
-    /// A message that no call asked for.
+    /// An unsolicited message.
     Push(Push),
     /// The peer answered a heartbeat.
     Alive,
-    /// The peer wants fewer heartbeats, and goes away for that.
+    /// The peer closes the connection because of too many heartbeats.
     TooManyHeartbeats,
-    /// The peer is going away: send it nothing more, wait for what is owed.
+    /// The peer drains the connection: send nothing more, but wait for pending replies.
     GoAway,
 }
 
-/// What a connection will accept. Every length a peer announces meets one of these before memory is
-/// set aside for it.
+/// Limits of a connection. Every length announced by a peer is checked against them before memory is allocated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes of one message on the wire, headers included. 64 MiB, as brpc's `max_body_size`.
+    /// Maximum size of one message on the wire in bytes, headers included. 64 MiB, as brpc's `max_body_size`.
     pub message: usize,
-    /// Bytes of one message after decompression. 64 MiB.
+    /// Maximum size of one message after decompression in bytes. 64 MiB.
     pub decompressed: usize,
-    /// Bytes of a message's header part where it has no length of its own (an HTTP head). 64 KiB.
+    /// Maximum size of a header without a length of its own (an HTTP head) in bytes. 64 KiB.
     pub header: usize,
-    /// How long a message may take, where a session has several incomplete ones at a time (HTTP/2).
+    /// Timeouts of messages, for sessions with several incomplete ones at a time (HTTP/2).
     pub pace: SlowPeerGuard,
 }
 
-/// How long an incomplete message may take.
+/// Timeouts of an incomplete message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SlowPeerGuard {
-    /// How often it is judged whether enough bytes came. 10 s.
+    /// Interval in which the rate is checked. 10 s.
     pub interval: Duration,
-    /// Bytes a second that must come, as the mean over an interval. 1 KiB.
+    /// Minimum number of bytes per second, averaged over an interval. 1 KiB.
     pub rate: usize,
-    /// How long a message may take from its first byte to its last. 2 minutes.
+    /// Maximum time from the first byte of a message to its last. 2 minutes.
     pub whole: Duration,
 }
 
 impl SlowPeerGuard {
-    /// The usual one.
+    /// The default values.
     pub const DEFAULT: Self =
         Self { interval: Duration::from_secs(10), rate: 1 << 10, whole: Duration::from_secs(120) };
 }
@@ -659,56 +658,56 @@ impl Default for Limits {
     }
 }
 
-/// Why a connection cannot go on: its bytes are not what the protocol allows, and no answer to a single
-/// call would help.
+/// Violation of the protocol that ends a connection: its bytes are not valid, and failing a single call would not help.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
     reason: String,
     kind: ViolationKind,
 }
 
-/// What kind of violation ended a connection.
+/// Kind of a violation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ViolationKind {
-    /// Bytes that the protocol does not allow.
+    /// Bytes that are not valid in the protocol.
     Malformed,
-    /// A message, or a head, above its limit.
+    /// A message or a head that exceeds its limit.
     TooLarge,
-    /// More work than an honest peer causes: resets, control frames, empty frames.
+    /// More work than a well-behaved peer causes: resets, control frames, empty frames.
     Flood,
 }
 
 impl Violation {
-    /// A violation with its reason, in lower case and without a full stop.
+    /// Creates a violation with a reason, in lower case and without a full stop.
     pub fn new(reason: impl Into<String>) -> Self {
         Self { reason: reason.into(), kind: ViolationKind::Malformed }
     }
 
-    /// Something above a limit, with the reason that [`new`](Self::new) takes.
+    /// Creates a violation of a limit, with a reason as in [`new`](Self::new).
     #[cold]
     pub fn too_large(reason: impl Into<String>) -> Self {
         Self { reason: reason.into(), kind: ViolationKind::TooLarge }
     }
 
-    /// A message that is longer than the limit, in bytes.
+    /// Creates the violation of a message that exceeds the limit, in bytes.
     #[cold]
     pub fn message_too_large(length: usize, limit: usize) -> Self {
         Self::too_large(format!("message is too long: {length} bytes where {limit} are allowed"))
     }
 
-    /// A body, with all that a frame holds behind its header, that is longer than the limit, in bytes.
+    /// Creates the violation of a body, including everything in a frame after its header, that exceeds the limit, in
+    /// bytes.
     #[cold]
     pub fn body_too_large(length: usize, limit: usize) -> Self {
         Self::too_large(format!("a body of {length} bytes exceeds the limit of {limit}"))
     }
 
-    /// The same violation, as one of this kind.
+    /// Returns the same violation with this kind.
     #[must_use]
     pub fn of_kind(self, kind: ViolationKind) -> Self {
         Self { kind, ..self }
     }
 
-    /// What kind of violation it is.
+    /// Returns the kind of the violation.
     pub fn kind(&self) -> ViolationKind {
         self.kind
     }

@@ -1,49 +1,54 @@
-//! What a protocol is made of: for those that other crates add to a server or a client.
+//! Building blocks for protocols that other crates add to a server or a client.
 //!
-//! The built-in protocols are made of the same parts. A protocol has
+//! The built-in protocols consist of the same parts:
 //!
 //! * a static [`Descriptor`]: its name, the schemes of its URLs, how its first bytes are recognised, what it can carry;
-//! * a server's session, which implements [`session::Server`], added by [`Server::protocol`](crate::Server::protocol);
-//! * a client's session, which implements [`session::Client`], added by
+//! * a server session, which implements [`session::Server`] and is added by
+//!   [`Server::protocol`](crate::Server::protocol);
+//! * a client session, which implements [`session::Client`] and is added by
 //!   [`Builder::protocol`](crate::client::Builder::protocol).
 //!
-//! `examples/custom_protocol.rs` is a whole one.
+//! `examples/custom_protocol.rs` is a complete example.
 //!
 //! # Sessions
 //!
-//! A session is the memory of one connection. It has no socket, no task, no lock and no clock: bytes go in, calls come out,
-//! and the other way round. Sockets, TLS, time-outs, limits on calls, layers, metrics and shutting down are the framework's.
+//! A session holds the state of one connection. It has no socket, no task, no lock and no clock: bytes go in and calls
+//! come out, and vice versa. The framework handles sockets, TLS, timeouts, limits on calls, layers, metrics and
+//! shutdown.
 //!
-//! **On a server** the framework appends what it has read to the inbox, and calls
+//! **On a server** the framework appends received bytes to the inbox, and calls
 //! [`next_event`](session::Server::next_event) until it returns `None`, which means that more bytes are needed. Return
 //!
-//! * `Ok(None)` whenever a message is incomplete: never an error, and with the inbox as it was;
-//! * [`ServerEvent::Call`](session::ServerEvent::Call) for a whole call, with a ticket: whatever is needed to answer this call and no
-//!   other. It goes to [`reply`](session::Server::reply), in any order and perhaps never;
-//! * a [`Violation`] if the bytes are none of the protocol's. It ends the connection.
+//! * `Ok(None)` whenever a message is incomplete. This is never an error, and the inbox must be left unchanged;
+//! * [`ServerEvent::Call`](session::ServerEvent::Call) for a complete call, with a ticket: the data needed to answer
+//!   this call and no other. The ticket is passed to [`reply`](session::Server::reply), in any order and perhaps never;
+//! * a [`Violation`] if the bytes do not conform to the protocol. It ends the connection.
 //!
-//! Check every length that a peer announces against [`Limits`] before memory is set aside for it. What the protocol answers
-//! by itself, such as heartbeats, is appended to the outbox without an event; return
-//! [`ServerEvent::Pause`](session::ServerEvent::Pause) behind it if a peer could cause much of it.
+//! Check every length that a peer announces against [`Limits`] before allocating memory for it. Replies of the protocol
+//! itself, such as those to heartbeats, are appended to the outbox without an event; return
+//! [`ServerEvent::Pause`](session::ServerEvent::Pause) afterwards if a peer could cause many of them.
 //!
-//! A protocol whose answers must keep an order keeps it in its session. One that has no word for something leaves the
-//! method for it at its default.
+//! If the protocol requires replies in order, the session keeps that order. Methods for features that the protocol
+//! lacks keep their default implementation.
 //!
 //! **On a client** [`send`](session::Client::send) appends a call to the outbox, and
-//! [`next_event`](session::Client::next_event) gives the answer with the call's [`CallId`]. A call that the protocol cannot
-//! express must fail in `send`, before anything was appended: with metadata, an attachment, a credential (its own or that of the
-//! [client](crate::client::SessionContext::credential)), a format or a compression that has no place. Without call numbers on the wire, return 1 from
-//! [`concurrency`](session::Client::concurrency), and set [`Dialect::one_at_a_time`].
+//! [`next_event`](session::Client::next_event) returns the reply with the call's [`CallId`]. A call that the protocol
+//! cannot express must fail in `send`, before anything was appended: with metadata, an attachment, a credential (its
+//! own or that of the [client](crate::client::SessionContext::credential)), a format or a compression that it does not
+//! support. If calls have no number on the wire, return 1 from [`concurrency`](session::Client::concurrency), and set
+//! [`Dialect::one_at_a_time`].
 //!
 //! # Messages
 //!
-//! Bodies are encoded by the codec of the method or the client in the format that [`Descriptor::prefer`] says, unless the
-//! caller asks for another one. A session writes and reads the bytes and says the format: of a call on servers, of a reply
-//! on clients. What is to be sent is not compressed yet, whatever its head asks for; what was received is given on as it is.
+//! The codec of the method or the client encodes bodies in the format that [`Descriptor::prefer`] returns, unless the
+//! caller asks for another one. A session reads and writes the bytes and their format: that of a call on servers, that
+//! of a reply on clients. Outgoing bodies are not compressed yet, whatever their head requests; received bodies are
+//! passed on unchanged.
 //!
 //! # Tests
 //!
-//! Connect both sessions by their outboxes, as the example's tests do. Cut the bytes at any place: the events must be the same.
+//! Connect a client session and a server session by their outboxes, as the tests of the example do. Split the bytes at
+//! every position: the events must be the same.
 
 pub use bytes::BytesMut;
 pub use polyrpc_core::protocol::*;

@@ -119,7 +119,7 @@ async fn a_call_that_takes_too_long_ends_at_its_deadline() {
 }
 
 #[tokio::test]
-async fn many_callers_share_one_connection_and_none_gets_anothers_reply() {
+async fn many_callers_share_one_connection_and_none_gets_others_reply() {
     let server = server().bind("127.0.0.1:0").await.unwrap().start();
     for protocol in PROTOCOLS {
         let client = Client::new(&url(protocol, server.address())).unwrap();

@@ -1,24 +1,24 @@
 //! The protocols of PolyRPC as pure state machines.
 //!
-//! Bytes and time go in, events and bytes come out. Nothing here knows a socket, a task, a lock or a
-//! clock, so every protocol can be tested without one, and driven by any runtime or none.
+//! Bytes and time go in, events and bytes come out. No socket, task, lock or clock is used here, so every protocol can
+//! be tested without one, and driven by any runtime or none.
 //!
-//! In the order in which a request meets them:
+//! In the order of a request:
 //!
-//! 1. [`sniff`] tells from the first bytes of a connection which [`Protocol`] it speaks: each has a descriptor, which says
-//!    what it begins with and what it can carry.
+//! 1. [`sniff`] detects from the first bytes of a connection which [`Protocol`] it uses: the descriptor of each defines
+//!    its first bytes and its capabilities.
 //! 2. A [`session::Server`](polyrpc_core::session::Server) turns the bytes of one connection into
-//!    [`Call`](polyrpc_core::Call)s; its twin [`session::Client`](polyrpc_core::session::Client) turns calls into bytes
-//!    and bytes into [`Reply`](polyrpc_core::Reply)s.
-//! 3. [`Status`](polyrpc_core::Status) is the one model of failure; each protocol folder holds its table in `status.rs`.
+//!    [`Call`](polyrpc_core::Call)s; its counterpart [`session::Client`](polyrpc_core::session::Client) turns calls
+//!    into bytes and bytes into [`Reply`](polyrpc_core::Reply)s.
+//! 3. [`Status`](polyrpc_core::Status) models every failure; the table of each protocol is in its `status.rs`.
 //!
-//! What they share is in `polyrpc-core`; what is inside a message in `polyrpc-payload`.
+//! Shared types are in `polyrpc-core`; message formats are in `polyrpc-payload`.
 //!
-//! Each protocol is a folder with the same file names: `frame.rs` (the bytes), `session.rs` (the state
-//! machine, both sides), `status.rs` (its codes), `tests.rs`, `README.md`. Learn one, read all.
+//! Each protocol is a folder with the same file names: `frame.rs` (the bytes), `session.rs` (the state machine, both
+//! sides), `status.rs` (its codes), `tests.rs`, `README.md`.
 //!
-//! What travels by HTTP is in layers: [`http`] is what HTTP is made of, and calls as plain HTTP; [`grpc`] with
-//! [Connect](grpc::connect), and [`grpc_web`] stand on it; [`http_server`] answers all of them on one connection.
+//! Protocols over HTTP are layered: [`http`] contains the basics of HTTP, and calls as plain HTTP; [`grpc`] with
+//! [Connect](grpc::connect), and [`grpc_web`] build on it; [`http_server`] answers all of them on one connection.
 
 pub mod protocol;
 pub mod sniff;

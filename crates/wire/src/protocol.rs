@@ -1,18 +1,18 @@
-//! The protocols there are: the built-in ones by name, and those of other crates by their descriptors.
+//! The available protocols: the built-in ones by name, and those of other crates by their descriptors.
 
 use polyrpc_core::Descriptor;
 
 use crate::{baidu_std, fb_rpc, grpc, http, net_rpc, rest_rpc, rpcx};
 
-/// A protocol that a server or a client speaks.
+/// Protocol of a server or a client.
 ///
-/// Two are equal if their names are. What is known of one is in its [descriptor](Self::descriptor).
+/// Two protocols are equal if their names are. Their properties are in the [descriptor](Self::descriptor).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Protocol {
-    /// brpc's own, the default of its channels.
+    /// brpc's default protocol.
     BaiduStd,
-    /// rpcx's own.
+    /// rpcx's own protocol.
     Rpcx,
     /// brpc's FlatBuffers protocol.
     FbRpc,
@@ -20,21 +20,21 @@ pub enum Protocol {
     Grpc,
     /// HTTP/1.x: JSON and protobuf by `POST /Service/Method`, rpcx's gateway, JSON-RPC 2.0.
     Http,
-    /// rest_rpc's own. By their first bytes v0.12 to v0.20 and v0.21 are told; for other generations a listener is
-    /// set.
+    /// rest_rpc's own protocol. v0.12 to v0.20 and v0.21 are detected from the first bytes; other generations require a
+    /// setting of the listener.
     RestRpc,
     /// Go's `net/rpc`: gob, JSON-RPC 1.0, and the codecs of the rpcx of 2016.
     NetRpc,
-    /// One of another crate.
+    /// Protocol of another crate.
     Other(&'static Descriptor),
 }
 
 impl Protocol {
-    /// Every built-in protocol, in the order in which they are tried.
+    /// Every built-in protocol, in the order of detection.
     pub const ALL: [Self; 7] =
         [Self::BaiduStd, Self::Rpcx, Self::FbRpc, Self::Grpc, Self::Http, Self::RestRpc, Self::NetRpc];
 
-    /// What is known of it.
+    /// Returns its descriptor.
     pub fn descriptor(self) -> &'static Descriptor {
         match self {
             Self::BaiduStd => &baidu_std::DESCRIPTOR,
@@ -48,13 +48,13 @@ impl Protocol {
         }
     }
 
-    /// The name users know: `baidu_std`, `rpcx`, `fb_rpc`, `grpc`, `http`, `rest_rpc`, `net_rpc`.
+    /// Returns its name: `baidu_std`, `rpcx`, `fb_rpc`, `grpc`, `http`, `rest_rpc`, `net_rpc`.
     pub fn as_str(self) -> &'static str {
         self.descriptor().name
     }
 }
 
-/// The built-in protocol of this descriptor, or the one that it describes.
+/// Returns the built-in protocol with this descriptor, otherwise [`Other`](Protocol::Other).
 impl From<&'static Descriptor> for Protocol {
     fn from(descriptor: &'static Descriptor) -> Self {
         let built_in = Self::ALL.into_iter().find(|protocol| protocol.descriptor() == descriptor);

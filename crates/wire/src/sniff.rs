@@ -1,10 +1,10 @@
-//! Which protocol a connection speaks, told from its first bytes.
+//! Detection of a connection's protocol from its first bytes.
 
 use polyrpc_core::Detected;
 
 use crate::Protocol;
 
-/// Tells the protocol of a connection that begins with `start`, among those `allowed`.
+/// Detects the protocol of a connection that starts with `start`, among the `allowed` ones.
 pub fn sniff(start: &[u8], allowed: &[Protocol]) -> Detected<Protocol> {
     let mut undecided = start.is_empty();
     for protocol in allowed {

@@ -11,56 +11,55 @@ use polyrpc_wire::Protocol;
 
 use super::{AcceptedStreams, CallSite, ConnectionFacts, MethodName, Peer, RequestedMethod, StreamOffer};
 
-/// What a handler knows of the call it serves, and what it may say beside its answer.
+/// Data about the call that a handler serves, and options of its reply.
 ///
-/// A handler has it for itself: there is no lock in it, and nothing of it outlives the call.
+/// A handler owns it: it contains no lock, and does not outlive the call.
 ///
-/// It is one pointer wide: a call hands it on several times, and every copy of its content would cost more
-/// than the allocation.
+/// It is one pointer wide: a call passes it on several times, and copying its content would cost more than the
+/// allocation.
 #[derive(Debug)]
 pub struct Context(Box<CallFacts>);
 
 #[derive(Debug)]
 struct CallFacts {
     connection: Arc<ConnectionFacts>,
-    /// What is called; nothing outside of any connection.
+    /// The called method; `None` outside of a connection.
     called: Option<Arc<MethodName>>,
-    /// When the request was here as a whole, if that was noted.
+    /// When the complete request was received, if that was recorded.
     arrived: Option<Instant>,
     deadline: Option<Instant>,
     head: Head,
     attachment: Bytes,
-    /// How the protocol wants the answer written unless the handler chooses.
+    /// The protocol's format for the reply unless the handler selects one.
     usual_format: Format,
     reply: ReplyOptions,
-    /// The streams that the caller offers beside the call.
+    /// The streams that the caller offers with the call.
     offer: Option<Box<StreamOffer>>,
     late: Option<Trailers>,
-    /// What layers have left here.
+    /// Values attached by layers.
     attached: Vec<Box<dyn Any + Send + Sync>>,
-    /// Set when the answer is no longer awaited; a handler in the connection's task needs none, since it is
-    /// dropped then.
+    /// Set when the reply is no longer awaited; not needed for a handler in the connection's task, which is dropped
+    /// then.
     abandoned: Option<Arc<AtomicBool>>,
 }
 
-/// What a handler says beside its answer.
+/// Options of a reply.
 #[derive(Debug, Default)]
 pub struct ReplyOptions {
-    /// Sent before the answer, where the protocol has room for it: user fields, metadata, headers. Over gRPC, gRPC-Web and
-    /// HTTP a reserved name (`grpc-status`, `te`) or bytes that no header has make the call fail with
-    /// [`Internal`](crate::Code::Internal), which names the key; so they do among the trailers. `content-type` is what HTTP
-    /// calls the answer, and means nothing to the other protocols.
+    /// Sent before the reply, if the protocol supports it: user fields, metadata, headers. Over gRPC, gRPC-Web and
+    /// HTTP, a reserved name (`grpc-status`, `te`) or bytes not allowed in a header make the call fail with
+    /// [`Internal`](crate::Code::Internal), which names the key; the same applies to trailers. `content-type` sets the
+    /// content type of an HTTP response, and has no effect in other protocols.
     pub metadata: Metadata,
-    /// Sent behind the answer, where the protocol has room for it (gRPC).
+    /// Sent after the reply, if the protocol supports it (gRPC).
     pub trailers: Metadata,
-    /// Bytes beside the answer: baidu_std's attachment; over HTTP it takes the place of the answer, as in brpc.
+    /// Bytes beside the reply: baidu_std's attachment; over HTTP it replaces the reply, as in brpc.
     pub attachment: Bytes,
-    /// How the answer is compressed, where the protocol lets the server choose.
+    /// Compression of the reply, if the protocol lets the server choose.
     pub compression: Compression,
-    /// What the answer's checksum covers, where the protocol has one.
+    /// Part of the reply that the checksum covers, if the protocol has one.
     pub checksum: Checksum,
-    /// How the answer is written, where the protocol lets the server choose; `None`: in the protocol's
-    /// default.
+    /// Format of the reply, if the protocol lets the server choose; `None`: the protocol's default.
     pub format: Option<Format>,
     /// Close the connection instead of answering (brpc's `CloseConnection`).
     pub close_connection: bool,
@@ -92,20 +91,20 @@ impl Context {
         }))
     }
 
-    /// What is called, and when the request was here as a whole if that was noted.
+    /// Sets the called method, and when the complete request was received if that was recorded.
     pub(crate) fn with_route(mut self, called: Arc<MethodName>, arrived: Option<Instant>) -> Self {
         (self.0.called, self.0.arrived) = (Some(called), arrived);
         self
     }
 
-    /// Notes what a call to a fallback has asked for.
+    /// Records the request of a call to a fallback.
     #[cold]
     pub(crate) fn with_requested(mut self, asked: RequestedMethod) -> Self {
         self.attach(asked);
         self
     }
 
-    /// The caller offers streams beside the call.
+    /// Sets the streams that the caller offers with the call.
     pub(crate) fn with_offer(mut self, offer: Option<StreamOffer>) -> Self {
         self.0.offer = offer.map(Box::new);
         self
@@ -119,24 +118,24 @@ impl Context {
         self.0.offer.as_deref_mut()
     }
 
-    /// Takes out the streams that were accepted.
+    /// Takes the accepted streams.
     pub(crate) fn accepted(&mut self) -> Option<AcceptedStreams> {
         self.0.offer.take().and_then(|offer| offer.into_accepted())
     }
 
-    /// What is known of the connection.
+    /// Returns the data about the connection.
     pub(crate) fn facts(&self) -> &Arc<ConnectionFacts> {
         &self.0.connection
     }
 
-    /// A context outside of any connection, for tests of handlers.
+    /// Creates a context outside of any connection, for tests of handlers.
     pub fn detached() -> Self {
         let facts = ConnectionFacts::new(Protocol::BaiduStd, Peer::InProcess, None);
         Self::new(Arc::new(facts), None, Head::default(), Bytes::new(), Format::default())
     }
 
-    /// The service that is called, by the full name that the server knows it by, whatever the caller named it; empty for
-    /// a function that belongs to none. In a [fallback](crate::Server::fallback) it is what the caller wrote.
+    /// Returns the called service, by the full name known to the server, whatever the caller used; empty for a function
+    /// without one. In a [fallback](crate::Server::fallback) it is the name used by the caller.
     pub fn service(&self) -> &str {
         match &self.0.called {
             Some(called) if called.is_fallback() => {
@@ -146,7 +145,7 @@ impl Context {
         }
     }
 
-    /// The method that is called, or the function, by the name that the server knows it by.
+    /// Returns the called method or function, by the name known to the server.
     pub fn method(&self) -> &str {
         match &self.0.called {
             Some(called) if called.is_fallback() => {
@@ -156,34 +155,34 @@ impl Context {
         }
     }
 
-    /// Whether the caller wants no answer, where a fallback takes the call, which alone uses it.
+    /// Whether the caller wants no reply. Only set for fallbacks, which alone use it.
     pub(crate) fn oneway(&self) -> bool {
         self.attached::<RequestedMethod>().is_some_and(|asked| asked.oneway)
     }
 
-    /// Where the method is in the server: the same for all its calls, and for those of no other.
+    /// Returns the index of the method in the server: the same for all its calls, and unique.
     pub(crate) fn method_index(&self) -> usize {
         self.0.called.as_ref().map_or(0, |called| Arc::as_ptr(called).addr())
     }
 
-    /// Where the call is handled.
+    /// Returns where the call is handled.
     pub(crate) fn site(&self) -> CallSite {
         CallSite::new(self.0.connection.clone(), self.0.called.clone())
     }
 
-    /// When the request was here as a whole, if that was noted: it is where the server has a [hook](crate::server::Hook)
-    /// or a concurrency limit that measures, or where the caller has named a deadline.
+    /// Returns when the complete request was received, if that was recorded: if the server has a
+    /// [hook](crate::server::Hook) or a measuring concurrency limit, or if the caller has set a deadline.
     pub fn arrived(&self) -> Option<Instant> {
         self.0.arrived
     }
 
-    /// The number of the caller's connection, which no other connection of the server has borne.
+    /// Returns the number of the caller's connection, which is never reused by the server.
     pub fn connection(&self) -> u64 {
         self.0.connection.id
     }
 
-    /// Leaves a value for the layers behind this one and for the handler: who calls, say. There is one of each type; the
-    /// one that was there is given back.
+    /// Attaches a value for further layers and the handler, such as the identity of the caller. There is one value of
+    /// each type; the previous one is returned.
     pub fn attach<T: Any + Send + Sync>(&mut self, value: T) -> Option<T> {
         if let Some(there) = self.attached_mut() {
             return Some(std::mem::replace(there, value));
@@ -192,17 +191,17 @@ impl Context {
         None
     }
 
-    /// The value of this type that a layer has [left](Self::attach).
+    /// Returns the [attached](Self::attach) value of this type.
     pub fn attached<T: Any>(&self) -> Option<&T> {
         self.0.attached.iter().find_map(|value| (**value).downcast_ref())
     }
 
-    /// The value of this type that a layer has [left](Self::attach).
+    /// Returns the [attached](Self::attach) value of this type.
     pub fn attached_mut<T: Any>(&mut self) -> Option<&mut T> {
         self.0.attached.iter_mut().find_map(|value| (**value).downcast_mut())
     }
 
-    /// The protocol by which the call came.
+    /// Returns the protocol of the call.
     pub fn protocol(&self) -> Protocol {
         match self.0.head.plain_http {
             true => Protocol::Http,
@@ -210,106 +209,106 @@ impl Context {
         }
     }
 
-    /// The protocol of the connection: [`Grpc`](Protocol::Grpc) where plain HTTP came by HTTP/2.
+    /// Returns the protocol of the connection: [`Grpc`](Protocol::Grpc) for plain HTTP over HTTP/2.
     pub(crate) fn carrier(&self) -> Protocol {
         self.0.connection.protocol
     }
 
-    /// Who called.
+    /// Returns the caller.
     pub fn peer(&self) -> &Peer {
         &self.0.connection.peer
     }
 
-    /// The address that the caller reached, if it was noted.
+    /// Returns the local address of the connection, if it was recorded.
     pub(crate) fn local(&self) -> Option<SocketAddr> {
         self.0.connection.local
     }
 
-    /// How the request was written.
+    /// Returns the format of the request.
     pub fn format(&self) -> Format {
         self.0.head.format
     }
 
-    /// How the request was compressed; the handler gets it with that undone. Of a stream of requests it is what the
-    /// caller announced, and single messages may have come as they are.
+    /// Returns the compression of the request; the handler receives it decompressed. For streaming requests it is the
+    /// announced compression, and single messages may have been sent uncompressed.
     pub fn compression(&self) -> Compression {
         self.0.head.compression
     }
 
-    /// The one message of the request has come, compressed so.
+    /// Records the compression of the only message of the request.
     pub(crate) fn came(&mut self, compression: Compression) {
         self.0.head.compression = compression;
     }
 
-    /// The request is a list of positional arguments.
+    /// Whether the request is a list of positional arguments.
     pub(crate) fn positional(&self) -> bool {
         self.0.head.positional
     }
 
-    /// What travelled before the request: user fields, metadata, headers.
+    /// Returns the metadata of the request: user fields, metadata, headers.
     pub fn metadata(&self) -> &Metadata {
         &self.0.head.metadata
     }
 
-    /// The same, to be changed by layers.
+    /// Returns the same for modification by layers.
     pub(crate) fn metadata_mut(&mut self) -> &mut Metadata {
         &mut self.0.head.metadata
     }
 
-    /// Bytes beside the request (baidu_std's attachment); empty elsewhere.
+    /// Returns the bytes beside the request (baidu_std's attachment); empty in other protocols.
     pub fn attachment(&self) -> &Bytes {
         &self.0.attachment
     }
 
-    /// When the caller stops waiting, if he said so. The server stops waiting then too: a handler that is
-    /// still pending is dropped, a blocking one should look at [`is_cancelled`](Self::is_cancelled).
+    /// Returns the deadline of the caller, if it has one. The server applies it too: a pending handler is dropped; a
+    /// blocking one should check [`is_cancelled`](Self::is_cancelled).
     pub fn deadline(&self) -> Option<Instant> {
         self.0.deadline
     }
 
-    /// How long the caller still waits, if he said so.
+    /// Returns the time until the deadline, if there is one.
     pub fn remaining(&self) -> Option<Duration> {
         self.0.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()))
     }
 
-    /// Whether the answer is no longer awaited: the caller said so, the deadline has passed or the
-    /// connection is gone.
+    /// Whether the reply is no longer awaited: the call was cancelled, the deadline has passed or the connection is
+    /// closed.
     pub fn is_cancelled(&self) -> bool {
         self.0.connection.is_closed()
             || self.0.abandoned.as_ref().is_some_and(|abandoned| abandoned.load(Ordering::Relaxed))
             || self.0.deadline.is_some_and(|deadline| deadline <= Instant::now())
     }
 
-    /// Lets [`is_cancelled`](Self::is_cancelled) be true from when the returned value is dropped.
+    /// Makes [`is_cancelled`](Self::is_cancelled) return true after the returned value is dropped.
     pub(crate) fn cancel_on_drop(&mut self) -> CancelOnDrop {
         CancelOnDrop(self.0.abandoned.get_or_insert_default().clone())
     }
 
-    /// Takes out what was said beside the answer.
+    /// Takes the options of the reply.
     pub(crate) fn into_reply(self) -> ReplyOptions {
         let (mut reply, late) = self.into_answer();
         late.append_to(&mut reply.trailers);
         reply
     }
 
-    /// Takes out what was said beside an answer that has yet to be made, and what may still be said behind it.
+    /// Takes the options of a reply that is still being created, and the trailers that may still be set.
     pub(crate) fn into_answer(self) -> (ReplyOptions, LateTrailers) {
         (self.0.reply, LateTrailers(self.0.late))
     }
 
-    /// What is said beside the answer.
+    /// Returns the options of the reply.
     pub fn reply(&mut self) -> &mut ReplyOptions {
         &mut self.0.reply
     }
 
-    /// What travels behind the answer, to be said while its messages are still being made: beside
-    /// [`ReplyOptions::trailers`], which must be known when the handler returns.
+    /// Returns the trailers, which may be set while messages of the reply are still being created, in addition to
+    /// [`ReplyOptions::trailers`], which must be set before the handler returns.
     pub fn trailers(&mut self) -> Trailers {
         self.0.late.get_or_insert_default().clone()
     }
 
-    /// The format of the answer: the handler's choice, else what the protocol usually writes if `carries`
-    /// says that the answer can be written so, else the request's.
+    /// Returns the format of the reply: the handler's choice, otherwise the protocol's default if `carries` accepts it,
+    /// otherwise the request's.
     pub(crate) fn reply_format(&self, carries: impl Fn(Format) -> bool) -> Format {
         match self.0.reply.format {
             Some(chosen) => chosen,
@@ -318,29 +317,29 @@ impl Context {
         }
     }
 
-    /// Sends messages that no call asked for over this call's connection, now or after the call.
+    /// Returns a handle to send unsolicited messages over this call's connection, now or after the call.
     pub fn pusher(&self) -> Pusher {
         Pusher { connection: self.0.connection.clone() }
     }
 }
 
-/// What will travel behind an answer, where the protocol has room for it (gRPC). Clones share their content; what
-/// is said after the last message is too late.
+/// Trailers of a reply, for protocols that support them (gRPC). Clones share their content; changes after the last
+/// message have no effect.
 #[derive(Debug, Clone, Default)]
 pub struct Trailers(Arc<Mutex<Metadata>>);
 
 impl Trailers {
-    /// Sets `key`, replacing what it was.
+    /// Sets `key`, replacing its previous values.
     pub fn insert(&self, key: impl Into<Cow<'static, str>>, value: impl Into<Bytes>) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(key, value);
     }
 
-    /// Adds a value to `key`, behind those it has.
+    /// Adds a value to `key`, after its existing ones.
     pub fn append(&self, key: impl Into<Cow<'static, str>>, value: impl Into<Bytes>) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).append(key, value);
     }
 
-    /// Adds what was said to these.
+    /// Appends its content to these trailers.
     pub(crate) fn append_to(&self, trailers: &mut Metadata) {
         for (key, value) in self.0.lock().unwrap_or_else(PoisonError::into_inner).iter() {
             trailers.append(key.to_owned(), value.clone());
@@ -348,7 +347,7 @@ impl Trailers {
     }
 }
 
-/// The trailers that a handler may still be writing, if it asked for a way to.
+/// The trailers that a handler may still be writing, if it has a handle to them.
 #[derive(Debug)]
 pub(crate) struct LateTrailers(Option<Trailers>);
 
@@ -360,7 +359,7 @@ impl LateTrailers {
     }
 }
 
-/// Dropped when a call's answer is no longer awaited.
+/// Dropped when the reply of a call is no longer awaited.
 #[derive(Debug)]
 pub(crate) struct CancelOnDrop(Arc<AtomicBool>);
 
@@ -370,7 +369,7 @@ impl Drop for CancelOnDrop {
     }
 }
 
-/// Sends messages that no call asked for to one client, for as long as its connection lives.
+/// Sends unsolicited messages to one client while its connection is open.
 #[derive(Debug, Clone)]
 pub struct Pusher {
     connection: Arc<ConnectionFacts>,
@@ -381,9 +380,9 @@ impl Pusher {
     ///
     /// # Errors
     ///
-    /// [`Unimplemented`](polyrpc_core::Code::Unimplemented) when the protocol cannot push,
-    /// [`ResourceExhausted`](polyrpc_core::Code::ResourceExhausted) when the client does not read,
-    /// [`Unavailable`](polyrpc_core::Code::Unavailable) when the connection is gone.
+    /// [`Unimplemented`](polyrpc_core::Code::Unimplemented) if the protocol cannot push,
+    /// [`ResourceExhausted`](polyrpc_core::Code::ResourceExhausted) if the client does not read,
+    /// [`Unavailable`](polyrpc_core::Code::Unavailable) if the connection is closed.
     pub fn push(&self, push: Push) -> Result<(), Status> {
         self.connection.push(push)
     }

@@ -9,52 +9,52 @@ use polyrpc_wire::Protocol;
 use super::{CancelHandle, RedactedMetadata, redacted};
 use crate::codec::Codec;
 
-/// A request with what travels beside it.
+/// A request with metadata and other options.
 ///
 /// A plain message is enough for most calls; it becomes a request by `into()`.
 #[derive(Debug, Clone)]
 pub struct Request<T> {
     /// The message.
     pub message: T,
-    /// What else the call says.
+    /// Options of the call.
     pub options: CallOptions,
 }
 
-/// What a call says beside its message; what is left at its default is as the client was built.
+/// Options of a call; defaults are those of the client.
 ///
 /// `Debug` leaves out the credential, and metadata that is likely to be secret.
 #[derive(Clone, Default)]
 pub struct CallOptions {
-    /// User fields, metadata, headers, by whatever name the protocol has for them.
+    /// User fields, metadata or headers, depending on the protocol.
     ///
-    /// What the protocol cannot carry fails the call before it is sent, with
-    /// [`InvalidArgument`](crate::Code::InvalidArgument) and the key: over gRPC, gRPC-Web and HTTP reserved names (`grpc-*`,
-    /// `content-type`, `host`, `te`, `connection` and the like) and bytes that no header has, unless the name ends in `-bin`
-    /// (gRPC); over baidu_std, rpcx and JSON-RPC several values of one key.
+    /// Metadata that the protocol cannot represent make the call fail before it is sent, with
+    /// [`InvalidArgument`](crate::Code::InvalidArgument) and the key: over gRPC, gRPC-Web and HTTP reserved names
+    /// (`grpc-*`, `content-type`, `host`, `te`, `connection` and the like) and bytes not allowed in a header, unless
+    /// the name ends in `-bin` (gRPC); over baidu_std, rpcx and JSON-RPC several values of one key.
     pub metadata: Metadata,
     /// Bytes beside the message (baidu_std).
     pub attachment: Bytes,
-    /// How long to wait for the reply; the server is told, in the protocol's own field.
+    /// Timeout of the call; sent to the server in the protocol's own field.
     pub timeout: Option<Duration>,
-    /// How the message is written. Default: what codec and protocol prefer.
+    /// Format of the message. Default: the preference of codec and protocol.
     pub format: Option<Format>,
-    /// How the message is compressed.
+    /// Compression of the message.
     pub compression: Option<Compression>,
-    /// What the checksum covers (baidu_std).
+    /// Part of the message that the checksum covers (baidu_std).
     pub checksum: Checksum,
-    /// Sends the call and does not wait: the reply is an empty message if the protocol sends none.
+    /// Sends the call without waiting: the reply is an empty message if the protocol sends none.
     pub oneway: bool,
-    /// Credential of the caller, in place of the client's own.
+    /// Credential of the caller, instead of the client's own.
     pub credential: Option<Bytes>,
-    /// Waits, as long as the call may wait, until the server can be reached, instead of failing at once.
+    /// Waits until the server can be reached, at most for the timeout of the call, instead of failing immediately.
     pub wait_for_ready: bool,
-    /// The call may be executed twice with no harm: it may be sent again even though a server may have begun it.
+    /// The call is idempotent: it may be retried even if a server may have started it.
     pub idempotent: bool,
-    /// What calls have in common that are to go to the same server, where the client has several and balances by a
-    /// hash: brpc's request code.
+    /// Key of calls that should go to the same server, if the client has several and balances by a hash: brpc's request
+    /// code.
     pub key: Option<u64>,
-    /// Cancels the call from elsewhere. A raw call, one of a blocking client and one with streams beside it refuse it: they
-    /// are cancelled by dropping them.
+    /// Handle that cancels the call. Rejected by raw calls, those of a blocking client and those with attached streams:
+    /// they are cancelled by dropping them.
     pub cancel: Option<CancelHandle>,
 }
 
@@ -84,7 +84,7 @@ impl<T> From<T> for Request<T> {
 }
 
 impl<T> Request<T> {
-    /// A request that is nothing but its message.
+    /// Creates a request without options.
     pub fn new(message: T) -> Self {
         message.into()
     }
@@ -103,7 +103,7 @@ impl<T> Request<T> {
         self
     }
 
-    /// Waits no longer than this. With zero the call fails with `deadline_exceeded` before anything is sent.
+    /// Sets the timeout. With zero the call fails with `deadline_exceeded` before anything is sent.
     #[must_use]
     pub fn with_timeout(mut self, timeout: Duration) -> Self {
         self.options.timeout = Some(timeout);
@@ -117,7 +117,7 @@ impl<T> Request<T> {
         self
     }
 
-    /// Writes the message in this format.
+    /// Encodes the message in this format.
     #[must_use]
     pub fn with_format(mut self, format: Format) -> Self {
         self.options.format = Some(format);
@@ -131,43 +131,42 @@ impl<T> Request<T> {
         self
     }
 
-    /// Proves who calls, in place of the client's own credential.
+    /// Sets the credential of the caller, instead of the client's own.
     #[must_use]
     pub fn with_credential(mut self, credential: impl Into<Bytes>) -> Self {
         self.options.credential = Some(credential.into());
         self
     }
 
-    /// Waits, as long as the call may wait, until the server can be reached, instead of failing at once.
+    /// Waits until the server can be reached, at most for the timeout of the call, instead of failing immediately.
     #[must_use]
     pub fn with_wait_for_ready(mut self) -> Self {
         self.options.wait_for_ready = true;
         self
     }
 
-    /// Says that the call may be executed twice with no harm, and so may be sent again even though a server may have
-    /// begun it.
+    /// Declares the call idempotent, so that it may be retried even if a server may have started it.
     #[must_use]
     pub fn with_idempotent(mut self) -> Self {
         self.options.idempotent = true;
         self
     }
 
-    /// Says what calls have in common that are to go to the same server (brpc's request code).
+    /// Sets the key of calls that should go to the same server (brpc's request code).
     #[must_use]
     pub fn with_key(mut self, key: u64) -> Self {
         self.options.key = Some(key);
         self
     }
 
-    /// Lets this handle cancel the call.
+    /// Sets a handle that can cancel the call.
     #[must_use]
     pub fn with_cancel(mut self, cancel: &CancelHandle) -> Self {
         self.options.cancel = Some(cancel.clone());
         self
     }
 
-    /// Wants no reply: the call ends when it is sent, with an empty message.
+    /// Requests no reply: the call ends when it is sent, with an empty message.
     #[must_use]
     pub fn with_oneway(mut self) -> Self {
         self.options.oneway = true;
@@ -175,7 +174,7 @@ impl<T> Request<T> {
     }
 }
 
-/// A reply with what came beside it.
+/// A reply with its metadata and other data.
 ///
 /// `Debug` leaves out metadata that is likely to be secret.
 #[derive(Clone)]
@@ -184,7 +183,7 @@ pub struct Response<T> {
     pub message: T,
     /// User fields, metadata, headers of the reply.
     pub metadata: Metadata,
-    /// What came behind the message (gRPC).
+    /// Trailers after the message (gRPC).
     pub trailers: Metadata,
     /// Bytes beside the message.
     pub attachment: Bytes,
@@ -202,30 +201,30 @@ impl<T: fmt::Debug> fmt::Debug for Response<T> {
 }
 
 impl<T> Response<T> {
-    /// A reply that is nothing but its message.
+    /// Creates a reply without metadata.
     pub fn new(message: T) -> Self {
         Self { message, metadata: Metadata::new(), trailers: Metadata::new(), attachment: Bytes::new() }
     }
 }
 
-/// A method as a typed stub knows it: its name, and what the schema says of its messages.
+/// A method of a typed stub: its name, and the schema of its messages.
 #[derive(Clone)]
 pub struct Signature {
     pub(crate) service: &'static str,
     pub(crate) method: &'static str,
-    /// The method by number: `Echo#7`, `Echo#7,0`; empty if nobody said it.
+    /// The method by number: `Echo#7`, `Echo#7,0`; empty if not set.
     numbered: &'static str,
     pub(crate) input: Option<schema::Message>,
     pub(crate) output: Option<schema::Message>,
 }
 
 impl Signature {
-    /// The method of a service whose messages need no schema.
+    /// Creates a method whose messages need no schema.
     pub const fn plain(service: &'static str, method: &'static str) -> Self {
         Self { service, method, numbered: "", input: None, output: None }
     }
 
-    /// The method of a service whose messages `pool` describes.
+    /// Creates a method whose messages are described by `pool`.
     pub fn described<C, Req, Resp>(
         service: &'static str,
         method: &'static str,
@@ -239,14 +238,14 @@ impl Signature {
         Self { service, method, numbered: "", input, output }
     }
 
-    /// How the method is called where methods have numbers (fb_rpc): `Echo#7`, or `Echo#7,0` if its place in the
-    /// service is another.
+    /// Sets the name for protocols with numbered methods (fb_rpc): `Echo#7`, or `Echo#7,0` if its index in the service
+    /// differs.
     #[must_use]
     pub fn numbered(self, numbered: &'static str) -> Self {
         Self { numbered, ..self }
     }
 
-    /// What this protocol calls the method.
+    /// Returns the name of the method in this protocol.
     pub(crate) fn called(&self, protocol: Protocol) -> &'static str {
         match self.numbered {
             "" => self.method,

@@ -1,4 +1,4 @@
-//! From a typed request to a protocol-neutral call and back: the same for every kind of client.
+//! Conversion between typed requests and protocol-neutral calls, shared by all kinds of clients.
 
 use std::time::Duration;
 
@@ -18,39 +18,39 @@ use crate::call::{CallOptions, Response};
 use crate::codec::{Body, Codec, decode_plain, encode_arguments, encode_plain, uncompressed};
 use crate::propagation;
 
-/// What a client does when a call does not say otherwise.
+/// Defaults for options that a call does not set.
 #[derive(Debug, Clone)]
 pub(super) struct CallDefaults {
     pub(super) protocol: Protocol,
-    /// What of it is spoken.
+    /// Dialect of the protocol.
     pub(super) dialect: Dialect,
-    /// What is known of the protocol.
+    /// Descriptor of the protocol.
     pub(super) descriptor: &'static Descriptor,
     pub(super) timeout: Option<Duration>,
     pub(super) format: Option<Format>,
     pub(super) compression: Compression,
-    /// Bytes of a reply after decompression.
+    /// Maximum size of a reply after decompression in bytes.
     pub(super) max_decompressed: usize,
-    /// A server may say of a call that it never looked at it: calls are kept, to be sent elsewhere.
+    /// A server may report that it has not processed a call: calls are retained, to be sent elsewhere.
     pub(super) retains_calls: bool,
-    /// Calls may be made twice.
+    /// Calls are idempotent.
     pub(super) idempotent: bool,
-    /// What of a call has no place in the protocol.
+    /// Warnings about options that the protocol does not support.
     pub(super) unsupported: Option<UnsupportedWarnings>,
-    /// How data connections are made.
+    /// Connector of data connections.
     pub(super) near: DataConnector,
-    /// What telemetry names as the server.
+    /// Name of the server for telemetry.
     #[cfg(feature = "otel")]
     pub(super) target: crate::call::Target,
 }
 
 impl CallDefaults {
-    /// Whether the protocol has streams only beside a call, which is answered before they go on (brpc).
+    /// Whether the protocol only has streams attached to a call, whose reply precedes their messages (brpc).
     pub(super) fn attaches_streams(&self) -> bool {
         self.descriptor.capabilities.streams == Streams::Beside
     }
 
-    /// Writes a message as the call, the client, or codec and protocol want it.
+    /// Encodes a message in the format set by the call, the client, or codec and protocol.
     pub(super) fn encode<C: Codec<T>, T>(
         &self,
         message: T,
@@ -66,7 +66,7 @@ impl CallDefaults {
         C::encode_request(message, format, schema)
     }
 
-    /// Writes plain arguments, which need not be readable.
+    /// Encodes plain arguments, whose type need not be decodable.
     pub(super) fn encode_plain(
         &self,
         arguments: &(impl Serialize + ?Sized),
@@ -79,12 +79,12 @@ impl CallDefaults {
         }
     }
 
-    /// How messages are written that come one by one.
+    /// Returns the format of streamed messages.
     pub(super) fn format(&self, codec: Format, options: &CallOptions) -> Format {
         options.format.or(self.format).unwrap_or_else(|| self.preferred(codec))
     }
 
-    /// What matters to where the call goes.
+    /// Returns the options that affect where the call is sent.
     pub(super) fn routing_options(&self, options: &CallOptions) -> RoutingOptions {
         RoutingOptions {
             idempotent: options.idempotent || self.idempotent,
@@ -93,8 +93,8 @@ impl CallDefaults {
         }
     }
 
-    /// The call to send, if its messages follow one by one. The client's default time-out does not apply, since it says
-    /// nothing of how long all messages may take.
+    /// Creates a streaming call. The client's default timeout does not apply, since it does not bound the duration of a
+    /// whole stream.
     pub(super) fn opening<'a>(
         &self,
         service: &'a str,
@@ -107,11 +107,11 @@ impl CallDefaults {
         Ok(Call { oneway: false, ..call })
     }
 
-    /// The call to send; it has what it inherits from the call within which it is made.
+    /// Creates a call, which inherits from the call in whose handler it is made.
     ///
     /// # Errors
     ///
-    /// If the deadline of that call has passed, or the time-out is zero.
+    /// If the deadline of that call has passed, or the timeout is zero.
     pub(super) fn call<'a>(
         &self,
         service: &'a str,
@@ -166,7 +166,7 @@ impl CallDefaults {
         Ok(call)
     }
 
-    /// A reply with its compression undone; a call that gets none has an empty one in its own format.
+    /// Decompresses a reply; a call without a reply gets an empty one in its own format.
     pub(super) fn open(&self, reply: Option<Reply>, format: Format) -> Result<Response<Body>, Status> {
         let Some(Reply { result, head, attachment, trailers }) = reply else {
             return Ok(Response::new(Body::new(format, Bytes::new())));
@@ -181,8 +181,8 @@ impl CallDefaults {
         Ok(Response { message, metadata: head.metadata, trailers, attachment })
     }
 
-    /// The failure of a reply whose compression cannot be undone. That it would be too long has a code of its own in gRPC
-    /// (`doc/statuscodes.md`).
+    /// Returns the failure of a reply that cannot be decompressed. gRPC has a separate code for exceeding the size
+    /// limit (`doc/statuscodes.md`).
     #[cold]
     fn unreadable(&self, status: &Status) -> Status {
         let has_code = self.descriptor.capabilities.resource_exhausted;
@@ -194,14 +194,14 @@ impl CallDefaults {
         }
     }
 
-    /// The format in which this protocol carries what the codec prefers.
+    /// Returns the protocol's format for what the codec prefers.
     pub(super) fn preferred(&self, codec: Format) -> Format {
         self.dialect.format.unwrap_or_else(|| (self.descriptor.prefer)(codec))
     }
 }
 
 impl Response<Body> {
-    /// Reads the message.
+    /// Decodes the message.
     pub(super) fn decode<C: Codec<T>, T>(
         self,
         schema: Option<&schema::Message>,
@@ -211,39 +211,39 @@ impl Response<Body> {
         Ok(Response { message, metadata, trailers, attachment })
     }
 
-    /// Reads the message as a plain type, and leaves what came beside it.
+    /// Decodes the message as a plain type, keeping metadata and attachment.
     pub(super) fn read_plain<T: DeserializeOwned + 'static>(self) -> Result<Response<T>, Status> {
         let Self { message, metadata, trailers, attachment } = self;
         let message = decode_plain(&message).map_err(|status| unreadable(&status))?;
         Ok(Response { message, metadata, trailers, attachment })
     }
 
-    /// Reads the message as a plain type.
+    /// Decodes the message as a plain type.
     pub(super) fn decode_plain<T: DeserializeOwned + 'static>(self) -> Result<T, Status> {
         decode_plain(&self.message).map_err(|status| unreadable(&status))
     }
 }
 
-/// A call without time is not sent: it would fail wherever it arrives.
+/// A call with a timeout of zero is not sent: it would fail wherever it arrives.
 #[cold]
 fn no_time() -> Status {
     Status::deadline_exceeded("the call has a time-out of zero")
 }
 
-/// Whoever makes calls that heed a handle has taken it out by now.
+/// Kinds of calls that support a handle have removed it by now.
 #[cold]
 fn no_handle() -> Status {
     Status::invalid_argument("a call of this kind cannot be cancelled by a handle: drop it instead")
         .with_fault(Fault::Us)
 }
 
-/// The reply is at fault, not the one who called.
+/// The reply is at fault, not the caller.
 #[cold]
 pub(super) fn unreadable(status: &Status) -> Status {
     Status::internal(format!("unreadable reply: {}", status.message()))
 }
 
-/// When a call must have ended that may take so long, and no longer than the one that is being served.
+/// Returns the deadline of a call with this timeout, at most that of the call being served.
 pub(super) fn deadline(timeout: Option<Duration>) -> Result<Option<Instant>, Status> {
     Ok(propagation::current().bound(timeout)?.and_then(|timeout| Instant::now().checked_add(timeout)))
 }

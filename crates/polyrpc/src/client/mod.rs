@@ -1,10 +1,10 @@
-//! The client, in the order in which a call meets it: a typed stub or [`Client`] encodes (`exchange`), layers stand around
-//! it ([`Layer`]), where there are several servers `cluster` chooses one ([`balance`]), `pool` gives a connection or has
-//! one made, `connection` sends and waits, the reply is decoded. Calls with several messages take the same way (`streams`).
+//! The client, in the order of a call: a typed stub or [`Client`] encodes the request (`exchange`); [`Layer`]s wrap it;
+//! with several servers, `cluster` picks one ([`balance`]); `pool` provides a connection; `connection` sends the call
+//! and waits; the reply is decoded. Streaming calls follow the same path (`streams`).
 //!
-//! A call to many at once is made by [`combo`], which `fanout` makes of a cluster's servers.
+//! [`combo`] calls many servers at once; `fanout` creates it from the servers of a cluster.
 //!
-//! [`blocking`] is the same without a runtime: the caller's own thread writes and reads.
+//! [`blocking`] is the same without a runtime: the caller's thread reads and writes.
 
 #[cfg(feature = "otel")]
 mod target;
@@ -91,10 +91,10 @@ use crate::discovery::{self, Discover, List};
 use crate::layer::{Layer, Layers, Side};
 use crate::transport::{Address, Stream, TransportConnector, tls};
 
-/// Calls a server, by whatever protocol its URL names.
+/// Client of a server, for any protocol that its URL names.
 ///
-/// Cheap to clone; clones share their connections. It connects when the first call is made, and again when
-/// a connection broke.
+/// Cheap to clone; clones share their connections. It connects with the first call, and reconnects after a connection
+/// failed.
 ///
 /// ```no_run
 /// # async fn example() -> polyrpc::Result<()> {
@@ -116,40 +116,41 @@ pub struct Client {
 enum Transport {
     Network(Arc<Pool>),
     Channel(Arc<Channel>),
-    /// One of a channel's.
+    /// A server of a channel.
     Server(Arc<SingleEndpoint>),
-    /// Other clients.
+    /// A combination of other clients.
     Combo(Arc<dyn Combo>),
     Mock(Mock),
 }
 
 impl Client {
-    /// A client of the server at `url`: `baidu-std://host:port`, `rpcx://host:port`, `http://host:port`;
-    /// `rpcx+unix:///path` over a Unix socket, `rpcx+ws://host:port` within a WebSocket, `http+json-rpc://host:port` by
-    /// JSON-RPC 2.0; `grpc-web://host:port` for gRPC-Web over HTTP/1.1, which has one call at a time on a connection, and
-    /// `grpc-web+h2://` over HTTP/2; `connect://`, `connect+tls://`, `connect+h2://` and `connect+h2+tls://` likewise for
-    /// the Connect protocol, with `+get` for unary calls by GET, which servers take for methods that are declared free of
-    /// side effects; `rest-rpc+v0.11://host:port` in that generation of rest_rpc, without one in the newest;
-    /// `net-rpc://host:port` for Go's `net/rpc` in gob, `net-rpc+json://`, `net-rpc+msgpack://`, `net-rpc+protobuf://`
-    /// and so on in another [codec](polyrpc_wire::net_rpc::Codec), `net-rpc+http://` where a server of Go speaks it
-    /// behind HTTP; with TLS `grpcs://host:port`, `https://host`, `rpcx+tls://host:port` and so on (feature `tls`).
+    /// Creates a client of the server at `url`: `baidu-std://host:port`, `rpcx://host:port`, `http://host:port`;
+    /// `rpcx+unix:///path` over a Unix socket, `rpcx+ws://host:port` within a WebSocket, `http+json-rpc://host:port`
+    /// for JSON-RPC 2.0; `grpc-web://host:port` for gRPC-Web over HTTP/1.1, which has one call at a time on a
+    /// connection, and `grpc-web+h2://` over HTTP/2; `connect://`, `connect+tls://`, `connect+h2://` and
+    /// `connect+h2+tls://` likewise for the Connect protocol, with `+get` for unary calls by GET, which servers accept
+    /// for methods declared free of side effects; `rest-rpc+v0.11://host:port` in that generation of rest_rpc, by
+    /// default the newest; `net-rpc://host:port` for Go's `net/rpc` in gob, `net-rpc+json://`, `net-rpc+msgpack://`,
+    /// `net-rpc+protobuf://` and so on in another [codec](polyrpc_wire::net_rpc::Codec), `net-rpc+http://` if a Go
+    /// server offers it over HTTP; with TLS `grpcs://host:port`, `https://host`, `rpcx+tls://host:port` and so on
+    /// (feature `tls`).
     ///
-    /// A client of several servers names where they are found: `rpcx+list://host:port,host:port` and whatever else
-    /// [`discovery::open`] knows.
+    /// The URL of a client of several servers names where to find them: `rpcx+list://host:port,host:port`, or any other
+    /// scheme of [`discovery::open`].
     ///
     /// # Errors
     ///
-    /// When the URL is none. Nothing is connected yet.
+    /// If the URL is invalid. No connection is made yet.
     pub fn new(url: &str) -> Result<Self> {
         Self::builder(url).build()
     }
 
-    /// Builder for a client, with everything at its default.
+    /// Creates a builder for a client with default settings.
     pub fn builder(url: &str) -> Builder {
         Builder::new(url)
     }
 
-    /// A client whose calls `answer` answers, for tests: no server, no socket.
+    /// Creates a client for tests, whose calls are answered by `answer`: no server, no socket.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
@@ -172,7 +173,7 @@ impl Client {
         }
     }
 
-    /// A client over a connected socket.
+    /// Creates a client over a connected socket.
     pub(crate) fn over_stream(stream: Stream, protocol: Protocol, words: &[&str]) -> Result<Self, Status> {
         let builder = Builder::new("");
         let url = Url::in_process(protocol, words)?;
@@ -184,8 +185,8 @@ impl Client {
         })
     }
 
-    /// The same client over the same connections, with one more layer around its calls, inside of those it has. A layer
-    /// of servers refuses every call.
+    /// Returns the same client over the same connections, with one more layer around its calls, inside of the existing
+    /// ones. A layer for servers rejects every call.
     #[must_use]
     pub fn layered(&self, layer: impl Layer) -> Self {
         let layer = Layers::one_for(Side::Client, layer).0;
@@ -196,7 +197,7 @@ impl Client {
         &self.layers
     }
 
-    /// The same client for one of its servers, to which there is a connection.
+    /// Returns the same client restricted to one of its servers, which is connected.
     pub(crate) async fn pinned(&self) -> Result<Self, Status> {
         let Transport::Channel(channel) = &self.transport else { return Ok(self.clone()) };
         let call = Call { timeout: self.defaults.timeout, ..Call::new("", "", Format::Raw, Bytes::new()) };
@@ -215,30 +216,30 @@ impl Client {
         })
     }
 
-    /// What telemetry names as the server.
+    /// Returns the name of the server for telemetry.
     #[cfg(feature = "otel")]
     pub(crate) fn target(&self) -> &Target {
         &self.defaults.target
     }
 
-    /// How it makes data connections.
+    /// Returns the connector of data connections.
     pub(crate) fn data_connector(&self) -> &DataConnector {
         &self.defaults.near
     }
 
-    /// The protocol it speaks.
+    /// Returns the protocol of the client.
     pub fn protocol(&self) -> Protocol {
         self.defaults.protocol
     }
 
-    /// What of rest_rpc it speaks, if that is the protocol.
+    /// Returns the generation of rest_rpc, if that is the protocol.
     pub fn generation(&self) -> Option<Generation> {
         let is_rest_rpc = self.defaults.protocol == Protocol::RestRpc;
         is_rest_rpc.then(|| Generation::named(&self.defaults.dialect.words).unwrap_or_default())
     }
 
-    /// What is known of the servers of a client that was built to find them; empty in a client of one server, and before
-    /// the first call.
+    /// Returns the state of the servers of a client with discovery; empty for a client of one server, and before the
+    /// first call.
     pub fn endpoints(&self) -> Vec<EndpointInfo> {
         match &self.transport {
             Transport::Channel(channel) => channel.facts(),
@@ -247,22 +248,22 @@ impl Client {
         }
     }
 
-    /// The one format in which it carries messages, where protocol and URL leave no choice (net/rpc).
+    /// Returns the only format for messages, if protocol and URL leave no choice (net/rpc).
     pub fn only_format(&self) -> Option<Format> {
         self.defaults.dialect.format.filter(|_| self.defaults.dialect.only_format)
     }
 
     /// Calls a function or a method with plain types: `add`, `Arith/Mul`.
     ///
-    /// A list of arguments is a tuple; a single one may stand alone.
+    /// Several arguments are a tuple; a single one need not be.
     ///
     /// # Errors
     ///
-    /// What the server answered, or why it could not be asked.
+    /// The failure returned by the server, or the reason why the server could not be called.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future cancels the call; the server may have begun it.
+    /// Dropping the future cancels the call; the server may have started it.
     pub async fn call<Resp: DeserializeOwned + 'static>(
         &self,
         target: &str,
@@ -275,7 +276,7 @@ impl Client {
         Ok(response.decode_plain()?)
     }
 
-    /// A call with plain types that says more than its arguments: a time-out, metadata, an attachment, a credential.
+    /// Creates a call with plain types and options: timeout, metadata, attachment, credential.
     ///
     /// ```no_run
     /// # async fn example(client: polyrpc::Client) -> polyrpc::Result<()> {
@@ -296,7 +297,7 @@ impl Client {
         CallBuilder::new(self, target)
     }
 
-    /// Calls a method with an encoded message and gives the encoded reply.
+    /// Calls a method with an encoded message and returns the encoded reply.
     ///
     /// # Errors
     ///
@@ -310,7 +311,7 @@ impl Client {
         Ok(self.call_encoded(service, method, body, options).await?)
     }
 
-    /// Calls a method as a typed stub does.
+    /// Calls a method for a typed stub.
     ///
     /// # Errors
     ///
@@ -371,7 +372,7 @@ impl Client {
         }
     }
 
-    /// Makes a call that has passed the layers.
+    /// Sends a call that has passed the layers.
     pub(crate) async fn send(&self, mut call: OutgoingCall<'_>) -> Result<Response<Body>, Status> {
         if let Transport::Combo(combo) = &self.transport {
             call.options.timeout = call.options.timeout.or(self.defaults.timeout);
@@ -396,7 +397,7 @@ impl Client {
                 let call = self.defaults.call(service, method, body, options)?;
                 let format = call.head.format;
                 let ended = match channel.has_backups() && !call.oneway {
-                    // Boxed, so that a client without them does not pay for its size.
+                    // Boxed, so that clients without backup requests do not pay for their size.
                     true => Box::pin(channel.exchange_with_backup(call, routing)).await,
                     false => cluster::CallAttempt::over_channel(channel, call, routing).call().await,
                 };
@@ -413,13 +414,13 @@ impl Client {
         self.defaults.open(ended?, format)
     }
 
-    /// Whether calls are kept, to be sent again.
+    /// Whether calls are retained, to be sent again.
     fn keeps(&self) -> bool {
         self.defaults.retains_calls || matches!(self.transport, Transport::Channel(_))
     }
 }
 
-/// `Service/Method`, or a function's name.
+/// Splits `Service/Method`; the name of a function has no service.
 pub(crate) fn split(target: &str) -> (&str, &str) {
     target.rsplit_once('/').unwrap_or(("", target))
 }
@@ -454,10 +455,10 @@ pub struct Builder {
     keepalive: Option<Duration>,
     on_push: Option<PushHandler>,
     idempotent: bool,
-    /// What was said that takes a channel.
+    /// Settings that require a channel.
     plan: Option<Box<ChannelConfig>>,
     layers: Layers,
-    /// Why a layer, or a protocol, cannot stand here.
+    /// Error for a layer or a protocol that cannot be used here.
     misplaced: Option<Status>,
     hooks: Hooks,
     tls: Option<tls::Client>,
@@ -465,11 +466,11 @@ pub struct Builder {
     kcp: Option<crate::kcp::Config>,
     #[cfg(feature = "quic")]
     quic: Option<crate::quic::Config>,
-    /// Those of other crates.
+    /// Protocols of other crates.
     protocols: Vec<(Protocol, BuildSessions)>,
 }
 
-/// Sets up what makes the sessions of a protocol of another crate.
+/// Creates the session factory for a protocol of another crate.
 type BuildSessions = Box<dyn Fn(SessionContext) -> Arc<dyn SessionFactory> + Send + Sync>;
 
 impl Builder {
@@ -503,11 +504,11 @@ impl Builder {
         }
     }
 
-    /// Calls by a protocol of another crate if the URL has one of its [schemes](Descriptor::schemes). `session` makes the
+    /// Adds a protocol of another crate, for URLs with one of its [schemes](Descriptor::schemes). `session` creates the
     /// [session](crate::protocol::session::Client) of each connection.
     ///
-    /// How a protocol is written says [`crate::protocol`]. A built-in protocol of the same scheme comes first; one of the same
-    /// name fails [`build`](Self::build).
+    /// [`crate::protocol`] explains how to implement a protocol. A built-in protocol with the same scheme takes
+    /// precedence; one with the same name makes [`build`](Self::build) fail.
     pub fn protocol<S>(
         mut self,
         descriptor: &'static Descriptor,
@@ -530,103 +531,103 @@ impl Builder {
         self
     }
 
-    /// How calls share connections. Default: [`ConnectionMode::Shared`].
+    /// Sets how calls share connections. Default: [`ConnectionMode::Shared`].
     pub fn connection_mode(mut self, kind: ConnectionMode) -> Self {
         self.kind = kind;
         self
     }
 
-    /// How long a call waits for its reply when it does not say itself; `None`: for ever. Default: 10 s. A call with
-    /// several messages in a direction waits for ever unless it says otherwise. Calls with a time-out of zero fail with
-    /// `deadline_exceeded` before anything is sent.
+    /// Sets the default timeout of calls; `None`: unlimited. Default: 10 s. Streaming calls have no timeout unless they
+    /// set one. Calls with a timeout of zero fail with `deadline_exceeded` before anything is sent.
     pub fn timeout(mut self, timeout: impl Into<Option<Duration>>) -> Self {
         self.timeout = timeout.into();
         self
     }
 
-    /// How long making a connection may take. Default: 3 s.
+    /// Sets the timeout for connecting. Default: 3 s.
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
         self.connect_timeout = timeout;
         self
     }
 
-    /// How long to wait between failed attempts to connect to a server; calls fail at once meanwhile, unless they
-    /// [wait](CallOptions::wait_for_ready). Default: from 500 ms, 1.6 times as long each time, up to 5 s; in a client that
-    /// chooses among servers, or repeats calls, [`Backoff::default`].
+    /// Sets the delay between failed attempts to connect to a server; calls fail immediately meanwhile, unless they
+    /// [wait](CallOptions::wait_for_ready). Default: from 500 ms, 1.6 times as long each time, up to 5 s; in a client
+    /// that chooses among servers, or retries calls, [`Backoff::default`].
     pub fn backoff(mut self, backoff: Backoff) -> Self {
         self.backoff = Some(backoff);
         self
     }
 
-    /// The format of every request. Default: what codec and protocol prefer.
+    /// Sets the format of every request. Default: the preference of codec and protocol.
     pub fn format(mut self, format: Format) -> Self {
         self.format = Some(format);
         self
     }
 
-    /// How requests are compressed. Default: not.
+    /// Sets the compression of requests. Default: none.
     pub fn compression(mut self, compression: Compression) -> Self {
         self.compression = compression;
         self
     }
 
-    /// What the numbers of rpcx's compressors stand for, as the server has registered them. Default: none and gzip. Over
-    /// rpcx, a call with a [compression](Self::compression) that is not among them fails before it is sent.
+    /// Sets which compressions the compressor numbers of rpcx denote, as registered by the server. Default: none and
+    /// gzip. Over rpcx, a call with a [compression](Self::compression) that is not among them fails before it is sent.
     pub fn rpcx_compressors(mut self, compressors: Compressors) -> Self {
         self.compressors = compressors;
         self
     }
 
-    /// Credential of the caller: baidu_std's `authentication_data`, rpcx's `__AUTH`, HTTP's `Authorization`.
+    /// Sets the credential of the caller: baidu_std's `authentication_data`, rpcx's `__AUTH`, HTTP's `Authorization`.
     pub fn credential(mut self, credential: impl Into<Bytes>) -> Self {
         self.credential = Some(credential.into());
         self
     }
 
-    /// What is accepted from the server.
+    /// Sets the limits of what is accepted from the server.
     pub fn limits(mut self, limits: Limits) -> Self {
         self.limits = limits;
         self
     }
 
-    /// How many connections may wait in a pool. Default: 100.
+    /// Sets the maximum number of idle connections in a pool. Default: 100.
     pub fn idle_connections(mut self, idle: usize) -> Self {
         self.bounds.idle = idle;
         self
     }
 
-    /// How many connections [`ConnectionMode::Shared`] may make where a server allows only so many calls on each (HTTP/2).
-    /// A call beyond that waits until another has ended. At least one; default: 8.
+    /// Sets the maximum number of connections of [`ConnectionMode::Shared`] if a server limits the calls on each
+    /// (HTTP/2). A call beyond that waits until another has ended. At least one; default: 8.
     pub fn connections(mut self, most: usize) -> Self {
         self.bounds.shared = most.max(1);
         self
     }
 
-    /// Reads from connections on these threads instead of in the runtime of the first caller.
+    /// Reads from connections on these threads instead of the runtime of the first caller.
     pub fn executor(mut self, cores: Cores) -> Self {
         self.cores = Some(cores);
         self
     }
 
-    /// Asks the server this often whether it is there, where the protocol can (rpcx, gRPC); a connection whose
-    /// heartbeat stays without an answer until the next is closed. Default: never; by rest_rpc, whose servers do not
-    /// answer, every 5 s.
+    /// Sets the interval of heartbeats, for protocols that have them (rpcx, gRPC); a connection is closed if its
+    /// heartbeat remains unanswered until the next. Default: never; for rest_rpc, whose servers do not answer, every 5
+    /// s.
     ///
-    /// gRPC's servers bear it only while they have calls to answer, and not often (grpc-go: every five minutes, unless
-    /// it is told otherwise): it is done only then, and half as often once a server closed a connection for it.
+    /// gRPC's servers tolerate heartbeats only while they have calls to answer, and not often (grpc-go: every five
+    /// minutes by default). They are sent only then, and half as often once a server closed a connection because of
+    /// them.
     pub fn keepalive(mut self, every: Duration) -> Self {
         self.keepalive = Some(every);
         self
     }
 
-    /// Called with each message that the server sends without being asked (rpcx). It runs on the connection's
-    /// task and must not wait.
+    /// Sets the handler of messages that the server sends unsolicited (rpcx). It runs on the connection's task and must
+    /// not block.
     pub fn on_push(mut self, handler: impl Fn(Push) + Send + Sync + 'static) -> Self {
         self.on_push = Some(Arc::new(handler));
         self
     }
 
-    /// Stands around every call, inside of the layers that were added before.
+    /// Adds a layer around every call, inside of the layers added before.
     pub fn layer(mut self, layer: impl Layer) -> Self {
         let (layer, fits) = Layers::one_for(Side::Client, layer);
         self.layers = self.layers.compose(&layer);
@@ -634,39 +635,39 @@ impl Builder {
         self
     }
 
-    /// Is told of connections and attempts, behind the hooks that were added before.
+    /// Adds a hook that observes connections and attempts, after the hooks added before.
     pub fn hook(mut self, hook: impl Hook) -> Self {
         self.hooks.add(hook);
         self
     }
 
-    /// How to check the server's certificate, and what to show it, where the URL asks for TLS.
+    /// Sets how to verify the server's certificate, and the client's identity, for URLs with TLS.
     #[cfg(feature = "tls")]
     pub fn tls(mut self, tls: tls::Client) -> Self {
         self.tls = Some(tls);
         self
     }
 
-    /// How KCP is set up, where the URL asks for it; the other side must have the same cipher and shards.
+    /// Sets the configuration of KCP, for URLs with KCP; the other side must have the same cipher and shards.
     #[cfg(feature = "kcp")]
     pub fn kcp(mut self, config: crate::kcp::Config) -> Self {
         self.kcp = Some(config);
         self
     }
 
-    /// How QUIC is set up, where the URL asks for it. Its TLS is set up by [`tls`](Self::tls).
+    /// Sets the configuration of QUIC, for URLs with QUIC. Its TLS is set by [`tls`](Self::tls).
     #[cfg(feature = "quic")]
     pub fn quic(mut self, config: crate::quic::Config) -> Self {
         self.quic = Some(config);
         self
     }
 
-    /// Finds the servers there, in place of the one that the URL names: of the URL protocol and variants count, and an
-    /// instance says by which network it is reached. It is watched from the first call on, in that call's runtime or on
-    /// [`executor`](Self::executor)'s threads, until the last clone of the client is dropped.
+    /// Discovers the servers, instead of calling the one that the URL names: the URL still selects protocol and
+    /// variants, and each instance its network. Watching starts with the first call, in that call's runtime or on
+    /// [`executor`](Self::executor)'s threads, and ends when the last clone of the client is dropped.
     ///
-    /// What was found stays true while the registry fails, or answers that there is nothing
-    /// ([`accept_empty_resolution`](Self::accept_empty_resolution)). Servers that are said to be inactive get no calls.
+    /// The last known servers remain valid while the registry fails, or returns no servers
+    /// ([`accept_empty_resolution`](Self::accept_empty_resolution)). Inactive servers get no calls.
     ///
     /// ```
     /// use polyrpc::Client;
@@ -687,95 +688,94 @@ impl Builder {
         self
     }
 
-    /// How a server is chosen for a call. Default: [`P2c`](balance::P2c).
+    /// Sets the load balancer. Default: [`P2c`](balance::P2c).
     pub fn balance(mut self, balance: impl LoadBalancer) -> Self {
         self.plan().balance = Some(Box::new(balance));
         self
     }
 
-    /// What is done when a call fails. Default: [`FailMode::Failover`], in a client that finds its servers or was told
-    /// anything about what is done when calls fail; a client of one server that was not only looks for another
-    /// connection.
+    /// Sets what to do when a call fails. Default: [`FailMode::Failover`] in a client with discovery or any setting for
+    /// failing calls; any other client of one server only tries another connection.
     pub fn fail_mode(mut self, mode: FailMode) -> Self {
         self.plan().fail_mode = mode;
         self
     }
 
-    /// How often a call that failed may be sent again. Default: 3.
+    /// Sets how often a failed call may be retried. Default: 3.
     pub fn retries(mut self, retries: u32) -> Self {
         self.plan().retries = Some(retries);
         self
     }
 
-    /// How many calls may be sent again, of all calls of the client together.
+    /// Sets the retry budget, which all calls of the client share.
     pub fn retry_budget(mut self, budget: RetryBudget) -> Self {
         self.plan().budget = budget;
         self
     }
 
-    /// How long to wait before the same server is tried again, or any when all were; up to half of it is left out at
-    /// random. Default: from 10 ms, twice as long each time, up to 1 s.
+    /// Sets the delay before the same server, or any server after all have failed, is tried again; up to half of it is
+    /// subtracted at random. Default: from 10 ms, twice as long each time, up to 1 s.
     pub fn retry_backoff(mut self, backoff: Backoff) -> Self {
         self.plan().backoff = Some(backoff);
         self
     }
 
-    /// When a second server is asked by [`FailMode::Failbackup`].
+    /// Sets when [`FailMode::Failbackup`] calls a second server.
     pub fn backup(mut self, backup: Backup) -> Self {
         self.plan().backup = backup;
         self
     }
 
-    /// When a server that fails gets no more calls for a while. Default: never.
+    /// Sets when a failing server is ejected for a while. Default: never.
     pub fn circuit_breaker(mut self, breaker: CircuitBreaker) -> Self {
         self.plan().breaker = Some(breaker);
         self
     }
 
-    /// How a server that gets no calls is asked whether it is well again. Default: [`HealthCheck::connect`].
+    /// Sets how an ejected server is checked for recovery. Default: [`HealthCheck::connect`].
     pub fn health_check(mut self, health: HealthCheck) -> Self {
         self.plan().health = Some(health);
         self
     }
 
-    /// What keeps the calls of all servers from the few that come back first. Default: nothing.
+    /// Sets how the first servers to recover are protected from the calls of all servers. Default: not at all.
     pub fn recovery(mut self, recovery: RecoveryPolicy) -> Self {
         self.plan().recovery = Some(recovery);
         self
     }
 
-    /// Calls only servers of this group, as the registry says who is in it.
+    /// Calls only servers of this group, as assigned by the registry.
     pub fn group(mut self, group: impl Into<String>) -> Self {
         self.plan().group = Some(group.into());
         self
     }
 
-    /// Takes it for true when the registry, which had servers before, has none: calls fail then. Default: no, since that
-    /// is how a registry answers which has lost its data; and after it had none, or failed, whoever is missing in its sets
-    /// stays for ten seconds more, unless it cannot be reached. When all servers there are were made inactive, or put
-    /// into other groups, calls fail in any case.
+    /// Accepts that the registry has no servers although it had some before: calls fail then. Default: off, since this
+    /// is also the response of a registry that lost its data; and after an empty or failed resolution, servers missing
+    /// from the next sets are kept for ten more seconds, unless they cannot be reached. If all existing servers were
+    /// made inactive, or moved to other groups, calls fail in any case.
     pub fn accept_empty_resolution(mut self) -> Self {
         self.plan().believes_empty_sets = true;
         self
     }
 
-    /// Every call may be executed twice with no harm, as if it said so [itself](CallOptions::idempotent).
+    /// Declares every call idempotent, like [`CallOptions::idempotent`].
     pub fn idempotent(mut self) -> Self {
         self.idempotent = true;
         self
     }
 
-    /// Makes the client. Nothing is connected yet.
+    /// Creates the client. No connection is made yet.
     ///
     /// # Errors
     ///
-    /// When the URL is none, or what TLS needs cannot be read.
+    /// If the URL is invalid, or the files for TLS cannot be read.
     pub fn build(mut self) -> Result<Client> {
         let (url, discover) = self.resolve_url()?;
         self.build_by(url, discover)
     }
 
-    /// Makes the client of the servers that are called so and found there.
+    /// Creates a client with these servers.
     fn build_by(mut self, url: Url, discover: Option<Box<dyn Discover>>) -> Result<Client> {
         if let Some(status) = self.misplaced.take() {
             return Err(status.into());
@@ -811,7 +811,7 @@ impl Builder {
         Ok(Client { transport, defaults: Arc::new(defaults), layers })
     }
 
-    /// Makes a client that needs no runtime.
+    /// Creates a client that needs no runtime.
     ///
     /// # Errors
     ///
@@ -824,7 +824,7 @@ impl Builder {
         self.plan.get_or_insert_default()
     }
 
-    /// How servers are called, and who finds them unless the URL names one.
+    /// Returns how servers are called, and the discovery unless the URL names a server.
     fn resolve_url(&mut self) -> Result<(Url, Option<Box<dyn Discover>>)> {
         let (scheme, rest) = self.url.split_once("://").unwrap_or((&self.url, ""));
         if let Some(discover) = self.plan.as_mut().and_then(|plan| plan.discover.take()) {
@@ -833,7 +833,7 @@ impl Builder {
                 Some(discover),
             ));
         }
-        // A word that is known to the protocol names no registry (`net-rpc+http`).
+        // A word of the protocol is not the name of a registry (`net-rpc+http`).
         if Url::from_scheme(scheme, &self.known()).is_err() {
             let words: Vec<_> = scheme.split('+').collect();
             for (place, word) in words.iter().enumerate().skip(1) {
@@ -850,7 +850,7 @@ impl Builder {
         Ok((Url::parse(&self.url, &self.known())?, None))
     }
 
-    /// Whether it takes a channel.
+    /// Whether the client needs a channel.
     fn uses_channel(&self) -> Result<bool> {
         let scheme = self.url.split_once("://").map_or("", |(scheme, _)| scheme);
         let names_registry = |word: &str| matches!(discovery::open(word, ""), Ok(Some(_)) | Err(_));
@@ -879,7 +879,7 @@ impl Builder {
         }
     }
 
-    /// What connections are made with.
+    /// Returns the connector of the transport.
     fn dialing(&self, url: &Url) -> Result<TransportConnector, Status> {
         match url.address {
             Address::Tcp(_) | Address::Unix(_) => Ok(TransportConnector::Socket),
@@ -906,14 +906,14 @@ impl Builder {
         }
     }
 
-    /// What TLS is made with, if the URL asks for it.
+    /// Returns the TLS connector, if the URL requests TLS.
     fn connector(&self, url: &Url) -> Result<Option<tls::Connector>, Status> {
         match (&self.tls, url.tls) {
             (settings, true) => tls::connector(settings.as_ref(), url.begins_with(), url.host()).map(Some),
             (None, false) => Ok(None),
-            // It is QUIC's.
+            // The settings are QUIC's.
             (Some(_), false) if matches!(url.address, Address::Quic(_)) => Ok(None),
-            // What was meant to be secret must not go out in clear text.
+            // Data meant to be encrypted must not be sent in clear text.
             (Some(_), false) => Err(Status::invalid_argument(format!(
                 "`{}` is for clear text, but TLS was set up: write +tls behind the protocol",
                 discovery::redacted(&self.url)
@@ -921,7 +921,7 @@ impl Builder {
         }
     }
 
-    /// What makes the sessions of connections to a server at this URL.
+    /// Returns the factory of sessions for connections to this URL.
     fn sessions(&self, url: &Url) -> Result<Arc<dyn SessionFactory>, Status> {
         let context = SessionContext {
             limits: self.limits.clone(),
@@ -943,7 +943,7 @@ impl Builder {
         })
     }
 
-    /// What URLs may name.
+    /// Returns the protocols that URLs may name.
     fn known(&self) -> Vec<Protocol> {
         Protocol::ALL.into_iter().chain(self.protocols.iter().map(|(added, _)| *added)).collect()
     }

@@ -1,4 +1,4 @@
-//! What the calls of a protocol have no place for.
+//! Warnings about call options that a protocol does not support.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,8 +9,8 @@ use polyrpc_wire::Protocol;
 
 use crate::propagation::CallScope;
 
-/// Says once for each client what does not reach its servers, and goes on: what a call asks of its own (attachments,
-/// credentials, mostly metadata too) is refused instead, by the session.
+/// Logs once per client which data does not reach its servers, without failing the call. Options that a call sets
+/// explicitly (attachments, credentials, usually metadata too) are rejected by the session instead.
 #[derive(Debug, Clone)]
 pub(super) struct UnsupportedWarnings(Arc<WarnedOnce>);
 
@@ -23,26 +23,26 @@ struct WarnedOnce {
 }
 
 impl UnsupportedWarnings {
-    /// `None` where there is a place for all of it.
+    /// Returns `None` if the protocol supports everything.
     pub(super) fn of(protocol: Protocol) -> Option<Self> {
         let can = protocol.descriptor().capabilities;
         if can.deadline && can.carries_metadata() {
             return None;
         }
-        // What has a place needs no word.
+        // Supported options need no warning.
         let [deadline, trace, metadata] =
             [can.deadline, can.carries_metadata(), can.metadata != MetadataSupport::Dropped];
         let said = WarnedOnce {
             protocol,
             deadline: deadline.into(),
             trace: trace.into(),
-            // Where they are refused, the session says so.
+            // If metadata are rejected, the session reports it.
             metadata: metadata.into(),
         };
         Some(Self(Arc::new(said)))
     }
 
-    /// A call is about to be sent.
+    /// Logs the unsupported options of a call about to be sent.
     #[cold]
     pub(super) fn warn_unsupported(&self, call: &Call<'_>, inherited: &CallScope) {
         let said = &*self.0;

@@ -7,27 +7,27 @@ use polyrpc_wire::{Protocol, rpcx};
 use crate::discovery::{self, Attributes, Instance, Network};
 use crate::transport::Address;
 
-/// Where a client calls and how: `baidu-std://127.0.0.1:8000`, `rpcx://host:8972`, `http://host`,
+/// Parsed URL of a server: `baidu-std://127.0.0.1:8000`, `rpcx://host:8972`, `http://host`,
 /// `rpcx+unix:///run/echo.sock`, `rpcx+ws://host:8972`, `http+json-rpc://host/`, `rest-rpc+v0.11://host:9000`,
-/// `net-rpc+json://host:1234`, `net-rpc+http://host:1234`, `rpcx+http://host:8972`, `fb-rpc+two-dots://host:8000`; with TLS `grpcs://host:443`,
-/// `https://host`, `rpcx+tls://host:8972`; gRPC-Web by HTTP/1.1 `grpc-web://host:8080`, by HTTP/2 `grpc-web+h2://host:8080`; Connect by HTTP/1.1
-/// `connect://host:8080`, by HTTP/2 `connect+h2://host:8080`, its unary calls by GET `connect+get://host:8080`;
-/// over UDP `rpcx+kcp://host:8973`, `rpcx+quic://host:8974`.
+/// `net-rpc+json://host:1234`, `net-rpc+http://host:1234`, `rpcx+http://host:8972`, `fb-rpc+two-dots://host:8000`; with
+/// TLS `grpcs://host:443`, `https://host`, `rpcx+tls://host:8972`; gRPC-Web over HTTP/1.1 `grpc-web://host:8080`, over
+/// HTTP/2 `grpc-web+h2://host:8080`; Connect over HTTP/1.1 `connect://host:8080`, over HTTP/2 `connect+h2://host:8080`,
+/// with unary calls by GET `connect+get://host:8080`; over UDP `rpcx+kcp://host:8973`, `rpcx+quic://host:8974`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Url {
     pub(crate) protocol: Protocol,
     pub(crate) address: Address,
     pub(crate) tls: bool,
-    /// What of the protocol is spoken: JSON-RPC by HTTP, a generation of rest_rpc, a codec of net/rpc, …
+    /// Dialect of the protocol: JSON-RPC over HTTP, a generation of rest_rpc, a codec of net/rpc, …
     pub(crate) dialect: Dialect,
-    /// The path on the server at which a WebSocket carries the protocol.
+    /// Path of the WebSocket that carries the protocol.
     pub(crate) websocket: Option<String>,
-    /// The path of the `CONNECT` that a connection of net/rpc or rpcx begins with.
+    /// Path of the `CONNECT` with which a connection of net/rpc or rpcx starts.
     pub(crate) connect: Option<String>,
 }
 
 impl Url {
-    /// Reads a URL of one of these protocols.
+    /// Parses a URL of one of these protocols.
     pub(crate) fn parse(text: &str, known: &[Protocol]) -> Result<Self, Status> {
         let wrong = |why: &str| {
             Status::invalid_argument(format!("`{}` is no URL to call: {why}", discovery::redacted(text)))
@@ -37,7 +37,7 @@ impl Url {
         words.at(rest).map_err(|why| wrong(&why))
     }
 
-    /// Protocol and variants alone, for servers that are found elsewhere: what stands before `://`.
+    /// Parses protocol and variants only, the part before `://`, for servers that are discovered.
     pub(crate) fn from_scheme(scheme: &str, known: &[Protocol]) -> Result<Self, Status> {
         let words = SchemeParts::parse(scheme, known)
             .map_err(|why| Status::invalid_argument(format!("`{scheme}` is no protocol: {why}")))?;
@@ -49,7 +49,7 @@ impl Url {
         })
     }
 
-    /// How long a connection is left alone once it is made.
+    /// Returns the pause after connecting before the first call is sent.
     pub(crate) fn settle_time(&self) -> Option<Duration> {
         match &self.websocket {
             None => self.dialect.settling,
@@ -57,9 +57,9 @@ impl Url {
         }
     }
 
-    /// The same at this server. One of which no more is known than TCP is reached as the URL says.
+    /// Returns the same URL for this server. An instance with network TCP is reached as the URL says.
     pub(crate) fn at(&self, instance: &Instance) -> Result<Self, Status> {
-        // Not every instance was read from a text.
+        // Not every instance was parsed from text.
         instance.to_string().parse::<Instance>()?;
         let place = instance.address.clone();
         let address = match (instance.network, &self.address) {
@@ -71,7 +71,7 @@ impl Url {
         let mut url = Self { address, ..self.clone() };
         match instance.network {
             Network::Tcp | Network::Unix | Network::Kcp => {}
-            // It has TLS of its own.
+            // QUIC includes TLS.
             Network::Quic => url.tls = false,
             Network::Ws | Network::Wss => {
                 url.tls |= instance.network == Network::Wss;
@@ -93,13 +93,13 @@ impl Url {
         Ok(url)
     }
 
-    /// The path of the `CONNECT` that is done before there is a session.
+    /// Returns the path of the `CONNECT` that is sent before the session is created.
     pub(crate) fn connect_before_session(&self) -> Option<&str> {
         let by_session = self.protocol.descriptor().connect.is_some_and(|connect| connect.by_session);
         self.connect.as_deref().filter(|_| !by_session)
     }
 
-    /// The server at this URL, as a registry would list it.
+    /// Returns the server of this URL, as a registry would list it.
     pub(crate) fn instance(&self) -> Instance {
         let (network, address) = match &self.address {
             Address::Tcp(place) => (Network::Tcp, place.clone()),
@@ -110,7 +110,7 @@ impl Url {
         Instance { network, address, attributes: Attributes::new() }
     }
 
-    /// The address of a server in this process.
+    /// Creates the URL of a server in this process.
     pub(crate) fn in_process(protocol: Protocol, words: &[&str]) -> Result<Self, Status> {
         let descriptor = protocol.descriptor();
         let scheme = descriptor.schemes.first().map_or(descriptor.name, |scheme| scheme.name);
@@ -118,7 +118,7 @@ impl Url {
         Ok(Self { dialect, ..Self::nowhere(protocol) })
     }
 
-    /// No server, called by the protocol's usual dialect.
+    /// Creates a URL without a server, with the default dialect of the protocol.
     pub(crate) fn nowhere(protocol: Protocol) -> Self {
         Self {
             protocol,
@@ -130,8 +130,8 @@ impl Url {
         }
     }
 
-    /// The protocol that a connection begins with where it is to be named: a WebSocket is asked for by HTTP/1.1, whatever
-    /// it carries, as are gRPC-Web and Connect.
+    /// Returns the protocol for ALPN: a WebSocket starts with HTTP/1.1, whatever it carries, and so do gRPC-Web and
+    /// Connect.
     pub(crate) fn begins_with(&self) -> Protocol {
         match self.websocket.is_some() || self.dialect.within_http1 {
             true => Protocol::Http,
@@ -139,12 +139,12 @@ impl Url {
         }
     }
 
-    /// The server's name, as HTTP asks for it. A Unix socket has none.
+    /// Returns the server's name for HTTP. A Unix socket is `localhost`.
     pub(crate) fn authority(&self) -> String {
         self.address.host_and_port().unwrap_or("localhost").to_owned()
     }
 
-    /// The host that a certificate must be for. A Unix socket is of this one.
+    /// Returns the host that a certificate must be valid for. A Unix socket is `localhost`.
     pub(crate) fn host(&self) -> &str {
         let place = self.address.host_and_port().unwrap_or("localhost");
         let host = place.rsplit_once(':').map_or(place, |(host, _)| host);
@@ -152,14 +152,14 @@ impl Url {
     }
 }
 
-/// What stands before `://`.
+/// Parsed scheme, the part before `://`.
 struct SchemeParts {
     protocol: Protocol,
     dialect: Dialect,
     unix: bool,
     ws: bool,
     tls: bool,
-    /// The usual path of the `CONNECT` that is asked for.
+    /// Default path of the requested `CONNECT`.
     connects: Option<&'static str>,
     carrier: Option<fn(String) -> Address>,
 }
@@ -178,7 +178,7 @@ impl SchemeParts {
         Ok(said)
     }
 
-    /// Takes a word that says how the server is reached; `false` if it is the protocol's own.
+    /// Applies a word that selects the transport; returns `false` if the word belongs to the protocol.
     fn apply(&mut self, word: &str) -> bool {
         match (word, self.protocol.descriptor().connect) {
             ("unix", _) => self.unix = true,
@@ -192,7 +192,7 @@ impl SchemeParts {
         true
     }
 
-    /// The URL with what stands behind `://`.
+    /// Returns the URL with the part after `://`.
     fn at(&self, rest: &str) -> Result<Url, String> {
         let url = self.to(self.address(rest)?);
         self.refuse_beyond(rest)?;
@@ -206,7 +206,7 @@ impl SchemeParts {
         Ok(Url { websocket: path(self.ws.then_some(WEBSOCKET))?, connect: path(self.connects)?, ..url })
     }
 
-    /// Refuses what stands behind the host where nothing would read it.
+    /// Rejects a path or query that would be ignored.
     fn refuse_beyond(&self, rest: &str) -> Result<(), String> {
         if self.unix || self.ws || self.connects.is_some() {
             return Ok(());
@@ -231,7 +231,7 @@ impl SchemeParts {
     fn address(&self, rest: &str) -> Result<Address, &'static str> {
         let host = rest.split(['/', '?', '#']).next().unwrap_or_default();
         if !self.unix && host.contains('@') {
-            // Nothing would read it, and it would stand in every text that names the server.
+            // It would be ignored, and would appear in every text that names the server.
             return Err("a user or password does not belong in it: set a credential");
         }
         let address = match (self.unix, host.parse(), self.protocol.descriptor().default_ports) {
@@ -261,20 +261,20 @@ impl SchemeParts {
     }
 }
 
-/// How URLs call these protocols.
+/// Returns the schemes of these protocols, for an error message.
 #[cold]
 fn schemes(known: &[Protocol]) -> String {
     let schemes = known.iter().flat_map(|protocol| protocol.descriptor().schemes);
     schemes.map(|scheme| scheme.name).collect::<Vec<_>>().join(", ")
 }
 
-/// What stands behind the host; the peers' own path if that is nothing.
+/// Returns the part after the host, or the peers' default path if it is empty.
 fn path<'a>(rest: &'a str, usual: &'a str) -> Option<&'a str> {
     let path = rest.find('/').and_then(|at| rest.get(at..)).filter(|path| *path != "/").unwrap_or(usual);
     path.bytes().all(|byte| byte.is_ascii_graphic()).then_some(path)
 }
 
-/// Where a WebSocket is, unless the URL says otherwise.
+/// Default path of a WebSocket.
 const WEBSOCKET: &str = rpcx::CONNECT_PATH;
 
 #[cfg(test)]

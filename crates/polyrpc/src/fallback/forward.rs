@@ -1,4 +1,4 @@
-//! A call that goes on to another server.
+//! Forwarding of a call to another server.
 
 use bytes::Bytes;
 use polyrpc_wire::Protocol;
@@ -11,20 +11,20 @@ use crate::codec::Body;
 use crate::streaming::{Sender, StreamOptions, Streaming};
 
 impl RawRequest {
-    /// Makes the same call of another server, and answers as that does: message, metadata, attachment, time, streams.
+    /// Forwards the call to another server, and returns its response: message, metadata, attachment, timeout, streams.
     ///
-    /// The client's protocol may be another one, if both carry the same format: nothing is decoded. What it has no place
-    /// for is refused before it is sent. Numbers of functions (rest_rpc, fb_rpc) mean something in their own protocol only.
-    /// A call that may have several messages (gRPC) needs a client whose protocol has streams.
+    /// The client's protocol may differ, if both support the same format: nothing is decoded. Options that it does not
+    /// support are rejected before the call is sent. Numbers of functions (rest_rpc, fb_rpc) are only valid within
+    /// their protocol. A call that may have several messages (gRPC) needs a client whose protocol has streams.
     ///
-    /// As a proxy does, it leaves out fields of HTTP that speak of one connection or of one message (`connection`, `te`,
-    /// `host`, `content-*`) or belong to gRPC (`grpc-*`), where the call goes on by gRPC or HTTP, and likewise with the
-    /// answer. Other metadata that the client's protocol cannot carry fail the call with
-    /// [`InvalidArgument`](crate::Code::InvalidArgument), before it is sent.
+    /// Like a proxy, it removes hop-by-hop HTTP fields and those of one message (`connection`, `te`, `host`,
+    /// `content-*`), and those of gRPC (`grpc-*`), if the call is forwarded by gRPC or HTTP, and likewise from the
+    /// response. Other metadata that the client's protocol does not support make the call fail with
+    /// [`InvalidArgument`](crate::Code::InvalidArgument) before it is sent.
     ///
     /// # Errors
     ///
-    /// What the server answers, with what it sent beside it; why it could not be asked.
+    /// The failure returned by the server, with its metadata, or the reason why the server could not be called.
     pub async fn forward(mut self, client: &Client) -> Result<RawResponse> {
         let (target, mut options) = (self.target(), self.options());
         let writes_fields = |protocol: Protocol| protocol.descriptor().capabilities.has_fields();
@@ -56,7 +56,7 @@ impl RawRequest {
     }
 }
 
-/// Carries a stream beside a call on, both ways, until a side ends it: both directions end together.
+/// Forwards an attached stream in both directions until one side ends it: both directions end together.
 async fn carry(mut messages: Streaming<Bytes>, sender: Sender<Bytes>, call: RawCall) {
     let (mut onward, mut back) = call.split();
     let there = async {
@@ -77,7 +77,7 @@ async fn carry(mut messages: Streaming<Bytes>, sender: Sender<Bytes>, call: RawC
         () = there => false,
         () = here => true,
     };
-    // The side that is left learns of the end behind what was sent to it.
+    // The other side receives the end after all messages.
     if peer_ended {
         let _ = sender.close().await;
     } else {

@@ -1,4 +1,4 @@
-//! Requests of HTTP that are no calls.
+//! HTTP requests that are not calls.
 
 use std::fmt;
 use std::pin::Pin;
@@ -14,44 +14,44 @@ use crate::service::Method;
 use crate::streaming::{Incoming, Outgoing, Streaming, send};
 use crate::{Failure, Result};
 
-/// A request of HTTP that this server does not answer itself.
+/// An HTTP request that the server does not answer itself.
 #[derive(Debug)]
 pub struct HttpRequest {
     /// `GET`, `POST`, …
     pub method: String,
-    /// The path and the query, as they came: `/pages/1?full`.
+    /// Path and query, unchanged: `/pages/1?full`.
     pub target: String,
-    /// The host that the request names, with its port if it has one; empty if it names none (HTTP/1.0).
+    /// Host that the request names, with its port if it has one; empty if it names none (HTTP/1.0).
     pub authority: String,
-    /// It came by HTTP/2.
+    /// Whether it arrived over HTTP/2.
     pub http2: bool,
-    /// It came by TLS.
+    /// Whether it arrived over TLS.
     pub secure: bool,
-    /// The fields, names in lower case, as often as they came. Those that are for the connection (`connection`,
-    /// `transfer-encoding`, `upgrade`, …) are left out.
+    /// Fields, with names in lower case; repeated fields are kept. Hop-by-hop fields (`connection`,
+    /// `transfer-encoding`, `upgrade`, …) are removed.
     pub fields: Metadata,
-    /// The body as it comes. An error ends it if the peer goes away.
+    /// Streamed body. It ends with an error if the peer disconnects.
     pub body: Streaming<Bytes>,
-    /// What else is known: peer, connection, what layers have left.
+    /// Further data: peer, connection, values attached by layers.
     pub context: Context,
 }
 
-/// What a request is answered with.
+/// Response to a request.
 #[derive(Debug)]
 pub struct HttpResponse {
-    /// From 200 to 999.
+    /// Status, from 200 to 999.
     pub status: u16,
-    /// The fields, names in lower case; one may come several times. What is for the connection is left out, and what
-    /// cannot stand in a head. With `content-length` the body must be as long as that; without it HTTP/1.1 sends chunks.
+    /// Fields, with names in lower case; fields may be repeated. Hop-by-hop and invalid fields are removed. With
+    /// `content-length` the body must have that length; without it HTTP/1.1 uses chunks.
     pub fields: Metadata,
-    /// The body. An error breaks it off so that the client sees it.
+    /// Body. An error aborts it, which the client can detect.
     pub body: Streaming<Bytes>,
-    /// What is said here until the body has ended travels behind it.
+    /// Trailers, which may be set until the body has ended.
     pub trailers: Trailers,
 }
 
 impl HttpResponse {
-    /// A response with this body.
+    /// Creates a response with this body.
     pub fn new(status: u16, body: impl Into<Bytes>) -> Self {
         let body = body.into();
         let body = if body.is_empty() { Streaming::empty() } else { Streaming::once(body) };
@@ -59,9 +59,9 @@ impl HttpResponse {
     }
 }
 
-/// Answers requests of HTTP that a server does not answer itself: see
-/// [`Server::http_fallback`](crate::Server::http_fallback). An `async fn` from [`HttpRequest`] to
-/// `polyrpc::Result<HttpResponse>` is one.
+/// Answers HTTP requests that a server does not answer itself: see
+/// [`Server::http_fallback`](crate::Server::http_fallback). Implemented for every `async fn` from [`HttpRequest`] to
+/// `polyrpc::Result<HttpResponse>`.
 ///
 /// ```
 /// use polyrpc::Server;
@@ -75,8 +75,8 @@ impl HttpResponse {
 /// });
 /// ```
 pub trait HttpFallback: Send + Sync + 'static {
-    /// Answers a request. It runs in the connection's task and must not hold its thread; it is dropped when the peer goes
-    /// away. An error is answered as a call's is, in JSON.
+    /// Answers a request. It runs in the connection's task and must not block; it is dropped when the peer disconnects.
+    /// An error is sent as JSON, as that of a call.
     fn call(&self, request: HttpRequest) -> impl Future<Output = Result<HttpResponse>> + Send + 'static;
 }
 
@@ -90,7 +90,7 @@ where
     }
 }
 
-/// A fallback for requests of HTTP, as a method that streams both ways.
+/// A fallback for HTTP requests, as a bidirectional streaming method.
 pub(super) struct HttpMethod(Arc<dyn Erased>);
 
 impl HttpMethod {

@@ -13,8 +13,7 @@ use crate::codec::Body;
 use crate::layer::{Call, Layer, Next};
 use crate::{Client, propagation};
 
-/// Sends copies of requests to another server and drops its answers: to try a new version with what the old one
-/// is asked.
+/// Sends copies of requests to another server and discards its replies, to test a new version with real traffic.
 ///
 /// ```no_run
 /// # fn main() -> polyrpc::Result<()> {
@@ -27,11 +26,11 @@ use crate::{Client, propagation};
 /// # }
 /// ```
 ///
-/// A copy has the request's message, metadata and attachment, and no credential. It is marked by `polyrpc-mirrored` in its
-/// metadata where the protocol has room for it, and what is marked so is not mirrored again. The call itself waits for
-/// nothing and is told of no failure. Calls with several messages are not copied.
+/// A copy has the request's message, metadata and attachment, but no credential. If the protocol supports metadata, it
+/// is marked by `polyrpc-mirrored`; marked calls are not mirrored again. The original call does not wait for its copy,
+/// and is not affected by its failure. Streaming calls are not copied.
 ///
-/// The copies under way end when the last clone is dropped.
+/// Pending copies are cancelled when the last clone is dropped.
 #[derive(Clone)]
 pub struct Mirror(Arc<Shared>);
 
@@ -40,7 +39,7 @@ struct Shared {
     client: Client,
     share: Arc<Share>,
     at_most: usize,
-    /// The copies under way.
+    /// The pending copies.
     under_way: Arc<Mutex<JoinSet<()>>>,
     counts: Arc<Counts>,
 }
@@ -52,20 +51,20 @@ struct Counts {
     skipped: AtomicU64,
 }
 
-/// What became of the copies that were to be made.
+/// Results of the copies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct MirrorStats {
-    /// They were answered, and not with a failure.
+    /// Copies with a successful reply.
     pub answered: u64,
-    /// They failed.
+    /// Copies that failed.
     pub failed: u64,
-    /// They were not sent, since too many were under way.
+    /// Copies that were not sent because too many were pending.
     pub skipped: u64,
 }
 
 impl Mirror {
-    /// Copies every request, by this client, which may speak another protocol than the one that the request came by if it
-    /// carries the same format; how long it waits is up to it. Up to 100 copies are under way at a time.
+    /// Copies every request by this client, which may use another protocol than the request if it supports the same
+    /// format; the client's timeout applies. Up to 100 copies are pending at a time.
     pub fn to(client: Client) -> Self {
         Self(Arc::new(Shared {
             client,
@@ -76,26 +75,26 @@ impl Mirror {
         }))
     }
 
-    /// Copies this share of the requests: 0.01 for every hundredth.
+    /// Copies this share of the requests: 0.01 for one percent.
     #[must_use]
     pub fn share(self, share: f64) -> Self {
         Self(Arc::new(Shared { share: Arc::new(Share::new(share)), ..(*self.0).clone() }))
     }
 
-    /// Lets so many copies be under way at a time; a request beyond that is not copied.
+    /// Sets the maximum number of pending copies; further requests are not copied.
     #[must_use]
     pub fn at_most(self, copies: usize) -> Self {
         Self(Arc::new(Shared { at_most: copies, ..(*self.0).clone() }))
     }
 
-    /// What became of the copies so far.
+    /// Returns the results of the copies so far.
     pub fn mirrored(&self) -> MirrorStats {
         let told = |count: &AtomicU64| count.load(Ordering::Relaxed);
         let Counts { answered, failed, skipped } = &*self.0.counts;
         MirrorStats { answered: told(answered), failed: told(failed), skipped: told(skipped) }
     }
 
-    /// Sends a copy if it is this call's turn, and there is room.
+    /// Sends a copy if this call is selected, and the limit allows it.
     fn copy(&self, service: &str, method: &str, body: &Body, metadata: &Metadata, attachment: &Bytes) {
         let glass = &*self.0;
         if metadata.bytes(MARK).is_some() || !glass.share.takes() {
@@ -120,7 +119,7 @@ impl Mirror {
     }
 }
 
-/// Beside a copy: what its protocol has room for.
+/// Returns the options of a copy, as far as its protocol supports them.
 fn options(protocol: Protocol, metadata: &Metadata, attachment: &Bytes) -> CallOptions {
     let mut options = CallOptions::default();
     if propagation::carries_metadata(protocol) {
@@ -133,7 +132,7 @@ fn options(protocol: Protocol, metadata: &Metadata, attachment: &Bytes) -> CallO
     options
 }
 
-/// Says in the metadata that a call is a copy.
+/// Marks a call as a copy in its metadata.
 const MARK: &str = "polyrpc-mirrored";
 
 impl Layer for Mirror {

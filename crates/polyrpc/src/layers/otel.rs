@@ -18,8 +18,8 @@ use crate::call::{Outcome, StreamType, Target};
 use crate::layer::{Call, Layer, Next, Side};
 use crate::propagation::{self, CallScope, Trace, TraceParent};
 
-/// Tells OpenTelemetry's API (feature `otel`) of each call: a span by a tracer, and by a [meter](Self::meter) how long it
-/// took. Names are those of OpenTelemetry's semantic conventions for RPC, 1.45.
+/// Reports each call to OpenTelemetry's API (feature `otel`): a span of a tracer, and its duration to a
+/// [meter](Self::meter). Names follow OpenTelemetry's semantic conventions for RPC, 1.45.
 ///
 /// ```
 /// use polyrpc::layers::OpenTelemetry;
@@ -31,42 +31,41 @@ use crate::propagation::{self, CallScope, Trace, TraceParent};
 /// let client = polyrpc::Client::builder("grpc://127.0.0.1:8000").layer(telemetry);
 /// ```
 ///
-/// The span is a child of the one that is active in OpenTelemetry's context; failing that, and always on a server, of the
-/// one that is current within the call ([`propagation`]): the caller's, by W3C's `traceparent`. Within the
-/// call it is active, and current, so that it travels on in whatever protocol further calls are made. No propagator of
-/// OpenTelemetry's is asked.
+/// The parent of the span is the active one of OpenTelemetry's context; without one, and always on a server, the
+/// current one of the call ([`propagation`]): the caller's, by W3C's `traceparent`. Within the call the span is active
+/// and current, so that further calls propagate it in any protocol. OpenTelemetry's propagators are not used.
 ///
 /// | attribute | span | metric | what |
 /// |---|---|---|---|
 /// | `rpc.system.name` | ✓ | ✓ | the protocol: `grpc`, `rpcx`, `baidu_std`, … |
-/// | `rpc.method` | ✓ | ✓ | `package.Service/Method`, or the function's name; `_OTHER` for a topic that is subscribed to |
+/// | `rpc.method` | ✓ | ✓ | `package.Service/Method`, or the function's name; `_OTHER` for a subscription to a topic |
 /// | `rpc.method_original` | ✓ | | that topic |
-/// | `rpc.status_code` | ✓ | ✓ | `OK`, or the [code](crate::Code) of the failure as gRPC writes it, whatever the protocol: `NOT_FOUND` |
+/// | `rpc.status_code` | ✓ | ✓ | `OK`, or the [code](crate::Code) of the failure in gRPC's spelling: `NOT_FOUND` |
 /// | `error.type` | ✓ | ✓ | the same, if the call counts as failed |
-/// | `server.address`, `server.port` | client | client | what the client was built to call; of a registry its URL |
-/// | `network.peer.address`, `network.peer.port` | server | | who called |
+/// | `server.address`, `server.port` | client | client | the server in the client's URL, or the registry's URL |
+/// | `network.peer.address`, `network.peer.port` | server | | the caller |
 ///
-/// Every failure counts on a client. On a server, as the conventions for gRPC have it, those count that are its own:
-/// `UNKNOWN`, `DEADLINE_EXCEEDED`, `UNIMPLEMENTED`, `INTERNAL`, `UNAVAILABLE`, `DATA_LOSS`. Streams are spans, and measured,
-/// from their beginning to their end.
+/// On a client, every failure counts. On a server, following the conventions for gRPC, those count that are its own
+/// fault: `UNKNOWN`, `DEADLINE_EXCEEDED`, `UNIMPLEMENTED`, `INTERNAL`, `UNAVAILABLE`, `DATA_LOSS`. Spans and durations
+/// of streaming calls include all messages.
 pub struct OpenTelemetry<T>(Arc<Telling<T>>);
 
 struct Telling<T> {
-    /// Shared, since `opentelemetry::global::tracer` gives one that is not `Clone`.
+    /// Shared, since `opentelemetry::global::tracer` returns a type that is not `Clone`.
     tracer: Arc<T>,
     name: Arc<dyn Fn(&CallStart<'_>) -> String + Send + Sync>,
-    /// `None`: nothing is measured.
+    /// `None` without metrics.
     durations: Option<Durations>,
 }
 
-// Derived, it would ask for a tracer that is `Clone`.
+// A derived implementation would require a tracer that is `Clone`.
 impl<T> Clone for Telling<T> {
     fn clone(&self) -> Self {
         Self { tracer: self.tracer.clone(), name: self.name.clone(), durations: self.durations.clone() }
     }
 }
 
-/// How long calls take, in seconds.
+/// Histograms of the duration of calls, in seconds.
 #[derive(Clone)]
 struct Durations {
     client: Histogram<f64>,
@@ -100,7 +99,7 @@ impl Durations {
     }
 }
 
-/// As the conventions recommend them.
+/// Bucket boundaries recommended by the conventions.
 const BOUNDARIES: [f64; 14] =
     [0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0];
 
@@ -109,18 +108,19 @@ where
     T: Tracer + Send + Sync + 'static,
     T::Span: Send + Sync + 'static,
 {
-    /// Makes spans by this tracer.
+    /// Creates a layer with spans of this tracer.
     pub fn new(tracer: T) -> Self {
         Self(Arc::new(Telling { tracer: Arc::new(tracer), name: Arc::new(usual_name), durations: None }))
     }
 
-    /// Measures calls by this meter: the histograms `rpc.client.call.duration` and `rpc.server.call.duration`, in seconds.
+    /// Records durations with this meter: the histograms `rpc.client.call.duration` and `rpc.server.call.duration`, in
+    /// seconds.
     #[must_use]
     pub fn meter(self, meter: &Meter) -> Self {
         Self(Arc::new(Telling { durations: Some(Durations::of(meter)), ..(*self.0).clone() }))
     }
 
-    /// Names spans otherwise than `package.Service/Method`.
+    /// Sets the names of spans. Default: `package.Service/Method`.
     #[must_use]
     pub fn named(self, name: impl Fn(&CallStart<'_>) -> String + Send + Sync + 'static) -> Self {
         Self(Arc::new(Telling { name: Arc::new(name), ..(*self.0).clone() }))
@@ -155,7 +155,7 @@ where
     }
 }
 
-/// What others subscribe to on a server: they may name what they like, without end.
+/// Returns the topic of a subscription on a server: its cardinality is unlimited.
 fn topic(call: &Call) -> Option<&str> {
     let is_topic = call.side() == Side::Server
         && call.protocol().descriptor().capabilities.topics
@@ -163,7 +163,7 @@ fn topic(call: &Call) -> Option<&str> {
     is_topic.then(|| call.method())
 }
 
-/// What is said of a call's span and of its duration.
+/// Returns the attributes of both span and duration.
 fn shared(call: &CallStart<'_>, topic: Option<&str>, target: Option<&Target>) -> Vec<KeyValue> {
     let method = match topic {
         None => usual_name(call),
@@ -179,7 +179,7 @@ fn shared(call: &CallStart<'_>, topic: Option<&str>, target: Option<&Target>) ->
     attributes
 }
 
-/// What has too many values to be measured by.
+/// Returns attributes whose cardinality is too high for metrics.
 fn of_span<'a>(call: &CallStart<'a>, topic: Option<&'a str>) -> impl Iterator<Item = KeyValue> + 'a {
     let topic = topic.map(|topic| KeyValue::new("rpc.method_original", topic.to_owned()));
     let peer = call.peer.and_then(|peer| peer.address()).map(|address| {
@@ -191,7 +191,7 @@ fn of_span<'a>(call: &CallStart<'a>, topic: Option<&'a str>) -> impl Iterator<It
     topic.into_iter().chain(peer.into_iter().flatten())
 }
 
-/// The name of a code as gRPC writes it.
+/// Returns the name of a code in gRPC's spelling.
 fn code(failure: Option<&Status>) -> Cow<'static, str> {
     match failure {
         None => "OK".into(),
@@ -199,7 +199,7 @@ fn code(failure: Option<&Status>) -> Cow<'static, str> {
     }
 }
 
-/// Whether a failure is an error of the side that tells of it.
+/// Whether a failure counts as an error on this side.
 fn counts(side: Side, status: &Status) -> bool {
     side == Side::Client
         || matches!(
@@ -216,18 +216,19 @@ fn counts(side: Side, status: &Status) -> bool {
 /// A call with its span.
 struct SpanGuard {
     telemetry: Telemetry,
-    /// What is current within; `None` where there is no span to speak of, as when nothing is installed.
+    /// The current trace within the span; `None` if the span is not recorded, for example without an installed
+    /// provider.
     trace: Option<Trace>,
     side: Side,
     began: (SystemTime, Instant),
     durations: Option<Durations>,
-    /// What is said of the span and of the duration.
+    /// Attributes of both span and duration.
     shared: Vec<KeyValue>,
     ended: bool,
 }
 
 impl SpanGuard {
-    /// What calls within this one have from it.
+    /// Returns the scope that nested calls inherit.
     fn inherited(&self) -> CallScope {
         let current = propagation::current();
         match &self.trace {
@@ -269,7 +270,7 @@ impl Drop for SpanGuard {
     }
 }
 
-/// The trace that calls within a span carry, with what the current one says beside.
+/// Returns the trace of calls within a span, with the other fields of the current one.
 fn current_trace(span: &SpanContext) -> Option<Trace> {
     let trace = u128::from_be_bytes(span.trace_id().to_bytes());
     let me = TraceParent::new(trace, u64::from_be_bytes(span.span_id().to_bytes()), span.is_sampled())?;
@@ -279,7 +280,7 @@ fn current_trace(span: &SpanContext) -> Option<Trace> {
     Some(within)
 }
 
-/// The span that is current, as a parent that is elsewhere.
+/// Returns the current span as a remote parent.
 fn remote() -> Telemetry {
     let current = propagation::current();
     let Some((trace, parent)) = current.trace().and_then(|trace| Some((trace, trace.parent?))) else {
@@ -333,7 +334,7 @@ mod tests {
 
     const PARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 
-    /// A tracer whose spans are kept.
+    /// Returns a tracer whose spans are kept.
     fn tracer() -> (SdkTracer, InMemorySpanExporter) {
         let exporter = InMemorySpanExporter::default();
         let provider = SdkTracerProvider::builder().with_simple_exporter(exporter.clone()).build();
@@ -382,7 +383,7 @@ mod tests {
     async fn a_failure_is_told_of_its_span_and_names_are_the_programs() {
         let (tracer, exporter) = tracer();
         let failing = Client::mock(|_| Err(Status::not_found("no such thing").into()));
-        // A provider that is dropped with its last tracer forgets what was exported.
+        // A provider that is dropped with its last tracer discards exported spans.
         let telemetry = OpenTelemetry::new(tracer.clone());
         let telemetry = telemetry.named(|call| format!("rpcx.client..{}", call.method));
         let _ = failing.layered(telemetry).call::<()>("m", &()).await;

@@ -10,7 +10,7 @@ use super::built_in::Setup;
 use super::listener_context::{ListenerContext, ListenerOptions, ListenerProtocols};
 use super::sessions::SessionFactory;
 
-/// A listening socket: what its connections share, and the factories of their sessions.
+/// A listening socket: shared state of its connections, and the factories of their sessions.
 pub(super) struct BoundListener {
     pub(super) context: ListenerContext,
     codec: Option<Codec>,

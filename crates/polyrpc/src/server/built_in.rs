@@ -1,4 +1,4 @@
-//! The sessions of the built-in protocols, set up as a listener and its server say.
+//! The sessions of the built-in protocols, configured by listener and server.
 
 use std::cell::OnceCell;
 use std::fmt;
@@ -23,11 +23,11 @@ pub(super) struct Setup<'a> {
     listener: &'a ListenerContext,
     spoken: &'a ListenerProtocols,
     options: &'a ListenerOptions,
-    /// What HTTP/1 and HTTP/2 share.
+    /// Configuration shared by HTTP/1 and HTTP/2.
     http: OnceCell<Arc<http::ServerConfig>>,
 }
 
-/// What makes the sessions of a protocol at a listener.
+/// Creates the session factory of a protocol for a listener.
 type Build = fn(&Setup<'_>) -> Arc<dyn SessionFactory>;
 
 const BUILT_IN: [(Protocol, Build); 7] = [
@@ -49,7 +49,7 @@ impl<'a> Setup<'a> {
         Self { listener, spoken, options, http: OnceCell::new() }
     }
 
-    /// The sessions of a protocol, if it is a built-in one.
+    /// Returns the session factory of a protocol, or `None` if it is not a built-in one.
     pub(super) fn sessions(&self, protocol: Protocol) -> Option<Arc<dyn SessionFactory>> {
         let (_, build) = BUILT_IN.iter().find(|(known, _)| *known == protocol)?;
         Some(build(self))
@@ -101,7 +101,7 @@ impl<'a> Setup<'a> {
 
     fn http(&self) -> Arc<dyn SessionFactory> {
         let http = self.http_config();
-        // Within TLS HTTP/2 is asked for in the handshake or not at all (RFC 9113, section 3.2).
+        // Within TLS, HTTP/2 is negotiated by ALPN or not used at all (RFC 9113, section 3.2).
         let https = Arc::new(http::ServerConfig { h2c: false, ..(*http).clone() });
         sessions(move |context| {
             let config = if context.is_secured() { &https } else { &http };
@@ -141,7 +141,7 @@ impl<'a> Setup<'a> {
             version => version.to_owned(),
         };
         let guarded = listener.authenticator.is_some();
-        // It tells whoever asks what there is to be called.
+        // The page lists all functions to unauthenticated callers.
         let shows = listener.allowed.contains(&Protocol::NetRpc) && !guarded;
         let debug_page = if shows { net_rpc::page(&server.router.list()) } else { String::new() };
         http::ServerConfig {
@@ -166,7 +166,7 @@ impl<'a> Setup<'a> {
     }
 }
 
-/// Which methods the server has, for the sessions of HTTP.
+/// The methods of the server, for HTTP sessions.
 struct Own(Arc<Shared>);
 
 impl http::MethodCatalog for Own {
@@ -175,7 +175,7 @@ impl http::MethodCatalog for Own {
     }
 }
 
-/// Which methods can be called, for the sessions of HTTP: any, if what is not registered has a fallback.
+/// The callable methods, for HTTP sessions: any method if the router has a fallback.
 struct Callable(Arc<Shared>);
 
 impl http::MethodCatalog for Callable {
@@ -197,13 +197,13 @@ impl fmt::Debug for Own {
     }
 }
 
-/// Whether only this machine reaches a listener.
+/// Whether a listener can only be reached from this machine.
 fn is_loopback(address: &Address) -> bool {
     let Address::Tcp(address) = address else { return false };
     address.parse::<SocketAddr>().is_ok_and(|address| address.ip().is_loopback())
 }
 
-/// The verbs and paths of methods. The framework's own functions are pages, as of metrics, which a GET shows.
+/// Returns verbs and paths of methods. The framework's own functions, such as metrics, are pages that a GET shows.
 fn routes(router: &Router) -> Routes {
     let mut routes = router.routes();
     let functions = router.list().into_iter().filter(|(service, _)| service.is_empty());
@@ -215,25 +215,25 @@ fn routes(router: &Router) -> Routes {
     routes
 }
 
-/// The paths of probes that no function has.
+/// Returns the probe paths that are not names of functions.
 fn probes(router: &Router) -> http::Probes {
     let is_free = |name| router.entry(name, "").is_err();
     http::Probes { live: is_free("livez"), ready: is_free("readyz") }
 }
 
-/// What brpc tells of itself where nobody sets a version.
+/// Returns the version that brpc reports if none is set.
 fn service_names(router: &Router) -> String {
     let names: Vec<_> =
         router.list().into_iter().map(|(name, _)| name).filter(|name| !name.is_empty()).collect();
     if names.is_empty() { "functions".to_owned() } else { names.join("+") }
 }
 
-/// What a connection of HTTP/2 takes on. Whatever `unsent` is, there is room for the longest message: a peer's window is
-/// often 64 KiB, and all the rest of an answer waits for it.
+/// Returns the HTTP/2 configuration. Regardless of `unsent`, the longest message must fit: a peer's window is often 64
+/// KiB, and the rest of a reply is buffered until it opens.
 fn http2(limits: &Limits) -> h2::Config {
     let usual = h2::Config::default();
     let most_unsent = usual.most_unsent.max(limits.message.saturating_add(limits.unsent));
-    // No window may be larger (RFC 9113, section 6.9.1).
+    // The largest possible window (RFC 9113, section 6.9.1).
     let window = |bytes: u32| bytes.min(i32::MAX as u32);
     let Http2 { stream_window, max_stream_window, connection_window, .. } = limits.http2;
     h2::Config {
@@ -252,7 +252,7 @@ fn http2(limits: &Limits) -> h2::Config {
     }
 }
 
-/// The methods whose calls gRPC brings as a whole, if it can.
+/// Returns the methods whose calls gRPC sessions deliver as a whole if possible.
 fn taking_one(router: &Router) -> http_server::h2::Methods {
     let mut methods = http_server::h2::Methods::default();
     for (service, names) in router.list() {
@@ -264,7 +264,7 @@ fn taking_one(router: &Router) -> http_server::h2::Methods {
     methods
 }
 
-/// What the server offers, by the names and numbers of rest_rpc.
+/// Returns the functions of the server, by the names and numbers of rest_rpc.
 fn functions(router: &Router) -> Functions {
     let mut functions = Functions::default();
     for (service, methods) in router.list() {

@@ -30,7 +30,7 @@ use crate::memory_budget::{self, Account};
 use crate::propagation::CallScope;
 use crate::transport::{Inbox, Transport, scratch};
 
-/// What one session after the other has of a connection.
+/// Parts of a connection that are handed from one session to the next.
 pub(super) struct ConnectionParts<'a> {
     pub(super) stream: &'a mut Transport,
     pub(super) inbox: &'a mut Inbox,
@@ -41,15 +41,14 @@ pub(super) struct ConnectionParts<'a> {
 
 /// A connection with its protocol type-erased.
 pub(super) trait Driver: Send {
-    /// Serves until the connection ends or changes its protocol. Dropping the driver drops the handlers that wait.
+    /// Serves until the connection ends or changes its protocol. Dropping the driver drops the pending handlers.
     fn poll_serve(&mut self, cx: &mut Context<'_>) -> Poll<SessionEnd>;
 }
 
 /// Drives one session over one socket.
 ///
-/// One task does everything for a connection: it takes every message out of what one read brought, polls
-/// each handler once in place, and writes all answers of the round at once. Only a handler that waits is kept
-/// aside.
+/// One task does all the work of a connection: it takes every message out of what one read returned, polls each handler
+/// once in place, and writes all replies of the round at once. Only pending handlers are stored.
 pub(super) struct Connection<'a, S: Session> {
     stream: &'a mut Transport,
     inbox: &'a mut Inbox,
@@ -62,101 +61,101 @@ pub(super) struct Connection<'a, S: Session> {
     streams: Streams,
     subscriptions: Subscriptions,
     state: State,
-    /// How it ends, once it does.
+    /// Reason of the end, once the session has ended.
     end: SessionEnd,
-    /// How many bytes of a peer that was told goodbye are still read.
+    /// Number of bytes still to read and discard from a peer after the connection was ended.
     linger_budget: usize,
     calls: Calls,
-    /// The peer has closed its half.
+    /// Whether the peer has closed its sending half.
     half_closed: bool,
-    /// It was told to take on nothing new.
+    /// Whether the session has been asked to accept no new calls.
     draining: bool,
-    /// The session has taken all it can from the inbox.
+    /// Whether the session has taken all complete messages from the inbox.
     inbox_drained: bool,
     write_batch: WriteBatch,
     fairness: FairnessBudget,
-    /// What the connection holds of the server.
+    /// Resources of the server that the connection holds.
     account: Arc<Account>,
     clocks: Clocks,
     transferred: TransferredBytes,
-    /// Bytes of the sessions before, in and out.
+    /// Bytes received and sent by the previous sessions.
     bytes_before: (u64, u64),
-    /// Credentials that are being judged for something else than a call.
+    /// Pending authentications other than those of calls.
     authenticating: Option<Box<FuturesUnordered<AuthenticationFuture>>>,
-    /// One was judged since the end of the input was last looked at.
+    /// Whether one has finished since the end of the input was last checked.
     has_authenticated: bool,
-    /// When streams are next looked at that do nothing, in ticks.
+    /// When idle streams are checked next, in ticks.
     look_at_streams: u32,
-    /// Since when it takes on nothing new, in ticks.
+    /// Since when the session drains, in ticks.
     draining_since: u32,
     arrival: ArrivalTime,
-    /// How many heartbeats the hooks were told of.
+    /// Number of heartbeats reported to the hooks.
     heartbeats: u64,
-    /// When the session was last told the time, in ticks.
+    /// When the session last received the time, in ticks.
     ticked: u32,
-    /// More was due then than the session has done.
+    /// Whether the session had more timers due then than it has handled.
     is_ticking: bool,
-    /// The tick in which it was last seen with nothing under way and nothing held.
+    /// The tick in which the connection last had no call in flight and no buffered bytes.
     rested: u32,
-    /// Nothing is read now, for a reason that is not the peer's.
+    /// Whether reading is paused for a reason that is not the peer's.
     pauses: bool,
-    /// For how many ticks nothing was read: time that the session's clocks do not count.
+    /// Number of ticks without reading; the session's timers do not count them.
     paused: u32,
-    /// The session must be told the time though nothing arrives.
+    /// Whether the session needs ticks even if nothing arrives.
     wants_ticks: bool,
 }
 
-/// A call that was not answered yet.
+/// A call that has not been answered yet.
 struct PendingReply<T> {
     ticket: T,
-    /// Tells hooks of the end.
+    /// Reports the end of the call to the hooks.
     call_record: Option<Box<CallRecord>>,
 }
 
-/// How far a connection has come.
+/// State of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// It takes calls.
+    /// Accepts calls.
     Serving,
-    /// It takes no calls any more, and ends when all it owes is written.
+    /// Accepts no calls, and ends when everything pending is written.
     Finishing,
-    /// All is written and the end was said. What the peer still sends is thrown away, since closing with
-    /// unread bytes would destroy the last answer on its way.
+    /// Everything is written and the sending half is closed. Further input is discarded, since closing with unread
+    /// bytes would discard the last reply in transit.
     Lingering,
 }
 
 /// Why a session ended.
 #[derive(Debug)]
 pub(super) enum SessionEnd {
-    /// The connection is over.
+    /// The connection has ended.
     Closed,
-    /// The peer goes on in another protocol.
+    /// The peer continues in another protocol.
     Foreign,
-    /// The peer goes on in what it asked for by `CONNECT`.
+    /// The peer continues in the protocol requested by `CONNECT`.
     Connect,
-    /// The peer goes on in HTTP/2, with a request that is here already.
+    /// The peer continues in HTTP/2, with a request that has already been received.
     Upgrade(Handover),
-    /// The peer goes on within a WebSocket.
+    /// The peer continues within a WebSocket.
     WebSocket,
 }
 
-/// After how many calls their answers are written while more calls are at hand.
+/// Number of calls after which their replies are written although more calls have been received.
 ///
-/// To write once for all would be fewer system calls, but server and client would then work in turns and sleep
-/// in between: with 64 callers on a connection that was less than half the rate, at more CPU time a call, since
-/// waking a core is dearer than a write. A part of what is at hand keeps both at work.
+/// Writing once for all calls would need fewer system calls, but server and client would then work alternately and
+/// sleep in between: with 64 callers on a connection that was less than half the rate, with more CPU time per call,
+/// since waking a core costs more than a write. Writing in parts keeps both busy.
 #[derive(Debug)]
 struct WriteBatch {
     /// Calls taken since the inbox was last empty.
     calls: usize,
-    /// About how many it were in the longest of the last rounds.
+    /// Approximate number of calls in the longest of the recent rounds.
     usual_length: usize,
-    /// How many calls a part has, as the session wishes it, and now.
+    /// Number of calls per part: the session's preference, and the current one.
     preferred_size: usize,
     size: usize,
 }
 
-/// In a longer round the peer has enough to do meanwhile.
+/// In longer rounds the peer has enough to do in the meantime.
 const FEW: usize = 128;
 
 impl WriteBatch {
@@ -172,23 +171,23 @@ impl WriteBatch {
     }
 }
 
-/// How many bytes of a peer that broke the protocol are thrown away before its connection is closed with what is
-/// unread. Enough for the reason to arrive at one that made a mistake; one that floods has megabytes on their way, and
-/// to read them all would be its success.
+/// Maximum number of bytes to discard from a peer that violated the protocol before its connection is closed with
+/// unread bytes. This suffices to deliver the reason to a peer with a bug; a flooding peer has megabytes in transit,
+/// and reading them all would make the attack succeed.
 const LINGERED: usize = 64 << 10;
 
-/// What went over a connection.
+/// Traffic of a connection.
 #[derive(Debug, Default)]
 struct TransferredBytes {
     received: u64,
     written: u64,
-    /// A message was taken whole since the connection last went to sleep.
+    /// Whether a complete message was taken since the connection last went to sleep.
     took: bool,
 }
 
-/// A credential that is being judged.
+/// Pending authentication.
 struct AuthenticationFuture {
-    /// The request whose head brought it.
+    /// The request whose head contained the credential.
     head: Option<StreamId>,
     judging: Pin<Box<dyn Future<Output = Authenticated> + Send>>,
 }
@@ -201,33 +200,33 @@ impl Future for AuthenticationFuture {
     }
 }
 
-/// What became of such a credential.
+/// Result of such an authentication.
 enum Authenticated {
     Head(StreamId, Verdict),
     Subscription(Topic, Result<(), Status>),
-    /// A subscription has passed the layers.
+    /// The layers have accepted a subscription.
     Admitted(Topic),
-    /// A layer has refused or ended a subscription.
+    /// A layer has rejected or ended a subscription.
     Unsubscribed,
 }
 
-/// How many bytes are read from a peer while what it has sent waits for an answer.
+/// Maximum number of bytes to read ahead while received calls await their replies.
 const AHEAD: usize = 64 << 10;
 
-/// After how many ticks streams are looked at that may be idle: 4 s, or sooner if less is allowed.
+/// Interval between checks of idle streams, in ticks: 4 s, or less if the idle timeout is shorter.
 const LOOK_AT_STREAMS: u32 = 16;
 
-/// How long a server that goes away waits for what its peers have begun and not sent, in ticks: 2 s.
+/// How long a draining server waits for messages that its peers have started to send, in ticks: 2 s.
 const DRAIN_PATIENCE: u32 = 8;
 
-/// A reply of so many bytes is taken only where the memory budget has room for it.
+/// Replies of at least this size are accepted only if the memory budget has room for them.
 const LARGE_REPLY: usize = 64 << 10;
 
 impl<S: Session + Send> Driver for Connection<'_, S> {
     fn poll_serve(&mut self, cx: &mut Context<'_>) -> Poll<SessionEnd> {
         let end = ready!(self.poll_drive(cx)).unwrap_or(SessionEnd::Closed);
         self.dispatch.close();
-        // Whatever the peer speaks next begins with a first byte.
+        // The next protocol starts with its own first byte.
         let entry = &self.registration.connection;
         entry.waits(ConnectionPhase::Silent, self.registration.tick());
         entry.wake_at(u32::MAX);
@@ -238,7 +237,7 @@ impl<S: Session + Send> Driver for Connection<'_, S> {
 }
 
 impl<'a, S: Session> Connection<'a, S> {
-    /// Boxed: a connection takes the room that its own protocol needs, not that of the largest.
+    /// Boxed, so that a connection takes the room of its own protocol instead of the largest one's.
     pub(super) fn new(parts: ConnectionParts<'a>, session: S) -> Box<Self> {
         let ConnectionParts { stream, inbox, registration, listener, facts } = parts;
         Box::new(Self {
@@ -287,7 +286,7 @@ impl<'a, S: Session> Connection<'a, S> {
         })
     }
 
-    /// Goes on until everything waits: for the peer's bytes, for the peer to read, or for handlers.
+    /// Continues until everything is pending: the peer's input, the peer's reading, and the handlers.
     fn poll_drive(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<SessionEnd>> {
         self.registration.connection.set_waker(cx.waker());
         self.out.lend_buffer(scratch::borrow());
@@ -297,7 +296,7 @@ impl<'a, S: Session> Connection<'a, S> {
         let end = loop {
             if self.handle_command() == ConnectionCommand::Close {
                 if self.unwritten() > 0 {
-                    // Else the system would keep what the peer does not read.
+                    // Otherwise the kernel would keep the bytes that the peer does not read.
                     self.stream.reset();
                 }
                 break Poll::Ready(Ok(SessionEnd::Closed));
@@ -307,7 +306,7 @@ impl<'a, S: Session> Connection<'a, S> {
             self.write_finished_replies(cx);
             let unsent = self.listener.server.limits.unsent;
             if self.streams.pump(&mut self.session, &mut self.out, unsent) && self.session.blocks_input() {
-                // What was held back may go on.
+                // Held back calls may continue.
                 self.inbox_drained = false;
             }
             self.push();
@@ -324,7 +323,7 @@ impl<'a, S: Session> Connection<'a, S> {
         end
     }
 
-    /// Tells everything the time, once a tick, and does what is due then.
+    /// Passes the time to all parts once per tick, and handles expired timers.
     fn tick(&mut self) {
         let now = self.registration.tick();
         if now == self.ticked {
@@ -357,7 +356,7 @@ impl<'a, S: Session> Connection<'a, S> {
         }
     }
 
-    /// Tells the session the time, again in the next turn if more is due than it has done.
+    /// Passes the time to the session, and again in the next turn if more timers are due.
     fn tick_session(&mut self) {
         self.is_ticking = self.session.tick(TICK * (self.ticked - self.paused), &mut self.out);
         if self.is_ticking {
@@ -365,7 +364,7 @@ impl<'a, S: Session> Connection<'a, S> {
         }
     }
 
-    /// Ends the connection for a clock that has run out, and says so where the peer may still read it.
+    /// Ends the connection after a timeout, with an error message if the peer may still read it.
     #[cold]
     fn time_out(&mut self, cause: Closing) {
         let entry = &self.registration.connection;
@@ -374,12 +373,12 @@ impl<'a, S: Session> Connection<'a, S> {
                 entry.closed(cause);
                 "the rest of a message did not come in time"
             }
-            // The peer does not read, or is not to be told; the rest of its time is not used.
+            // The peer does not read, or gets no error message; its remaining time is not used.
             _ => return entry.close(cause),
         };
         self.session.abort(&Status::deadline_exceeded(text), &mut self.out);
         self.inbox.bytes.clear();
-        // Their answers are not read.
+        // Their replies would not be read.
         (0..self.in_flight.abort_all()).for_each(|_| self.calls.ended(false));
         self.give_up();
     }
@@ -418,8 +417,7 @@ impl<'a, S: Session> Connection<'a, S> {
         self.session.drain(&mut self.out);
     }
 
-    /// Takes calls out of the inbox for as long as neither the peer nor the handlers lag behind, and at most a
-    /// part of a round.
+    /// Takes calls out of the inbox until the peer or the handlers lag behind, but at most one part of a round.
     fn take_calls(&mut self, cx: &mut Context<'_>) {
         self.inbox_drained = false;
         let end = self.write_batch.calls.saturating_add(self.write_batch.size);
@@ -473,7 +471,7 @@ impl<'a, S: Session> Connection<'a, S> {
                 Ok(Some(ServerEvent::Alive)) => {}
                 Ok(Some(ServerEvent::Pause)) => self.fairness.exhaust(),
                 Ok(Some(ServerEvent::Subscribe(topic))) => {
-                    // It takes a lock that all connections share.
+                    // Subscribing takes a lock that all connections share.
                     self.fairness.record_stream_open(0);
                     self.subscribe(topic);
                 }
@@ -492,7 +490,7 @@ impl<'a, S: Session> Connection<'a, S> {
                     }
                     return;
                 }
-                // Whatever the session had to say of it is in the outbox.
+                // The session has already written its error message to the outbox.
                 Err(violation) => self.end_with_violation(&violation),
             }
         }
@@ -511,7 +509,7 @@ impl<'a, S: Session> Connection<'a, S> {
         self.give_up();
     }
 
-    /// Tells the session what becomes of a request whose head it has given out.
+    /// Passes the decision about the head of a request to the session.
     fn apply_head_decision(&mut self, stream: StreamId, judged: HeadDecision) {
         match judged {
             HeadDecision::Now(verdict) => {
@@ -531,7 +529,7 @@ impl<'a, S: Session> Connection<'a, S> {
         self.authenticating.get_or_insert_default().push(judging);
     }
 
-    /// The judgement of this head is no longer awaited.
+    /// Drops the pending authentication of this head.
     fn forget_judging(&mut self, stream: StreamId) {
         if let Some(judging) = self.authenticating.as_mut().filter(|judging| !judging.is_empty()) {
             let all = std::mem::take(&mut **judging);
@@ -543,7 +541,7 @@ impl<'a, S: Session> Connection<'a, S> {
         self.authenticating.as_ref().is_some_and(|judging| !judging.is_empty())
     }
 
-    /// Takes up what was judged meanwhile.
+    /// Applies finished authentications.
     fn apply_authenticated(&mut self, cx: &mut Context<'_>) {
         while let Some(judging) = self.authenticating.as_mut().filter(|judging| !judging.is_empty())
             && let Poll::Ready(Some(judged)) = judging.poll_next_unpin(cx)
@@ -561,7 +559,7 @@ impl<'a, S: Session> Connection<'a, S> {
         }
     }
 
-    /// The peer has brought too many wrong credentials.
+    /// Ends a connection with too many wrong credentials.
     #[cold]
     fn end_guesses(&mut self) {
         self.registration.connection.closed(Closing::Credentials);
@@ -573,7 +571,7 @@ impl<'a, S: Session> Connection<'a, S> {
         self.account.bytes() > memory_budget::FLOOR && self.account.exceeded_share().is_some()
     }
 
-    /// Tells hooks of what the session has answered by itself.
+    /// Reports heartbeats that the session has answered itself to the hooks.
     fn tell_heartbeats(&mut self) {
         let hooks = &self.listener.server.hooks;
         if hooks.is_empty() {
@@ -586,7 +584,7 @@ impl<'a, S: Session> Connection<'a, S> {
         }
     }
 
-    /// It is not acknowledged; who may not, or has too many, is not served any more.
+    /// Adds a subscription, without an acknowledgement. Ends the connection if it is not permitted or has too many.
     fn subscribe(&mut self, topic: Topic) {
         self.transferred.took = true;
         match self.dispatch.authenticate(&Credential::Connection(None)) {
@@ -600,7 +598,7 @@ impl<'a, S: Session> Connection<'a, S> {
         }
     }
 
-    /// Takes a subscription through the layers, if there are any.
+    /// Passes a subscription through the layers, if there are any.
     fn pass_subscription(&mut self, topic: Topic) {
         let layers = &self.listener.server.subscription_layers;
         if layers.is_empty() {
@@ -680,7 +678,7 @@ impl<'a, S: Session> Connection<'a, S> {
                     self.streams.forget(stream, &mut self.session, &mut self.out);
                 }
             }
-            // A session that keeps an order may have held calls back until this answer.
+            // A session that answers in order may have held calls back until this reply.
             self.inbox_drained = false;
         }
     }
@@ -695,7 +693,7 @@ impl<'a, S: Session> Connection<'a, S> {
         if let Some(call_record) = &mut call_record {
             call_record.set_outcome(&ending);
         }
-        // What a handler has pushed leaves before its answer, as from rpcx's servers.
+        // Messages that a handler has pushed are sent before its reply, as by rpcx's servers.
         self.push();
         if let Outcome::Reply(reply) = &mut ending {
             self.bound_reply(reply);
@@ -712,7 +710,7 @@ impl<'a, S: Session> Connection<'a, S> {
         }
     }
 
-    /// Counts a large reply, or puts a failure in its place if the memory budget has no room for it.
+    /// Accounts for a large reply, or replaces it by a failure if the memory budget has no room for it.
     #[inline]
     fn bound_reply(&mut self, reply: &mut Reply) {
         let length = reply.attachment.len() + reply.result.as_ref().map_or(0, |message| message.len());
@@ -724,7 +722,7 @@ impl<'a, S: Session> Connection<'a, S> {
     #[cold]
     fn bound_large_reply(&mut self, length: usize, reply: &mut Reply) {
         self.fairness.record_reply(length);
-        // The request may be gone by now.
+        // The request may have been released by now.
         self.report_held();
         if length <= self.account.remaining() {
             return self.account.charge(length);
@@ -747,13 +745,13 @@ impl<'a, S: Session> Connection<'a, S> {
         }
         match S::decompression_failure(&ticket, status) {
             Ok(status) => self.session.reply(ticket, Reply::failure(status), &mut self.out),
-            // In its protocol it ends the connection, and stays unanswered.
+            // In this protocol a decompression failure ends the connection without a reply.
             Err(_) => self.give_up(),
         }
     }
 
-    /// Answers a call whose handler accepted streams. Each goes on as a call of its own, unless the peer is not heard any
-    /// more.
+    /// Answers a call whose handler accepted streams. Each stream continues as a call of its own, unless input is no
+    /// longer read.
     fn accept(&mut self, mut ticket: S::Ticket, reply: Reply, accepted: AcceptedStreams) {
         let tickets = match self.state {
             State::Serving => self.session.accept_streams(&mut ticket, &accepted.options),
@@ -768,7 +766,7 @@ impl<'a, S: Session> Connection<'a, S> {
             self.calls.started += 1;
             let (stream, sending) = self.streams.adopt(accepted, idle);
             let owed = PendingReply { ticket, call_record: None };
-            // What its call left to it ended with that.
+            // The scope of the original call ended with it.
             let inherited = CallScope::default();
             let site = CallSite::new(self.dispatch.connection().clone(), None);
             let running =
@@ -810,7 +808,7 @@ impl<'a, S: Session> Connection<'a, S> {
             if !hooks.is_empty() {
                 hooks.pushed(&self.dispatch.caller().peer, &unasked.as_push());
             }
-            // That the protocol cannot push was said when the message was queued.
+            // If the protocol cannot push, that was reported when the message was queued.
             let _ = match unasked {
                 ServerPush::Push(push) => self.session.push(push, &mut self.out),
                 ServerPush::Published(topic, data) => self.session.publish(&topic, data, &mut self.out),
@@ -818,7 +816,7 @@ impl<'a, S: Session> Connection<'a, S> {
         }
     }
 
-    /// Writes what there is to write, then reads what there is to read. `None`: there is more to do.
+    /// Writes pending output, then reads available input. Returns `None` if there is more to do.
     fn poll_io(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Option<SessionEnd>>> {
         let waiting = self.unwritten();
         let written = self.stream.poll_flush(cx, &mut self.out)?.is_ready();
@@ -844,13 +842,13 @@ impl<'a, S: Session> Connection<'a, S> {
         self.fairness.poll_budget(&self.registration.connection).map(|()| Ok(None))
     }
 
-    /// Whether more has been read than is looked at before an answer is given. Some is read all the same, since that
-    /// is how the end of the connection is seen.
+    /// Whether enough unprocessed input is buffered. Some is read even then, to detect the end of the connection.
     fn has_enough(&self) -> bool {
         self.inbox.bytes.len() >= AHEAD && self.session.blocks_input()
     }
 
-    /// Whether some is read though no more calls are taken: so the end of the connection is seen while handlers wait.
+    /// Whether to read although no more calls are taken, to detect the end of the connection while handlers are
+    /// pending.
     fn may_read_ahead(&self) -> bool {
         self.saturated()
             && !self.has_write_backlog()
@@ -861,13 +859,13 @@ impl<'a, S: Session> Connection<'a, S> {
     #[inline]
     fn poll_fill(&mut self, cx: &mut Context<'_>, written: bool) -> Poll<io::Result<Option<SessionEnd>>> {
         ready!(self.fairness.poll_budget(&self.registration.connection));
-        // What is read behind calls that wait for the answer to another is not to make these look younger.
+        // Bytes read behind calls that wait for another call's reply must not make these calls look younger.
         let waits = !self.inbox.bytes.is_empty() && (self.session.blocks_input() || self.saturated());
         match self.inbox.poll_fill(self.stream, cx, self.session.bytes_needed())? {
-            // The peer sends no more but may still read: what it asked for is answered.
+            // The peer sends no more but may still read: pending calls are answered.
             Poll::Ready(0) => {
                 self.half_closed = true;
-                // A request whose credential is being judged, or has just been, may be whole already.
+                // A request with a pending or just finished authentication may be complete already.
                 if mem::take(&mut self.has_authenticated) {
                     return Poll::Ready(Ok(None));
                 }
@@ -914,20 +912,20 @@ impl<'a, S: Session> Connection<'a, S> {
         Poll::Ready(Ok((n == 0 || self.linger_budget == 0).then_some(SessionEnd::Closed)))
     }
 
-    /// Leaves the connection to another session, once all that is owed is written.
+    /// Hands the connection over to another session once all pending output is written.
     fn hand_over(&mut self, end: SessionEnd) {
         self.finish();
         self.end = end;
     }
 
-    /// The peer broke the protocol: as [`finish`](Self::finish), but little of what it still sends is read.
+    /// Ends the connection after a protocol violation: as [`finish`](Self::finish), but discards only little further
+    /// input.
     fn give_up(&mut self) {
         self.linger_budget = LINGERED;
         self.finish();
     }
 
-    /// Takes on nothing more; what is owed is still written, except for calls that go on only while the peer is
-    /// heard.
+    /// Accepts no further calls. Pending replies are still written, except those of calls that need the peer's input.
     fn finish(&mut self) {
         if self.state == State::Serving {
             self.state = State::Finishing;
@@ -936,37 +934,37 @@ impl<'a, S: Session> Connection<'a, S> {
         }
     }
 
-    /// Whether the peer or the handlers lag so far behind that nothing more is taken. While there are streams,
-    /// handlers wait for what comes next: it is taken, and only further calls are refused.
+    /// Whether the peer or the handlers lag so far behind that no more calls are taken. While there are streams,
+    /// handlers wait for their messages: input is then read, and only further calls are rejected.
     fn saturated(&self) -> bool {
         let crowded = self.account.calls() >= self.listener.server.limits.in_flight_per_connection;
         self.has_write_backlog() || crowded && self.streams.is_empty() || self.dispatch.is_judging()
     }
 
-    /// Whether nothing is read, since the connection holds more than its share of the memory budget. If most of what it
-    /// holds waits for the peer's windows, it must read how these open; if most is subscriptions, it must read that the
-    /// peer leaves. So it can hold at most as much again meanwhile.
+    /// Whether reading is paused because the connection holds more than its share of the memory budget. If it mostly
+    /// holds data that waits for the peer's windows, it must read the window updates; if mostly subscriptions, it must
+    /// notice that the peer leaves. So it can hold at most as much again meanwhile.
     fn is_read_paused(&self) -> bool {
         self.is_over_share()
             && self.session.unsent() + self.subscriptions.held_bytes() <= self.account.bytes() / 2
     }
 
-    /// Whether a server that goes away has waited long enough for what the peer has begun.
+    /// Whether a draining server has waited long enough for messages that the peer has started to send.
     fn is_overdue(&self) -> bool {
         self.registration.tick().saturating_sub(self.draining_since) >= DRAIN_PATIENCE
     }
 
-    /// Whether the peer has left too much unread.
+    /// Whether too much output is waiting for the peer to read it.
     fn has_write_backlog(&self) -> bool {
         self.unwritten() >= self.listener.server.limits.unsent
     }
 
-    /// Bytes that wait for the socket.
+    /// Returns the number of bytes that wait for the socket.
     fn unwritten(&self) -> usize {
         self.out.len() + self.stream.unwritten()
     }
 
-    /// Gives back what a waiting connection does not need and notes what it waits for.
+    /// Releases the buffers of a waiting connection and records what it waits for.
     fn release_buffers(&mut self) {
         if !self.fairness.has_yielded() {
             self.inbox.release_spare();
@@ -979,7 +977,7 @@ impl<'a, S: Session> Connection<'a, S> {
         entry.record_calls(self.calls);
         let (received, sent) = self.bytes_before;
         entry.record_bytes(received + self.transferred.received, sent + self.transferred.written);
-        // Mostly it has answered all again within a tick, and nothing is different.
+        // Usually all calls are answered within a tick, and nothing changes.
         let holds = self.inbox.buffered_bytes() + self.stream.buffered_bytes() + self.session.buffered() > 0;
         let rests = self.state == State::Serving && !holds && self.is_idle();
         if rests && self.rested == now {
@@ -989,7 +987,7 @@ impl<'a, S: Session> Connection<'a, S> {
         }
         self.rested = if rests && !self.pauses { now } else { u32::MAX };
         self.report_held();
-        // Its own clocks judge all but how long it takes to close.
+        // Its own timers cover everything except closing.
         let phase =
             if self.state == State::Lingering { ConnectionPhase::Closing } else { ConnectionPhase::Busy };
         if phase != entry.phase() {
@@ -1012,7 +1010,7 @@ impl<'a, S: Session> Connection<'a, S> {
         }
     }
 
-    /// Reports what the connection holds. One that holds more than it may ends.
+    /// Reports the memory that the connection holds. Ends it if that exceeds the quota.
     fn report_held(&self) {
         let within = self.session.buffered() + self.session.unsent();
         let held = self.inbox.buffered_bytes() + self.stream.buffered_bytes() + self.out.len() + within;
@@ -1027,7 +1025,7 @@ impl<'a, S: Session> Connection<'a, S> {
         let unsent = self.session.unsent();
         let mid_message = reads && self.session.is_mid_message(&self.inbox.bytes);
         let incomplete = match () {
-            // What it would bring, or the window without which its answers cannot leave, will not be read.
+            // The rest of the message, or the window update that its replies need, will not be read.
             () if reads
                 && self.is_read_paused()
                 && (mid_message || unsent > 0 || self.session.needs_ticks()) =>
@@ -1048,12 +1046,12 @@ impl<'a, S: Session> Connection<'a, S> {
             unsent: if owes { 0 } else { unsent },
             half_closed: self.half_closed && owes,
             idle: self.is_idle(),
-            // Its answer to a PING would not be read, or waits behind what it has not read itself.
+            // The answer to a PING would not be read, or is queued behind output that the peer has not read.
             busy: reads && !self.is_read_paused() && self.unwritten() == 0 && (owes || unsent > 0),
         }
     }
 
-    /// Whether nothing is under way, so that the connection may be closed if that lasts.
+    /// Whether the connection has no work, so that it may be closed if this lasts.
     fn is_idle(&self) -> bool {
         match self.state {
             State::Lingering => false,
@@ -1061,9 +1059,9 @@ impl<'a, S: Session> Connection<'a, S> {
             State::Serving if self.session.is_mid_message(&self.inbox.bytes) => false,
             _ if self.unwritten() > 0 || self.session.unsent() > 0 => false,
             _ if self.subscriptions.expect_silence() => false,
-            // The transport itself notices whether the peer is still there.
+            // The transport itself detects whether the peer is still alive.
             _ if !self.stream.signals_close() => false,
-            // One that never succeeded is no client that waits for its next call.
+            // A connection without any successful call is not a client that waits for its next call.
             _ => S::RECONNECTS || self.calls.succeeded == 0,
         }
     }

@@ -19,9 +19,9 @@ use crate::transport::{Inbox, Stream, Transport};
 
 /// Serves one connection from its first byte to its last.
 ///
-/// The first bytes pick the protocol, unless TLS's handshake has; from there on everything is generic over it. A
-/// connection may go on in another protocol if it asks for that (`CONNECT`, WebSocket, an upgrade), or where the listener
-/// allows it, hence the loop.
+/// The first bytes determine the protocol, unless the TLS handshake did; everything below is generic over it. A
+/// connection may continue in another protocol if it requests that (`CONNECT`, WebSocket, an upgrade) or if the
+/// listener allows it, hence the loop.
 pub(super) async fn serve(
     stream: Stream,
     peer: Peer,
@@ -29,14 +29,14 @@ pub(super) async fn serve(
     registration: ConnectionGuard,
 ) {
     let listener = &bound.context;
-    // Within TLS it cannot be asked for any more. Metrics and the services of `transfer` tell it.
+    // Must be read before TLS wraps the stream. Used by metrics and the services of `transfer`.
     let local = stream.local();
     let mut inbox = Inbox::default();
     let opening = match &listener.tls {
         Some(acceptor) if peer.tls().is_none() => {
             accept_tls::accept_tls(stream, &mut inbox, peer, acceptor, &registration).await
         }
-        // In clear text, or secured already below what is a stream.
+        // Clear text, or encrypted below the stream.
         _ => Some(AcceptedConnection { stream, peer, speaks: None }),
     };
     let Some(AcceptedConnection { stream, peer, speaks }) = opening else { return };
@@ -44,7 +44,7 @@ pub(super) async fn serve(
     let mut allowed =
         speaks.as_ref().map_or(&listener.allowed[..], |speaks| allowed_after_alpn(speaks, &listener.allowed));
     let narrowed = speaks.is_some();
-    // Where the name allows two, the first bytes tell which.
+    // If the ALPN name allows two protocols, the first bytes decide.
     let mut settled = listener.fixed_protocol.or_else(|| speaks.filter(|_| allowed.len() == 1));
     let mut end = SessionEnd::Foreign;
     let mut spoke = None;
@@ -57,11 +57,12 @@ pub(super) async fn serve(
                     allowed = &listener.family;
                     None
                 }
-                // Bytes of no message of its protocol end a connection, whatever else they could be.
+                // Bytes that do not conform to the protocol end the connection, even if another protocol would accept
+                // them.
                 Some(_) => return close_gracefully(transport, inbox, &registration).await,
             },
             SessionEnd::Connect => {
-                // What TLS's handshake said was of HTTP, not of what it carries.
+                // ALPN negotiated HTTP, not the protocol inside of it.
                 allowed = &listener.allowed;
                 None
             }
@@ -69,7 +70,7 @@ pub(super) async fn serve(
             SessionEnd::WebSocket => match transport.into_websocket(&mut inbox) {
                 Some(websocket) => {
                     transport = websocket;
-                    // As behind `CONNECT`.
+                    // As after `CONNECT`.
                     allowed = &listener.allowed;
                     None
                 }
@@ -105,24 +106,24 @@ pub(super) async fn serve(
     }
 }
 
-/// What may be spoken where TLS's handshake has settled on a protocol.
+/// Returns the allowed protocols after ALPN has negotiated one.
 fn allowed_after_alpn<'a>(settled: &'a Protocol, allowed: &'a [Protocol]) -> &'a [Protocol] {
     match settled {
-        // Go's client of rpcx by QUIC writes the name into the settings that it has for TLS (`client/connection_quic.go`),
-        // so that those with `CONNECT` and WebSocket come under it too.
+        // Go's client of rpcx over QUIC writes this name into its TLS settings (`client/connection_quic.go`), so its
+        // connections with `CONNECT` and WebSocket arrive with it too.
         Protocol::Rpcx if allowed.contains(&Protocol::Http) => &[Protocol::Rpcx, Protocol::Http],
         settled => slice::from_ref(settled),
     }
 }
 
-/// What a connection is for.
+/// Purpose of a connection.
 enum ConnectionPurpose {
     Calls(Protocol),
-    /// Nothing but bytes, behind a token.
+    /// Raw bytes, behind a token.
     Data(Start),
 }
 
-/// Waits for enough bytes to tell what the connection is for. `None`: it ended first, or speaks nothing that is
+/// Reads until the purpose of the connection is known. Returns `None` if it ended before, or if its protocol is not
 /// allowed here.
 async fn detect(
     stream: &mut Transport,
@@ -179,7 +180,7 @@ fn poll_detect(
     }
 }
 
-/// Ends a connection that does not speak its protocol any more. A WebSocket has a word for it.
+/// Closes a connection that violates its protocol, with a close frame if it is a WebSocket.
 async fn close_gracefully(mut transport: Transport, mut inbox: Inbox, registration: &ConnectionGuard) {
     let entry = &registration.connection;
     entry.waits(ConnectionPhase::Closing, registration.tick());
@@ -193,7 +194,7 @@ async fn close_gracefully(mut transport: Transport, mut inbox: Inbox, registrati
             ready!(transport.poll_shutdown(cx))?;
             said = true;
         }
-        // Closing with unread bytes would destroy the last answer on its way.
+        // Closing with unread bytes would discard the last reply in transit.
         inbox.bytes.clear();
         loop {
             let n = ready!(inbox.poll_fill(&mut transport, cx, 0))?;
@@ -209,7 +210,7 @@ async fn close_gracefully(mut transport: Transport, mut inbox: Inbox, registrati
     .unwrap_or_default();
 }
 
-/// How many bytes of a peer that is not served any more are thrown away before its connection is closed.
+/// Maximum number of bytes to discard from a peer before its connection is closed.
 const LINGERED: usize = 64 << 10;
 
 fn facts(

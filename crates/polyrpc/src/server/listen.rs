@@ -357,7 +357,7 @@ pub(super) fn accept(bound: &Arc<BoundListener>, stream: Stream, peer: Peer) {
     }
 }
 
-/// The same within a span, if a subscriber wants one.
+/// As [`accept`], within a span if a subscriber is interested.
 #[cold]
 fn accept_traced(bound: &Arc<BoundListener>, stream: Stream, peer: Peer, registration: ConnectionGuard) {
     let connection = registration.connection.id();

@@ -10,18 +10,18 @@ use super::authentication::Authenticator;
 use crate::service::Router;
 use crate::transport::{Address, tls};
 
-/// What the connections of one listening socket share.
+/// Shared state of the connections of one listening socket.
 pub(super) struct ListenerContext {
     pub(super) server: Arc<Shared>,
     pub(super) address: Address,
-    /// What a session accepts.
+    /// Limits for sessions.
     pub(super) limits: polyrpc_core::Limits,
     pub(super) allowed: Vec<Protocol>,
     pub(super) authenticator: Option<Authenticator>,
     pub(super) tls: Option<tls::Acceptor>,
-    /// The protocols that may follow each other on one connection without being asked for.
+    /// Protocols between which a connection may change without an explicit switch.
     pub(super) family: Vec<Protocol>,
-    /// The one protocol that is spoken here without being told by the first bytes.
+    /// Protocol to use without detection by the first bytes.
     pub(super) fixed_protocol: Option<Protocol>,
 }
 
@@ -38,7 +38,7 @@ impl ListenerContext {
             ListenerProtocols::Every => (server.protocols().collect(), None),
             ListenerProtocols::Sniffed(allowed) => (allowed.clone(), None),
             ListenerProtocols::NetRpc(_) => (vec![Protocol::NetRpc], Some(Protocol::NetRpc)),
-            // Its frames tell the protocol, and the magic.
+            // Frames identify both the protocol and the magic.
             ListenerProtocols::FbRpc(_) => (vec![Protocol::FbRpc], None),
             ListenerProtocols::RestRpc(_) => (vec![Protocol::RestRpc], Some(Protocol::RestRpc)),
         };
@@ -49,15 +49,15 @@ impl ListenerContext {
         Self { server, address, limits, tls, allowed, authenticator, family, fixed_protocol: spoken }
     }
 
-    /// Whether a connection may begin with a token, and go on with nothing but bytes: they travel in clear text, and are
-    /// told from calls by what they begin with.
+    /// Whether a connection may start with a token and then carry raw bytes only. Such connections are in clear text
+    /// and are distinguished from calls by their first bytes.
     pub(super) fn takes_data(&self) -> bool {
         let is_socket = matches!(self.address, Address::Tcp(_) | Address::Unix(_));
         is_socket && self.fixed_protocol.is_none() && !self.tls.as_ref().is_some_and(tls::Acceptor::required)
     }
 }
 
-/// What a listener takes that is safe only for some who call.
+/// Settings of a listener that are safe only with certain clients.
 #[derive(Debug, Default)]
 pub(super) struct ListenerOptions {
     pub(super) trust_http: bool,
@@ -72,12 +72,12 @@ pub(super) struct ListenerOptions {
 const FAMILY: [Protocol; 4] = [Protocol::BaiduStd, Protocol::FbRpc, Protocol::Grpc, Protocol::Http];
 
 impl ListenerProtocols {
-    /// Whether what the server offers can be carried. Where gob is one protocol of all, what it cannot carry is told and
-    /// let pass.
+    /// Checks whether the listener can carry all methods of the server. Where gob is only one of several protocols,
+    /// methods that it cannot carry are logged and accepted.
     ///
     /// # Errors
     ///
-    /// The methods that cannot be called here.
+    /// The methods that cannot be called by this listener.
     pub(super) fn check(&self, router: &Router) -> io::Result<()> {
         let by_name = match self {
             Self::NetRpc(net_rpc::Codec::Gob) => true,
@@ -101,23 +101,23 @@ impl ListenerProtocols {
     }
 }
 
-/// What is spoken at a listening socket.
+/// Protocols of a listening socket.
 #[derive(Debug, Clone)]
 pub(super) enum ListenerProtocols {
-    /// Any protocol of the server, as the first bytes of a connection tell.
+    /// Any protocol of the server, detected by the first bytes of a connection.
     Every,
-    /// One of these, as the first bytes of a connection tell.
+    /// One of these, detected by the first bytes of a connection.
     Sniffed(Vec<Protocol>),
-    /// Only this, whose first bytes may be any.
+    /// Only net/rpc, with any first bytes.
     NetRpc(net_rpc::Codec),
-    /// Only this, of rest_rpc.
+    /// Only this generation of rest_rpc.
     RestRpc(Generation),
-    /// Only this, of fb_rpc.
+    /// Only fb_rpc with this magic.
     FbRpc(fb_rpc::Magic),
 }
 
 impl ListenerProtocols {
-    /// The codec of net/rpc that is spoken without being told by the first bytes.
+    /// Returns the codec of net/rpc that is used without detection by the first bytes.
     pub(super) fn codec(&self) -> Option<net_rpc::Codec> {
         match self {
             Self::NetRpc(codec) => Some(*codec),

@@ -17,7 +17,7 @@ pub use stream::StreamLimits;
 use polyrpc_core::protocol::{Capabilities, MetadataSupport, Scheme, Streams, by_magic};
 use polyrpc_core::{Carrier, Descriptor, Detected, Format, Json};
 
-/// What is known of the protocol.
+/// Descriptor of the protocol.
 pub static DESCRIPTOR: Descriptor = Descriptor {
     schemes: &[Scheme::new("baidu-std")],
     capabilities: Capabilities {
@@ -31,13 +31,13 @@ pub static DESCRIPTOR: Descriptor = Descriptor {
     ..Descriptor::new("baidu_std", recognise)
 };
 
-/// brpc's content types know no MessagePack.
+/// brpc's content types do not include MessagePack.
 fn prefer(format: Format) -> Format {
     if format == Format::MessagePack { Format::Json(Json::Brpc) } else { format }
 }
 
-/// Whether a connection that begins with `start` speaks this protocol. A stream's frame counts too: both
-/// kinds share their connections.
+/// Whether a connection that starts with `start` uses this protocol. Frames of streams are accepted too: they share
+/// connections with calls.
 pub fn recognise(start: &[u8]) -> Detected {
     by_magic(frame::Kind::Rpc.magic(), start).or(|| by_magic(frame::Kind::Stream.magic(), start))
 }

@@ -15,7 +15,7 @@ pub use session::{Client, ClientConfig, Server, ServerConfig, Ticket};
 use polyrpc_core::protocol::{Capabilities, Dialect, MetadataSupport, Scheme, by_magic};
 use polyrpc_core::{Descriptor, Detected};
 
-/// What is known of the protocol.
+/// Descriptor of the protocol.
 pub static DESCRIPTOR: Descriptor = Descriptor {
     schemes: &[Scheme::new("fb-rpc")],
     dialect: |scheme, words| variant(words).map(|_| Dialect::new(scheme).with_words(words)),
@@ -28,11 +28,11 @@ pub static DESCRIPTOR: Descriptor = Descriptor {
     ..Descriptor::new("fb_rpc", recognise)
 };
 
-/// Which fb_rpc is spoken, by the words of a URL: `two-dots` chooses the hash, `brpc` the magic, `pr3197` both.
+/// Returns the variant of fb_rpc for the words of a URL: `two-dots` selects the hash, `brpc` the magic, `pr3197` both.
 ///
 /// # Errors
 ///
-/// If there is another word.
+/// If there is any other word.
 pub fn variant<W: AsRef<str>>(words: &[W]) -> Result<(Magic, ServiceHash), String> {
     let mut variant = (Magic::default(), ServiceHash::default());
     for word in words {
@@ -46,7 +46,7 @@ pub fn variant<W: AsRef<str>>(words: &[W]) -> Result<(Magic, ServiceHash), Strin
     Ok(variant)
 }
 
-/// Whether a connection that begins with `start` speaks this protocol, with either magic.
+/// Whether a connection that starts with `start` uses this protocol, with either magic.
 pub fn recognise(start: &[u8]) -> Detected {
     by_magic(Magic::Frpc.letters(), start).or(|| by_magic(Magic::Brpc.letters(), start))
 }

@@ -30,7 +30,7 @@ pub struct ClientConfig {
     pub tls: bool,
     /// Calls use gRPC-Web.
     pub web: bool,
-    /// Calls are Connect's; unary ones use this HTTP method.
+    /// Calls use Connect; unary ones use this HTTP method.
     pub connect: Option<UnaryMethod>,
     /// Credential of the caller, sent as `authorization` if the call has none of its own.
     pub credential: Option<Bytes>,
@@ -212,7 +212,7 @@ impl Client {
         Ok(stream)
     }
 
-    /// Whether a call may leave, and how its messages are compressed.
+    /// Checks whether a call can be sent, and returns the compression of its messages.
     fn check(&self, call: &Call<'_>) -> Result<Compression, Status> {
         if self.leaving || !self.http.may_open() {
             return Err(refused("the connection takes no more calls"));
@@ -229,7 +229,7 @@ impl Client {
         Ok(sends)
     }
 
-    /// Sends a request of Connect: of a unary call all of it, else its head.
+    /// Sends a Connect request: all of it if the call is unary, otherwise its head.
     #[cold]
     fn request_connect(
         &mut self,

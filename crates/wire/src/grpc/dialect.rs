@@ -12,7 +12,7 @@ pub(crate) enum Dialect {
     Web,
     /// Like [`Web`](Self::Web), with the whole body in base64.
     WebText,
-    /// As Connect has them.
+    /// Framing of Connect.
     Connect(Kind),
 }
 
@@ -56,7 +56,7 @@ impl Dialect {
         }
     }
 
-    /// The way of Connect, if it is one.
+    /// Returns the framing of Connect, or `None` for another dialect.
     pub(crate) fn connect(self) -> Option<Kind> {
         match self {
             Self::Connect(kind) => Some(kind),
@@ -64,7 +64,7 @@ impl Dialect {
         }
     }
 
-    /// Whether a request's body is one message without a prefix.
+    /// Whether the body of a request is one message without a prefix.
     pub(crate) fn is_sole(self) -> bool {
         matches!(self, Self::Connect(kind) if kind.is_sole())
     }

@@ -16,7 +16,7 @@ pub(crate) struct Incoming {
     text: Option<Decoder>,
     /// The body is not valid base64.
     garbled: bool,
-    /// The body is one message without a prefix, of which this has come.
+    /// Received part of a body that is one message without a prefix.
     sole: Option<Vec<u8>>,
     compression: Compression,
     ended: bool,

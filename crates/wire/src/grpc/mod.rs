@@ -1,10 +1,10 @@
-//! gRPC, whatever HTTP carries it, and its client over HTTP/2 (`doc/PROTOCOL-HTTP2.md` of grpc/grpc). The server is
-//! [`http_server`](crate::http_server).
+//! gRPC, independent of the HTTP version, and its client over HTTP/2 (`doc/PROTOCOL-HTTP2.md` of grpc/grpc). The server
+//! is [`http_server`](crate::http_server).
 //!
-//! A request's head is read by `request.rs`, its messages by `incoming.rs`, an answer's head is written by `block.rs`;
-//! messages are framed by `frame.rs`; what came of an answer is put together by `outgoing.rs`. `metadata.rs`, `timeout.rs` and
-//! `coding.rs` know the single headers, `status.rs` how failures travel. `dialect.rs` tells gRPC-Web from gRPC, which has
-//! text in `base64.rs` and `trailers.rs` behind its messages. `audit.rs` says what must always hold.
+//! `request.rs` parses the head of a request, `incoming.rs` its messages; `block.rs` writes the head of a response;
+//! `frame.rs` frames messages; `outgoing.rs` assembles responses. `metadata.rs`, `timeout.rs` and `coding.rs` handle
+//! single headers, `status.rs` failures. `dialect.rs` distinguishes gRPC-Web from gRPC; `base64.rs` and `trailers.rs`
+//! decode the text and the trailers of its bodies. `audit.rs` asserts invariants.
 
 pub(crate) mod coding;
 pub(crate) mod metadata;
@@ -34,7 +34,7 @@ pub use incoming::decompression_failed;
 use polyrpc_core::protocol::{Capabilities, Dialect, MetadataSupport, Scheme, Streams};
 use polyrpc_core::{Carrier, Descriptor};
 
-/// What is known of the protocol and, as another scheme, of gRPC-Web.
+/// Descriptor of the protocol, including gRPC-Web and Connect as further schemes.
 pub static DESCRIPTOR: Descriptor = Descriptor {
     schemes: &[Scheme { name: "grpc", secure: Some("grpcs") }, Scheme::new(WEB), Scheme::new(CONNECT)],
     dialect,
@@ -50,10 +50,10 @@ pub static DESCRIPTOR: Descriptor = Descriptor {
     ..Descriptor::new("grpc", crate::http::h2::recognise)
 };
 
-/// The scheme of gRPC-Web, which goes by HTTP/1.1 unless `+h2` is said.
+/// Scheme of gRPC-Web, which uses HTTP/1.1 unless followed by `+h2`.
 pub const WEB: &str = "grpc-web";
 
-/// The scheme of Connect, which goes by HTTP/1.1 unless `+h2` is said; `+get` makes its unary calls by GET.
+/// Scheme of Connect, which uses HTTP/1.1 unless followed by `+h2`; `+get` sends its unary calls by GET.
 pub const CONNECT: &str = "connect";
 
 fn dialect(scheme: &'static str, words: &[&str]) -> Result<Dialect, String> {

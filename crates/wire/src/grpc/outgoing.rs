@@ -35,7 +35,7 @@ pub(crate) struct Outgoing {
     pub(crate) end: Option<ResponseEnd>,
     /// The call uses gRPC-Web.
     web: Option<Box<WebResponse>>,
-    /// It is called by Connect.
+    /// The call uses Connect.
     connect: Option<Box<Response>>,
 }
 
@@ -181,7 +181,7 @@ impl Outgoing {
         });
     }
 
-    /// The trailers of HTTP came, behind all of the answer.
+    /// Handles HTTP trailers, which follow the whole response.
     pub(crate) fn trailers(&mut self, fields: &Fields) {
         match self.connect {
             Some(_) => self.body_ended(),
@@ -189,7 +189,7 @@ impl Outgoing {
         }
     }
 
-    /// Whether it is called by Connect.
+    /// Whether the call uses Connect.
     pub(crate) fn is_connect(&self) -> bool {
         self.connect.is_some()
     }
@@ -256,7 +256,7 @@ impl Outgoing {
         Ok(())
     }
 
-    /// Reads a frame that is no message: in Connect, it may be the end of the stream.
+    /// Handles a frame that is not a message: in Connect, it may be the end of the stream.
     #[cold]
     fn end_of_stream(&mut self, malformed: MalformedFrame) -> Result<(), Status> {
         let (Some(connect), MalformedFrame::Flag(flag @ (connect::END | connect::COMPRESSED_END))) =

@@ -23,16 +23,16 @@ pub(crate) struct Request {
     pub(crate) metadata: Metadata,
     /// The method takes a single message, as far as is known.
     pub(crate) takes_one: bool,
-    /// What a call of Connect has beside.
+    /// Additional data of a Connect call.
     pub(crate) connect: Option<Box<ConnectExtra>>,
 }
 
-/// What only a call of Connect has.
+/// Data that only Connect calls have.
 #[derive(Debug, Default)]
 pub(crate) struct ConnectExtra {
-    /// The message of a call by GET.
+    /// Message of a call by GET.
     pub(crate) message: Option<Bytes>,
-    /// The call is refused for this reason, once its method is known to exist.
+    /// Reason to reject the call, once its method is known to exist.
     pub(crate) refusal: Option<Status>,
 }
 

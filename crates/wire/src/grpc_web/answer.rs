@@ -1,4 +1,4 @@
-//! What an answer consists of, whatever carries it.
+//! The response to a gRPC-Web call, for every version of HTTP.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -9,7 +9,7 @@ use crate::grpc::connect::answer as connect;
 use crate::grpc::dialect::Dialect;
 use crate::grpc::{coding, frame, metadata, status};
 
-/// The fields of an answer's head.
+/// Returns the fields of a response's head.
 pub(crate) fn head(
     dialect: Dialect,
     format: Format,
@@ -27,7 +27,7 @@ pub(crate) fn head(
     metadata::write(metadata, write);
 }
 
-/// A message, to be sent as it is given to `send`, in one piece behind a prefix.
+/// Passes a message to `send`, in one piece behind its prefix.
 pub(crate) fn message(
     dialect: Dialect,
     compression: Compression,
@@ -41,7 +41,7 @@ pub(crate) fn message(
     framed(dialect, &frame::prefix(compressed, body.len()), body, send);
 }
 
-/// The last frame: how the call ended.
+/// Passes the last frame, the result of the call.
 pub(crate) fn trailers(
     dialect: Dialect,
     failure: Option<&Status>,
@@ -62,7 +62,7 @@ pub(crate) fn trailers(
     framed(dialect, &[TRAILERS, a, b, c, d], lines.into(), send);
 }
 
-/// The flag of the last frame.
+/// Flag of the last frame.
 const TRAILERS: u8 = 0x80;
 
 fn framed(dialect: Dialect, prefix: &[u8], body: Bytes, send: impl FnOnce(&[u8], Bytes)) {

@@ -1,5 +1,5 @@
-//! The client's side of a connection of HTTP/1.1 that carries calls of gRPC-Web or Connect: one at a time, whose messages leave and
-//! come one by one.
+//! Client session of an HTTP/1.1 connection with gRPC-Web or Connect calls: one at a time, with streamed messages in
+//! both directions.
 
 use std::sync::Arc;
 
@@ -23,48 +23,48 @@ use crate::http::h1::frame::{self, Framing, Lengths, Refusal};
 use crate::http::h2::hpack::Fields;
 use crate::http::head::WriteHead;
 
-/// How a client of gRPC-Web speaks to its peer.
+/// Settings of a gRPC-Web client.
 #[derive(Debug, Clone, Default)]
 pub struct ClientConfig {
-    /// What a connection will accept; each message has the limit, and not their sum.
+    /// Limits of the connection; those of messages apply to each message, not to their sum.
     pub limits: Limits,
-    /// The peer's name for the `Host` field: `host:port`.
+    /// The `Host` field: `host:port`.
     pub authority: String,
-    /// What calls without a credential of their own carry in `Authorization`.
+    /// Credential of calls without one of their own, sent in `Authorization`.
     pub credential: Option<Bytes>,
-    /// Calls are those of Connect instead, unary ones by this method of HTTP.
+    /// Calls use Connect instead; unary ones use this HTTP method.
     pub connect: Option<UnaryMethod>,
 }
 
-/// The client's side of a connection of gRPC-Web over HTTP/1.1.
+/// Client session of gRPC-Web over HTTP/1.1.
 ///
-/// A connection has one call at a time. One whose answer is not awaited to its end takes no more calls.
+/// A connection has one call at a time. After a call that was abandoned before its end, it accepts no more calls.
 #[derive(Debug)]
 pub struct Client {
     config: Arc<ClientConfig>,
-    /// The call that is not answered yet.
+    /// The call in flight.
     call: Option<Outgoing>,
-    /// More of the request follows.
+    /// The request is incomplete.
     sending: bool,
     reading: Reading,
     scanned: usize,
-    /// Bytes of messages that were handed out and not taken.
+    /// Bytes of messages that were emitted but not consumed.
     untaken: usize,
-    /// Nobody waits for the answer.
+    /// The response is not awaited.
     oneway: bool,
     ending: bool,
 }
 
-/// What comes next.
+/// What is read next.
 #[derive(Debug)]
 enum Reading {
     Head,
     Body(RemainingBody),
-    /// All of the answer is here.
+    /// The response is complete.
     Over,
 }
 
-/// What of a body has not come.
+/// The rest of a body.
 #[derive(Debug)]
 enum RemainingBody {
     Bytes(usize),
@@ -73,7 +73,7 @@ enum RemainingBody {
 }
 
 impl Client {
-    /// A session of a new connection.
+    /// Creates the session of a new connection.
     pub fn new(config: impl Into<Arc<ClientConfig>>) -> Self {
         Self {
             config: config.into(),
@@ -87,7 +87,7 @@ impl Client {
         }
     }
 
-    /// Writes the head of a request, whose body is of `length` bytes or else comes in chunks.
+    /// Writes the head of a request, whose body has `length` bytes or is chunked.
     fn begin(&self, call: &Call<'_>, length: Option<usize>, out: &mut Outbox) -> Result<(), Status> {
         check_name(call.service)?;
         check_name(call.method)?;
@@ -130,7 +130,7 @@ impl Client {
         Ok(())
     }
 
-    /// What proves who makes a call.
+    /// Returns the credential of a call.
     fn credential(&self, call: &Call<'_>) -> Result<Option<Bytes>, Status> {
         let credential = call.credential.bytes().or(self.config.credential.as_ref());
         if !credential.is_none_or(|credential| field::is_field_value(credential)) {
@@ -139,7 +139,7 @@ impl Client {
         Ok(credential.cloned())
     }
 
-    /// Whether a call may leave, and how its messages are compressed.
+    /// Checks whether a call can be sent, and returns the compression of its messages.
     fn check(&self, call: &Call<'_>) -> Result<Compression, Status> {
         if self.ending || self.call.is_some() {
             return Err(Status::unavailable("the connection takes no more calls"));
@@ -155,7 +155,7 @@ impl Client {
         }
     }
 
-    /// Writes a request of Connect: of a unary call all of it, else its head.
+    /// Writes a Connect request: all of it if the call is unary, otherwise its head.
     fn send_connect(
         &mut self,
         id: CallId,
@@ -212,12 +212,12 @@ impl Client {
         (self.sending, self.untaken) = (streamed, 0);
     }
 
-    /// The call to which a command is meant, while more of its request may follow.
+    /// Returns the call with this id while its request is incomplete.
     fn open_call(&self, id: CallId) -> Option<&Outgoing> {
         self.call.as_ref().filter(|call| call.id == id && self.sending)
     }
 
-    /// Takes heads out of `inbox` up to the first that is not interim.
+    /// Parses heads from `inbox` up to the first final one.
     fn read_head(&mut self, inbox: &mut BytesMut) -> Result<Step, Violation> {
         loop {
             if inbox.is_empty() {
@@ -254,7 +254,7 @@ impl Client {
         }
     }
 
-    /// Takes what of a body is in `inbox`, and what there is in it.
+    /// Takes the received part of a body from `inbox`, and its messages.
     fn read_body(&mut self, inbox: &mut BytesMut) -> Result<Step, Violation> {
         match self.take() {
             Step::Wait => {}
@@ -277,7 +277,7 @@ impl Client {
         Ok(Step::Next)
     }
 
-    /// The next message out of what is here.
+    /// Returns the next received message.
     fn take(&mut self) -> Step {
         let limit = self.config.limits.message;
         let Some(call) = &mut self.call else { return Step::Wait };
@@ -301,9 +301,9 @@ impl Client {
         Step::Wait
     }
 
-    /// The call is over: nothing more is read of its answer.
+    /// Ends the call: its response is not read any further.
     fn end(&mut self) -> Step {
-        // The rest of a body, or of the request, would stand before the next call.
+        // The rest of a body, or of the request, would precede the next call.
         self.ending |= self.sending || !matches!(self.reading, Reading::Over);
         self.reading = Reading::Head;
         (self.sending, self.untaken) = (false, 0);
@@ -314,10 +314,10 @@ impl Client {
     }
 }
 
-/// What was found.
+/// Result of a step.
 enum Step {
     Answer(ClientEvent),
-    /// Something else may be found at once.
+    /// Another step may succeed immediately.
     Next,
     /// More bytes are needed.
     Wait,
@@ -338,7 +338,7 @@ impl session::Client for Client {
         out.extend_from_slice(&prefix);
         out.body(body);
         self.sent(id, false, (call.head.format, sends), (Dialect::Web, self.config.limits.header));
-        // The next call could not be told from one that waits: it takes another connection.
+        // The next call could not be distinguished from this one: it needs another connection.
         self.oneway = call.oneway;
         self.ending |= call.oneway;
         Ok(())
@@ -389,7 +389,7 @@ impl session::Client for Client {
                 return Ok(None);
             }
             if self.ending && self.call.is_none() {
-                // The rest of an answer that nobody wants.
+                // Discards the rest of an abandoned response.
                 inbox.clear();
                 return Ok(None);
             }
@@ -405,7 +405,7 @@ impl session::Client for Client {
         }
     }
 
-    /// What is still to come of its answer would stand before the next one: the connection takes no more calls.
+    /// The rest of its response would precede the next one: the connection accepts no more calls.
     fn cancel(&mut self, id: CallId, _out: &mut Outbox) {
         if self.call.take_if(|call| call.id == id).is_some() {
             self.ending = true;
@@ -441,8 +441,7 @@ impl session::Client for Client {
 }
 
 impl RemainingBody {
-    /// What of the body is in `inbox`, and whether that was all of it. What chunks say beside it may have `overhead`
-    /// bytes.
+    /// Returns the part of the body in `inbox`, and whether it is complete. Chunk framing may add `overhead` bytes.
     fn pull(&mut self, inbox: &mut BytesMut, overhead: usize) -> Result<(Bytes, bool), Refusal> {
         match self {
             Self::Bytes(left) => {
@@ -459,13 +458,13 @@ impl RemainingBody {
     }
 }
 
-/// The head of a response.
+/// Head of a response.
 struct Head {
-    /// Another response follows to the same request.
+    /// Whether another response to the same request follows.
     is_interim: bool,
     keep: bool,
     framing: Framing,
-    /// As HTTP/2 has them: the status among them, names in lower case.
+    /// In HTTP/2's form: including the status, with names in lower case.
     fields: Fields,
 }
 

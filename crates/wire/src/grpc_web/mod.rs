@@ -1,5 +1,4 @@
-//! gRPC-Web: gRPC for those who see no trailers of HTTP, which is what browsers are (`doc/PROTOCOL-WEB.md` of
-//! grpc/grpc).
+//! gRPC-Web: gRPC for clients that cannot read HTTP trailers, such as browsers (`doc/PROTOCOL-WEB.md` of grpc/grpc).
 #![doc = include_str!("README.md")]
 
 mod answer;

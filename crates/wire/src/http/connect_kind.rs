@@ -1,30 +1,30 @@
 use polyrpc_core::{Format, Json};
 
-/// How the messages of a call lie in the bodies of its request and its response.
+/// How the messages of a Connect call are framed in the bodies of its request and its response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// Each body is one message.
     Unary,
-    /// Each body is any number of messages, each behind a prefix.
+    /// Each body is any number of messages, each with a prefix.
     Stream,
-    /// The request is one message, the response has each message in a line of its own (NDJSON).
+    /// The request is one message, the response has one message per line (NDJSON).
     Lines,
-    /// The request is one message, the response has each message in an event of its own (server-sent events).
+    /// The request is one message, the response has one message per event (server-sent events).
     Events,
 }
 
 impl Kind {
-    /// Whether a request's body is one message without a prefix.
+    /// Whether the body of a request is one message without a prefix.
     pub(crate) fn is_sole(self) -> bool {
         self != Self::Stream
     }
 
-    /// Whether each message of a response is text in a line of its own.
+    /// Whether each message of a response is text on a line of its own.
     pub(crate) fn is_text(self) -> bool {
         matches!(self, Self::Lines | Self::Events)
     }
 
-    /// The content type of bodies in this format.
+    /// Returns the content type of bodies in this format.
     pub(crate) fn content_type(self, format: Format) -> Vec<u8> {
         match self {
             Self::Unary => [b"application/", name(format)].concat(),
@@ -35,7 +35,7 @@ impl Kind {
     }
 }
 
-/// The format of this name: what stands behind `application/` or `application/connect+`, or as `encoding` in a query.
+/// Returns the format with this name: the rest of `application/` or `application/connect+`, or `encoding` in a query.
 pub(crate) fn format(name: &[u8]) -> Option<Format> {
     Some(match name {
         b"proto" => Format::Protobuf,
@@ -48,7 +48,7 @@ pub(crate) fn format(name: &[u8]) -> Option<Format> {
     })
 }
 
-/// The name of a format.
+/// Returns the name of a format.
 pub(crate) fn name(format: Format) -> &'static [u8] {
     match format {
         Format::Protobuf | Format::ProtoText | Format::RestRpc | Format::StructPack | Format::Other(_) => {
@@ -62,7 +62,7 @@ pub(crate) fn name(format: Format) -> &'static [u8] {
     }
 }
 
-/// The kind and format of a content type, its parameters ignored; `None` if it is none of Connect.
+/// Returns kind and format of a content type, ignoring its parameters; `None` if it is not one of Connect.
 pub(crate) fn of_content_type(content_type: &[u8]) -> Option<(Kind, Format)> {
     let essence = content_type.split(|byte| *byte == b';').next()?.trim_ascii().to_ascii_lowercase();
     let name = essence.strip_prefix(b"application/")?;
@@ -72,7 +72,7 @@ pub(crate) fn of_content_type(content_type: &[u8]) -> Option<(Kind, Format)> {
     }
 }
 
-/// The text in which a caller wants the messages of a response, by its `Accept` field.
+/// Returns the text framing that the client accepts for the messages of a response, by its `Accept` field.
 pub(crate) fn of_accept(accept: &[u8]) -> Option<Kind> {
     accept.split(|byte| *byte == b',').find_map(|element| {
         let essence = element.split(|byte| *byte == b';').next()?.trim_ascii();
@@ -84,15 +84,15 @@ pub(crate) fn of_accept(accept: &[u8]) -> Option<Kind> {
     })
 }
 
-/// What a content type of streams begins with.
+/// Prefix of the content types of streams.
 pub(crate) const STREAM: &[u8] = b"application/connect+";
 
-/// No shorter list of types names one that is known.
+/// A shorter `Accept` field contains no known type.
 pub(crate) const SHORTEST: usize = EVENT_STREAM.len();
 
 const NDJSON: &[u8] = b"application/x-ndjson";
 const EVENT_STREAM: &[u8] = b"text/event-stream";
 
-/// The content types of a POST that calls by Connect, for a client that used another.
+/// The content types of a POST that Connect accepts, for a client that used another.
 pub(crate) const ACCEPTED_POST: &str =
     "application/proto, application/json, application/connect+proto, application/connect+json";

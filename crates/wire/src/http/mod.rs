@@ -1,4 +1,4 @@
-//! HTTP: what all that travels by it is made of, and calls as plain HTTP.
+//! Basics of HTTP for all protocols over it, and calls as plain HTTP.
 #![doc = include_str!("README.md")]
 
 pub(crate) mod connect_kind;
@@ -24,7 +24,7 @@ pub use mapping::{Health, Hosts, MethodCatalog, Probes, ServerConfig};
 use polyrpc_core::protocol::{Capabilities, Dialect, MetadataSupport, Ports, Scheme};
 use polyrpc_core::{Carrier, Descriptor, Format, Json};
 
-/// What is known of calls by HTTP/1.
+/// Descriptor of calls over HTTP/1.
 pub static DESCRIPTOR: Descriptor = Descriptor {
     schemes: &[Scheme { name: "http", secure: Some("https") }],
     default_ports: Some(Ports { plain: 80, secure: 443 }),
@@ -46,10 +46,10 @@ fn dialect(scheme: &'static str, words: &[&str]) -> Result<Dialect, String> {
     }
 }
 
-/// The word of a URL that asks for JSON-RPC 2.0 in place of the method in the path.
+/// The word of a URL that selects JSON-RPC 2.0 instead of the method in the path.
 pub const JSON_RPC: &str = "json-rpc";
 
-/// brpc's HTTP speaks its own JSON, and knows no MessagePack.
+/// HTTP uses brpc's JSON dialect, and has no MessagePack.
 fn prefer(format: Format) -> Format {
     match format {
         Format::MessagePack | Format::Protobuf => Format::Json(Json::Brpc),

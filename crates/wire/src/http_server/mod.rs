@@ -1,5 +1,5 @@
-//! The server's side of a connection of HTTP: calls of gRPC, gRPC-Web, plain HTTP and JSON-RPC, in one order over HTTP/1
-//! ([`h1`]) and HTTP/2 ([`h2`]).
+//! Server side of an HTTP connection: calls of gRPC, gRPC-Web, plain HTTP and JSON-RPC, over HTTP/1 ([`h1`]), in order,
+//! and HTTP/2 ([`h2`]).
 
 mod request;
 mod upgrade;

@@ -1,4 +1,4 @@
-//! A request's head, told apart: what frames the message, what describes the call, what is metadata.
+//! Parsing of a request's head: message framing, call, metadata.
 
 use std::mem::MaybeUninit;
 use std::time::Duration;
@@ -20,24 +20,24 @@ use crate::http::mapping::{brpc, gateway};
 use crate::http::websocket::handshake as websocket;
 use crate::http::{ServerConfig, field, h2};
 
-/// A request of HTTP/1 without its body: what it asks for, and what its connection must know of it.
+/// An HTTP/1 request without its body, with data for its connection.
 #[derive(Debug)]
 pub(super) struct H1Request {
     pub(super) inner: Request,
     pub(super) http10: bool,
-    /// Whether the connection outlives the exchange.
+    /// Whether the connection stays open after the exchange.
     pub(super) keep: bool,
     pub(super) framing: Framing,
-    /// The call of gRPC, if the content type says that it is one.
+    /// The gRPC call, if the content type is gRPC's.
     pub(super) grpc: Option<Box<Result<grpc::Request, grpc::InvalidRequest>>>,
-    /// The peer would go on in HTTP/2, where its settings are these.
+    /// The settings of a peer that requests an upgrade to HTTP/2.
     pub(super) upgrade: Option<Box<h2::Settings>>,
-    /// The peer would go on in WebSocket.
+    /// The fields of a peer that requests an upgrade to WebSocket.
     pub(super) websocket: Option<Box<websocket::HandshakeFields>>,
 }
 
 impl H1Request {
-    /// Reads a whole head; the message may have `limit` bytes.
+    /// Parses a complete head; the message may have `limit` bytes.
     pub(super) fn parse(head: &Bytes, limit: usize) -> Result<Self, Refusal> {
         let mut slots = [const { MaybeUninit::uninit() }; frame::MAX_FIELDS];
         let mut parsed = httparse::Request::new(&mut []);
@@ -61,7 +61,7 @@ impl H1Request {
             fields.take(header.name, head.slice_ref(header.value))?;
         }
         match authority_of(target) {
-            // What stands in the target goes before the field (RFC 9112 §3.2.2).
+            // The authority of the target takes precedence over the field (RFC 9112 §3.2.2).
             Some(authority) => fields.host = Some(head.slice_ref(authority.as_bytes())),
             None if fields.host.is_none() && !http10 => {
                 return Err(Refusal::malformed("the Host is missing"));
@@ -80,7 +80,7 @@ impl H1Request {
         };
         let is_connect = grpc.is_some() && !is_grpc;
         let room = match content_type.and_then(grpc::kind) {
-            // Each of its messages has a limit, and they are read one by one.
+            // Each message has a limit of its own, and messages are read one by one.
             Some((dialect, _)) if dialect != Dialect::Native => usize::MAX,
             _ if is_connect => usize::MAX,
             _ if is_grpc => web_body(limit),
@@ -101,7 +101,7 @@ impl H1Request {
         })
     }
 
-    /// Whether it is a call of gRPC-Web, readable or not, or of Connect.
+    /// Whether it is a gRPC-Web call, valid or not, or a Connect call.
     pub(crate) fn is_web(&self) -> bool {
         let named =
             |content_type: &Bytes| content_type.trim_ascii_start().starts_with(b"application/grpc-web");
@@ -110,12 +110,12 @@ impl H1Request {
                 || self.inner.method == Method::Post && self.inner.content_type.as_ref().is_some_and(named))
     }
 
-    /// Whether it is a call of Connect.
+    /// Whether it is a Connect call.
     pub(super) fn is_connect(&self) -> bool {
         matches!(self.grpc.as_deref(), Some(Ok(call)) if call.dialect.connect().is_some())
     }
 
-    /// Takes a call of Connect for plain HTTP where it may not be made so.
+    /// Treats a Connect call as plain HTTP if it may not be made by Connect.
     pub(super) fn settle(&mut self, config: &ServerConfig) {
         if let Some(Ok(call)) = self.grpc.as_deref()
             && call.dialect.connect().is_some()
@@ -125,7 +125,7 @@ impl H1Request {
         }
     }
 
-    /// Whether it would go on in WebSocket, at the path where that is understood: that of rpcx.
+    /// Whether it requests a WebSocket at rpcx's path, where that is supported.
     pub(super) fn asks_for_websocket(&self) -> bool {
         self.websocket.is_some()
             && self.inner.method == Method::Get
@@ -133,18 +133,18 @@ impl H1Request {
             && self.framing == Framing::Length(0)
     }
 
-    /// Whether what answers it may leave only behind everything that is owed before.
+    /// Whether its response may only follow all earlier responses.
     pub(super) fn must_be_last(&self) -> bool {
         self.is_web() || self.asks_for_websocket()
     }
 
-    /// How long its body may be to be read as a whole, of which each message may have `limit` bytes. That of gRPC-Web is
-    /// read message by message if it is longer.
+    /// Returns the maximum length of a body that is read as a whole, with messages of at most `limit` bytes. Longer
+    /// gRPC-Web bodies are read message by message.
     pub(super) fn most(&self, limit: usize) -> usize {
         if self.is_web() { web_body(limit) } else { limit }
     }
 
-    /// The dialect of gRPC that the head tells.
+    /// Returns the dialect of gRPC in the head.
     pub(super) fn dialect(&self) -> Dialect {
         if let Some(Ok(call)) = self.grpc.as_deref() {
             return call.dialect;
@@ -158,7 +158,7 @@ impl H1Request {
     }
 }
 
-/// What a session of HTTP/2 goes on with: the request that asked for it is its first.
+/// Initial state of an HTTP/2 session after an upgrade: the request that asked for it is its first.
 #[derive(Debug)]
 pub struct Upgrade {
     pub(super) settings: h2::Settings,
@@ -166,7 +166,7 @@ pub struct Upgrade {
     pub(super) body: Bytes,
 }
 
-/// The call of Connect that a head of HTTP/2 describes, if it is one that may be made so.
+/// Returns the Connect call that an HTTP/2 head describes, if it may be made by Connect.
 #[cold]
 pub(super) fn connect_of_h2(list: &h2::hpack::Fields, config: &ServerConfig) -> Option<grpc::Request> {
     let call = connect::read(list.iter())?;
@@ -174,7 +174,7 @@ pub(super) fn connect_of_h2(list: &h2::hpack::Fields, config: &ServerConfig) -> 
     connect::is_allowed(config, &request, &call).then_some(call)
 }
 
-/// Reads the head of a request that came by HTTP/2; the message may have `limit` bytes.
+/// Parses the head of an HTTP/2 request; the message may have `limit` bytes.
 pub(super) fn of_h2(list: &h2::hpack::Fields, limit: usize) -> Result<Request, Refusal> {
     if has_too_many(list, frame::MAX_FIELDS) {
         return Err(Refusal::long_head());
@@ -208,7 +208,7 @@ pub(super) fn of_h2(list: &h2::hpack::Fields, limit: usize) -> Result<Request, R
     Ok(Request { query, expects, h2: true, ..fields.into_request(method, path) })
 }
 
-/// Whether a list of HTTP/2's has more than `most` fields, beside those that stand for the request line.
+/// Whether an HTTP/2 header list has more than `most` fields, not counting pseudo-header fields.
 pub(super) fn has_too_many(list: &h2::hpack::Fields, most: usize) -> bool {
     list.len() > most && list.iter().filter(|(name, _)| !name.starts_with(b":")).count() > most
 }
@@ -217,7 +217,7 @@ fn method_of(text: &str) -> Result<Method, Refusal> {
     Method::parse(text).ok_or_else(|| Refusal::malformed("the method is unknown"))
 }
 
-/// Reads a head as gRPC does, whose fields have their names in lower case.
+/// Parses a head as gRPC does, with field names in lower case.
 #[cold]
 fn read_grpc(
     method: &str,
@@ -231,7 +231,7 @@ fn read_grpc(
     grpc::Request::read(line.into_iter().chain(fields))
 }
 
-/// Reads a head as Connect does, if it is one of its calls.
+/// Parses a head as Connect does, if it is a Connect call.
 #[cold]
 fn read_connect(
     method: &str,
@@ -249,7 +249,7 @@ fn read_connect(
     connect::read(line.into_iter().chain(fields)).map(|call| Box::new(Ok(call)))
 }
 
-/// The path of a request target, which may name a whole URL (RFC 9112 §3.2.2). A part of `target`, or empty.
+/// Returns the path of a request target, which may be an absolute URL (RFC 9112 §3.2.2). A part of `target`, or empty.
 fn path_of(target: &str) -> &str {
     let path = match target.split_once("://") {
         Some((scheme, rest)) if !scheme.contains('/') => {
@@ -260,7 +260,7 @@ fn path_of(target: &str) -> &str {
     path.find(['?', '#']).and_then(|end| path.get(..end)).unwrap_or(path)
 }
 
-/// The authority of a request target that names a whole URL. A part of `target`.
+/// Returns the authority of a request target that is an absolute URL. A part of `target`.
 fn authority_of(target: &str) -> Option<&str> {
     if target.starts_with('/') {
         return None;
@@ -270,14 +270,14 @@ fn authority_of(target: &str) -> Option<&str> {
     (!scheme.contains('/')).then_some(authority)
 }
 
-/// How long a body of gRPC-Web may be to be read as a whole, whose messages may have `limit` bytes each: text in base64 is
-/// longer by a third, and frames and small messages stand beside a large one.
+/// Returns the maximum length of a gRPC-Web body that is read as a whole, with messages of at most `limit` bytes:
+/// base64 is longer by a third, and frames and small messages may accompany a large one.
 fn web_body(limit: usize) -> usize {
     const BESIDE: usize = 4 << 10;
     limit.saturating_add(limit / 3 + BESIDE)
 }
 
-/// The query of a request target. A part of `target`, or empty.
+/// Returns the query of a request target. A part of `target`, or empty.
 fn query_of(target: &str) -> &str {
     let target = target.split_once('#').map_or(target, |(target, _)| target);
     match target.split_once('?') {
@@ -287,7 +287,7 @@ fn query_of(target: &str) -> &str {
     }
 }
 
-/// What the fields said so far.
+/// State after the fields parsed so far.
 #[derive(Default)]
 struct Fields {
     lengths: Lengths,
@@ -306,9 +306,9 @@ struct Fields {
     json_rpc: bool,
     gateway: Option<Box<gateway::Fields>>,
     metadata: Metadata,
-    /// Fields that `Connection` names: they are for this hop only.
+    /// Fields listed in `Connection`, which are hop-by-hop.
     hop_by_hop: Vec<String>,
-    /// It says what callers by Connect do, or who wants an answer of many messages.
+    /// The fields look like those of Connect, or accept a response of many messages.
     may_be_connect: bool,
     wish: UpgradeFields,
     websocket: Option<Box<websocket::HandshakeFields>>,
@@ -368,7 +368,7 @@ impl Fields {
                 self.from_page = true;
                 field::push_metadata(&mut self.metadata, lower, value);
             }
-            // Only this side may say what was left of the path.
+            // Only this side sets the unresolved part of the path.
             brpc::UNRESOLVED_PATH => {}
             other => match other.strip_prefix("x-rpcx-") {
                 Some(name) => self.gateway.get_or_insert_default().take(name, value),
@@ -379,7 +379,7 @@ impl Fields {
         Ok(())
     }
 
-    /// The request that they describe, without a query.
+    /// Returns the request that the fields describe, without a query.
     fn into_request(mut self, method: Method, path: Text) -> Request {
         for name in self.hop_by_hop.drain(..) {
             self.metadata.remove(&name);
@@ -406,7 +406,7 @@ impl Fields {
         }
     }
 
-    /// Takes a `Host`, of which there is one (RFC 9112 §3.2).
+    /// Stores `Host`, which must be unique (RFC 9112 §3.2).
     fn set_host(&mut self, value: Bytes) -> Result<(), Refusal> {
         if !field::is_host(&value) {
             return Err(Refusal::malformed("the Host is malformed"));
@@ -424,7 +424,7 @@ impl Fields {
         }
     }
 
-    /// What is asked for, if it is a WebSocket.
+    /// Returns the handshake fields, if the request asks for a WebSocket.
     fn websocket(&mut self) -> Option<Box<websocket::HandshakeFields>> {
         let mut wish = self.websocket.take().filter(|wish| wish.is_websocket())?;
         wish.host.clone_from(&self.host);
@@ -443,7 +443,7 @@ impl Fields {
     }
 }
 
-/// Whether an `Accept-Encoding` takes gzip.
+/// Whether an `Accept-Encoding` accepts gzip.
 fn accepts_gzip(value: &[u8]) -> bool {
     field::list(value).any(|element| {
         let mut parts = element.split(|byte| *byte == b';').map(<[u8]>::trim_ascii);

@@ -1,4 +1,4 @@
-//! A connection that goes on in HTTP/2 (RFC 7540 §3.2; RFC 9113 keeps it for those who still ask).
+//! Upgrade of a connection to HTTP/2 (RFC 7540 §3.2; RFC 9113 deprecates it, but some clients still use it).
 
 use base64::engine::DecodePaddingMode;
 use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig};
@@ -7,27 +7,28 @@ use bytes::Bytes;
 
 use crate::http::h2;
 
-/// What the fields of a request say of an upgrade, gathered field by field.
+/// The fields of a request that concern the upgrade.
 #[derive(Debug, Default)]
 pub(super) struct UpgradeFields {
     h2c: bool,
     settings: Option<Bytes>,
-    /// The settings stand there twice, which makes them none.
+    /// The settings appear twice, which makes them invalid.
     twice: bool,
 }
 
 impl UpgradeFields {
-    /// Takes an `Upgrade`.
+    /// Stores an `Upgrade` field.
     pub(super) fn upgrade(&mut self, mut protocols: impl Iterator<Item: AsRef<[u8]>>) {
         self.h2c |= protocols.any(|protocol| protocol.as_ref().eq_ignore_ascii_case(b"h2c"));
     }
 
-    /// Takes an `HTTP2-Settings`.
+    /// Stores an `HTTP2-Settings` field.
     pub(super) fn settings(&mut self, value: Bytes) {
         self.twice |= self.settings.replace(value).is_some();
     }
 
-    /// The client's settings, if all is there that an upgrade wants; `options` are those of `Connection`.
+    /// Returns the client's settings if the request meets all conditions of an upgrade; `options` are those of
+    /// `Connection`.
     pub(super) fn granted(&self, options: &[String]) -> Option<Box<h2::Settings>> {
         let named = |name| options.iter().any(|option| option == name);
         let settings = self.settings.as_ref().filter(|_| self.h2c && !self.twice)?;
@@ -38,12 +39,12 @@ impl UpgradeFields {
     }
 }
 
-/// base64url, whose padding is left out but by some.
+/// base64url; some clients add padding.
 const LENIENT: GeneralPurpose = GeneralPurpose::new(
     &alphabet::URL_SAFE,
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
-/// What is answered to the request in HTTP/1.
+/// The HTTP/1 response to the request.
 pub(super) const SWITCHING: &[u8] =
     b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n";

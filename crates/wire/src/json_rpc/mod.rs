@@ -1,4 +1,4 @@
-//! JSON-RPC 2.0: the objects inside a message, whatever carries it.
+//! JSON-RPC 2.0: the objects inside a message, independent of the transport.
 #![doc = include_str!("README.md")]
 
 mod frame;

@@ -1,4 +1,4 @@
-//! Go's `net/rpc` and what was built on it: `net/rpc/jsonrpc` and the rpcx of 2016, both sides.
+//! Go's `net/rpc` and its derivatives `net/rpc/jsonrpc` and the rpcx of 2016, both sides.
 #![doc = include_str!("README.md")]
 
 mod codec;
@@ -25,7 +25,7 @@ pub(crate) use page::PAGE_PATH;
 use polyrpc_core::protocol::{Connect, Dialect, Scheme};
 use polyrpc_core::{Descriptor, Detected};
 
-/// What is known of the protocol.
+/// Descriptor of the protocol.
 pub static DESCRIPTOR: Descriptor = Descriptor {
     schemes: &[Scheme::new("net-rpc")],
     dialect,
@@ -38,8 +38,8 @@ fn dialect(scheme: &'static str, words: &[&str]) -> Result<Dialect, String> {
     Ok(Dialect { format: Some(codec.format()), only_format: true, ..Dialect::new(scheme).with_words(words) })
 }
 
-/// Whether a connection that begins with `start` speaks this protocol, in one of the codecs that can be told by it:
-/// gob, JSON or MessagePack.
+/// Whether a connection that starts with `start` uses this protocol, with one of the codecs that can be detected: gob,
+/// JSON or MessagePack.
 pub fn recognise(start: &[u8]) -> Detected {
     Codec::recognise(start).map(|_| ())
 }

@@ -26,7 +26,7 @@ use std::time::Duration;
 use polyrpc_core::protocol::{Capabilities, Dialect, Scheme};
 use polyrpc_core::{Descriptor, Detected};
 
-/// What is known of the protocol.
+/// Descriptor of the protocol.
 pub static DESCRIPTOR: Descriptor = Descriptor {
     schemes: &[Scheme::new("rest-rpc")],
     dialect,
@@ -35,8 +35,8 @@ pub static DESCRIPTOR: Descriptor = Descriptor {
     ..Descriptor::new("rest_rpc", recognise)
 };
 
-/// The peer's servers close a connection that says nothing for 15 s (`rpc_server.h`), and its clients tell them every 5 s
-/// (`rpc_client.hpp`).
+/// The peer's servers close a connection that is silent for 15 s (`rpc_server.h`); its clients send a heartbeat every 5
+/// s (`rpc_client.hpp`).
 const HEARTBEAT: Duration = Duration::from_secs(5);
 
 fn dialect(scheme: &'static str, words: &[&str]) -> Result<Dialect, String> {
@@ -49,14 +49,13 @@ fn dialect(scheme: &'static str, words: &[&str]) -> Result<Dialect, String> {
     })
 }
 
-/// Whether a connection that begins with `start` speaks this protocol, in a generation that
-/// [`generation`] tells.
+/// Whether a connection that starts with `start` uses this protocol, in a generation that [`generation`] detects.
 pub fn recognise(start: &[u8]) -> Detected {
     detect_header(start).map(|_| ())
 }
 
-/// The generation of a connection that begins with `start`, where the first bytes tell it: [v0.20] or
-/// little-endian [v0.21]. The [README](self) has the rule.
+/// Detects the generation of a connection that starts with `start`, if its first bytes are specific: [v0.20] or
+/// little-endian [v0.21]. The [README](self) contains the rule.
 ///
 /// [v0.20]: Generation::V0_20
 /// [v0.21]: Generation::V0_21
@@ -67,10 +66,10 @@ pub fn generation(start: &[u8]) -> Option<Generation> {
     }
 }
 
-/// What both headers begin with decides, together with what stands at bytes 8 to 15: an id up to v0.20, which calls have
-/// and heartbeats and subscriptions do not, and a sequence number since, which is always 0.
+/// The first bytes of both headers decide, together with bytes 8 to 15: up to v0.20 an id, which calls have but
+/// heartbeats and subscriptions do not; since then a sequence number, which is always 0.
 fn detect_header(start: &[u8]) -> Detected<Generation> {
-    // Byte 1 is the kind up to v0.20 and a version, 0, since.
+    // Byte 1 is the kind up to v0.20, and a version, 0, since then.
     let begins = [|byte| byte == frame::MAGIC, |byte| byte <= 1];
     if !start.iter().zip(begins).all(|(byte, fits)| fits(*byte)) {
         return Detected::Unknown;
@@ -78,22 +77,22 @@ fn detect_header(start: &[u8]) -> Detected<Generation> {
     let Some((&[_, first, second, third, n0, n1, n2, n3], rest)) = start.split_first_chunk() else {
         return Detected::NeedMore;
     };
-    // The length of the body up to v0.20, the number of the function since.
+    // The length of the body up to v0.20, the number of the function since then.
     let number = u32::from_le_bytes([n0, n1, n2, n3]);
     let Some(&id) = rest.first_chunk() else { return Detected::NeedMore };
     match ([first, second, third], u64::from_le_bytes(id)) {
         ([0, 0, 0], 0) if number != 0 => newest(start),
         ([0, 0, 1], 0) => newest(start),
-        // The peer's compiler leaves in the padding whatever was there: then a call is told by its id alone.
+        // The peer's compiler does not initialize the padding: then only the id identifies a call.
         ([_, 0, 0], _) | (_, 1..) => older(start, number as usize),
         _ => Detected::Unknown,
     }
 }
 
-/// Whether it is v0.20 among those whose header has `length`, the body's, at its fifth byte: its body, a list,
-/// begins at byte 20. There, in December 2022 is a part of the name and in February 2023 padding.
+/// Detects v0.20 among the generations whose header has the `length` of the body at its fifth byte: its body, a list,
+/// starts at byte 20, where December 2022 has a part of the name and February 2023 has padding.
 ///
-/// A heartbeat has no body: what follows it begins there.
+/// A heartbeat has no body, so the next message starts there.
 fn older(start: &[u8], length: usize) -> Detected<Generation> {
     if length >= frame::MAX_BODY {
         return Detected::Unknown;
@@ -108,11 +107,11 @@ fn older(start: &[u8], length: usize) -> Detected<Generation> {
     if fits { Detected::Is(Generation::V0_20) } else { Detected::Unknown }
 }
 
-/// Whether it is v0.21, by the parts of its header that are always 0 and a length that is no larger than memory.
+/// Detects v0.21 by the header fields that are always 0, and by a plausible length.
 fn newest(start: &[u8]) -> Detected<Generation> {
     let unused =
         |range: std::ops::Range<usize>| start.iter().take(range.end).skip(range.start).all(|byte| *byte == 0);
-    // The sequence number, the length's upper half, the attachment's length.
+    // Sequence number, upper half of the length, length of the attachment.
     if !unused(8..16) || !unused(20..32) {
         return Detected::Unknown;
     }

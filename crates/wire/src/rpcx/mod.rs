@@ -18,7 +18,7 @@ pub use status::no_codec;
 use polyrpc_core::protocol::{Capabilities, Connect, MetadataSupport, Scheme, by_magic};
 use polyrpc_core::{Carrier, Descriptor, Detected, Format, Status};
 
-/// What is known of the protocol.
+/// Descriptor of the protocol.
 pub static DESCRIPTOR: Descriptor = Descriptor {
     schemes: &[Scheme::new("rpcx")],
     connect: Some(Connect { path: CONNECT_PATH, by_session: false }),
@@ -32,21 +32,21 @@ pub static DESCRIPTOR: Descriptor = Descriptor {
     ..Descriptor::new("rpcx", recognise)
 };
 
-/// Where servers go over from HTTP to rpcx, by `CONNECT` or a WebSocket (rpcx `share/share.go`).
+/// Path at which servers switch from HTTP to rpcx, by `CONNECT` or a WebSocket (rpcx `share/share.go`).
 pub const CONNECT_PATH: &str = "/_rpcx_";
 
-/// There is no number for FlatBuffers.
+/// rpcx has no number for FlatBuffers.
 fn prefer(format: Format) -> Format {
     if format == Format::FlatBuffers { Format::Raw } else { format }
 }
 
-/// The failure that a text of rpcx tells of, which JSON-RPC has too.
+/// Returns the failure for an error text of rpcx, which JSON-RPC has too.
 #[cold]
 pub(crate) fn failure(text: &str) -> Status {
     status::read(text)
 }
 
-/// Whether a connection that begins with `start` speaks this protocol.
+/// Whether a connection that starts with `start` uses this protocol.
 pub fn recognise(start: &[u8]) -> Detected {
     by_magic(&[frame::MAGIC], start)
 }

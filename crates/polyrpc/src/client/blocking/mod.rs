@@ -1,7 +1,7 @@
-//! The client without a runtime: the caller's own thread writes the request and reads the reply.
+//! Client without a runtime: the caller's thread writes the request and reads the reply.
 //!
-//! For one call at a time this is the fastest way there is, since nothing has to be handed to another task and
-//! back. Threads do not share a connection: each call takes one from a pool.
+//! This is the fastest client for one call at a time, since no work is handed to another task. Threads do not share a
+//! connection: each call takes one from a pool.
 
 mod connect_gate;
 
@@ -26,10 +26,10 @@ use crate::client::Result;
 use crate::codec::{Body, Codec};
 use crate::transport::{Address, tls};
 
-/// Calls a server from a plain thread. Several servers ([`Builder::discover`]) are for the asynchronous client.
+/// Client of a server for plain threads. Only the asynchronous client supports several servers ([`Builder::discover`]).
 ///
-/// Cheap to clone; clones share a pool of connections. [`ConnectionMode::Short`] makes a connection for each call;
-/// the other kinds use the pool.
+/// Cheap to clone; clones share a pool of connections. [`ConnectionMode::Short`] connects for each call; the other
+/// modes use the pool.
 ///
 /// ```no_run
 /// # fn main() -> polyrpc::Result<()> {
@@ -52,17 +52,17 @@ struct Inner {
     settling: Option<Duration>,
     gate: BlockingConnectGate,
     on_push: Option<PushHandler>,
-    /// How many connections may wait for their next call.
+    /// Maximum number of idle connections.
     idle: usize,
     waiting: Mutex<Vec<Box<dyn AnyConnection>>>,
 }
 
 impl Client {
-    /// A client of the server at `url`, as [`Client::new`](super::Client::new).
+    /// Creates a client of the server at `url`, as [`Client::new`](super::Client::new).
     ///
     /// # Errors
     ///
-    /// When the URL is none. Nothing is connected yet.
+    /// If the URL is invalid. No connection is made yet.
     pub fn new(url: &str) -> Result<Self> {
         Builder::new(url).build_blocking()
     }
@@ -87,7 +87,7 @@ impl Client {
             return Err(Status::unimplemented(why).into());
         }
         if let Address::Kcp(_) | Address::Quic(_) = url.address {
-            // Both have to be looked after while nobody calls.
+            // Both need background work between calls.
             return Err(
                 Status::unimplemented("KCP and QUIC need a runtime: use the asynchronous client").into()
             );
@@ -110,7 +110,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// What the server answered, or why it could not be asked.
+    /// The failure returned by the server, or the reason why the server could not be called.
     pub fn call<Resp: DeserializeOwned + 'static>(
         &self,
         target: &str,
@@ -123,7 +123,7 @@ impl Client {
         Ok(response.decode_plain()?)
     }
 
-    /// Calls a method with an encoded message and gives the encoded reply.
+    /// Calls a method with an encoded message and returns the encoded reply.
     ///
     /// # Errors
     ///
@@ -133,7 +133,7 @@ impl Client {
         Ok(self.0.call(service, method, body, options)?)
     }
 
-    /// Calls a method as a typed stub does.
+    /// Calls a method for a typed stub.
     ///
     /// # Errors
     ///
@@ -176,7 +176,7 @@ impl Inner {
             None => {
                 let begun = self.gate.wait_turn(deadline)?;
                 let link = self.connect(begun, deadline)?;
-                // Connecting took its part: the server is told, and the socket waits, what is left.
+                // Connecting took part of the time: server and socket use the rest.
                 call.timeout = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
                 (link, Some(begun))
             }
@@ -186,7 +186,7 @@ impl Inner {
         if let Some(begun) = dialled {
             self.gate.record_first_call(&self.address, begun, &ended);
         }
-        // On an error the connection is not put back: a late reply may still be on its way.
+        // After an error the connection is not reused: a late reply may still arrive.
         let reply = ended?;
         self.return_connection(link);
         self.defaults.open(reply, format)

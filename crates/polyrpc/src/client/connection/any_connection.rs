@@ -43,8 +43,8 @@ pub(in crate::client) trait AnyConnection: Send + Sync {
     /// Subscribes to a topic: published messages arrive as the messages of a streaming call.
     fn subscribe(&self, key: &str, token: &str) -> Result<CallId, Status>;
 
-    /// Sends messages of a streaming call as long as there is capacity. Ready when all are sent and there is capacity
-    /// for more, or they were the `last`.
+    /// Sends messages of a streaming call while there is capacity. Ready when all are sent and there is capacity for
+    /// more, or they were the `last`.
     fn poll_send(
         &self,
         id: CallId,
@@ -53,8 +53,8 @@ pub(in crate::client) trait AnyConnection: Send + Sync {
         cx: &mut Context<'_>,
     ) -> Poll<Result<(), CallEnded>>;
 
-    /// Polls for what a streaming call has received since the last poll. `consumed` bytes of the earlier messages were
-    /// taken.
+    /// Polls for what a streaming call has received since the last poll. `consumed` is the number of bytes of earlier
+    /// messages taken.
     fn poll_receive(
         &self,
         id: CallId,
@@ -63,13 +63,13 @@ pub(in crate::client) trait AnyConnection: Send + Sync {
         cx: &mut Context<'_>,
     ) -> Poll<()>;
 
-    /// Whether a streaming call can end in one direction while the other goes on.
+    /// Whether a streaming call can end in one direction and continue in the other.
     fn half_closes(&self) -> bool;
 
     /// Ends a streaming call gracefully, in both directions if they end together; its end is received as usual.
     fn finish(&self, id: CallId);
 
-    /// From now on the streaming call ends when no message was sent or received for this time.
+    /// Ends the streaming call once no message has been sent or received for this time.
     fn end_if_idle(&self, id: CallId, idle: Duration);
 
     /// Records that this number of bytes of a streaming call were taken.

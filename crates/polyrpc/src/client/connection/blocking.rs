@@ -1,4 +1,4 @@
-//! A connection without a runtime: the thread of the caller reads and writes.
+//! Connections without a runtime: the caller's thread reads and writes.
 
 use std::io;
 use std::io::{IoSlice, Write};
@@ -27,10 +27,10 @@ pub(in crate::client) trait AnyConnection: Send {
         on_push: Option<&PushHandler>,
     ) -> Result<Option<Reply>, Status>;
 
-    /// Whether a further call may follow.
+    /// Whether the connection can take another call.
     fn reusable(&self) -> bool;
 
-    /// Whether the server has not closed the connection meanwhile, as far as can be told.
+    /// Whether the connection is still open, as far as can be detected.
     fn usable(&self, now: Instant) -> bool;
 }
 
@@ -39,11 +39,11 @@ pub(in crate::client) struct Connection<S> {
     session: S,
     inbox: BytesMut,
     out: Outbox,
-    /// What a read brings lies here first.
+    /// Buffer for the next read.
     scratch: Vec<u8>,
     next: u64,
     used: Instant,
-    /// The time-out that the socket has.
+    /// The current timeout of the socket.
     patience: Option<Duration>,
 }
 
@@ -65,7 +65,7 @@ impl<S: Session + Send> Connection<S> {
         loop {
             match self.socket.write(&mut self.out) {
                 Ok(()) => {}
-                // A signal came; nothing was written.
+                // Interrupted by a signal; nothing was written.
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
             }
@@ -76,7 +76,7 @@ impl<S: Session + Send> Connection<S> {
         }
     }
 
-    /// Reads once; 0 at the end of the stream. A long message is read into a buffer of its size.
+    /// Reads once; returns 0 at the end of the stream. A long message is read into a buffer of its size.
     fn receive(&mut self, deadline: Option<Instant>) -> io::Result<usize> {
         let missing = self.session.bytes_needed().saturating_sub(self.inbox.len());
         if missing > SCRATCH {
@@ -101,13 +101,13 @@ impl<S: Session + Send> Connection<S> {
             }
             self.limit_read_timeout(deadline)?;
         }
-        // The bytes change hands without a copy: nobody else holds them.
+        // No copy: the bytes have no other owner.
         self.inbox = BytesMut::from(Bytes::from(long));
         Ok(missing)
     }
 
-    /// Lets no read wait much beyond the deadline. The socket's own time-out is only set anew when it would be
-    /// far off, since that costs a system call.
+    /// Ensures that reads do not wait much beyond the deadline. The timeout of the socket is only changed if it is far
+    /// off, since that costs a system call.
     fn limit_read_timeout(&mut self, deadline: Option<Instant>) -> io::Result<()> {
         let Some(deadline) = deadline else { return self.set_patience(None) };
         let left = deadline.saturating_duration_since(Instant::now());
@@ -134,7 +134,7 @@ impl<S: Session + Send> Connection<S> {
         deadline: Option<Instant>,
         on_push: Option<&PushHandler>,
     ) -> Result<Reply, Status> {
-        // The socket's time-out was set for the first read, which mostly brings the whole reply.
+        // The socket's timeout was set for the first read, which usually returns the whole reply.
         let mut patient = true;
         loop {
             match self.session.next_event(&mut self.inbox, &mut self.out) {
@@ -146,7 +146,7 @@ impl<S: Session + Send> Connection<S> {
                 }
                 Ok(Some(_)) => {}
                 Ok(None) => {
-                    // What the session answers by itself (HTTP/2's acknowledgements and windows).
+                    // Replies of the session itself (HTTP/2's acknowledgements and window updates).
                     if !self.out.is_empty() {
                         self.send(deadline).map_err(broken)?;
                     }
@@ -184,7 +184,7 @@ impl<S: Session + Send> AnyConnection for Connection<S> {
         self.next += 1;
         let (timeout, oneway) = (call.timeout, call.oneway);
         self.session.send(id, call, &mut self.out)?;
-        // Most calls of a client wait equally long: then the socket is not touched.
+        // Most calls of a client have the same timeout, so the socket rarely needs a system call.
         self.set_patience(timeout).map_err(broken)?;
         self.send(deadline).map_err(broken)?;
         self.used = now;
@@ -203,11 +203,11 @@ impl<S: Session + Send> AnyConnection for Connection<S> {
     }
 }
 
-/// Room for what one read brings, unless a long message is known to come.
+/// Buffer size of a read, unless a long message is known to follow.
 const SCRATCH: usize = 16 << 10;
-/// How much memory is set aside for a long message at first; it doubles as the bytes come.
+/// Initial buffer size for a long message; it doubles as the bytes arrive.
 const STEP: usize = 1 << 20;
-/// A connection used this recently is taken to be alive; asking costs a system call.
+/// A connection used this recently is assumed to be alive; checking costs a system call.
 const FRESH: Duration = Duration::from_secs(1);
 
 #[cold]
@@ -223,7 +223,7 @@ fn broken(error: io::Error) -> Status {
     }
 }
 
-/// A socket, and TLS over it if that is wanted.
+/// Socket, with TLS if configured.
 pub(in crate::client) struct Socket {
     raw: RawSocket,
     tls: Option<Box<tls::Blocking>>,
@@ -244,7 +244,7 @@ impl Socket {
                 _ => Err(io::ErrorKind::TimedOut.into()),
             });
         let tls = tls.map_err(|error| match error.kind() {
-            // So a socket says that its time is over.
+            // This is how a socket reports that its timeout has expired.
             io::ErrorKind::WouldBlock => io::ErrorKind::TimedOut.into(),
             _ => error,
         })?;
@@ -252,7 +252,7 @@ impl Socket {
         Ok(Self { raw, tls: Some(Box::new(tls)) })
     }
 
-    /// Writes once of what is in `out`.
+    /// Writes once from `out`.
     fn write(&mut self, out: &mut Outbox) -> io::Result<()> {
         match &mut self.tls {
             None => self.raw.write_out(out),
@@ -260,7 +260,7 @@ impl Socket {
         }
     }
 
-    /// Appends to `into` what has arrived, as far as it has room.
+    /// Appends received bytes to `into`, up to its capacity.
     fn receive(&mut self, into: &mut Vec<u8>) -> io::Result<usize> {
         match &mut self.tls {
             None => self.raw.receive(into),
@@ -272,7 +272,7 @@ impl Socket {
         self.raw.set_timeout(timeout)
     }
 
-    /// Whether the peer has said nothing since the last reply, not even goodbye.
+    /// Whether nothing has arrived from the peer since the last reply, not even the end of the stream.
     fn silent(&self) -> bool {
         self.tls.as_ref().is_none_or(|tls| tls.is_empty()) && self.raw.silent()
     }
@@ -340,10 +340,10 @@ impl RawSocket {
         }
     }
 
-    /// Sends what can be sent without waiting.
+    /// Sends as much as possible without blocking.
     fn try_send(&self, bytes: &[u8]) {
         let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-        // Whether it arrives is nobody's concern any more.
+        // Best effort: the connection is about to be dropped.
         let _ = match self {
             Self::Tcp(stream) => rustix::net::send(stream, bytes, flags),
             Self::Unix(stream) => rustix::net::send(stream, bytes, flags),
@@ -351,7 +351,7 @@ impl RawSocket {
     }
 
     fn set_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
-        // Zero means for ever to the system.
+        // The system takes zero as no timeout.
         let timeout = timeout.map(|timeout| timeout.max(Duration::from_millis(1)));
         match self {
             Self::Tcp(stream) => {
@@ -365,7 +365,7 @@ impl RawSocket {
         }
     }
 
-    /// Whether the peer has said nothing since the last reply, not even goodbye.
+    /// Whether nothing has arrived from the peer since the last reply, not even the end of the stream.
     fn silent(&self) -> bool {
         let mut byte = [0; 1];
         let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;

@@ -1,4 +1,4 @@
-//! The sessions of the built-in protocols, set up as a client is.
+//! The sessions of the built-in protocols, configured by the client.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use polyrpc_wire::{Protocol, baidu_std, fb_rpc, grpc, grpc_web, http, net_rpc, r
 
 use super::sessions::{SessionContext, SessionFactory, sessions};
 
-/// What makes the sessions of a protocol for a client.
+/// Creates the session factory of a protocol for a client.
 type Build = fn(SessionContext) -> Result<Arc<dyn SessionFactory>, String>;
 
 const BUILT_IN: [(Protocol, Build); 7] = [
@@ -23,11 +23,11 @@ const BUILT_IN: [(Protocol, Build); 7] = [
     (Protocol::NetRpc, net_rpc),
 ];
 
-/// The sessions of a built-in protocol.
+/// Returns the session factory of a built-in protocol.
 ///
 /// # Errors
 ///
-/// If it is none, or the words of its dialect mean nothing.
+/// If the protocol is not a built-in one, or the words of its dialect are unknown.
 pub(in crate::client) fn of(
     protocol: Protocol,
     context: SessionContext,
@@ -106,7 +106,7 @@ fn net_rpc(context: SessionContext) -> Result<Arc<dyn SessionFactory>, String> {
     Ok(sessions(move || net_rpc::Client::new(config.clone())))
 }
 
-/// The same within a WebSocket at this path of the server.
+/// Wraps sessions into WebSockets at this path of the server.
 pub(in crate::client) fn within_websocket(
     carried: Arc<dyn SessionFactory>,
     context: &SessionContext,
@@ -121,8 +121,8 @@ pub(in crate::client) fn within_websocket(
     sessions(move || websocket::Client::new(config.clone(), carried.session()))
 }
 
-/// What masks the messages of a WebSocket. They are not a page's, which might foresee the masks to its profit; so where
-/// the system gives nothing better, the keys of the standard hasher will do.
+/// Seed for the masks of WebSocket messages. No page controls the messages, so predictable masks are harmless; if the
+/// system has no better source of randomness, the keys of the standard hasher suffice.
 fn random() -> u64 {
     getrandom::u64().unwrap_or_else(|_| RandomState::new().build_hasher().finish())
 }

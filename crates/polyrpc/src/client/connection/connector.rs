@@ -16,10 +16,10 @@ use crate::cores::Cores;
 use crate::runtime::AbortOnDrop;
 use crate::transport::{Stream, TransportConnector, connect_behind_http, tls};
 
-/// Makes connections to one server.
+/// Connects to one server.
 ///
-/// After a failure the next attempt waits, longer each time, so that a server that comes back is not met by
-/// a storm; calls in between fail at once with the reason of the last failure. [`ConnectBackoff`] says when.
+/// After a failure the next attempt is delayed, longer each time, so that a recovering server is not overloaded; calls
+/// in between fail immediately with the reason of the last failure. [`ConnectBackoff`] computes the delay.
 ///
 /// [`ConnectBackoff`]: super::connect_backoff::ConnectBackoff
 pub(in crate::client) struct Connector {
@@ -36,7 +36,7 @@ pub(in crate::client) struct Connector {
 }
 
 impl Connector {
-    /// Connects, unless it is too early after a failure.
+    /// Connects, unless the backoff after a failure has not elapsed.
     pub(in crate::client) async fn dial(&self) -> Result<Arc<dyn AnyConnection>, Status> {
         let begun = self.gate.wait_turn().await?;
         let connected = tokio::time::timeout(self.connect_timeout, self.connect(begun)).await;
@@ -56,7 +56,7 @@ impl Connector {
         result
     }
 
-    /// Lets the hooks judge a connection that was made.
+    /// Asks the hooks whether to accept a new connection.
     fn admit(&self, link: Arc<dyn AnyConnection>) -> Result<Arc<dyn AnyConnection>, Status> {
         match self.hooks.connected(&self.url.address) {
             Ok(()) => Ok(link),
@@ -80,7 +80,7 @@ impl Connector {
             let stream = connect(&self.url, &self.dialing, self.tls.as_ref()).await?;
             return Ok(self.sessions.start(stream, self.keepalive.clone(), self.listeners(begun)));
         };
-        // The socket must be watched by the runtime that is to read from it.
+        // The socket must be registered with the runtime that reads from it.
         let (url, tls, sessions) = (self.url.clone(), self.tls.clone(), self.sessions.clone());
         let dialing = self.dialing.clone();
         let (keepalive, ears) = (self.keepalive.clone(), self.listeners(begun));
@@ -91,15 +91,15 @@ impl Connector {
         AbortOnDrop::from(connecting).await.map_err(io::Error::other)?
     }
 
-    /// A connection that no call takes, and what would speak on it if that may speak first: a session over a WebSocket
-    /// has to be let in before. That it cannot be made is not held against the server.
+    /// Returns a connection that is not used for calls, and the session that may send on it first: `None` for a
+    /// WebSocket, which needs its handshake before. Failures do not affect the backoff.
     pub(in crate::client) async fn apart(&self) -> io::Result<(Stream, Option<Box<dyn Session + Send>>)> {
         let stream = connect(&self.url, &self.dialing, self.tls.as_ref()).await?;
         let session = self.url.websocket.is_none().then(|| self.sessions.session());
         Ok((stream, session))
     }
 
-    /// When it is not too early any more.
+    /// Returns when the backoff allows the next attempt.
     pub(in crate::client) fn next_attempt(&self) -> Instant {
         self.gate.next_attempt()
     }
@@ -113,8 +113,8 @@ impl Connector {
     }
 }
 
-/// Connects, lets the connection settle, and does the handshakes there are to be done: that of TLS, and rpcx's `CONNECT`.
-/// That of net/rpc is its session's.
+/// Connects, lets the connection settle, and does the handshakes that the URL requires: TLS, and rpcx's `CONNECT`. The
+/// handshake of net/rpc is done by its session.
 async fn connect(
     url: &Url,
     dialing: &TransportConnector,

@@ -1,4 +1,4 @@
-//! What makes the sessions of a protocol, one for each connection.
+//! Creates the sessions of a protocol, one for each connection.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -17,7 +17,7 @@ use super::{Connection, ConnectionListeners};
 use crate::call::redacted;
 use crate::transport::Stream;
 
-/// What a client was set up with, as far as its sessions want to know.
+/// The configuration of a client that its sessions need.
 #[derive(Clone)]
 pub struct SessionContext {
     pub(in crate::client) limits: Limits,
@@ -30,32 +30,32 @@ pub struct SessionContext {
 }
 
 impl SessionContext {
-    /// What the session may accept.
+    /// Returns the limits of what the session may accept.
     pub fn limits(&self) -> &Limits {
         &self.limits
     }
 
-    /// Credential of the caller, unless a call brings its own.
+    /// Returns the credential of the caller, which is used by calls without one of their own.
     pub fn credential(&self) -> Option<&Bytes> {
         self.credential.as_ref()
     }
 
-    /// What the URL has chosen of the protocol.
+    /// Returns the dialect of the protocol that the URL selects.
     pub fn dialect(&self) -> &Dialect {
         &self.dialect
     }
 
-    /// The server's name, as the URL has it; `localhost` at a Unix socket.
+    /// Returns the server's name from the URL; `localhost` for a Unix socket.
     pub fn authority(&self) -> &str {
         &self.authority
     }
 
-    /// Whether connections are within TLS.
+    /// Whether connections use TLS.
     pub fn is_secured(&self) -> bool {
         self.is_secured
     }
 
-    /// The path of the `CONNECT` that the session is to begin with, if the URL asks for one.
+    /// Returns the path of the `CONNECT` that the session must start with, if the URL requests one.
     pub fn connect(&self) -> Option<&str> {
         self.connect.as_deref()
     }
@@ -72,10 +72,10 @@ impl fmt::Debug for SessionContext {
     }
 }
 
-/// Makes the sessions of one protocol, which is forgotten here: what starts a connection is called through this, and
-/// everything within is made for the type of its session.
+/// Creates the sessions of one protocol, whose type is erased here: connections are started through this trait, and
+/// everything within is monomorphic in the type of its session.
 pub(in crate::client) trait SessionFactory: Send + Sync {
-    /// A connection that many callers share.
+    /// Starts a connection that many callers share.
     fn start(
         &self,
         stream: Stream,
@@ -83,14 +83,14 @@ pub(in crate::client) trait SessionFactory: Send + Sync {
         ears: ConnectionListeners,
     ) -> Arc<dyn AnyConnection>;
 
-    /// A connection of one thread.
+    /// Starts a connection for a single thread.
     fn start_blocking(&self, socket: blocking::Socket) -> Box<dyn blocking::AnyConnection>;
 
-    /// A session alone.
+    /// Creates a session without a connection.
     fn session(&self) -> Box<dyn Session + Send>;
 }
 
-/// Sessions that are made so.
+/// Returns a factory of sessions.
 pub(in crate::client) fn sessions<S, F>(new: F) -> Arc<dyn SessionFactory>
 where
     S: Session + Send + 'static,

@@ -15,9 +15,9 @@ use super::pem::{Pem, Stamp};
 use super::provider;
 use super::report::Report;
 
-/// How a client checks who a server is, and proves who it is itself.
+/// TLS settings of a client: verification of the server, and the client's identity.
 ///
-/// By default a server needs a certificate that is for the host in the URL and was issued by an authority that the
+/// By default, the server's certificate must be valid for the host in the URL and issued by an authority that the
 /// system trusts.
 ///
 /// ```no_run
@@ -41,51 +41,51 @@ pub struct Client {
 }
 
 impl Client {
-    /// A client that trusts whom the system trusts.
+    /// Creates settings that trust the system's authorities.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Trusts these authorities, and no more those of the system.
+    /// Trusts these authorities instead of those of the system.
     #[must_use]
     pub fn ca(mut self, authorities: impl Into<Pem>) -> Self {
         self.authorities.push(authorities.into());
         self
     }
 
-    /// Shows this certificate to a server that asks for one.
+    /// Sends this certificate to a server that requests one.
     #[must_use]
     pub fn identity(mut self, identity: Identity) -> Self {
         self.identity = Some(identity);
         self
     }
 
-    /// Asks for this name, and wants a certificate that is for it, whatever host the URL names.
+    /// Requests this server name, and requires a certificate for it, regardless of the host in the URL.
     #[must_use]
     pub fn server_name(mut self, name: impl Into<String>) -> Self {
         self.server_name = Some(name.into());
         self
     }
 
-    /// Takes any certificate: whoever can come between client and server can read and change everything.
+    /// Accepts any certificate: a man in the middle can read and change everything.
     #[must_use]
     pub fn dangerously_accept_any_certificate(mut self) -> Self {
         self.accepts_any = true;
         self
     }
 
-    /// Looks, when a connection is made and at most this often, whether a file has changed, and reads all anew if one
-    /// has: the certificate and its key, and the authorities. Connections that are made from then on get the new ones; those
-    /// there are go on as they are. What is wrong with new files is a `tracing` event of level WARN, or told to
-    /// [`on_reload`](Self::on_reload); the old ones stay until it is mended.
+    /// Checks for changed files when connecting, at most at this interval, and reloads all of them if one has changed:
+    /// certificate, key and authorities. New connections use the new ones; existing connections are not affected. An
+    /// error in new files is a `tracing` event of level WARN, or passed to [`on_reload`](Self::on_reload); the old
+    /// files remain in use until it is fixed.
     #[must_use]
     pub fn watch(mut self, every: Duration) -> Self {
         self.watch = Some(every.max(Duration::from_millis(10)));
         self
     }
 
-    /// Called when [watched](Self::watch) files were read anew, and when something was wrong with them. It must not
-    /// wait.
+    /// Sets the function that is called when [watched](Self::watch) files were reloaded, and when that failed. It must
+    /// not block.
     #[must_use]
     pub fn on_reload(
         mut self,
@@ -95,7 +95,7 @@ impl Client {
         self
     }
 
-    /// How often its files are looked at.
+    /// Returns the interval of checking its files.
     pub(super) fn watched(&self) -> Option<Duration> {
         self.watch
     }
@@ -109,18 +109,18 @@ impl Client {
         identity.chain(self.authorities.iter().map(Pem::stamp)).collect()
     }
 
-    /// What rustls is to be given for a connection by HTTP/1.1 to this host: for the project's own crates whose
-    /// transport is another. Not part of the public API.
+    /// Returns rustls's configuration for an HTTP/1.1 connection to this host: for the project's own crates with
+    /// another transport. Not part of the public API.
     ///
     /// # Errors
     ///
-    /// When a certificate or a key cannot be read, or the host is no name.
+    /// If a certificate or a key cannot be read, or the host is not a valid name.
     #[doc(hidden)]
     pub fn prepare(&self, host: &str) -> Result<(Arc<ClientConfig>, ServerName<'static>), Status> {
         Ok((Arc::new(self.config(Protocol::Http)?), name(self.name(host))?))
     }
 
-    /// The name that a server's certificate must be for.
+    /// Returns the name that a server's certificate must be valid for.
     pub(crate) fn name<'a>(&'a self, host: &'a str) -> &'a str {
         self.server_name.as_deref().unwrap_or(host)
     }
@@ -139,14 +139,14 @@ impl Client {
                 config.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(identity.load()?)))
             }
         };
-        // Only where servers that ask for a name are in use.
+        // Sent only to servers known to require ALPN.
         if let Some(name) = protocol.descriptor().alpn {
             config.alpn_protocols = vec![name.into()];
         }
         Ok(config)
     }
 
-    /// Trusts the authorities that were named.
+    /// Returns a verifier that trusts the configured authorities.
     fn named(&self) -> Result<NamedAuthorities, Status> {
         let mut certificates = Vec::new();
         let mut roots = RootCertStore::empty();
@@ -169,7 +169,7 @@ fn of_the_system() -> Result<Arc<RootCertStore>, Status> {
     }
     let found = rustls_native_certs::load_native_certs();
     let mut roots = RootCertStore::empty();
-    // A system's collection may have some that are no good; others are none the worse for it.
+    // A system's collection may contain invalid certificates; the others remain usable.
     roots.add_parsable_certificates(found.certs);
     if roots.is_empty() {
         let why = found.errors.first().map(|error| format!(" ({error})")).unwrap_or_default();
@@ -189,7 +189,7 @@ fn unusable(error: &Error) -> Status {
     Status::internal(format!("TLS cannot be used: {error}"))
 }
 
-/// Believes whoever answers. That the other end has the key of the certificate it shows is still seen to.
+/// Accepts any certificate. That the server has the private key of its certificate is still verified.
 #[derive(Debug)]
 struct AnyCertificate(Arc<CryptoProvider>);
 

@@ -1,5 +1,5 @@
-//! TLS for every protocol that goes over a stream: one port answers clear text and TLS, and tells them apart by the
-//! first bytes.
+//! TLS for every protocol over a stream: one port accepts clear text and TLS, and distinguishes them by the first
+//! bytes.
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -15,10 +15,11 @@
 //! # }
 //! ```
 //!
-//! TLS 1.2 and 1.3 by [rustls](https://docs.rs/rustls); early data (0-RTT), which could be replayed, is not taken.
+//! TLS 1.2 and 1.3 by [rustls](https://docs.rs/rustls); early data (0-RTT), which could be replayed, is not accepted.
 //!
-//! Within: `server` and `client` are what a user settles, `current` is what a client last read, `named` how it judges, `session` is one connection without its socket, `stream`
-//! and `halves` lay it over one, `blocking` does so for the client without a runtime.
+//! Modules: `server` and `client` are the user's settings, `current` holds the files that a client read last, `named`
+//! verifies certificates, `session` is one connection without its socket, `stream` and `halves` add the socket,
+//! `blocking` does so for the client without a runtime.
 
 mod expiry;
 mod identity;
@@ -67,7 +68,7 @@ pub(crate) use self::stream::Stream;
 #[cfg(feature = "quic")]
 pub(crate) use self::stream::peer;
 
-/// What a client's connections are made with; without settings, the usual.
+/// Returns the connector of a client, with default settings if there are none.
 pub(crate) fn connector(
     settings: Option<&Client>,
     protocol: Protocol,
@@ -79,10 +80,10 @@ pub(crate) fn connector(
     }
 }
 
-/// Under which name a subscriber of `tracing` is told.
+/// Target of `tracing` events.
 const TARGET: &str = "polyrpc::tls";
 
-/// What computes.
+/// Returns the implementation of cryptography.
 fn provider() -> Arc<CryptoProvider> {
     static PROVIDER: OnceLock<Arc<CryptoProvider>> = OnceLock::new();
     PROVIDER.get_or_init(|| Arc::new(ring::default_provider())).clone()

@@ -1,4 +1,4 @@
-//! What a response consists of, whatever version of HTTP carries it.
+//! The response to a call, for every version of HTTP.
 
 use bytes::Bytes;
 use polyrpc_core::{Compression, Format, Metadata, Status};
@@ -9,7 +9,7 @@ use crate::grpc::{coding, metadata};
 use crate::http::connect_kind::Kind;
 use crate::http::head::WriteHead;
 
-/// The fields of the head of a response of which more follows.
+/// Returns the fields of the head of a streamed response.
 pub(crate) fn head(
     kind: Kind,
     format: Format,
@@ -27,7 +27,7 @@ pub(crate) fn head(
     fields(metadata, write);
 }
 
-/// A message of such a response, to be sent as it is given to `send`, in one piece behind a prefix.
+/// Passes a message of a streamed response to `send`: in one piece, behind its prefix.
 pub(crate) fn message(kind: Kind, compression: Compression, message: Bytes, send: impl FnOnce(&[u8], Bytes)) {
     match kind {
         Kind::Unary | Kind::Stream => {
@@ -39,7 +39,7 @@ pub(crate) fn message(kind: Kind, compression: Compression, message: Bytes, send
     }
 }
 
-/// What follows the last message of such a response.
+/// Passes what follows the last message of a streamed response to `send`.
 pub(crate) fn end(
     kind: Kind,
     failure: Option<&Status>,
@@ -51,13 +51,13 @@ pub(crate) fn end(
         (Kind::Unary | Kind::Stream, _) => send(&frame::end_prefix(text.len()), text.into()),
         (Kind::Lines, None) => send(b"", Bytes::new()),
         (Kind::Lines, Some(_)) => send(b"", [&text[..], b"\n"].concat().into()),
-        // A browser would ask again when the response ends, unless the page hears of the end.
+        // Without the `end` event, a browser would repeat the request when the response ends.
         (Kind::Events, None) => send(b"event: end\ndata: ", [&text[..], b"\n\n"].concat().into()),
         (Kind::Events, Some(_)) => send(b"event: error\ndata: ", [&text[..], b"\n\n"].concat().into()),
     }
 }
 
-/// A message of JSON without line ends, which are no more than blanks in it.
+/// Removes the line ends of a JSON message, where they are whitespace only.
 fn in_one_line(message: Bytes) -> Bytes {
     let is_end = |byte: &u8| matches!(byte, b'\n' | b'\r');
     if !message.iter().any(is_end) {
@@ -66,33 +66,33 @@ fn in_one_line(message: Bytes) -> Bytes {
     message.iter().map(|byte| if is_end(byte) { b' ' } else { *byte }).collect()
 }
 
-/// A response that leaves as a whole: a unary one, whose HTTP status and trailers stand in its head.
+/// A response that is sent as a whole: a unary one, with HTTP status and trailers in its head.
 #[derive(Debug, Default)]
 pub(crate) struct Whole {
     compression: Compression,
     metadata: Metadata,
     message: Option<Bytes>,
-    /// The method has answered with more than one message.
+    /// The method has sent more than one message.
     surplus: bool,
 }
 
 impl Whole {
-    /// Keeps what the head says.
+    /// Stores the head.
     pub(crate) fn begin(&mut self, compression: Compression, metadata: Metadata) {
         (self.compression, self.metadata) = (compression, metadata);
     }
 
-    /// Keeps the message.
+    /// Stores the message.
     pub(crate) fn message(&mut self, message: Bytes) {
         self.surplus |= self.message.replace(message).is_some();
     }
 
-    /// Whether the method has answered with more than one message, so that nobody waits for others.
+    /// Whether the method has sent more than one message; further ones are not needed.
     pub(crate) fn has_surplus(&self) -> bool {
         self.surplus
     }
 
-    /// Writes the head of the response, and returns its body.
+    /// Writes the head of the response and returns its body.
     pub(crate) fn write(
         self,
         format: Format,
@@ -143,7 +143,7 @@ fn not_unary() -> Status {
     Status::unimplemented("the method answers with a stream: call it by application/connect+proto or +json")
 }
 
-/// Metadata as fields, but for those that the protocol has for itself.
+/// Passes metadata to `write` as fields, except for names reserved by the protocol.
 fn fields(metadata: &Metadata, mut write: impl FnMut(&[u8], &[u8])) {
     metadata::write(metadata, |name, value| {
         let is_reserved = name.starts_with(b"connect-") || name.starts_with(b"trailer-");

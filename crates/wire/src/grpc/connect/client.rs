@@ -1,4 +1,4 @@
-//! The request of a client, whatever version of HTTP carries it.
+//! The request of a client, for every version of HTTP.
 
 use bytes::Bytes;
 use polyrpc_core::{Call, Compression, Fault, Format, Metadata, Retry, Status};
@@ -9,36 +9,36 @@ use crate::grpc::coding;
 use crate::http::client::check_name;
 use crate::http::connect_kind::Kind;
 
-/// By which method of HTTP a client makes its unary calls.
+/// HTTP method of a client's unary calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum UnaryMethod {
     /// POST.
     #[default]
     Post,
-    /// GET, which servers take for methods that are declared free of side effects. A message that makes a long query goes
-    /// by POST.
+    /// GET, which servers accept for methods declared free of side effects. Messages that make the query too long are
+    /// sent by POST.
     Get,
 }
 
-/// The head of a request, and its body if that is one message.
+/// Head of a request, and its body if that is one message.
 #[derive(Debug)]
 pub(crate) struct Request {
     pub(crate) kind: Kind,
-    /// The path, with its query.
+    /// Path with query.
     pub(crate) target: String,
     pub(crate) body: Bytes,
     format: Format,
-    /// How the body is compressed, or each message that is sent.
+    /// Compression of the body, or of each message sent.
     compression: Compression,
     is_get: bool,
 }
 
 impl Request {
-    /// The request of a call whose messages are compressed so.
+    /// Creates the request of a call, whose messages use this compression.
     ///
     /// # Errors
     ///
-    /// Why it cannot be one.
+    /// If the call cannot be expressed in the protocol.
     pub(crate) fn new(
         call: &Call<'_>,
         kind: Kind,
@@ -58,7 +58,7 @@ impl Request {
         let format = call.head.format;
         let target = ["/", call.service, "/", call.method].concat();
         let request = Self { kind, target, body, format, compression, is_get: false };
-        // In base64 it is longer by a third.
+        // Base64 is longer by a third.
         let may_get =
             kind == Kind::Unary && method == UnaryMethod::Get && request.body.len() <= LONGEST_QUERY / 4 * 3;
         Ok(if may_get { request.by_get() } else { request })
@@ -69,17 +69,17 @@ impl Request {
         Self { target: [&self.target[..], &query].join("?"), body: Bytes::new(), is_get: true, ..self }
     }
 
-    /// The method of HTTP.
+    /// Returns the HTTP method.
     pub(crate) fn method(&self) -> &'static str {
         if self.is_get { "GET" } else { "POST" }
     }
 
-    /// Whether it has a body.
+    /// Whether the request has a body.
     pub(crate) fn has_body(&self) -> bool {
         !self.is_get
     }
 
-    /// The fields that describe it, each by `add`: without metadata, credential and the client's name.
+    /// Passes the fields of the head to `add`, without metadata, credential and the client's name.
     pub(crate) fn fields(&self, call: &Call<'_>, mut add: impl FnMut(&[u8], &[u8])) {
         if !self.is_get {
             add(b"content-type", &self.kind.content_type(self.format));
@@ -95,14 +95,14 @@ impl Request {
             add(encoding, name);
         }
         if let Some(time) = call.timeout {
-            // The server must not give up before the caller does.
+            // Rounded up: the server must not give up before the caller does.
             let millis = time.as_nanos().div_ceil(1_000_000).min(LONGEST_TIMEOUT);
             add(b"connect-timeout-ms", millis.to_string().as_bytes());
         }
     }
 }
 
-/// Metadata may not have the protocol's own names.
+/// Rejects metadata with names reserved by the protocol.
 fn check_metadata(metadata: &Metadata) -> Result<(), Status> {
     let is_own = |name: &str| {
         let name = name.to_ascii_lowercase();
@@ -116,8 +116,8 @@ fn check_metadata(metadata: &Metadata) -> Result<(), Status> {
     }
 }
 
-/// Bytes that the message of a GET may have in the query. Proxies take heads of 8 KiB.
+/// Maximum number of message bytes in the query of a GET. Proxies accept heads of 8 KiB.
 const LONGEST_QUERY: usize = 4 << 10;
 
-/// The longest timeout that ten digits can say.
+/// Longest timeout: the specification allows ten digits.
 const LONGEST_TIMEOUT: u128 = 9_999_999_999;

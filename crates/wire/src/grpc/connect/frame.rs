@@ -1,4 +1,4 @@
-//! The last message of a stream: how the call ended, and its trailers ("EndStreamResponse").
+//! The last message of a stream: result and trailers of the call ("EndStreamResponse").
 
 use polyrpc_core::{Code, Metadata, Status};
 use serde_json::{Map, Value};
@@ -6,17 +6,17 @@ use serde_json::{Map, Value};
 use super::status;
 use crate::grpc::metadata;
 
-/// The flag of the last message, which is not compressed, and which is.
+/// Flag of the last message: uncompressed, and compressed.
 pub(crate) const END: u8 = 0b10;
 pub(crate) const COMPRESSED_END: u8 = 0b11;
 
-/// The prefix of the last message, of this length.
+/// Returns the prefix of a last message of this length.
 pub(crate) fn end_prefix(length: usize) -> [u8; crate::grpc::frame::PREFIX] {
     let [_, a, b, c, d] = crate::grpc::frame::prefix(false, length);
     [END, a, b, c, d]
 }
 
-/// The last message.
+/// Encodes the last message.
 pub(crate) fn end(failure: Option<&Status>, trailers: &Metadata) -> Vec<u8> {
     if failure.is_none() && trailers.is_empty() {
         return b"{}".to_vec();
@@ -39,7 +39,7 @@ pub(crate) fn end(failure: Option<&Status>, trailers: &Metadata) -> Vec<u8> {
     Value::Object(end).to_string().into_bytes()
 }
 
-/// How the call ended, and the trailers; `None` if it is no such message.
+/// Decodes result and trailers of the call; `None` if the message is malformed.
 pub(crate) fn read_end(text: &[u8]) -> Option<(Result<(), Status>, Metadata)> {
     let end: Map<String, Value> = serde_json::from_slice(text).ok()?;
     let mut trailers = Metadata::new();

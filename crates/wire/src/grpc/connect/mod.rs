@@ -1,4 +1,4 @@
-//! The Connect protocol: calls as plain HTTP, one message as the whole body, several behind prefixes
+//! The Connect protocol: calls as plain HTTP; a single message is the whole body, several are prefixed
 //! (<https://connectrpc.com/docs/protocol>).
 #![doc = include_str!("README.md")]
 

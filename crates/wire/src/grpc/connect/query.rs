@@ -1,4 +1,4 @@
-//! A call by GET: its message stands in the query ("Unary-Get-Request").
+//! Calls by GET, with the message in the query ("Unary-Get-Request").
 
 use base64::Engine;
 use base64::engine::DecodePaddingMode;
@@ -10,7 +10,7 @@ use crate::grpc::coding;
 use crate::http::connect_kind as kind;
 use crate::http::mapping::query::unescape;
 
-/// What the query of a GET says.
+/// Parsed query of a GET.
 #[derive(Debug)]
 pub(crate) struct Query {
     pub(crate) format: Format,
@@ -18,16 +18,16 @@ pub(crate) struct Query {
     pub(crate) message: Bytes,
 }
 
-/// Whether a query is one of Connect: it names the version of the protocol.
+/// Whether a query belongs to Connect: it contains the protocol version.
 pub(crate) fn is_call(query: &[u8]) -> bool {
     pairs(query).any(|(name, value)| name == b"connect" && value == b"v1")
 }
 
-/// Reads a query.
+/// Parses a query.
 ///
 /// # Errors
 ///
-/// Why it calls nothing.
+/// If the query is not a valid call.
 pub(crate) fn read(query: &[u8]) -> Result<Query, Status> {
     let (mut encoding, mut message, mut base64, mut compression) = (None, None, false, Compression::None);
     for (name, value) in pairs(query) {
@@ -53,7 +53,7 @@ pub(crate) fn read(query: &[u8]) -> Result<Query, Status> {
     Ok(Query { format, compression, message: message.into() })
 }
 
-/// Writes a query, its parameters in the order that the specification recommends.
+/// Writes a query, with its parameters in the order that the specification recommends.
 pub(crate) fn write(format: Format, compression: Compression, message: &[u8]) -> String {
     let mut query = "connect=v1&base64=1".to_owned();
     if let Some(name) = coding::name(compression).filter(|_| compression != Compression::None) {
@@ -80,7 +80,7 @@ pub(crate) fn unknown_compression(name: &[u8]) -> Status {
     Status::unimplemented(format!("the compression {name:?} is not supported: {known} are"))
 }
 
-/// The alphabet for URLs, padded or not. Some encoders use the usual one.
+/// Decodes the URL alphabet, padded or not, and the standard alphabet, which some encoders use.
 fn decode(text: &[u8]) -> Option<Vec<u8>> {
     let usual: Vec<u8> = text
         .iter()

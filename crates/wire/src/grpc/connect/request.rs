@@ -1,4 +1,4 @@
-//! The head of a request: whom it calls, and how.
+//! The head of a request: method and kind of the call.
 
 use bytes::Bytes;
 use polyrpc_core::{Compression, Format, Json, Status};
@@ -13,8 +13,8 @@ use crate::http::mapping::request::Method;
 use crate::http::mapping::text::milliseconds;
 use crate::http::mapping::{browser, request_kind};
 
-/// Whether what a head says of itself makes it worth to be [read](read) as one of Connect: its `Content-Type`, its query if
-/// it is a GET.
+/// Whether a head looks like a Connect call, by its `Content-Type`, or by its query if it is a GET, so that it is worth
+/// [reading](read).
 pub(crate) fn is_call(method: Method, query: &str, content_type: Option<&[u8]>) -> bool {
     match method {
         Method::Get => !query.is_empty() && query::is_call(query.as_bytes()),
@@ -27,8 +27,8 @@ pub(crate) fn is_call(method: Method, query: &str, content_type: Option<&[u8]>) 
     }
 }
 
-/// Reads the fields of a head, their names in lower case, `:method` and `:path` with its query among them. `None` if it
-/// is no call of Connect.
+/// Reads the fields of a head, with names in lower case and including `:method` and `:path` with its query. Returns
+/// `None` if it is not a Connect call.
 #[cold]
 pub(crate) fn read<'f>(fields: impl Iterator<Item = (&'f [u8], &'f [u8])> + Clone) -> Option<Request> {
     let Shape { kind, format, path, compression, message, refusal } = Shape::read(fields.clone())?;
@@ -47,7 +47,7 @@ pub(crate) fn read<'f>(fields: impl Iterator<Item = (&'f [u8], &'f [u8])> + Clon
     Some(request)
 }
 
-/// Takes one field.
+/// Applies one field.
 fn field(request: &mut Request, kind: Kind, name: &[u8], value: &[u8]) -> Result<(), Status> {
     let (encoding, accepts): (&[u8], &[u8]) = match kind {
         Kind::Stream => (b"connect-content-encoding", b"connect-accept-encoding"),
@@ -77,7 +77,7 @@ fn field(request: &mut Request, kind: Kind, name: &[u8], value: &[u8]) -> Result
     Ok(())
 }
 
-/// What kind of call a head is of.
+/// Kind of call that a head describes.
 struct Shape<'f> {
     kind: Kind,
     format: Format,
@@ -110,8 +110,8 @@ impl<'f> Shape<'f> {
         }
     }
 
-    /// A message that is a whole body is called as brpc does, unless the head names the protocol's version or wants an
-    /// answer of many messages.
+    /// A body that is one message is a call by brpc's mapping, unless the head contains the protocol version or accepts
+    /// a response of many messages.
     fn of_post(path: &'f [u8], content_type: &[u8], versioned: bool, wanted: Option<Kind>) -> Option<Self> {
         let (kind, format) = match (kind::of_content_type(content_type)?, wanted) {
             ((Kind::Unary, Format::Json(_)), Some(wanted)) => (wanted, Format::Json(Json::Proto3)),
@@ -145,8 +145,8 @@ impl<'f> Shape<'f> {
     }
 }
 
-/// Whether a call may be made by the request whose head this is: a GET by a method that is free of side effects, no request
-/// by a page of another origin, none that somebody else answers.
+/// Whether the request with this head may make the call: a GET only calls methods without side effects, pages of
+/// another origin are rejected, and so are requests that other handlers answer.
 #[cold]
 pub(crate) fn is_allowed(
     config: &http::ServerConfig,

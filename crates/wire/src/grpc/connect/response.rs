@@ -1,4 +1,4 @@
-//! The response to a call, as far as it has come: the same whatever version of HTTP carries it.
+//! Decoding of the response to a call, for every version of HTTP.
 
 use bytes::Bytes;
 use polyrpc_core::append::append;
@@ -10,34 +10,34 @@ use crate::grpc::{coding, metadata};
 use crate::http::connect_kind::{self as kind, Kind};
 use crate::http::h2::hpack::Fields;
 
-/// What is kept of a response that gRPC's does not have.
+/// State of a response that gRPC's lacks.
 #[derive(Debug)]
 pub(crate) struct Response {
     kind: Kind,
     format: Format,
-    /// Bytes that a body may have that is one message, and the last message of a stream.
+    /// Maximum size of a body that is one message, and of the last message of a stream.
     limit: usize,
     http: u16,
-    /// A failure stands in the body.
+    /// The body is a failure.
     tells_failure: bool,
     compression: Option<Compression>,
-    /// What has come of a body that is one message, or a failure.
+    /// Received part of a body that is one message or a failure.
     body: Vec<u8>,
-    /// What the head has of the trailers.
+    /// Trailers received in the head.
     trailers: Metadata,
-    /// What the last message of a stream told.
+    /// Content of the last message of a stream.
     told: Option<Ended>,
-    /// All of it is here.
+    /// The response has been received completely.
     ended: bool,
 }
 
-/// How a call ended, and its trailers.
+/// Result and trailers of a call.
 type Ended = (Result<(), Status>, Metadata);
 
-/// What the head of a response said.
+/// What the head of a response announces.
 #[derive(Debug)]
 pub(crate) enum Begun {
-    /// Messages follow, compressed so.
+    /// Messages follow, in this compression.
     Messages(Option<Compression>),
     /// A failure follows.
     Failure,
@@ -64,17 +64,17 @@ impl Response {
         self.kind == Kind::Unary
     }
 
-    /// Bytes that its last message may have.
+    /// Returns the maximum size of its last message.
     pub(crate) fn limit(&self) -> usize {
         self.limit
     }
 
-    /// Bytes that are held here.
+    /// Returns the number of buffered bytes.
     pub(crate) fn held(&self) -> usize {
         self.body.len()
     }
 
-    /// Reads the head of the response into `head`.
+    /// Parses the head of the response into `head`.
     pub(crate) fn begin(&mut self, fields: &Fields, head: &mut Head) -> Result<Begun, Status> {
         let mut content_type = &b""[..];
         let encoding: &[u8] = match self.kind {
@@ -112,7 +112,7 @@ impl Response {
         }
     }
 
-    /// A field of the user's, which may be a trailer.
+    /// Stores a field of the user, which may be a trailer.
     fn field(&mut self, name: &[u8], value: &[u8], metadata: &mut Metadata) {
         let Ok(name) = std::str::from_utf8(name) else { return };
         if metadata::is_reserved(name) {
@@ -124,7 +124,7 @@ impl Response {
         }
     }
 
-    /// Takes a piece of a body that is one message. A failure ends the call.
+    /// Appends a piece of a body that is one message. A failure ends the call.
     pub(crate) fn push(&mut self, piece: &[u8]) -> Result<(), Status> {
         if piece.len() > self.limit.saturating_sub(self.body.len()) {
             return Err(too_large(self.limit));
@@ -133,7 +133,7 @@ impl Response {
         Ok(())
     }
 
-    /// Takes something that comes behind the last message of a stream.
+    /// Rejects data after the last message of a stream.
     pub(crate) fn check_end(&mut self) -> Result<(), Status> {
         match self.told.take() {
             None => Ok(()),
@@ -141,7 +141,7 @@ impl Response {
         }
     }
 
-    /// The message of a unary response, once all of it is here.
+    /// Returns the message of a unary response once the body is complete.
     pub(crate) fn message(&mut self) -> Option<Message> {
         if !self.ended || self.tells_failure {
             return None;
@@ -152,7 +152,7 @@ impl Response {
         Some(Message { body, compression })
     }
 
-    /// The last message of a stream.
+    /// Decodes the last message of a stream.
     pub(crate) fn end_of_stream(
         &mut self,
         flag: u8,
@@ -176,19 +176,20 @@ impl Response {
         Ok(())
     }
 
-    /// All of the response is here: how the call ended.
+    /// Ends the response and returns the result of the call.
     pub(crate) fn end(&mut self) -> Ended {
         self.ended = true;
         let trailers = std::mem::take(&mut self.trailers);
         match self.kind {
             Kind::Unary if self.tells_failure => (Err(self.failure()), trailers),
             Kind::Unary => (Ok(()), trailers),
-            // Its last messages are still to be read.
+            // The buffered last messages are not decoded yet.
             _ => (Err(without_end()), Metadata::new()),
         }
     }
 
-    /// How the call ended, whose connection tells `end`: as the last message of a stream says.
+    /// Returns the result of the call: that of the last message of the stream, otherwise `end`, the result by the
+    /// connection.
     pub(crate) fn into_end(self, end: Ended) -> Ended {
         match (self.ended, self.told) {
             (true, Some(told)) => told,
@@ -217,7 +218,7 @@ fn is_same(one: Format, other: Format) -> bool {
     one == other || kind::name(one) == kind::name(other)
 }
 
-/// A response of another content type than the request's: INTERNAL if it looks like one of Connect.
+/// Status of a response whose content type differs from the request's: INTERNAL if it looks like one of Connect.
 #[cold]
 fn other_type(kind: Kind, content_type: &[u8]) -> Status {
     let start: &[u8] = if kind == Kind::Stream { kind::STREAM } else { b"application/" };

@@ -1,4 +1,4 @@
-//! Failures: a code by its name, a message and details, as JSON; the HTTP status of a unary response is that of the code.
+//! Failures as JSON: name of the code, message and details; the code determines the HTTP status of a unary response.
 
 use base64::Engine;
 use base64::engine::DecodePaddingMode;
@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use crate::brpc_status::ENOMETHOD;
 use crate::grpc;
 
-/// Each code with its name and the HTTP status that tells it ("Error Codes").
+/// Every code with its name and HTTP status ("Error Codes").
 const CODES: [(Code, &str, u16); 16] = [
     (Code::Cancelled, "canceled", 499),
     (Code::Unknown, "unknown", 500),
@@ -30,7 +30,7 @@ const CODES: [(Code, &str, u16); 16] = [
     (Code::Unauthenticated, "unauthenticated", 401),
 ];
 
-/// The HTTP status of a unary response that failed so.
+/// Returns the HTTP status of a unary response with this failure.
 pub(crate) fn http(failure: &Status) -> u16 {
     if is_unknown(failure) {
         return 404;
@@ -38,18 +38,18 @@ pub(crate) fn http(failure: &Status) -> u16 {
     CODES.iter().find(|(code, ..)| *code == failure.code()).map_or(500, |(_, _, http)| *http)
 }
 
-/// The failure of a call to something that does not exist.
+/// Returns the failure of a call to a path without a service or method.
 #[cold]
 pub(crate) fn unknown(call: &Call<'_>, missing: NotFound) -> Status {
     grpc::status::unknown(call, missing).with_number(ENOMETHOD)
 }
 
-/// Whether nothing has the path: a method that exists, and is not implemented, has another HTTP status.
+/// Whether the path is unknown: a method that exists but is not implemented has another HTTP status.
 fn is_unknown(failure: &Status) -> bool {
     failure.code() == Code::Unimplemented && failure.number() == Some(ENOMETHOD)
 }
 
-/// A failure as JSON.
+/// Encodes a failure as JSON.
 #[cold]
 pub(crate) fn write(failure: &Status) -> Value {
     let name = CODES.iter().find(|(code, ..)| *code == failure.code()).map_or("unknown", |(_, name, _)| name);
@@ -69,7 +69,7 @@ pub(crate) fn write(failure: &Status) -> Value {
     Value::Object(error)
 }
 
-/// The failure that JSON tells. What is not there or not known is taken from `fallback`; `None` if it is no failure at all.
+/// Decodes a failure from JSON. Missing and unknown parts are taken from `fallback`; `None` if it is not a failure.
 #[cold]
 pub(crate) fn read(error: &Value, fallback: Code) -> Option<Status> {
     let error = error.as_object()?;
@@ -88,13 +88,13 @@ pub(crate) fn read(error: &Value, fallback: Code) -> Option<Status> {
     )
 }
 
-/// The type and the value of one detail.
+/// Returns type and value of one detail.
 fn detail(detail: &Value) -> Option<(&str, Vec<u8>)> {
     let value = LENIENT.decode(detail.get("value")?.as_str()?).ok()?;
     Some((detail.get("type")?.as_str()?, value))
 }
 
-/// The code that an HTTP status means where no failure stands in the body ("HTTP to Error Code").
+/// Returns the code for an HTTP status if the body contains no failure ("HTTP to Error Code").
 pub(crate) fn of_http(http: u16) -> Code {
     match http {
         400 => Code::Internal,
@@ -106,14 +106,14 @@ pub(crate) fn of_http(http: u16) -> Code {
     }
 }
 
-/// The failure of a response with this HTTP status and no failure in its body.
+/// Returns the failure of a response with this HTTP status and no failure in its body.
 #[cold]
 pub(crate) fn bare(http: u16) -> Status {
     Status::new(of_http(http), format!("the server answered with HTTP status {http} and no error of Connect"))
         .with_fault(Fault::Peer)
 }
 
-/// What stands before the name of a type in its URL.
+/// Prefix of a type's name in its URL.
 const TYPES: &str = "type.googleapis.com/";
 
 /// Base64, padded or not.

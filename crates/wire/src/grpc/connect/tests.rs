@@ -29,12 +29,12 @@ fn config() -> Arc<ServerConfig> {
     Arc::new(config)
 }
 
-/// A server over HTTP/1.1, whose calls are answered here.
+/// HTTP/1.1 server whose calls are answered by the test.
 struct Talk {
     server: Server,
     inbox: BytesMut,
     out: Outbox,
-    /// The messages of calls that were opened, and their ends.
+    /// Messages and ends of streaming calls.
     parts: Vec<String>,
 }
 
@@ -44,12 +44,12 @@ impl Talk {
         Self { server: Server::new(config()), inbox, out: Outbox::new(), parts: Vec::new() }
     }
 
-    /// The next call, and its ticket.
+    /// Returns the next call and its ticket.
     fn call(&mut self) -> Option<(Call<'static>, Ticket)> {
         loop {
             match self.server.next_event(&mut self.inbox, &mut self.out).expect("no violation")? {
                 ServerEvent::Call(call, ticket) | ServerEvent::Open(call, ticket, _) => {
-                    // The names are the session's.
+                    // The names borrow from the session.
                     let names = [call.service, call.method].map(|name| &*String::leak(name.to_owned()));
                     return Some((Call { service: names[0], method: names[1], ..call }, ticket));
                 }
@@ -66,7 +66,7 @@ impl Talk {
         }
     }
 
-    /// The head and the body of the response.
+    /// Returns head and body of the response.
     fn heard(&mut self) -> (String, Vec<u8>) {
         let bytes = self.out.take();
         let end = bytes.windows(4).position(|end| end == b"\r\n\r\n").expect("a head") + 4;
@@ -80,7 +80,7 @@ impl Talk {
     }
 }
 
-/// What a call is answered, whose failure the call itself may say.
+/// Response to a call, answered by `answer`, which may fail it.
 fn answered(request: impl AsRef<[u8]>, answer: impl Fn(&Call<'_>) -> Reply) -> (String, Vec<u8>) {
     let mut talk = Talk::new(request);
     if let Some((call, ticket)) = talk.call() {
@@ -410,7 +410,7 @@ fn call(body: &'static [u8]) -> Call<'static> {
     Call::new("a.Echo", "Look", Format::Protobuf, Bytes::from_static(body))
 }
 
-/// What a client makes of a response to a unary call.
+/// Decodes a response to a unary call as a client does.
 fn outcome(response: &[u8]) -> Reply {
     let mut client = client(UnaryMethod::Post);
     client.send(ID, call(b"hello"), &mut Outbox::new()).expect("a plain call");

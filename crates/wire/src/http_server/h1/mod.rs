@@ -1,4 +1,4 @@
-//! The server's side of a connection of HTTP/1.
+//! Server side of an HTTP/1 connection.
 
 mod response_queue;
 mod session;

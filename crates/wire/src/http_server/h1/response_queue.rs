@@ -1,4 +1,4 @@
-//! Responses leave in the order of their requests, whenever they are ready.
+//! Sends responses in the order of their requests, whatever order they are ready in.
 
 use bytes::Bytes;
 use polyrpc_core::Outbox;
@@ -6,30 +6,30 @@ use polyrpc_core::Outbox;
 use crate::http::cors::expose;
 use crate::http::field;
 
-/// Which requests are owed a response, and the responses that are ready before their turn.
+/// Tracks which requests await a response, and stores responses that are ready before their turn.
 ///
-/// A connection that answers one request after the other keeps nothing here.
+/// Stores nothing if a connection answers one request after the other.
 #[derive(Debug, Default)]
 pub(super) struct ResponseQueue {
-    /// The oldest request that is owed a response.
+    /// Number of the oldest request that awaits a response.
     first: u64,
-    /// The number the next request gets.
+    /// Number of the next request.
     next: u64,
-    /// Responses to later requests than the first.
+    /// Responses to requests other than the first.
     early: Vec<(Exchange, Response)>,
-    /// Bytes of `early`, and of what is gathered for later responses.
+    /// Bytes of `early`, and of data gathered for later responses.
     held: usize,
-    /// The newest request is the last one: its response says so.
+    /// The newest request is the last one; its response announces this.
     closing: bool,
 }
 
-/// One request and its response on their connection.
+/// A request and its response on their connection.
 #[derive(Debug, Clone)]
 pub(super) struct Exchange {
     number: u64,
-    /// The peer speaks HTTP/1.0, where a connection stays open only if both sides say so.
+    /// The peer uses HTTP/1.0, where a connection is only kept open if both sides request it.
     http10: bool,
-    /// The response has a head only (`HEAD`).
+    /// The response consists of a head only (`HEAD`).
     head_only: bool,
     /// A page of this origin may read the response.
     origin: Option<Bytes>,
@@ -42,27 +42,27 @@ struct Response {
 }
 
 impl Exchange {
-    /// Its place in the order.
+    /// Returns its position in the order.
     pub(super) fn number(&self) -> u64 {
         self.number
     }
 
-    /// Whether the peer takes a response in chunks.
+    /// Whether the peer accepts chunked responses.
     pub(super) fn takes_chunks(&self) -> bool {
         !self.http10
     }
 }
 
 impl ResponseQueue {
-    /// A request arrived whole.
+    /// Registers a complete request.
     pub(super) fn open(&mut self, http10: bool, head_only: bool, origin: Option<Bytes>) -> Exchange {
         let number = self.next;
         self.next += 1;
         Exchange { number, http10, head_only, origin }
     }
 
-    /// Responds with the body that `write` returns and the head it writes, connection fields and empty
-    /// line excepted; at once if it is this exchange's turn, else later.
+    /// Sends a response with the body that `write` returns and the head that it writes, without connection fields and
+    /// empty line; immediately if it is this exchange's turn, otherwise later.
     pub(super) fn respond(
         &mut self,
         exchange: Exchange,
@@ -81,17 +81,17 @@ impl ResponseQueue {
         }
     }
 
-    /// Ends the head of a response whose body follows piece by piece; nothing else is owed meanwhile.
+    /// Ends the head of a response with a streamed body; no other response is pending meanwhile.
     pub(super) fn start_streamed(&self, exchange: &Exchange, out: &mut Outbox) {
         self.end_head(exchange, self.pending() == 1, out);
     }
 
-    /// The last piece of such a response was written.
+    /// Marks a streamed response as complete.
     pub(super) fn end(&mut self) {
         self.first += 1;
     }
 
-    /// No request comes after the newest one.
+    /// Marks the newest request as the last one.
     pub(super) fn close(&mut self) {
         self.closing = true;
     }
@@ -101,22 +101,22 @@ impl ResponseQueue {
         self.closing
     }
 
-    /// The number that the next request gets.
+    /// Returns the number of the next request.
     pub(super) fn upcoming(&self) -> u64 {
         self.next
     }
 
-    /// What is gathered for a later response has grown, or left.
+    /// Updates the size of data gathered for a later response.
     pub(super) fn holds(&mut self, before: usize, after: usize) {
         self.held = self.held.saturating_add(after).saturating_sub(before);
     }
 
-    /// Bytes of responses that wait for their turn.
+    /// Returns the number of bytes of responses that wait for their turn.
     pub(super) fn held(&self) -> usize {
         self.held
     }
 
-    /// How many requests are owed a response.
+    /// Returns the number of requests that await a response.
     pub(super) fn pending(&self) -> u64 {
         self.next - self.first
     }
@@ -138,7 +138,7 @@ impl ResponseQueue {
         }
     }
 
-    /// Ends the head in `out`, which only now is known to be the connection's last or not.
+    /// Ends the head in `out`; only now it is known whether it is the last one of the connection.
     fn end_head(&self, exchange: &Exchange, newest: bool, out: &mut Outbox) {
         let head = out.buffer();
         if let Some(origin) = &exchange.origin {

@@ -1,4 +1,4 @@
-//! What holds of a session at any time, whatever the peer sent. Whoever fuzzes asserts it after every event.
+//! Invariants of a session that hold whatever the peer sends. Fuzz targets assert them after every event.
 
 use polyrpc_core::session::Server as _;
 
@@ -6,7 +6,7 @@ use super::Server;
 use crate::grpc::audit::assert_within;
 
 impl Server {
-    /// Asserts that nothing is kept of calls that are over, and no more of the others than the limits allow.
+    /// Asserts that no state is kept for finished calls, and for open calls no more than the limits allow.
     #[doc(hidden)]
     pub fn assert_sound(&self) {
         self.http.assert_sound();
@@ -25,7 +25,7 @@ impl Server {
         assert_eq!(self.unsent(), unsent, "bytes of answers");
     }
 
-    /// The streams that are open.
+    /// Identifiers of the open streams.
     #[doc(hidden)]
     pub fn ids(&self) -> Vec<u32> {
         self.http.ids()

@@ -2,8 +2,8 @@ use std::collections::{HashMap, HashSet};
 
 /// The methods that take one message.
 ///
-/// A call of one of them need not be opened before its message is here: what has come of it is kept back until the rest
-/// has, and most such calls are given out whole.
+/// Their calls are not opened before the message is complete: the received part is held until the rest arrives, so that
+/// most calls are emitted as a whole.
 #[derive(Clone, Debug, Default)]
 pub struct Methods {
     services: HashMap<Box<str>, HashSet<Box<str>>>,

@@ -1,5 +1,5 @@
-//! The server's side of a connection of HTTP/2. `methods.rs` tells which calls are worth waiting for until they are
-//! whole; `audit.rs` what must always hold.
+//! Server side of an HTTP/2 connection. `methods.rs` lists the methods whose calls are held until they are complete;
+//! `audit.rs` asserts invariants.
 
 mod audit;
 mod methods;

@@ -1,4 +1,4 @@
-//! Requests that somebody else answers: one at a time, their bodies piece by piece both ways.
+//! Requests for the HTTP fallback: one at a time, with streamed bodies in both directions.
 
 use std::mem::MaybeUninit;
 
@@ -22,7 +22,7 @@ use crate::http_server::h1::response_queue::Exchange;
 use crate::http_server::h1::{Server, Ticket};
 use crate::http_server::request::H1Request;
 
-/// A request that waits until nothing else is owed.
+/// A request that waits until no other response is pending.
 #[derive(Debug)]
 pub(super) struct DeferredRequest {
     request: H1Request,
@@ -35,13 +35,13 @@ impl DeferredRequest {
         Self { request, metadata }
     }
 
-    /// Bytes that are held here.
+    /// Returns the number of buffered bytes.
     pub(super) fn held(&self) -> usize {
         self.metadata.footprint()
     }
 }
 
-/// All fields of a head, which was found to be one.
+/// Returns all fields of a head that has been parsed successfully.
 fn fields_of(head: &Bytes, request: &Request) -> Metadata {
     let mut slots = [const { MaybeUninit::uninit() }; frame::MAX_FIELDS];
     let mut parsed = httparse::Request::new(&mut []);
@@ -57,37 +57,37 @@ fn fields_of(head: &Bytes, request: &Request) -> Metadata {
 pub(super) struct ActiveExchange {
     exchange: Exchange,
     head_only: bool,
-    /// `None`: the head of the response was not sent.
+    /// `None` until the head of the response has been sent.
     body: Option<Body>,
 }
 
-/// How the body of a response leaves.
+/// How the body of a response is framed.
 #[derive(Debug)]
 enum Body {
     Nothing,
-    /// So many bytes are missing.
+    /// Number of missing bytes.
     Length(u64),
     Chunks,
     UntilClose,
 }
 
-/// The body of a request, as it comes.
+/// The body of a request, received in pieces.
 #[derive(Debug)]
 pub(super) struct Pieces {
     rest: RemainingBody,
-    /// Bytes that were handed out and not taken.
+    /// Bytes that were emitted but not consumed.
     untaken: usize,
-    /// The peer waits to be told to send it.
+    /// The peer waits for `100 Continue`.
     expects: bool,
-    /// Nobody takes the rest. So much was thrown away.
+    /// Number of bytes discarded so far, if the rest is not wanted.
     unwanted: Option<usize>,
 }
 
-/// How many bytes of a body may be untaken.
+/// Maximum number of unconsumed bytes of a body.
 const UNTAKEN: usize = 64 << 10;
 
 impl Pieces {
-    /// Bytes that are held here.
+    /// Returns the number of buffered bytes.
     pub(super) fn held(&self) -> usize {
         match &self.rest {
             RemainingBody::Chunks(chunked) => chunked.held(),
@@ -95,17 +95,17 @@ impl Pieces {
         }
     }
 
-    /// So many bytes were taken.
+    /// Records consumed bytes.
     pub(super) fn taken(&mut self, bytes: usize) {
         self.untaken = self.untaken.saturating_sub(bytes);
     }
 
-    /// Whether what comes is thrown away.
+    /// Whether further bytes are discarded.
     pub(super) fn is_unwanted(&self) -> bool {
         self.unwanted.is_some()
     }
 
-    /// Whether more may come than is worth to be thrown away.
+    /// Whether the remaining body is too long to discard.
     fn is_long(&self) -> bool {
         match &self.rest {
             RemainingBody::Nothing => false,
@@ -116,7 +116,7 @@ impl Pieces {
 }
 
 impl Server {
-    /// Hands out a request that somebody else answers.
+    /// Emits a request for the HTTP fallback.
     pub(super) fn open_exchange(&mut self, out: &mut Outbox) -> Step {
         if self.order.pending() > 0 {
             return self.wait_for_reply();
@@ -158,7 +158,7 @@ impl Server {
         Step::Open(call, Ticket { exchange, form: Form::Exchange })
     }
 
-    /// Hands out the next piece of a body.
+    /// Emits the next piece of a body.
     pub(super) fn next_piece(&mut self, inbox: &mut BytesMut, out: &mut Outbox) -> Step {
         let Reading::Pieces(pieces) = &mut self.reading else { return Step::Next };
         let Some(id) = StreamingExchange::active(&self.live).map(|passing| id(&passing.exchange)) else {
@@ -190,7 +190,7 @@ impl Server {
         }
     }
 
-    /// Throws away what nobody takes, if it is short.
+    /// Discards the rest of an unwanted body if it is short.
     fn discard_pieces(&mut self, inbox: &mut BytesMut) -> Step {
         let Reading::Pieces(pieces) = &mut self.reading else { return Step::Next };
         let is_over = self.order.is_closing() || pieces.rest.is_nothing();
@@ -213,7 +213,7 @@ impl Server {
         }
     }
 
-    /// The end of a body is in doubt: nothing more can be read, and who answers is told that nobody waits.
+    /// Handles a body whose end cannot be determined: nothing more can be read, and the handler is cancelled.
     #[cold]
     fn abort_exchange(&mut self, id: StreamId) -> Step {
         self.reading = Reading::Head;
@@ -229,7 +229,7 @@ impl Server {
         StreamingExchange::active(&self.live).is_some_and(|passing| id(&passing.exchange) == stream)
     }
 
-    /// Writes the head of the response, once.
+    /// Writes the head of the response if that has not happened yet.
     pub(super) fn start_exchange_response(&mut self, fields: &Metadata, out: &mut Outbox) {
         let Some(passing) =
             StreamingExchange::active_mut(&mut self.live).filter(|passing| passing.body.is_none())
@@ -258,7 +258,7 @@ impl Server {
         self.order.start_streamed(&passing.exchange, out);
     }
 
-    /// Sends a piece of the response's body. What is more than its head says is not sent.
+    /// Sends a piece of the response's body. Bytes beyond the length in its head are dropped.
     pub(super) fn send_piece(&mut self, mut piece: Bytes, out: &mut Outbox) {
         let Some(ActiveExchange { body: Some(body), .. }) = StreamingExchange::active_mut(&mut self.live)
         else {
@@ -276,7 +276,7 @@ impl Server {
         }
     }
 
-    /// Ends the response. One that is not whole ends the connection, so that the peer sees it.
+    /// Ends the response. If it is incomplete, the connection is closed to signal that.
     pub(super) fn finish_exchange(
         &mut self,
         result: Result<(), Status>,
@@ -312,7 +312,7 @@ impl Server {
         }
     }
 
-    /// Answers instead of whoever should have.
+    /// Answers a request that the HTTP fallback did not answer.
     pub(super) fn reply_exchange(&mut self, exchange: &Exchange, reply: Reply, out: &mut Outbox) {
         if !self.passes(id(exchange)) {
             return;
@@ -335,8 +335,8 @@ impl Server {
     }
 }
 
-/// A response without anything.
+/// Head of an empty response.
 const NOTHING: [(&str, &str); 2] = [(":status", "200"), ("content-length", "0")];
 
-/// The answer to a WebSocket that somebody else would have to open.
+/// The response to a WebSocket request for the HTTP fallback, which cannot open one.
 pub(super) const NO_WEBSOCKET: Answer = Answer::Failed(501, request_kind::NO_WEBSOCKET);

@@ -1,5 +1,5 @@
-//! The server's side of a connection: requests in, responses out. What a request asks for is in
-//! [`asked`](crate::http::mapping::asked), what is different about gRPC-Web in [`web`].
+//! Server session of a connection: requests in, responses out. [`asked`](crate::http::mapping::asked) determines the
+//! kind of a request; [`web`] contains the differences of gRPC-Web.
 
 mod exchange;
 mod remaining_body;
@@ -34,21 +34,21 @@ use crate::http_server::request::H1Request;
 use crate::http_server::{Upgrade, upgrade};
 use crate::{grpc, json_rpc, net_rpc};
 
-/// The server's side of a connection.
+/// Server session of a connection.
 ///
 /// ```text
-/// Head ──▶ Body ──▶ Head          a request, its body here or still to come
-///            ├────▶ Entries ──▶ Head    a JSON-RPC batch, handed out call by call
+/// Head ──▶ Body ──▶ Head          a request, with its body received or pending
+///            ├────▶ Entries ──▶ Head    a JSON-RPC batch, emitted call by call
 ///            ├────▶ Messages ──▶ Head   a call of gRPC-Web that is not one message
-///            ├────▶ Opening ──▶ Pieces ──▶ Head   what somebody else answers
-///            └────▶ Skip ──▶ Head       a request that was refused before its body came
+///            ├────▶ Opening ──▶ Pieces ──▶ Head   a request for the HTTP fallback
+///            └────▶ Skip ──▶ Head       a request that was rejected before its body arrived
 /// ```
 ///
-/// Where the body is not here yet, the head is given out first ([`ServerEvent::Head`]), and the body is read once the request
-/// was [accepted](session::Server::apply_verdict).
+/// If the body has not been received yet, the head is emitted first ([`ServerEvent::Head`]), and the body is read once
+/// the request was [accepted](session::Server::apply_verdict).
 ///
-/// Requests may be answered in any order; their responses leave in the order of the requests. Every call
-/// that is not one-way must be answered or its connection ended, for later responses wait for its own.
+/// Requests may be answered in any order; responses are sent in the order of the requests. Every call that is not
+/// one-way must be answered or its connection ended, since later responses wait for its own.
 #[derive(Debug)]
 pub struct Server {
     config: Arc<ServerConfig>,
@@ -56,26 +56,26 @@ pub struct Server {
     order: ResponseQueue,
     batches: Vec<(u64, json_rpc::Batch)>,
     names: Names,
-    /// What is answered piece by piece; nothing else is answered meanwhile.
+    /// The streamed exchange, if there is one; no other response is written meanwhile.
     live: Option<Box<StreamingExchange>>,
-    /// What comes next waits for an answer.
+    /// The next request waits for a response.
     held: bool,
-    /// How much of the inbox was searched in vain for the end of a head.
+    /// Number of bytes of the inbox already searched for the end of a head.
     scanned: usize,
-    /// Calls handed out and not answered yet.
+    /// Number of calls emitted but not answered.
     unanswered: u32,
     draining: bool,
-    /// The next answer is the connection's last.
+    /// The next response is the connection's last.
     retiring: bool,
     untold: UnreportedRefusals,
 }
 
-/// What is answered piece by piece.
+/// An exchange with streamed bodies.
 #[derive(Debug)]
 enum StreamingExchange {
     /// A call of gRPC-Web.
     Web(WebCall),
-    /// A request that somebody else answers.
+    /// A request for the HTTP fallback.
     Passing(ActiveExchange),
 }
 
@@ -131,53 +131,53 @@ impl StreamingExchange {
 
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
-/// How many requests of a connection may be unanswered. A client that pipelines more is read on when its
-/// first ones are answered: [`next_event`](session::Server::next_event) is worth calling after a reply.
+/// Maximum number of unanswered requests of a connection. If a client pipelines more, reading continues when the first
+/// ones are answered: [`next_event`](session::Server::next_event) should be called after a reply.
 const MAX_UNANSWERED: u32 = 64;
 
-/// What comes next.
+/// What is read next.
 #[derive(Debug)]
 enum Reading {
     Head,
     Body(Box<Partial>),
     Entries(Box<(Exchange, BatchCalls)>),
     Messages(Box<StreamedBody>),
-    /// What somebody else answers, once nothing else is owed.
+    /// A request for the HTTP fallback, which waits for the earlier responses.
     Opening(Box<DeferredRequest>),
-    /// Its body.
+    /// The body of a request for the HTTP fallback.
     Pieces(Box<Pieces>),
-    /// So many bytes of a request that was answered already.
+    /// Remaining bytes of a request that has already been answered.
     Skip(usize),
 }
 
-/// A request whose body is not here yet.
+/// A request whose body has not been received yet.
 #[derive(Debug)]
 struct Partial {
     request: H1Request,
     chunked: Chunked,
     judged: BodyDecision,
-    /// Bytes of the head.
+    /// Length of the head in bytes.
     head: usize,
 }
 
 /// Whether a body is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum BodyDecision {
-    /// The head was not given out.
+    /// The head has not been emitted.
     No,
-    /// The verdict is to come.
+    /// The verdict is pending.
     Asked,
     Accepted,
 }
 
-/// How long a body that nobody wants may be for its connection to go on behind it.
+/// Maximum length of an unwanted body that is skipped; the connection is closed before a longer one.
 const SKIPPED: usize = 64 << 10;
 
-/// What a step of reading led to.
+/// Result of one step of reading.
 enum Step {
-    /// More bytes are needed, or a reply.
+    /// More bytes, or a reply, are needed.
     Wait,
-    /// A head to be judged; where it names a call, the names are in the session.
+    /// A head that needs a verdict; if it names a call, the names are in the session.
     Head {
         stream: StreamId,
         named: bool,
@@ -187,7 +187,7 @@ enum Step {
     Next,
     /// A call; its names are in the session.
     Call(Call<'static>, Ticket),
-    /// A call whose messages follow; its names are in the session.
+    /// A streaming call; its names are in the session.
     Open(Call<'static>, Ticket),
     Message(StreamId, Message),
     End(StreamId),
@@ -198,7 +198,7 @@ enum Step {
     Foreign,
 }
 
-/// Which call a reply belongs to, and the form it takes.
+/// The call that a reply belongs to, and the form of the reply.
 #[derive(Debug)]
 pub struct Ticket {
     exchange: Exchange,
@@ -208,17 +208,17 @@ pub struct Ticket {
 #[derive(Debug)]
 enum Form {
     Http(answer::ResponseForm),
-    /// Somebody else answers.
+    /// Answered by the HTTP fallback.
     Exchange,
-    /// One of several JSON-RPC responses that leave together.
+    /// One of several JSON-RPC responses that are sent together.
     Entry(json_rpc::PendingResponse),
-    /// What nobody reads.
+    /// The response is discarded.
     Nothing,
     Web(Dialect),
 }
 
 impl Server {
-    /// A session of a new connection.
+    /// Creates the session of a new connection.
     pub fn new(config: Arc<ServerConfig>) -> Self {
         Self {
             config,
@@ -260,7 +260,7 @@ impl Server {
         }
     }
 
-    /// What comes next waits for an answer.
+    /// Stops reading until a reply.
     fn wait_for_reply(&mut self) -> Step {
         self.held = true;
         Step::Wait
@@ -289,13 +289,13 @@ impl Server {
             None if inbox.len() <= limits.header => return Step::Wait,
             _ => return self.give_up(Refusal::long_head(), out),
         };
-        // What answers CONNECT is not HTTP any more, so everything before it must have left.
+        // What follows the response to CONNECT is not HTTP, so all earlier responses must have been sent.
         if inbox.starts_with(b"CONNECT ") && self.order.pending() > 0 {
             return self.wait_for_reply();
         }
         self.scanned = 0;
         let head = inbox.split_to(end).freeze();
-        // A body that somebody else takes may have any length.
+        // A body for the HTTP fallback may have any length.
         let limit = if self.config.own.is_some() { usize::MAX } else { limits.message };
         let request = H1Request::parse(&head, limit).map(|mut request| {
             request.settle(&self.config);
@@ -308,7 +308,7 @@ impl Server {
         }
     }
 
-    /// Takes a request that may be for somebody else.
+    /// Handles a request that may be for the HTTP fallback.
     #[cold]
     fn handle_or_hand_out(
         &mut self,
@@ -331,13 +331,13 @@ impl Server {
         }
     }
 
-    /// Takes a request whose head was read; its body may be here already.
+    /// Handles a request whose head was parsed; its body may already be in the inbox.
     fn take(&mut self, request: H1Request, head: usize, inbox: &mut BytesMut, out: &mut Outbox) -> Step {
         if request.inner.method == Method::Connect {
             return self.connect(&request, out);
         }
         let length = match request.framing {
-            // What is compressed is judged before it is decompressed, as some requests are here.
+            // Compressed requests get their verdict before they are decompressed, as do some others.
             Framing::Length(length)
                 if inbox.len() >= length
                     && !request.inner.expects
@@ -382,7 +382,7 @@ impl Server {
         let body = match partial.request.framing {
             Framing::Length(length) if inbox.len() >= length => Ok(Some(inbox.split_to(length).freeze())),
             Framing::Length(_) | Framing::UntilClose => Ok(None),
-            // Whatever it is, its messages are looked at once it is longer than one of them may be.
+            // Its messages are checked once the body exceeds the limit of one message.
             Framing::Chunked if partial.request.is_web() => {
                 let read = partial.chunked.read(inbox, usize::MAX, limits.header);
                 if partial.chunked.held() > most && partial.judged == BodyDecision::Accepted {
@@ -406,7 +406,7 @@ impl Server {
         }
     }
 
-    /// Gives out the head of the request whose body is not here, unless it has an answer of its own.
+    /// Emits the head of a request whose body has not been received, unless it is answered here.
     #[cold]
     fn ask(&mut self, out: &mut Outbox) -> Step {
         let Reading::Body(partial) = &mut self.reading else { return Step::Next };
@@ -414,7 +414,7 @@ impl Server {
         if self.draining {
             return self.decline(Answer::GoingAway, out);
         }
-        // The latter is gRPC's own, which goes on in HTTP/2.
+        // The latter is native gRPC, which continues in HTTP/2.
         if request.is_web() || request.grpc.is_some() && request.upgrade.is_some() {
             return self.start_web_call(out);
         }
@@ -425,14 +425,14 @@ impl Server {
         self.await_verdict(peeked.named, peeked.credential)
     }
 
-    /// Waits for the verdict about the request whose head was read.
+    /// Waits for the verdict on the request whose head was parsed.
     fn await_verdict(&mut self, named: bool, credential: Credential) -> Step {
         let Reading::Body(partial) = &mut self.reading else { return Step::Next };
         partial.judged = BodyDecision::Asked;
         Step::Head { stream: StreamId(self.order.upcoming()), named, credential }
     }
 
-    /// Answers a request whose body is not here, and does not read that. The connection goes on behind a short one.
+    /// Answers a request without reading its pending body. If that is short, the connection continues after it.
     #[cold]
     fn decline(&mut self, answer: Answer, out: &mut Outbox) -> Step {
         let Some(partial) = self.abandon_partial() else { return Step::Next };
@@ -447,7 +447,7 @@ impl Server {
         self.respond(exchange, answer, out)
     }
 
-    /// The request whose body is not here, which is not read any more.
+    /// Returns the request whose body is pending, and stops reading it.
     fn abandon_partial(&mut self) -> Option<Box<Partial>> {
         match std::mem::replace(&mut self.reading, Reading::Head) {
             Reading::Body(partial) => Some(partial),
@@ -458,7 +458,7 @@ impl Server {
         }
     }
 
-    /// What follows a request that was declined: its body is thrown away if it is short and surely comes.
+    /// Decides what follows a rejected request: its body is skipped if it is short and certain to arrive.
     fn close_or_skip(&mut self, request: &H1Request) {
         match request.framing {
             Framing::Length(length)
@@ -482,8 +482,8 @@ impl Server {
         Step::Next
     }
 
-    /// Answers `Expect: 100-continue` to a request that was accepted, once no earlier response is owed, since responses
-    /// keep their order.
+    /// Answers `Expect: 100-continue` of an accepted request once no earlier response is pending, since responses keep
+    /// their order.
     fn invite_body(&mut self, out: &mut Outbox) {
         if let Reading::Body(partial) = &mut self.reading
             && partial.request.inner.expects
@@ -495,8 +495,8 @@ impl Server {
         }
     }
 
-    /// Answers `CONNECT`: to `/_rpcx_` rpcx frames follow on this connection (rpcx `server/server.go`), to
-    /// `/_goRPC_` what Go's `net/rpc` speaks. Their clients want these very lines.
+    /// Answers `CONNECT`: after `/_rpcx_` the connection carries rpcx frames (rpcx `server/server.go`), after
+    /// `/_goRPC_` Go's `net/rpc`. Their clients expect exactly these lines.
     fn connect(&mut self, request: &H1Request, out: &mut Outbox) -> Step {
         out.extend_from_slice(match request.inner.path.as_str() {
             _ if self.draining => return self.give_up(Refusal::no_proxy(), out),
@@ -507,7 +507,7 @@ impl Server {
         Step::Connect
     }
 
-    /// Answers a request whose end is in doubt, after which nothing more can be read.
+    /// Answers a request whose end cannot be determined, so that nothing more can be read.
     #[cold]
     fn give_up(&mut self, refusal: Refusal, out: &mut Outbox) -> Step {
         let exchange = self.order.open(false, false, None);
@@ -516,13 +516,13 @@ impl Server {
         self.respond(exchange, Answer::Failed(refusal.status, refusal.reason), out)
     }
 
-    /// A request is whole: answers it here, or makes a call of it.
+    /// Handles a complete request: answers it here, or turns it into a call.
     fn take_whole(&mut self, mut request: H1Request, body: Bytes, out: &mut Outbox) -> Step {
         if request.inner.expects && self.order.pending() == 0 {
-            // It came before it was invited.
+            // The body arrived before it was invited.
             out.extend_from_slice(CONTINUE);
         }
-        // What answers it is not HTTP/1 any more, so that everything before it must have left; it need not be granted.
+        // What follows is not HTTP/1, so all earlier responses must have been sent; the upgrade is optional.
         if let Some(settings) = request.upgrade.take()
             && self.config.h2c
             && !self.draining
@@ -573,7 +573,8 @@ impl Server {
         }
     }
 
-    /// Answers a request for a WebSocket, within which any protocol follows on this connection. Nothing is owed before it.
+    /// Answers a WebSocket request; the connection continues in any protocol within the WebSocket. No other response is
+    /// pending.
     fn open_websocket(&mut self, request: H1Request, out: &mut Outbox) -> Step {
         let fields = &request.inner.metadata;
         let origin = fields.bytes("origin").filter(|_| self.config.cors.origin(fields).is_none());
@@ -594,7 +595,7 @@ impl Server {
         self.respond(exchange, answer, out)
     }
 
-    /// Hands out the next call of a batch.
+    /// Emits the next call of a batch.
     fn next_entry(&mut self) -> Step {
         let Reading::Entries(batch) = &mut self.reading else { return Step::Next };
         let (exchange, entries) = &mut **batch;
@@ -613,7 +614,7 @@ impl Server {
         Step::Call(call, ticket)
     }
 
-    /// Answers a request without a call.
+    /// Answers a request that is not a call.
     fn respond(&mut self, exchange: Exchange, answer: Answer, out: &mut Outbox) -> Step {
         if let Some(cause) = rejection::cause(&answer) {
             self.untold.record(cause);
@@ -633,7 +634,7 @@ impl Server {
         batch.add(response);
         self.order.holds(before, batch.len());
         if let Some(whole) = batch.finish() {
-            // It was ended by a bracket.
+            // A closing bracket has been appended.
             self.order.holds(whole.len().saturating_sub(1), 0);
             self.batches.swap_remove(at);
             self.respond(exchange, Answer::Json(whole), out);
@@ -730,11 +731,11 @@ impl session::Server for Server {
     }
 
     fn abort(&mut self, status: &Status, out: &mut Outbox) {
-        // An answer that is being written would be garbled by another.
+        // A response that is being written must not be interrupted by another.
         if self.live.is_some() || self.order.is_closing() {
             return;
         }
-        // Only the oldest request can be answered now: that which is being read, if nothing else is owed.
+        // Only the oldest request can be answered now: the one being read, if no other response is pending.
         if self.order.pending() == 0 && matches!(self.reading, Reading::Body(_)) {
             let status = status.clone();
             let request = match self.abandon_partial() {
@@ -755,7 +756,7 @@ impl session::Server for Server {
         matches!(&ticket.form, Form::Http(form) if form.may_be_empty())
     }
 
-    /// A call of gRPC-Web is answered as gRPC answers.
+    /// A call of gRPC-Web is answered as in gRPC.
     fn decode_failure_of(ticket: &Ticket) -> fn(Status) -> Status {
         match ticket.form {
             Form::Web(dialect) if dialect.connect().is_none() => grpc::incoming::decompression_failed,
@@ -852,7 +853,7 @@ impl session::Server for Server {
             return false;
         };
         self.unanswered = self.unanswered.saturating_sub(1);
-        // brpc hangs up, for which its clients have one credential for a connection.
+        // brpc closes the connection, since its clients send one credential per connection.
         let closes = self.config.trust_connection && matches!(form, answer::ResponseForm::Mapped(_));
         if closes {
             self.order.close();
@@ -867,7 +868,7 @@ impl session::Server for Server {
 
     fn bytes_needed(&self) -> usize {
         match &self.reading {
-            // No room is made for a body that may be refused.
+            // No memory is reserved for a body that may be rejected.
             Reading::Body(partial) => match partial.request.framing {
                 Framing::Length(length) if partial.judged == BodyDecision::Accepted => {
                     length.min(partial.request.most(self.config.limits.message))
@@ -889,7 +890,7 @@ impl session::Server for Server {
             Reading::Head => !inbox.is_empty() && !self.is_full() && !self.order.is_closing(),
             Reading::Body(_) | Reading::Skip(_) => true,
             Reading::Messages(messages) => messages.is_inside(),
-            // How long a body may pause that somebody else takes, is his matter.
+            // The HTTP fallback decides how long a body may pause.
             Reading::Pieces(pieces) => pieces.is_unwanted(),
             Reading::Entries(..) | Reading::Opening(_) => false,
         }
@@ -905,8 +906,8 @@ impl session::Server for Server {
 
     fn drain(&mut self, _out: &mut Outbox) {
         self.draining = true;
-        // The newest response says that it is the last, unless a further request is on its way: that one is
-        // read to its end and refused.
+        // The newest response announces that it is the last, unless a further request is being received: that one is
+        // read to its end and rejected.
         if self.order.pending() > 0 && !matches!(self.reading, Reading::Body(_)) {
             self.order.close();
         }
@@ -917,7 +918,7 @@ impl session::Server for Server {
     }
 }
 
-/// Empty lines before a request are ignored (RFC 9112 §2.2): old clients end a body with one more line end.
+/// Empty lines before a request are ignored (RFC 9112 §2.2): old clients append a line end to a body.
 fn skip_blank_lines(inbox: &mut BytesMut) {
     loop {
         match inbox[..] {

@@ -3,7 +3,7 @@ use bytes::{Bytes, BytesMut};
 use crate::http::h1::chunked::Chunked;
 use crate::http::h1::frame::{Framing, Refusal};
 
-/// What of a body has not come, where it is taken piece by piece.
+/// The part of a streamed body that has not been received.
 #[derive(Debug)]
 pub(super) enum RemainingBody {
     Nothing,
@@ -24,7 +24,8 @@ impl RemainingBody {
         matches!(self, Self::Nothing)
     }
 
-    /// What of the body is in the inbox; `None` if nothing new is. Chunks may say `overhead` bytes beside it.
+    /// Returns the part of the body that is in the inbox; `None` if there is nothing new. Chunk framing may add
+    /// `overhead` bytes.
     pub(super) fn pull(&mut self, inbox: &mut BytesMut, overhead: usize) -> Result<Option<Bytes>, Refusal> {
         match self {
             Self::Nothing => Ok(None),

@@ -1,4 +1,4 @@
-//! A body of gRPC-Web whose messages are taken before it is whole.
+//! A gRPC-Web body whose messages are emitted before it is complete.
 
 use bytes::{Bytes, BytesMut};
 use polyrpc_core::{Compression, Message, Status};
@@ -9,37 +9,37 @@ use crate::grpc::incoming::{Incoming, Next};
 use crate::http::h1::chunked::Chunked;
 use crate::http::h1::frame::Framing;
 
-/// The messages of a request, and what of its body has not come.
+/// The messages of a request, and the part of its body that has not been received.
 ///
-/// No more is read than one message of the longest kind while the handler leaves as much untaken.
+/// Reading pauses while the handler has not consumed as many bytes as the longest allowed message has.
 #[derive(Debug)]
 pub(super) struct StreamedBody {
     messages: Incoming,
     rest: RemainingBody,
-    /// Bytes of messages that were handed out and not taken.
+    /// Bytes of messages that were emitted but not consumed.
     untaken: usize,
-    /// The call has ended: what still comes is thrown away. So much has been.
+    /// Number of bytes discarded so far, if the call has ended and further input is discarded.
     unwanted: Option<usize>,
 }
 
-/// What comes next.
+/// The next part of the body.
 #[derive(Debug)]
 pub(super) enum NextMessage {
     Message(Message),
     /// More bytes are needed.
     Wait,
-    /// The handler is to take messages first.
+    /// The handler must consume messages first.
     Full,
     End,
     Failed(Status),
-    /// All that nobody wants was thrown away.
+    /// The unwanted rest has been discarded.
     Discarded,
-    /// More comes than is thrown away, or the end of the body is in doubt.
+    /// The rest is too long to discard, or its end cannot be determined.
     Lost,
 }
 
 impl StreamedBody {
-    /// Of a body that is whole.
+    /// Creates it from a complete body.
     pub(super) fn from_whole(dialect: Dialect, compression: Compression, body: Bytes) -> Self {
         let mut messages = Incoming::new(dialect, compression);
         messages.push(body);
@@ -47,7 +47,7 @@ impl StreamedBody {
         Self { messages, rest: RemainingBody::Nothing, untaken: 0, unwanted: None }
     }
 
-    /// Of a body of which only a part is here.
+    /// Creates it from a partially received body.
     pub(super) fn from_partial(
         dialect: Dialect,
         compression: Compression,
@@ -60,27 +60,27 @@ impl StreamedBody {
         Self { messages, rest, untaken: 0, unwanted: None }
     }
 
-    /// Bytes that are held here.
+    /// Returns the number of buffered bytes.
     pub(super) fn held(&self) -> usize {
         self.messages.held()
     }
 
-    /// Whether the rest of a message is to come, or of what is thrown away.
+    /// Whether a message, or a body that is discarded, is incomplete.
     pub(super) fn is_inside(&self) -> bool {
         !self.rest.is_nothing() && (self.held() > 0 || self.unwanted.is_some())
     }
 
-    /// The handler has taken so many bytes.
+    /// Records bytes that the handler has consumed.
     pub(super) fn taken(&mut self, bytes: usize) {
         self.untaken = self.untaken.saturating_sub(bytes);
     }
 
-    /// Nobody wants the rest.
+    /// Discards the rest.
     pub(super) fn discard_rest(&mut self) {
         self.unwanted.get_or_insert(0);
     }
 
-    /// What comes next, of messages that may have `limit` bytes; chunks may say `overhead` bytes beside them.
+    /// Returns the next part, for messages of at most `limit` bytes; chunk framing may add `overhead` bytes.
     pub(super) fn next(&mut self, inbox: &mut BytesMut, limit: usize, overhead: usize) -> NextMessage {
         if self.unwanted.is_some() {
             return self.discard(inbox, limit, overhead);

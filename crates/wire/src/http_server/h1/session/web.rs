@@ -1,4 +1,4 @@
-//! gRPC-Web and Connect over HTTP/1: one call at a time, whose answer leaves message by message.
+//! gRPC-Web and Connect over HTTP/1: one call at a time, with a response sent message by message.
 
 use bytes::{Bytes, BytesMut};
 use polyrpc_core::session::Server as _;
@@ -30,9 +30,9 @@ pub(super) struct WebCall {
     dialect: Dialect,
     format: Format,
     accepts: AcceptedCompressions,
-    /// The head was sent; messages are compressed so.
+    /// The compression of messages, once the head has been sent.
     begun: Option<Compression>,
-    /// The answer is gathered, and leaves as a whole.
+    /// The buffered response, if it is sent as a whole.
     whole: Whole,
 }
 
@@ -41,8 +41,8 @@ impl WebCall {
         Self { exchange, dialect, format, accepts, begun: None, whole: Whole::default() }
     }
 
-    /// Whether the answer leaves as a whole, if it ends like this: Connect's unary ones do, and those of text that
-    /// fail before they begin.
+    /// Whether the response is sent as a whole if it ends like this: true for Connect's unary responses, and for text
+    /// responses that fail before they begin.
     fn is_whole(&self, failure: Option<&Status>) -> bool {
         self.dialect.connect().is_some_and(|kind| {
             kind == Kind::Unary || kind.is_text() && self.begun.is_none() && failure.is_some()
@@ -51,7 +51,7 @@ impl WebCall {
 }
 
 impl Server {
-    /// Gives out the head of a call of gRPC-Web whose body is not here.
+    /// Emits the head of a gRPC-Web call whose body has not been received.
     #[cold]
     pub(super) fn start_web_call(&mut self, out: &mut Outbox) -> Step {
         let Reading::Body(partial) = &self.reading else { return Step::Next };
@@ -68,7 +68,7 @@ impl Server {
         }
     }
 
-    /// Answers a call of gRPC-Web that was not accepted, and whose body is not read.
+    /// Answers a rejected gRPC-Web call without reading its body.
     #[cold]
     pub(super) fn refuse_web(&mut self, verdict: Verdict, out: &mut Outbox) {
         let (service, method) = self.names.parts();
@@ -88,7 +88,7 @@ impl Server {
         self.start_rejected(Some(&failure), out);
     }
 
-    /// Answers a call of gRPC-Web whose body is not here: with this failure, or that which its head has.
+    /// Answers a gRPC-Web call whose body has not been received: with this failure, or with that of its head.
     fn start_rejected(&mut self, failure: Option<&Status>, out: &mut Outbox) -> Step {
         let Some(partial) = self.abandon_partial() else { return Step::Next };
         let request = partial.request;
@@ -106,7 +106,7 @@ impl Server {
         Step::Next
     }
 
-    /// A call of gRPC-Web is whole.
+    /// Handles a complete gRPC-Web call.
     pub(super) fn begin_web(
         &mut self,
         exchange: Exchange,
@@ -130,7 +130,7 @@ impl Server {
             Err(InvalidRequest::Method | InvalidRequest::ContentType) => {
                 return self.respond(
                     exchange,
-                    // A client of gRPC-Web reads no JSON; over HTTP/2 it gets text too.
+                    // A gRPC-Web client does not parse JSON; over HTTP/2 the response is text too.
                     Answer::Text(415, "want content-type: application/grpc-web\n"),
                     out,
                 );
@@ -155,7 +155,7 @@ impl Server {
         Step::Next
     }
 
-    /// Hands a call out: as one if its body is one message, as usual; else its messages one by one.
+    /// Emits a call: in one event if its body is one message, which is the usual case, otherwise message by message.
     fn call_web(&mut self, request: GrpcRequest, body: Bytes, authenticated: bool, ticket: Ticket) -> Step {
         self.unanswered += 1;
         self.names.set(&request.service, &request.method);
@@ -173,10 +173,10 @@ impl Server {
         Step::Open(Call { authenticated, ..call }, ticket)
     }
 
-    /// Hands the next message of a request out.
+    /// Emits the next message of a request.
     pub(super) fn next_message(&mut self, inbox: &mut BytesMut, out: &mut Outbox) -> Step {
         let Reading::Messages(messages) = &mut self.reading else { return Step::Next };
-        // It may have been answered before its messages were taken.
+        // The call may have been answered before its messages were consumed.
         let id = StreamingExchange::web(&self.live).map(|web| id(&web.exchange));
         if id.is_none() {
             messages.discard_rest();
@@ -213,7 +213,7 @@ impl Server {
         }
     }
 
-    /// Hands a call out whose body is longer than what is read as a whole: its messages follow as they come.
+    /// Emits a call whose body exceeds the buffer limit: its messages follow as they arrive.
     #[cold]
     pub(super) fn begin_piecewise(&mut self, out: &mut Outbox) -> Step {
         let Some(partial) = self.abandon_partial() else { return Step::Next };
@@ -242,7 +242,7 @@ impl Server {
         Step::Open(Call { authenticated, ..call }, ticket)
     }
 
-    /// Whether this call is the one that is being answered: it may have been refused since it was handed out.
+    /// Whether this call is the one being answered: it may have been rejected since it was emitted.
     pub(super) fn answers(&self, stream: StreamId) -> bool {
         StreamingExchange::web(&self.live).is_some_and(|web| id(&web.exchange) == stream)
     }
@@ -257,7 +257,7 @@ impl Server {
         self.finish(Ticket { exchange, form: Form::Web(dialect) }, result, trailers, out);
     }
 
-    /// Writes the head of the answer, once.
+    /// Writes the head of the response if that has not happened yet.
     pub(super) fn begin_answer(&mut self, head: &Head, out: &mut Outbox) {
         let Some(web) = StreamingExchange::web_mut(&mut self.live).filter(|web| web.begun.is_none()) else {
             return;
@@ -268,7 +268,7 @@ impl Server {
             return web.whole.begin(compression, head.metadata.clone());
         }
         if !web.exchange.takes_chunks() {
-            // What ends the body is the end of the connection.
+            // The end of the connection delimits the body.
             self.order.close();
         }
         let text = out.buffer();
@@ -297,7 +297,7 @@ impl Server {
         });
     }
 
-    /// Writes how the call ended.
+    /// Writes the result of the call.
     pub(super) fn end_answer(&mut self, failure: Option<&Status>, trailers: &Metadata, out: &mut Outbox) {
         if StreamingExchange::web(&self.live).is_some_and(|web| web.is_whole(failure)) {
             return self.end_whole(failure, trailers, out);
@@ -315,7 +315,7 @@ impl Server {
         self.order.end();
     }
 
-    /// Writes an answer that leaves as a whole.
+    /// Writes a response that is sent as a whole.
     fn end_whole(&mut self, failure: Option<&Status>, trailers: &Metadata, out: &mut Outbox) {
         let Some(WebCall { exchange, format, whole, .. }) = StreamingExchange::take_web(&mut self.live)
         else {
@@ -326,12 +326,12 @@ impl Server {
     }
 }
 
-/// A stream's name, where there is one at a time.
+/// Identifier of the stream; there is one at a time.
 pub(super) fn id(exchange: &Exchange) -> StreamId {
     StreamId(exchange.number())
 }
 
-/// The call that a request describes; its names are in the session.
+/// Returns the call that a request describes; its names are in the session.
 fn unnamed(request: &GrpcRequest, body: Bytes, compression: Compression) -> Call<'static> {
     Call { service: "", method: "", ..request.call(body, compression) }
 }

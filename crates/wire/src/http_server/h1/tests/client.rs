@@ -1,4 +1,4 @@
-//! The client, alone and with the server.
+//! Tests of the client, alone and with the server.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ fn client_config(json_rpc: bool) -> ClientConfig {
     }
 }
 
-/// A client that waits for the answer to one call.
+/// Returns a client that waits for the reply to one call.
 fn waiting() -> Client {
     let mut client = Client::new(client_config(false));
     client
@@ -37,7 +37,7 @@ fn sent(config: ClientConfig, call: &Call<'_>) -> String {
     String::from_utf8(out.take()).expect("text")
 }
 
-/// What a waiting client makes of `bytes`, in one piece and byte by byte.
+/// Result of a waiting client that receives `bytes`, in one piece and byte by byte.
 fn received(bytes: impl AsRef<[u8]>) -> (Client, Result<Option<Reply>, polyrpc_core::Violation>) {
     let bytes = bytes.as_ref();
     let read = |chunk: usize| {
@@ -196,7 +196,7 @@ fn what_came_instead_of_a_message_is_told() {
             "HTTP 200 OK came without a message: Content-Type application/json, an empty body",
         ),
         (
-            // rpcx's gateway, for a request that does not name the call in its fields.
+            // rpcx's gateway, for a request whose fields do not name a method.
             "X-RPCX-MessageStatusType: Error\r\nX-RPCX-ErrorMessage: empty servicemethod\r\n",
             "",
             "empty servicemethod, as rpcx's gateway tells it in HTTP 200: it is not called by `POST /Service/Method`",
@@ -206,7 +206,7 @@ fn what_came_instead_of_a_message_is_told() {
         let status = reply(&response).result.expect_err("no message");
         assert_eq!((status.code(), status.message()), (Code::Unknown, want));
     }
-    // A handler may answer with what it likes.
+    // Handlers may respond with anything.
     for (head, body) in [("Content-Type: text/plain\r\n", "5"), ("", "an attachment")] {
         let response = format!("HTTP/1.1 200 OK\r\n{head}Content-Length: {}\r\n\r\n{body}", body.len());
         assert_eq!(reply(&response).result.expect("a body"), body);

@@ -1,4 +1,4 @@
-//! Where messages end: limits, chunks, smuggling, damage.
+//! Message framing: limits, chunks, request smuggling, damaged input.
 
 use polyrpc_core::Detected;
 use polyrpc_core::testing::{assert_any_split, assert_survives_damage, damage, hear};
@@ -20,8 +20,8 @@ fn methods_are_recognised_and_http2_is_not() {
     assert_eq!(recognise(b"GETX"), Detected::Unknown);
 }
 
-/// Asserts that a request is refused with `status`, that the connection ends, and that nothing behind it is
-/// taken for another request, however it is cut.
+/// Asserts that a request is rejected with `status`, that the connection ends, and that nothing after it is parsed as
+/// another request, for any split of the bytes.
 #[track_caller]
 fn assert_refused(request: &str, status: u16) {
     let (response, finished) = refused(request);

@@ -23,7 +23,7 @@ fn framed(flag: u8, body: &[u8]) -> Vec<u8> {
     [&[flag][..], &(body.len() as u32).to_be_bytes(), body].concat()
 }
 
-/// The head and the frames of a chunked response, and whether that is all there is.
+/// Returns the head and the frames of a chunked response, and whether nothing follows.
 fn response(bytes: &[u8]) -> (String, Vec<(u8, Vec<u8>)>) {
     let end = bytes.windows(4).position(|end| end == b"\r\n\r\n").expect("a head") + 4;
     let head = String::from_utf8(bytes[..end].to_vec()).unwrap();
@@ -83,7 +83,7 @@ fn a_call_is_answered_with_its_trailers_in_the_body() {
 fn text_is_answered_with_text() {
     let mut talk = Talk::new();
     let message = framed(0, b"hello");
-    // Each part padded by itself, as `doc/PROTOCOL-WEB.md` allows.
+    // Each part is padded separately, as `doc/PROTOCOL-WEB.md` allows.
     let text = [STANDARD.encode(&message[..4]), STANDARD.encode(&message[4..])].concat();
     talk.say(request(TEXT, "", text.as_bytes()));
     let (call, ticket) = talk.open().expect("an opened call");
@@ -244,7 +244,7 @@ fn bytes_may_be_cut_anywhere_or_damaged() {
     }
 }
 
-// -- pages of other origins
+// -- cross-origin requests
 
 fn talk_with(cors: Cors) -> Talk {
     let config = ServerConfig { cors, ..(*config()).clone() };
@@ -293,7 +293,7 @@ fn a_page_may_not_call_unless_its_origin_is_allowed() {
 }
 
 impl Talk {
-    /// The next call, if its messages follow.
+    /// Returns the next call, if it is a streaming one.
     fn open(&mut self) -> Option<(Call<'static>, Ticket)> {
         match self.server.next_event(&mut self.inbox, &mut self.out).expect("no violation") {
             Some(ServerEvent::Open(call, ticket, _)) => Some((owned(call), ticket)),
@@ -301,7 +301,7 @@ impl Talk {
         }
     }
 
-    /// What follows of calls, as text.
+    /// Returns further events of calls, as text.
     fn parts(&mut self) -> Vec<String> {
         let mut parts = Vec::new();
         while let Some(event) = self.server.next_event(&mut self.inbox, &mut self.out).expect("no violation")
@@ -317,7 +317,7 @@ impl Talk {
     }
 }
 
-/// The limit of the tests' server is 64 KiB a message.
+/// The message limit of the tests' server is 64 KiB.
 #[test]
 fn a_message_may_be_as_long_as_the_limit_however_it_is_framed() {
     let longest = framed(0, &vec![b'm'; 64 << 10]);
@@ -335,7 +335,7 @@ fn a_message_may_be_as_long_as_the_limit_however_it_is_framed() {
     assert!(trailers.contains("grpc-status:8\r\n"), "{trailers}");
 }
 
-/// A request whose body comes in chunks.
+/// Returns a request with a chunked body.
 fn in_chunks(body: &[u8]) -> Vec<u8> {
     let head = "POST /example.EchoService/Echo HTTP/1.1\r\nHost: h\r\nContent-Type: application/grpc-web+proto\r\n\
                 Transfer-Encoding: chunked\r\n\r\n";
@@ -346,7 +346,8 @@ fn in_chunks(body: &[u8]) -> Vec<u8> {
     [&bytes[..], b"0\r\n\r\n"].concat()
 }
 
-/// Says `bytes` in pieces; how long the messages are that come, and how it ends. A handler takes each at once.
+/// Sends `bytes` in pieces; returns the lengths of received messages and the result. The handler consumes each message
+/// at once.
 fn upload(talk: &mut Talk, bytes: &[u8], takes: bool) -> Vec<String> {
     let mut told = Vec::new();
     for piece in bytes.chunks(8 << 10) {
@@ -414,7 +415,7 @@ fn a_message_of_a_long_body_that_is_too_long_is_refused_in_the_words_of_grpc() {
         let (head, frames) = response(&talk.out.take());
         assert!(head.starts_with("HTTP/1.1 200 "), "{head}");
         assert!(frames[0].1.starts_with(b"grpc-status:8\r\n"));
-        // What came behind it was thrown away.
+        // The rest of the input was discarded.
         assert!(talk.inbox.is_empty());
     }
 }

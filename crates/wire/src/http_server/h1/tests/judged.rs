@@ -1,4 +1,4 @@
-//! Requests that are judged before their body is here, and what pages in browsers may do.
+//! Authentication before the body arrives, and cross-origin restrictions of browsers.
 
 use polyrpc_core::session::NotFound;
 use polyrpc_core::{Credential, StreamId};
@@ -9,7 +9,7 @@ use crate::http::{Cors, Hosts, MethodCatalog};
 
 const HEAD: &str = "POST /Echo/Say HTTP/1.1\r\nHost: a\r\nAuthorization: me\r\nContent-Length: 4\r\n\r\n";
 
-/// The head that waits for a verdict: its names, its credential, and where the verdict goes.
+/// Returns the head that waits for a verdict: its names, its credential, and the stream of the verdict.
 fn head(talk: &mut Talk) -> (Option<(String, String)>, Credential, StreamId) {
     match talk.server.next_event(&mut talk.inbox, &mut talk.out).expect("no violation") {
         Some(ServerEvent::Head(head, stream)) => {
@@ -231,7 +231,7 @@ fn request_has_one_host_that_is_well_formed() {
     assert!(Talk::new().say("POST /S/M HTTP/1.0\r\n\r\n").call().is_some(), "HTTP/1.0 knows none");
 }
 
-/// What a server of this configuration answers to a request, 200 if it is a call.
+/// Returns the HTTP status for a request to a server with this configuration; 200 if it is a call.
 fn status(config: &ServerConfig, request: &str) -> u16 {
     let mut talk = Talk { server: Server::new(Arc::new(config.clone())), ..Talk::new() };
     Response::parse(&talk.say(request).serve(echo)).status
@@ -290,7 +290,7 @@ fn another_verb_of_a_path_that_no_method_has_is_404_and_told_to_nobody_on_a_guar
         let verdict = Verdict::Unauthenticated(Status::unauthenticated("who?"));
         talk.server.apply_verdict(stream, verdict, &mut talk.out);
         assert!(talk.heard().starts_with("HTTP/1.1 401 "), "{request}");
-        // The connection goes on; who is accepted is told.
+        // The connection continues, and authenticated callers get the specific status.
         let told = Response::parse(&talk.say(&request).serve(|call| panic!("{call:?}")));
         assert_eq!((told.status, talk.server.finished()), (want, false), "{request}");
     }
@@ -334,7 +334,7 @@ fn page_of_another_origin_calls_nothing_unless_it_is_allowed() {
             assert_eq!(got, want, "{request}");
         }
     }
-    // Without a type, a page could have sent it unasked.
+    // Without a content type, a page could have sent the request without a preflight.
     assert_eq!(status(&strict, &post("/S/M", "Origin: http://a:80\r\n")), 415);
     assert_eq!(status(&strict, &post("/v1/books", "Origin: http://a:80\r\n")), 415);
     assert_eq!(status(&strict, &post("/v1/books", "Content-Type: text/plain\r\n")), 415);

@@ -186,7 +186,7 @@ fn a_failure_is_told_by_status_number_and_text() {
         (Status::resource_exhausted(""), (503, "2004", "[E2004]")),
         (Status::unauthenticated("who?"), (401, "1004", "[E1004]who?")),
     ] {
-        // In brpc's words where its clients are to be answered so, and elsewhere in JSON.
+        // As brpc's text if the listener is lenient, otherwise as JSON.
         let response = Response::parse(&Talk::lenient().say(bare("/S/M")).serve(failing(status.clone())));
         let text = format!("[127.0.0.1:18001]{}", want.2);
         assert_eq!(
@@ -272,7 +272,7 @@ fn message_has_a_content_type_that_is_known() {
         let (response, finished) = refused(post("/S/M", content_type, "{}"));
         assert_eq!((response.status, finished), (415, false), "{content_type}");
         assert!(response.field("accept").is_some_and(|types| types.contains("application/proto,")));
-        // A client of gRPC takes a failure in JSON for one of Connect (its conformance suite sends a picture).
+        // A gRPC client parses a failure in JSON as one of Connect (its conformance suite sends an image).
         let is_media = content_type.starts_with("image/") || content_type.starts_with("VIDEO/");
         let answered = if is_media { "text/plain" } else { "application/json" };
         assert_eq!(response.field("content-type"), Some(answered), "{content_type}");

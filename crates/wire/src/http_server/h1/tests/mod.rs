@@ -1,4 +1,4 @@
-//! Tests by topic, and what they share.
+//! Tests by topic, and shared helpers.
 
 mod client;
 mod framing;
@@ -37,7 +37,7 @@ fn server() -> Server {
     Server::new(config())
 }
 
-/// One that takes the requests that brpc takes.
+/// Creates a server that accepts the same requests as brpc.
 fn lenient() -> Server {
     Server::new(Arc::new(ServerConfig {
         lenient: true,
@@ -46,7 +46,7 @@ fn lenient() -> Server {
     }))
 }
 
-/// One on whose connection other protocols may follow.
+/// Creates a server whose connections may switch to other protocols.
 fn switching() -> Server {
     Server::new(Arc::new(ServerConfig { switches: true, ..(*config()).clone() }))
 }
@@ -63,7 +63,7 @@ impl Talk {
         Self { server: server(), inbox: BytesMut::new(), out: Outbox::new() }
     }
 
-    /// With a server that is as lenient as brpc.
+    /// Creates one with a server as lenient as brpc.
     fn lenient() -> Self {
         Self { server: lenient(), ..Self::new() }
     }
@@ -73,7 +73,7 @@ impl Talk {
         self
     }
 
-    /// The next call, if there is one.
+    /// Returns the next call, if there is one.
     fn call(&mut self) -> Option<(Call<'static>, Ticket)> {
         loop {
             match self.server.next_event(&mut self.inbox, &mut self.out).expect("no violation") {
@@ -87,7 +87,7 @@ impl Talk {
         }
     }
 
-    /// The calls that are here.
+    /// Returns all received calls.
     fn calls(&mut self) -> Vec<(Call<'static>, Ticket)> {
         std::iter::from_fn(|| self.call()).collect()
     }
@@ -97,7 +97,7 @@ impl Talk {
         self
     }
 
-    /// Answers every call that is here.
+    /// Answers all received calls.
     fn serve(&mut self, handler: impl Fn(&Call<'_>) -> Reply) -> Vec<u8> {
         while let Some((call, ticket)) = self.call() {
             self.reply(ticket, handler(&call));
@@ -105,13 +105,13 @@ impl Talk {
         self.out.take()
     }
 
-    /// What leaves, as text.
+    /// Returns the output as text.
     fn heard(&mut self) -> String {
         String::from_utf8(self.out.take()).expect("text")
     }
 }
 
-/// What a new server says to `bytes`, its calls answered by `handler`.
+/// Returns the response of a new server to `bytes`, with calls answered by `handler`.
 fn answer(bytes: impl AsRef<[u8]>, handler: impl Fn(&Call<'_>) -> Reply) -> Response {
     let mut talk = Talk::new();
     let out = talk.say(bytes).serve(handler);
@@ -119,14 +119,14 @@ fn answer(bytes: impl AsRef<[u8]>, handler: impl Fn(&Call<'_>) -> Reply) -> Resp
     Response::parse(&out)
 }
 
-/// What a new server answers by itself.
+/// Returns the response of a new server that makes no call.
 fn refused(bytes: impl AsRef<[u8]>) -> (Response, bool) {
     let mut talk = Talk::new();
     let out = talk.say(bytes).serve(|call| panic!("unexpected {call:?}"));
     (Response::parse(&out), talk.server.finished())
 }
 
-/// Answers with the body of the call.
+/// Returns the body of the call.
 fn echo(call: &Call<'_>) -> Reply {
     Reply::message(call.head.format, call.body.clone())
 }
@@ -142,7 +142,7 @@ fn post(path: &str, content_type: &str, body: &str) -> String {
     )
 }
 
-/// A call without a body.
+/// Returns a request without a body.
 fn bare(path: &str) -> String {
     format!("POST {path} HTTP/1.1\r\nHost: a\r\n\r\n")
 }
@@ -151,7 +151,7 @@ fn get(path: &str) -> String {
     format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n")
 }
 
-/// A response told apart.
+/// A parsed response.
 #[derive(Debug)]
 struct Response {
     status: u16,
@@ -160,7 +160,7 @@ struct Response {
 }
 
 impl Response {
-    /// The only response in `bytes`.
+    /// Parses the only response in `bytes`.
     fn parse(bytes: &[u8]) -> Self {
         let text = String::from_utf8_lossy(bytes);
         let (head, _) = text.split_once("\r\n\r\n").unwrap_or_else(|| panic!("no head in {text:?}"));

@@ -1,4 +1,4 @@
-//! What the head of a request tells before its body is here.
+//! Data from the head of a request that is available before its body.
 
 use polyrpc_core::Credential;
 use polyrpc_core::session::{NotFound, Verdict};
@@ -9,7 +9,7 @@ use crate::http::mapping::request::Request;
 use crate::http::mapping::request_kind::{self, Names, RequestKind};
 use crate::http_server::request::H1Request;
 
-/// Requests whose head names the call, each with the body that it has.
+/// Requests whose head names the call, each with its body.
 const NAMED: [(&str, &str); 8] = [
     ("POST /Echo/Say HTTP/1.1\r\nHost: a\r\nAuthorization: me\r\nContent-Type: application/json\r\n", "{}"),
     ("POST /Echo/Say/more HTTP/1.1\r\nHost: a\r\nContent-Type: application/proto\r\n", "x"),
@@ -41,7 +41,7 @@ const UNNAMED: [(&str, &str); 3] = [
     ("POST /a HTTP/1.1\r\nHost: a\r\nContent-Type: application/json-rpc\r\n", r#"{"method":"f","id":1}"#),
 ];
 
-/// Requests that are answered whatever their body holds.
+/// Requests that are answered regardless of their body.
 const ANSWERED: [(&str, u16); 5] = [
     ("OPTIONS /Echo/Say HTTP/1.1\r\nHost: a\r\n", 204),
     ("POST /_rpcx_ HTTP/1.1\r\nHost: a\r\n", 405),
@@ -58,7 +58,7 @@ fn config() -> ServerConfig {
     ServerConfig { routes: routes(), ..(*super::config()).clone() }
 }
 
-/// What reading the whole request gives: the names and the credential of its call.
+/// Returns the result of parsing the complete request: names and credential of its call.
 fn read(head: &str, body: &str) -> ((String, String), Credential) {
     let mut names = Names::default();
     let body = Bytes::copy_from_slice(body.as_bytes());

@@ -20,7 +20,7 @@ const BOOKS: &str = r#"
     }
 "#;
 
-/// The routes of `BOOKS`.
+/// Returns the routes of `BOOKS`.
 pub(super) fn routes() -> Routes {
     let pool = pool(BOOKS);
     let mut routes = Routes::default();

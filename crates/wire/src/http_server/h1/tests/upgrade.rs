@@ -1,4 +1,4 @@
-//! Connections that go on in HTTP/2.
+//! Connections that are upgraded to HTTP/2.
 
 use polyrpc_core::testing::assert_survives_damage;
 use polyrpc_core::{Format, Json, Metadata};
@@ -11,7 +11,7 @@ fn h2c() -> Arc<ServerConfig> {
     Arc::new(ServerConfig { h2c: true, ..(*config()).clone() })
 }
 
-/// No settings at all, a window of 10 bytes.
+/// Empty settings, and a window of 10 bytes.
 const SETTINGS: [&str; 2] = ["", "AAQAAAAK"];
 
 fn request(settings: &str, fields: &str, body: &str) -> String {
@@ -22,7 +22,7 @@ fn request(settings: &str, fields: &str, body: &str) -> String {
     )
 }
 
-/// The session of HTTP/2 that answers the request that asked for it.
+/// Returns the HTTP/2 session after the upgrade, which answers the request.
 fn upgraded(request: &str) -> http_server::h2::Server {
     let mut talk = Talk { server: Server::new(h2c()), ..Talk::new() };
     talk.say(request).say("PRI");
@@ -39,7 +39,7 @@ fn upgraded(request: &str) -> http_server::h2::Server {
     http_server::h2::Server::upgraded(grpc.into(), upgrade.downcast().expect("HTTP/2's"))
 }
 
-/// Answers what is here by repeating it.
+/// Echoes all received calls.
 fn echo_all(server: &mut http_server::h2::Server, inbox: &mut BytesMut, out: &mut Outbox) {
     while let Some(event) = server.next_event(inbox, out).expect("no violation") {
         match event {
@@ -53,7 +53,7 @@ fn echo_all(server: &mut http_server::h2::Server, inbox: &mut BytesMut, out: &mu
     }
 }
 
-/// Each frame's type and stream, and its payload.
+/// Returns type, stream and payload of each frame.
 fn frames(mut bytes: &[u8]) -> Vec<(u8, u32, Vec<u8>)> {
     let mut frames = Vec::new();
     while let Some((&[a, b, c, kind, _, s, t, u, v], rest)) = bytes.split_first_chunk::<9>() {
@@ -68,7 +68,7 @@ fn frames(mut bytes: &[u8]) -> Vec<(u8, u32, Vec<u8>)> {
 fn the_request_that_asks_is_answered_in_http_2() {
     let mut server = upgraded(&request(SETTINGS[0], "", "{\"a\":1}"));
     let (mut inbox, mut out) = (BytesMut::new(), Outbox::new());
-    // The answer need not wait for the client's preface.
+    // The response need not wait for the client's preface.
     echo_all(&mut server, &mut inbox, &mut out);
     let sent = frames(&out.take());
     assert_eq!((sent[0].0, sent[0].1), (4, 0), "the settings come first");

@@ -13,14 +13,14 @@ fn file(path: &str) -> Vec<u8> {
     std::fs::read(&path).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
-/// The frames of a captured conversation, whose file is a list or has one under `vectors`.
+/// Returns the frames of a captured conversation, whose file is a list or has one under `vectors`.
 fn frames(path: &str) -> Vec<Bytes> {
     let file: Value = serde_json::from_slice(&file(path)).expect("JSON");
     let list = file.as_array().or_else(|| file["vectors"].as_array()).expect("a list").clone();
     list.iter().map(|frame| hex(frame["hex"].as_str().expect("hexadecimal digits"))).collect()
 }
 
-/// The echo service of the captured brpc server, told by the bytes of its messages.
+/// The echo service of the captured brpc server, implemented on the bytes of its messages.
 fn echo_service(call: &Call<'_>) -> Reply {
     let json = Format::Json(Json::Brpc);
     match (call.service, call.method, call.head.format, &call.body[..]) {

@@ -1,4 +1,4 @@
-//! The client of gRPC-Web, alone and with the server.
+//! Tests of the gRPC-Web client, alone and with the server.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ fn framed(flag: u8, body: &[u8]) -> Vec<u8> {
     [&[flag][..], &(body.len() as u32).to_be_bytes(), body].concat()
 }
 
-/// An answer with these fields and this body.
+/// Returns a response with these fields and this body.
 fn answer(fields: &str, body: &[u8]) -> Vec<u8> {
     let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n{fields}\r\n", body.len());
     [head.as_bytes(), body].concat()
@@ -34,7 +34,7 @@ fn answer(fields: &str, body: &[u8]) -> Vec<u8> {
 
 const WEB: &str = "content-type: application/grpc-web+proto\r\n";
 
-/// What a call ends with that is answered so, in one piece and byte by byte.
+/// Returns the reply of a call with this response, in one piece and byte by byte.
 fn outcome(bytes: &[u8]) -> (Client, Reply) {
     let read = |chunk: usize| {
         let (mut client, mut inbox, mut out) = (client(), BytesMut::new(), Outbox::new());
@@ -84,7 +84,7 @@ fn a_call_and_its_answer_travel_between_the_client_and_the_server() {
     }
 }
 
-/// A client with an open call, what it sends, and what it found of its answer.
+/// Returns a client with an open call, and its output.
 fn opened() -> (Client, Outbox) {
     let (mut client, mut out) = (client(), Outbox::new());
     client.open(ID, Call { body: Bytes::new(), ..call() }, &mut out).expect("streams are expressed");

@@ -1,45 +1,45 @@
-//! How long a request may be incomplete.
+//! Timeouts of incomplete requests.
 
 use std::time::Duration;
 
 use polyrpc_core::Status;
 use polyrpc_core::session::SlowPeerGuard;
 
-/// The clock of one incomplete message. It begins with the first tick that finds the message incomplete.
+/// Timer of one incomplete message. It starts with the first tick that finds the message incomplete.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Clock {
-    /// When it was told the time last.
+    /// Time of the last tick.
     told: Option<Duration>,
-    /// For how long it has run.
+    /// Elapsed time.
     whole: Duration,
-    /// For how long it has run since the rate was judged.
+    /// Elapsed time since the rate was last checked.
     interval: Duration,
-    /// Bytes that came since then.
+    /// Bytes received since then.
     bytes: usize,
 }
 
-/// Why a message is too late.
+/// Why a message timed out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MessageTimeout {
-    /// It has not come as a whole within this time.
+    /// It was not complete within this time.
     Whole(Duration),
-    /// Fewer bytes came than these in this time.
+    /// Fewer than this number of bytes arrived within this time.
     Rate(usize, Duration),
 }
 
 impl Clock {
-    /// So many bytes came.
+    /// Records received bytes.
     pub(super) fn receive(&mut self, bytes: usize) {
         self.bytes = self.bytes.saturating_add(bytes);
     }
 
-    /// For how long the message has been incomplete.
+    /// Returns for how long the message has been incomplete.
     pub(super) fn age(&self) -> Duration {
         self.whole
     }
 
-    /// Tells the time. It does not count for a message that `may_come` on by no window: whoever has closed it must take
-    /// something first.
+    /// Advances the timer. Time does not count while the window is closed, so that the message cannot continue
+    /// (`may_come` is false): the reader must first consume data.
     pub(super) fn tick(
         &mut self,
         now: Duration,
@@ -85,7 +85,7 @@ mod tests {
     const PACE: SlowPeerGuard =
         SlowPeerGuard { interval: Duration::from_secs(10), rate: 1024, whole: Duration::from_secs(120) };
 
-    /// When a message is late of which so many bytes come each second, in quarters of a second.
+    /// Returns when a message times out that receives this many bytes per second, in quarters of a second.
     fn late(bytes: usize) -> Option<(u32, MessageTimeout)> {
         let mut clock = Clock::default();
         (0..1000).find_map(|quarter| {

@@ -1,5 +1,4 @@
-//! Requests of HTTP/2 that somebody else answers: their bodies go through piece by piece, both ways, as far as the
-//! windows are open.
+//! HTTP/2 requests for the HTTP fallback: their bodies are streamed in both directions, within the windows.
 
 use bytes::Bytes;
 use polyrpc_core::session::ServerEvent;
@@ -19,14 +18,14 @@ use crate::http_server::h2::{Server, Ticket};
 use crate::http_server::request::of_h2;
 
 impl Calls {
-    /// Whether somebody else answers on this stream.
+    /// Whether the HTTP fallback answers this stream.
     pub(super) fn is_passing(&self, stream: u32) -> bool {
         !self.passing.is_empty() && self.passing.contains_key(&stream)
     }
 }
 
 impl Server {
-    /// Hands out a request that somebody else answers, if he does.
+    /// Emits a request for the HTTP fallback, if it is one.
     #[cold]
     pub(super) fn pass_on(
         &mut self,
@@ -40,7 +39,7 @@ impl Server {
         if fields.get(b"content-type").is_some_and(is_grpc) {
             return None;
         }
-        // What cannot be understood is refused with those that are calls.
+        // Malformed requests are rejected in the same place as malformed calls.
         let request = of_h2(fields, usize::MAX).ok()?;
         if !request_kind::is_for_others(&config, &request) {
             return None;
@@ -66,14 +65,14 @@ impl Server {
         Some(CallEvent::Exchange(Box::new((call, Ticket { http, ..Ticket::of(stream) }))))
     }
 
-    /// The request that was found last, with its names.
+    /// Returns the event of the request found last, with its names.
     pub(super) fn exchange(&self, (call, ticket): (Call<'static>, Ticket)) -> ServerEvent<'_, Ticket> {
         let (service, method) = self.http_calls.names.parts();
         let stream = id(ticket.stream);
         ServerEvent::Open(Call { service, method, ..call }, ticket, stream)
     }
 
-    /// A piece of a body has come. `false`: it is of no such request.
+    /// Adds a piece of a body. Returns `false` if the request is not for the HTTP fallback.
     pub(super) fn add_piece(&mut self, stream: u32, bytes: &Bytes, end: bool) -> bool {
         let added = self.open.change(stream, |incoming| match incoming {
             super::Incoming::Http(incoming) => match &mut **incoming {
@@ -92,7 +91,7 @@ impl Server {
         added == Some(true)
     }
 
-    /// The next piece of a body; `None` if the request is no such one.
+    /// Returns the next piece of a body; `None` if the request is not for the HTTP fallback.
     pub(super) fn next_piece(&mut self, stream: u32) -> Option<CallEvent> {
         let taken = self.open.change(stream, |incoming| match incoming {
             super::Incoming::Http(incoming) => match &mut **incoming {
@@ -117,7 +116,7 @@ impl Server {
         })
     }
 
-    /// Sends the head of a response, once.
+    /// Sends the head of a response if that has not happened yet.
     #[cold]
     pub(super) fn pass_head(&mut self, stream: u32, fields: &Metadata, out: &mut Outbox) {
         let Some(passing) = self.http_calls.passing.get_mut(&stream).filter(|passing| !passing.begun) else {
@@ -144,7 +143,7 @@ impl Server {
         }
     }
 
-    /// Ends a response. One that is not whole is broken off.
+    /// Ends a response. An incomplete one is reset.
     #[cold]
     pub(super) fn finish_exchange(
         &mut self,
@@ -174,7 +173,7 @@ impl Server {
         }
     }
 
-    /// Answers instead of whoever should have.
+    /// Answers a request that the HTTP fallback did not answer.
     #[cold]
     pub(super) fn reply_exchange(
         &mut self,
@@ -210,7 +209,7 @@ impl Server {
     }
 }
 
-/// All fields of a head.
+/// Returns all fields of a head.
 fn metadata_of(fields: &Fields, request: &Request) -> Metadata {
     let list = fields
         .iter()

@@ -1,29 +1,29 @@
-//! The heads that were understood last: a peer that calls the same methods repeats them.
+//! Cache of parsed heads: a peer that calls the same methods repeats them.
 
 use std::sync::Arc;
 
 use crate::grpc::request::Request;
 use crate::http::h2::hpack::Fields;
 
-/// What the last header lists mean. A list that comes again is the same, not only equal.
+/// Parsed forms of the last header lists. A repeated list is the same allocation, not only equal.
 #[derive(Debug, Default)]
 pub(super) struct HeadCache {
     heads: [Option<(Arc<Fields>, Arc<Request>)>; KEPT],
     next: usize,
-    /// Bytes that they take.
+    /// Size of the cached lists in bytes.
     held: usize,
 }
 
 const KEPT: usize = 4;
 
 impl HeadCache {
-    /// What a list means, if it came before.
+    /// Returns the parsed form of a list if it is cached.
     pub(super) fn find(&self, fields: &Arc<Fields>) -> Option<&Arc<Request>> {
         let same = |known: &&(Arc<Fields>, Arc<Request>)| Arc::ptr_eq(&known.0, fields);
         self.heads.iter().flatten().find(same).map(|(_, request)| request)
     }
 
-    /// Remembers what a list means, unless it is a large one.
+    /// Caches the parsed form of a list, unless it is large.
     pub(super) fn add(&mut self, fields: &Arc<Fields>, request: &Arc<Request>) {
         if !fields.may_be_kept() {
             return;
@@ -34,12 +34,12 @@ impl HeadCache {
         self.next = (self.next + 1) % KEPT;
     }
 
-    /// Bytes that are remembered.
+    /// Returns the number of cached bytes.
     pub(super) fn held(&self) -> usize {
         self.held
     }
 
-    /// The same, counted anew.
+    /// Returns the same number, recounted.
     pub(super) fn audited(&self) -> usize {
         self.heads.iter().flatten().map(|(fields, request)| footprint(fields, request)).sum()
     }

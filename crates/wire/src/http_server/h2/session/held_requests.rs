@@ -1,7 +1,7 @@
-//! Requests of which a part has come, and is kept back: the rest of it may make them whole, and a whole call costs far
-//! less than one that is opened.
+//! Partially received requests that are held until they are complete, since a complete call costs far less than a
+//! streaming one.
 //!
-//! Some peers send the heads of all their calls before the first body, others end a request by a frame of its own.
+//! Some peers send the heads of all their calls before the first body, others end a request with a separate frame.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -15,34 +15,34 @@ use crate::grpc::dialect::Dialect;
 use crate::grpc::frame;
 use crate::grpc::request::Request;
 
-/// A request whose end has not come.
+/// An incomplete request.
 #[derive(Debug)]
 pub(super) struct HeldRequest {
     pub(super) stream: u32,
     pub(super) request: Arc<Request>,
-    /// The first piece of its message, as it came.
+    /// The first piece of its message, as received.
     first: Bytes,
-    /// All of its message that has come, in memory of its own.
+    /// All received bytes of its message, in memory of its own.
     gathered: BytesMut,
     clock: Clock,
 }
 
-/// Bytes of a message for the rest of which a request waits. A longer one comes in several frames anyway.
+/// Maximum size of a message that is held. Longer ones arrive in several frames anyway.
 const MOST: usize = 16 << 10;
 
 impl HeldRequest {
-    /// What has come of its message, and since when it does.
+    /// Returns the received part of its message, and the timer of that.
     pub(super) fn into_body(self) -> (u32, Arc<Request>, Bytes, Clock) {
         let body = if self.gathered.is_empty() { self.first } else { self.gathered.freeze() };
         (self.stream, self.request, body, self.clock)
     }
 
-    /// Bytes of its message that have come.
+    /// Returns the number of received bytes of its message.
     fn held(&self) -> usize {
         self.first.len() + self.gathered.len()
     }
 
-    /// Takes a piece. `false`, and nothing is taken, if there is no use in waiting for the rest.
+    /// Adds a piece. Returns `false`, and adds nothing, if waiting for the rest is useless.
     fn add(&mut self, piece: &Bytes, limit: usize) -> bool {
         let has = self.held();
         if !self.request.takes_one || self.request.dialect == Dialect::WebText || has + piece.len() > MOST {
@@ -64,7 +64,7 @@ impl HeldRequest {
         false
     }
 
-    /// Keeps no longer the whole read alive by which the first piece came.
+    /// Copies the first piece, so that it does not keep the whole read buffer alive.
     fn detach_from_read(&mut self) {
         if !self.first.is_empty() {
             self.gathered = BytesMut::from(&self.first[..]);
@@ -73,20 +73,20 @@ impl HeldRequest {
     }
 }
 
-/// Requests that are kept back, in the order of their heads.
+/// Held requests, in the order of their heads.
 #[derive(Debug, Default)]
 pub(in crate::http_server::h2) struct HeldRequests {
     parts: VecDeque<HeldRequest>,
-    /// Bytes of all of them.
+    /// Total size in bytes.
     held: usize,
-    /// How many of the first are not to wait any longer.
+    /// Number of requests at the front that must not be held any longer.
     overdue: usize,
-    /// Since when some wait, to a tick.
+    /// Since when some are held, to a tick.
     since: Option<Duration>,
 }
 
-/// How long a part of a call waits for the rest before the call is opened without it. Longer, and nobody would answer it
-/// when its time is over.
+/// Maximum time to hold an incomplete call before it is opened. With a longer one, nothing could answer the call when
+/// it times out.
 const WAIT: Duration = Duration::from_millis(500);
 
 impl HeldRequests {
@@ -101,7 +101,8 @@ impl HeldRequests {
         });
     }
 
-    /// Adds a piece behind which more comes. `false` if its request is not here, or is not to wait for the rest.
+    /// Adds a piece that is not the last one. Returns `false` if its request is not held, or must not be held any
+    /// longer.
     pub(super) fn add(&mut self, stream: u32, piece: &Bytes, limit: usize) -> bool {
         let part = self.position(stream).and_then(|at| self.parts.get_mut(at));
         let is_added = part.is_some_and(|part| part.add(piece, limit));
@@ -109,7 +110,7 @@ impl HeldRequests {
         is_added
     }
 
-    /// Takes a request out.
+    /// Removes a request.
     pub(super) fn take(&mut self, stream: u32) -> Option<HeldRequest> {
         let at = self.position(stream)?;
         self.remove(at)
@@ -121,7 +122,7 @@ impl HeldRequests {
         Some(part)
     }
 
-    /// Nothing more is here for now: the first request that is not to wait for the rest.
+    /// Called when the input is drained: returns the first request that must not be held any longer.
     pub(super) fn next(&mut self) -> Option<HeldRequest> {
         let at = match self.overdue.min(self.parts.len()) {
             0 => self.parts.iter().position(|part| !part.request.takes_one)?,
@@ -133,10 +134,10 @@ impl HeldRequests {
         self.remove(at)
     }
 
-    /// Those that have waited for too long wait no longer.
+    /// Marks requests that have been held for too long.
     pub(super) fn tick(&mut self, now: Duration, pace: &SlowPeerGuard) {
         for part in &mut self.parts {
-            // It is opened long before it is too late, and judged then.
+            // It is opened long before it times out, and checked then.
             part.clock.tick(now, true, pace);
         }
         if self.parts.is_empty() {
@@ -147,7 +148,7 @@ impl HeldRequests {
         }
     }
 
-    /// What is here stays for longer than the read by which it came.
+    /// Copies pieces that outlive the read buffer in which they arrived.
     pub(super) fn detach_from_read(&mut self) {
         self.overdue = 0;
         self.parts.iter_mut().for_each(HeldRequest::detach_from_read);
@@ -157,12 +158,12 @@ impl HeldRequests {
         self.parts.is_empty()
     }
 
-    /// Bytes of all that are here.
+    /// Returns the total size of held requests in bytes.
     pub(in crate::http_server::h2) fn held(&self) -> usize {
         self.held
     }
 
-    /// The streams of all that are here. Asserts that what is counted adds up.
+    /// Returns the streams of held requests. Asserts that the counters are correct.
     pub(in crate::http_server::h2) fn audited(&self) -> impl Iterator<Item = u32> {
         let held = |part: &HeldRequest| part.held() + part.request.metadata.footprint();
         let held: usize = self.parts.iter().map(held).sum();
@@ -170,7 +171,7 @@ impl HeldRequests {
         self.parts.iter().map(|part| part.stream)
     }
 
-    /// Bodies mostly come in the order of their heads.
+    /// Bodies usually arrive in the order of their heads.
     fn position(&self, stream: u32) -> Option<usize> {
         self.parts.iter().position(|part| part.stream == stream)
     }

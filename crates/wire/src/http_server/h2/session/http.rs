@@ -1,4 +1,4 @@
-//! Requests of HTTP/2 that are none of gRPC: they are mapped to calls as those of HTTP/1 are.
+//! HTTP/2 requests other than gRPC: they are mapped to calls like those of HTTP/1.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,21 +25,21 @@ use crate::http_server::h2::{Server, Ticket};
 use crate::http_server::request::H1Request;
 use crate::json_rpc;
 
-/// What requests have left that were handed out.
+/// State of requests that were emitted.
 #[derive(Debug, Default)]
 pub(super) struct Calls {
     pub(super) names: Names,
-    /// Batches that are not answered yet, by their streams.
+    /// Unanswered batches, by stream.
     batches: Vec<(u32, json_rpc::Batch)>,
-    /// Bytes of their responses.
+    /// Size of their responses in bytes.
     held: usize,
-    /// What is left of the batch that is being handed out.
+    /// The rest of the batch that is being emitted.
     entries: Option<RemainingBatch>,
-    /// Requests that somebody else answers, by their streams.
+    /// Requests for the HTTP fallback, by stream.
     pub(super) passing: BTreeMap<u32, ActiveExchange>,
 }
 
-/// The calls of a batch that were not handed out yet.
+/// The calls of a batch that were not emitted yet.
 #[derive(Debug)]
 struct RemainingBatch {
     entries: BatchCalls,
@@ -49,24 +49,24 @@ struct RemainingBatch {
 }
 
 impl Calls {
-    /// Bytes of responses that wait for others of their batch.
+    /// Returns the number of bytes of responses that wait for others of their batch.
     pub(super) fn held(&self) -> usize {
         self.held
     }
 
-    /// The same, counted anew.
+    /// Returns the same number, recounted.
     pub(super) fn audited(&self) -> usize {
         self.batches.iter().map(|(_, batch)| batch.len()).sum()
     }
 
-    /// Nobody waits for this stream any more.
+    /// Drops the state of this stream.
     pub(super) fn forget(&mut self, stream: u32) {
         self.passing.remove(&stream);
         self.batches.retain(|(known, _)| *known != stream);
         self.held = self.batches.iter().map(|(_, batch)| batch.len()).sum();
     }
 
-    /// Adds a response to its batch; all of them with the last.
+    /// Adds a response to its batch; returns all of them with the last.
     fn add(&mut self, stream: u32, response: &[u8]) -> Option<Vec<u8>> {
         let at = self.batches.iter().position(|(known, _)| *known == stream)?;
         let (_, batch) = self.batches.get_mut(at)?;
@@ -80,38 +80,38 @@ impl Calls {
     }
 }
 
-/// A request that is not done with.
+/// An unfinished request.
 #[derive(Debug)]
 pub(in crate::http_server::h2) enum Incoming {
-    /// Its body is not here yet.
+    /// Its body has not been received yet.
     Body(Body),
-    /// It came by HTTP/1 and asked for HTTP/2.
+    /// It arrived over HTTP/1 and requested an upgrade to HTTP/2.
     Whole(H1Request, Bytes),
-    /// Somebody else answers it, and takes its body as it comes.
+    /// It is for the HTTP fallback, and its body is streamed.
     Pieces(Pieces),
 }
 
-/// A request whose body is not here yet, or was not judged yet.
+/// A request whose body or verdict is pending.
 #[derive(Debug)]
 pub(in crate::http_server::h2) struct Body {
     request: Request,
-    /// What has come of the body. It grows with that, whatever length was announced.
+    /// The received part of the body. It grows with that, whatever length was announced.
     bytes: Vec<u8>,
-    /// Its head was judged: the body is wanted. Until then the peer may send no more than its first window.
+    /// The head was accepted, so the body is wanted. Until then the peer may send no more than its first window.
     accepted: bool,
     ended: bool,
     clock: Clock,
 }
 
-/// What is to be done when a piece of a body has come.
+/// What to do after a piece of a body.
 enum Next {
-    /// It exceeds the limit.
+    /// Reject it: it exceeds the limit.
     TooLarge,
-    /// Nothing, until it was judged.
+    /// Wait for the verdict.
     Judge,
-    /// More must come.
+    /// Wait for more.
     Wait,
-    /// All of it is here.
+    /// Handle the complete body.
     Whole,
 }
 
@@ -121,7 +121,7 @@ impl Body {
         Self { request, bytes: Vec::new(), accepted: false, ended: false, clock }
     }
 
-    /// Takes a piece.
+    /// Adds a piece.
     fn push(&mut self, piece: &[u8], end: bool, limit: usize) -> Next {
         if piece.len() > limit.saturating_sub(self.bytes.len()) {
             return Next::TooLarge;
@@ -138,7 +138,7 @@ impl Body {
 }
 
 impl Incoming {
-    /// Bytes of it that were not given out.
+    /// Returns the number of buffered bytes that were not emitted.
     pub(super) fn held(&self) -> usize {
         match self {
             Self::Body(body) => body.bytes.len(),
@@ -147,12 +147,12 @@ impl Incoming {
         }
     }
 
-    /// Whether more of it must come. Until it was judged, nothing must of a request that waits to be told to go on.
+    /// Whether more bytes are due. Before the verdict, none are due from a peer that waits for `100 Continue`.
     pub(super) fn is_incomplete(&self) -> bool {
         matches!(self, Self::Body(body) if !body.ended && (body.accepted || !body.request.expects))
     }
 
-    /// Whether somebody judges its head.
+    /// Whether the verdict on its head is pending.
     pub(super) fn is_announced(&self) -> bool {
         matches!(self, Self::Body(body) if !body.accepted)
     }
@@ -165,14 +165,14 @@ impl Incoming {
     }
 }
 
-/// The head of a request, whose names stand in [`Calls`].
+/// The head of a request, whose names are in [`Calls`].
 pub(super) struct Head {
     stream: u32,
     named: bool,
     credential: Credential,
 }
 
-/// Which form the answer to a call takes.
+/// Form of the response to a call.
 #[derive(Debug)]
 pub(super) struct OwedResponse {
     form: ResponseReader,
@@ -184,7 +184,7 @@ impl OwedResponse {
         matches!(&self.form, ResponseReader::Response(form) if form.may_be_empty())
     }
 
-    /// The failure of the call if it names something that does not exist.
+    /// Returns the failure of a call to a service or method that does not exist.
     pub(super) fn unknown(&self, call: &Call<'_>, missing: NotFound) -> Status {
         match &self.form {
             ResponseReader::Response(form) => form.unknown(call, missing),
@@ -193,7 +193,7 @@ impl OwedResponse {
         }
     }
 
-    /// How its answer carries metadata.
+    /// Returns how its response carries metadata.
     pub(super) fn carrier(&self) -> Carrier {
         match &self.form {
             ResponseReader::Response(form) => form.carrier(),
@@ -205,7 +205,7 @@ impl OwedResponse {
         &self.responding
     }
 
-    /// Whether somebody else answers.
+    /// Whether the HTTP fallback answers.
     pub(super) fn is_exchange(&self) -> bool {
         matches!(self.form, ResponseReader::Exchange)
     }
@@ -215,23 +215,23 @@ impl OwedResponse {
     }
 }
 
-/// Who reads the answer to a call, and how.
+/// Destination and form of the response to a call.
 #[derive(Debug)]
 enum ResponseReader {
     Response(ResponseForm),
-    /// As one of several that leave together.
+    /// One of several responses that are sent together.
     Entry(json_rpc::PendingResponse),
-    /// As somebody else answers.
+    /// Sent by the HTTP fallback.
     Exchange,
-    /// Nobody.
+    /// The response is discarded.
     Nothing,
 }
 
-/// What every response to a request has in common.
+/// Data for every response to a request.
 #[derive(Debug, Clone)]
 pub(super) struct ResponseContext {
     config: Arc<ServerConfig>,
-    /// The response has a head only.
+    /// The response consists of a head only.
     head_only: bool,
     /// A page of this origin may read it.
     origin: Option<Bytes>,
@@ -243,14 +243,14 @@ impl ResponseContext {
         Self { config: config.clone(), head_only: request.method == Method::Head, origin }
     }
 
-    /// Whether a page may read the response is not said here.
+    /// Removes the origin, for a response without CORS fields.
     pub(super) fn without_origin(self) -> Self {
         Self { origin: None, ..self }
     }
 }
 
 impl Server {
-    /// A request has come, with as much of its body as is here.
+    /// Handles a new request, with the received part of its body.
     pub(super) fn http_request(
         &mut self,
         stream: u32,
@@ -268,12 +268,12 @@ impl Server {
             Ok(request) if end && request.is_plain() && !request_kind::wants_credential(config, &request) => {
                 self.http_whole(stream, config, request, body, false, out)
             }
-            // What is compressed is judged before it is decompressed, as some requests are here.
+            // Compressed requests get their verdict before they are decompressed, as do some others.
             Ok(request) => self.http_head(stream, config, request, body, end, out),
         }
     }
 
-    /// The head of a request has come whose body is not here: somebody must judge whether that is wanted.
+    /// Handles the head of a request whose body is pending: it needs a verdict.
     fn http_head(
         &mut self,
         stream: u32,
@@ -296,7 +296,7 @@ impl Server {
         CallEvent::Head(Box::new(Head { stream, named, credential }))
     }
 
-    /// A piece of a request's body.
+    /// Handles a piece of a request's body.
     pub(super) fn http_piece(
         &mut self,
         stream: u32,
@@ -332,7 +332,7 @@ impl Server {
         }
     }
 
-    /// Changes a request's body, if it is not whole.
+    /// Changes the body of a request that is incomplete.
     fn http_change<R>(&mut self, stream: u32, change: impl FnOnce(&mut Body) -> R) -> Option<R> {
         let changed = self.open.change(stream, |incoming| match incoming {
             super::Incoming::Http(incoming) => match &mut **incoming {
@@ -351,18 +351,18 @@ impl Server {
         }
     }
 
-    /// The request was answered before its end: what has come of it is thrown away, and so is the rest.
+    /// Discards the received part and the rest of a request that was answered before its end.
     pub(super) fn http_discard(&mut self, stream: u32, out: &mut Outbox) {
         self.http.consumed(stream, usize::MAX, out);
         self.http.stop_if_window_half_full(stream, out);
     }
 
-    /// The head of a request was judged.
+    /// Applies the verdict on the head of a request.
     pub(super) fn http_apply_verdict(&mut self, stream: u32, verdict: Verdict, out: &mut Outbox) {
         let Some(config) = self.config.gateway.clone() else { return };
         let is_announced = self.http_change(stream, |body| !body.accepted);
         if is_announced != Some(true) {
-            // It is over meanwhile.
+            // The request has ended in the meantime.
             return;
         }
         if verdict == Verdict::Accepted {
@@ -376,7 +376,7 @@ impl Server {
         self.http_discard(stream, out);
     }
 
-    /// The body of a request is wanted.
+    /// Starts to receive the body of an accepted request.
     fn http_accept(&mut self, stream: u32, out: &mut Outbox) {
         let accepted = self.http_change(stream, |body| {
             body.accepted = true;
@@ -385,7 +385,7 @@ impl Server {
         });
         let Some((held, expects, ended)) = accepted else { return };
         if ended {
-            // It becomes a call with the next event.
+            // The next event turns it into a call.
             self.http.queue_event(h2::Event::Data { stream, bytes: Bytes::new(), end: true });
         } else if expects && held == 0 {
             self.http.headers(stream, &Block::of("100").0, false, out);
@@ -393,7 +393,7 @@ impl Server {
         self.http.consumed(stream, held, out);
     }
 
-    /// Answers a request that is not waited for any longer.
+    /// Answers a request that has timed out.
     #[cold]
     pub(super) fn http_time_out(
         &mut self,
@@ -419,13 +419,13 @@ impl Server {
         }
     }
 
-    /// The head of the request that was found last, with its names.
+    /// Returns the head of the request found last, with its names.
     pub(super) fn http_announced(&self, head: Head) -> ServerEvent<'_, Ticket> {
         let target = head.named.then(|| self.http_calls.names.parts());
         ServerEvent::Head(RequestHead { target, credential: head.credential }, super::id(head.stream))
     }
 
-    /// A request is whole: answers it here, or makes a call of it.
+    /// Handles a complete request: answers it here, or turns it into a call.
     fn http_whole(
         &mut self,
         stream: u32,
@@ -462,7 +462,7 @@ impl Server {
         }
     }
 
-    /// Hands out the next call of a batch, if there is one.
+    /// Emits the next call of a batch, if there is one.
     pub(super) fn http_entry(&mut self, stream: u32) -> CallEvent {
         let Calls { names, entries, .. } = &mut self.http_calls;
         if let Some(RemainingBatch { entries, responding, authenticated }) = entries
@@ -481,7 +481,7 @@ impl Server {
         CallEvent::Nothing
     }
 
-    /// Takes up the request that asked for HTTP/2.
+    /// Handles the request that asked for the upgrade to HTTP/2.
     pub(super) fn http_upgraded(&mut self, stream: u32, out: &mut Outbox) -> CallEvent {
         if let Some(found) = self.next_piece(stream) {
             return found;
@@ -501,7 +501,7 @@ impl Server {
         }
     }
 
-    /// The call that was found last, with its names.
+    /// Returns the event of the call found last, with its names.
     pub(super) fn http_call(&self, (call, ticket): (Call<'static>, Ticket)) -> ServerEvent<'_, Ticket> {
         let (service, method) = self.http_calls.names.parts();
         ServerEvent::Call(Call { service, method, ..call }, ticket)
@@ -541,7 +541,7 @@ impl Server {
         out: &mut Outbox,
     ) -> CallEvent {
         let answer = match answer {
-            // The page may not call: what it would have been told is not for it.
+            // The page may not call, so the options are not disclosed to it.
             Answer::Options(Some(_)) if responding.origin.is_none() => Answer::Options(None),
             answer => answer,
         };
@@ -563,7 +563,7 @@ impl Server {
         self.http_answer(stream, &responding, Answer::Failed(refusal.status, refusal.reason), out)
     }
 
-    /// Sends the response whose head `write` writes and whose body it returns.
+    /// Sends the response with the head that `write` writes and the body that it returns.
     pub(super) fn respond(
         &mut self,
         stream: u32,
@@ -589,14 +589,14 @@ fn found(stream: u32, call: Call<'static>, form: ResponseReader, responding: Res
     CallEvent::Http(Box::new((call, Ticket { http, ..Ticket::of(stream) })))
 }
 
-/// What the answer to a call depends on that could not be read.
+/// Fields of a malformed request that determine the form of its response.
 fn as_fields(request: &Request) -> Fields {
     let content_type = request.content_type.iter().map(|value| (&b"content-type"[..], &value[..]));
     let origin = request.metadata.all("origin").map(|value| (&b"origin"[..], &value[..]));
     content_type.chain(origin).collect()
 }
 
-/// A header block that depends on no table.
+/// A header block that does not use the dynamic table.
 pub(super) struct Block(pub(super) Vec<u8>);
 
 impl Block {

@@ -1,5 +1,4 @@
-//! The server's side of a connection. What gRPC-Web answers differently is in [`web`], what is none of gRPC in
-//! [`http`].
+//! Server session of a connection. [`web`] contains the differences of gRPC-Web, [`http`] the requests other than gRPC.
 
 mod clock;
 mod exchange;
@@ -42,56 +41,56 @@ use crate::http::mapping::content_type::is_grpc;
 use crate::http::{Cors, ServerConfig as HttpConfig};
 use crate::http_server::{Upgrade, request};
 
-/// What all connections of a server have in common.
+/// Settings shared by all connections of a server.
 #[derive(Debug, Clone, Default)]
 pub struct ServerConfig {
-    /// What a call accepts. [`Limits::message`] bounds each message as it comes.
+    /// Limits of a call. [`Limits::message`] bounds each message as it arrives.
     pub limits: Limits,
-    /// What the connection accepts.
+    /// Limits of the HTTP/2 connection.
     pub http: Arc<h2::Config>,
-    /// Which pages of other origins may call by gRPC-Web.
+    /// The origins of pages that may call by gRPC-Web.
     pub cors: Cors,
-    /// How requests are answered that are none of gRPC, if they are: as over HTTP/1.
+    /// Mapping of requests other than gRPC, as over HTTP/1, if they are supported.
     pub gateway: Option<Arc<HttpConfig>>,
-    /// The methods that take one message. A call of another method is opened as soon as its head is here.
+    /// The methods that take one message. A call of another method is opened as soon as its head has arrived.
     pub methods: Methods,
-    /// A credential that was accepted holds for later gRPC calls of the connection that bring none, as for brpc's client.
+    /// An accepted credential applies to later gRPC calls of the connection without one, as for brpc's client.
     pub trust_connection: bool,
 }
 
-/// The server's side of a connection.
+/// Server session of a connection.
 #[derive(Debug)]
 pub struct Server {
     pub(super) config: Arc<ServerConfig>,
     pub(super) http: Connection<ResponseState>,
     recent: HeadCache,
-    /// The head of the call that was given out last: its names are borrowed from here.
+    /// The head of the call emitted last, which borrows its names.
     current: Option<Arc<Request>>,
-    /// Requests of which nobody has heard yet.
+    /// Requests that have not been emitted yet.
     pub(super) parts: HeldRequests,
-    /// Requests of which more may come.
+    /// Requests that are not complete.
     pub(super) open: OpenRequests,
-    /// What requests that are none of gRPC have left.
+    /// State of requests other than gRPC.
     http_calls: Calls,
-    /// The stream whose messages are being taken out.
+    /// The stream whose messages are being emitted.
     taking: Option<u32>,
-    /// Since when it leaves, as told by the first tick behind that.
+    /// Time of the first tick after draining started.
     leaving: Option<Duration>,
-    /// Requests that did not come in time.
+    /// Number of requests that timed out.
     timed_out: u64,
     untold: UnreportedRefusals,
 }
 
-/// A request of which more may come.
+/// An incomplete request.
 #[derive(Debug)]
 pub(super) enum Incoming {
     Messages(Messages),
-    /// One that is none of gRPC.
+    /// A request other than gRPC.
     Http(Box<http::Incoming>),
 }
 
 impl Incoming {
-    /// Bytes of it that were not given out.
+    /// Returns the number of buffered bytes that were not emitted.
     pub(super) fn held(&self) -> usize {
         match self {
             Self::Messages(incoming) => incoming.messages.held(),
@@ -99,8 +98,8 @@ impl Incoming {
         }
     }
 
-    /// Whether a message of it is not whole. Between the messages of a stream none is, before the only message of a call
-    /// there is.
+    /// Whether one of its messages is incomplete. Between the messages of a stream, none is; before the only message of
+    /// a call, it is.
     fn is_incomplete(&self) -> bool {
         match self {
             Self::Messages(Messages { messages, takes_one, .. }) => {
@@ -122,21 +121,21 @@ impl Incoming {
 #[derive(Debug)]
 pub(super) struct Messages {
     pub(super) messages: incoming::Incoming,
-    /// Bytes of a message that is not whole yet for which the peer was allowed to send others.
+    /// Bytes of an incomplete message already credited to the peer.
     advanced: usize,
     /// The method takes one message.
     takes_one: bool,
-    /// How long the next message takes.
+    /// Timer of the next message.
     clock: Clock,
 }
 
-/// Which call an answer belongs to.
+/// The call that a response belongs to.
 #[derive(Debug)]
 pub struct Ticket {
     stream: u32,
-    /// It is one of Connect.
+    /// Framing of Connect, if the call uses that.
     connect: Option<Kind>,
-    /// It is none of gRPC.
+    /// Data for the response to a request other than gRPC.
     http: Option<Box<OwedResponse>>,
 }
 
@@ -147,7 +146,7 @@ impl Ticket {
 }
 
 impl Messages {
-    /// Takes a piece. Returns how many bytes of it are none of a message.
+    /// Adds a piece. Returns how many of its bytes do not belong to a message.
     fn push(&mut self, piece: Bytes, end: bool) -> usize {
         self.clock.receive(piece.len());
         let overhead = self.messages.push(piece);
@@ -157,7 +156,7 @@ impl Messages {
         overhead
     }
 
-    /// What comes next, and how many bytes the peer may send again for it.
+    /// Returns the next part, and the number of bytes to credit to the peer for it.
     fn next(&mut self, limit: usize) -> Result<(Next, usize), Status> {
         let prefix = self.messages.prefix();
         let next = self.messages.next(limit)?;
@@ -178,7 +177,7 @@ impl Messages {
         Ok((next, returned))
     }
 
-    /// So many bytes were taken: how many of them the peer may send again, since it was not allowed to before.
+    /// Records consumed bytes: returns how many of them to credit to the peer, without those credited in advance.
     fn credit(&mut self, bytes: usize) -> usize {
         let advanced = self.advanced.min(bytes);
         self.advanced -= advanced;
@@ -186,19 +185,19 @@ impl Messages {
     }
 }
 
-/// What an answer must carry, and how far it has come.
+/// Data for a response, and its state.
 #[derive(Debug, Default)]
 pub(super) struct ResponseState {
     format: Format,
     accepts: AcceptedCompressions,
-    /// The head was sent; messages are compressed so.
+    /// The compression of messages, once the head has been sent.
     begun: Option<Compression>,
-    /// It is answered by gRPC-Web.
+    /// Additional data of gRPC-Web and Connect responses.
     web: Option<Box<WebResponse>>,
 }
 
 impl Server {
-    /// A connection that has just been accepted.
+    /// Creates the session of a new connection.
     pub fn new(config: Arc<ServerConfig>) -> Self {
         Self {
             http: Connection::server(config.http.clone()),
@@ -215,7 +214,7 @@ impl Server {
         }
     }
 
-    /// A connection that was one of HTTP/1, and goes on with the request that asked for HTTP/2.
+    /// Creates the session of an HTTP/1 connection that was upgraded to HTTP/2, with the request that asked for it.
     pub fn upgraded(config: Arc<ServerConfig>, upgrade: Upgrade) -> Self {
         let Upgrade { settings, request, body } = upgrade;
         let incoming = http::Incoming::Whole(request, body);
@@ -225,27 +224,27 @@ impl Server {
         server
     }
 
-    /// How many requests were answered since their message did not come in time.
+    /// Returns the number of requests answered because their messages timed out.
     pub fn timed_out(&self) -> u64 {
         self.timed_out
     }
 
-    /// Bytes of responses that wait for others of their batch, counted anew.
+    /// Returns the number of bytes of responses that wait for others of their batch, recounted.
     pub(super) fn audited_batches(&self) -> usize {
         self.http_calls.audited()
     }
 
-    /// Bytes of the heads that are remembered, where they are more than those of usual ones.
+    /// Returns the number of cached header bytes beyond those that usual peers need.
     pub(super) fn remembered(&self) -> usize {
         (self.http.remembered() + self.recent.held()).saturating_sub(REMEMBERED)
     }
 
-    /// Bytes of the heads that were understood last: as counted, and counted anew.
+    /// Returns the number of bytes of cached heads: as counted, and recounted.
     pub(super) fn audited_heads(&self) -> [usize; 2] {
         [self.recent.held(), self.recent.audited()]
     }
 
-    /// How many streams are open.
+    /// Returns the number of open streams.
     #[cfg(test)]
     pub(super) fn streams(&self) -> usize {
         self.http.streams()
@@ -255,7 +254,7 @@ impl Server {
 impl session::Server for Server {
     type Ticket = Ticket;
 
-    /// Measured with h2load and 64 calls at a time: a seventh less CPU time than with 16.
+    /// Measured with h2load and 64 concurrent calls: a seventh less CPU time than with 16.
     const PART: usize = 32;
 
     fn next_event(
@@ -264,7 +263,7 @@ impl session::Server for Server {
         out: &mut Outbox,
     ) -> Result<Option<ServerEvent<'_, Ticket>>, Violation> {
         loop {
-            // What may be given out borrows from the session, so that it is found first and made then.
+            // Events borrow from the session, so the call is found first and the event created afterwards.
             let found = match self.taking {
                 Some(stream) => self.take(stream, out),
                 None => match self.http.next_event(inbox, out)? {
@@ -273,7 +272,7 @@ impl session::Server for Server {
                         Some(part) => self.begun(part, Bytes::new(), false, out),
                         None => {
                             self.parts.detach_from_read();
-                            // It may be a large one, which a connection that waits need not keep.
+                            // The head may be large; an idle connection need not keep it.
                             self.current = None;
                             return Ok(None);
                         }
@@ -323,7 +322,7 @@ impl session::Server for Server {
         }
     }
 
-    /// An empty message of gRPC is one in every format (brpc `policy/http_rpc_protocol.cpp`).
+    /// An empty gRPC message is valid in every format (brpc `policy/http_rpc_protocol.cpp`).
     fn may_be_empty(ticket: &Ticket) -> bool {
         ticket.http.as_ref().is_none_or(|owed| owed.may_be_empty())
     }
@@ -351,8 +350,8 @@ impl session::Server for Server {
         }
     }
 
-    /// A request that its method cannot read is INTERNAL (`doc/statuscodes.md`); what a gateway carries has words of its
-    /// own.
+    /// A request that its method cannot decode is INTERNAL (`doc/statuscodes.md`); mapped HTTP requests have their own
+    /// status.
     fn decode_failure_of(ticket: &Ticket) -> fn(Status) -> Status {
         match ticket.http {
             None if ticket.connect.is_none() => incoming::decompression_failed,
@@ -534,8 +533,8 @@ impl session::Server for Server {
         self.http.start_go_away(out);
     }
 
-    /// Until the PING behind the first GOAWAY is answered the peer may open streams (RFC 9113, §6.8), and those that it
-    /// has opened come to their end.
+    /// The peer may open streams until the PING after the first GOAWAY is answered (RFC 9113, §6.8); streams that are
+    /// open then are completed.
     fn expects(&self) -> bool {
         !self.http.is_shut_down()
     }
@@ -545,26 +544,27 @@ impl session::Server for Server {
     }
 }
 
-/// Bytes that are remembered of a peer's heads at no charge: as much as the connection itself takes, and more than peers
-/// need whose heads are the usual ones. These connections hold nothing while they wait.
+/// Size of cached heads that is not accounted for: as much as the connection itself takes, and more than peers with
+/// usual heads need. Such connections account for nothing while they wait.
 const REMEMBERED: usize = 16 << 10;
 
-/// Bytes of the text that says why a connection ends.
+/// Maximum length of the text that explains why a connection ends.
 const LONGEST_REASON: usize = 1 << 10;
 
-/// How many overdue requests are given up at once: peers that open many at the same time exceed their time together.
+/// Maximum number of timed out requests to end at once: peers that open many at the same time let them time out
+/// together.
 const OVERDUE_AT_ONCE: usize = 16;
 
-/// How long a request may still be incomplete when the server goes away.
+/// How long a request may remain incomplete when the server drains.
 const LAST_WAIT: Duration = Duration::from_secs(2);
 
-/// What an event of the connection means for calls.
+/// The meaning of a connection event for calls.
 enum CallEvent {
     Nothing,
     Call(u32, Arc<Request>, ReceivedMessage),
-    /// A call that is none of gRPC.
+    /// A call other than gRPC.
     Http(Box<(Call<'static>, Ticket)>),
-    /// A request that somebody else answers.
+    /// A request for the HTTP fallback.
     Exchange(Box<(Call<'static>, Ticket)>),
     Open(u32, Arc<Request>),
     Message(StreamId, Message),
@@ -573,7 +573,7 @@ enum CallEvent {
     Cancelled(StreamId),
     Pause,
     Alive,
-    /// The head of a request that is none of gRPC.
+    /// The head of a request other than gRPC.
     Head(Box<HttpHead>),
 }
 
@@ -606,7 +606,7 @@ impl Server {
                 None => self.handle_data(stream, Bytes::new(), true, out),
             },
             h2::Event::Reset { stream, .. } => match self.parts.take(stream) {
-                // Nobody has heard of it.
+                // The request has not been emitted.
                 Some(_) => CallEvent::Nothing,
                 None => {
                     self.open.remove(stream);
@@ -624,7 +624,7 @@ impl Server {
         }
     }
 
-    /// The meaning of a head, which is known already if it came before.
+    /// Parses a head, or returns its cached form.
     fn request(&mut self, fields: &Arc<Fields>) -> Result<Arc<Request>, InvalidRequest> {
         if let Some(known) = self.recent.find(fields) {
             return Ok(known.clone());
@@ -642,13 +642,13 @@ impl Server {
         Ok(request)
     }
 
-    /// The call of Connect that a head describes.
+    /// Returns the Connect call that a head describes.
     #[cold]
     fn connect(&self, fields: &Fields) -> Option<Request> {
         request::connect_of_h2(fields, self.config.gateway.as_ref()?)
     }
 
-    /// A request that is here to its end; usually it is one message.
+    /// Handles a complete request, which is usually one message.
     fn handle_whole_request(&mut self, stream: u32, request: Arc<Request>, body: Bytes) -> CallEvent {
         match request.single_message(&body, self.config.limits.message) {
             Some(framed) => CallEvent::Call(stream, request, framed),
@@ -656,7 +656,7 @@ impl Server {
         }
     }
 
-    /// More has come of a request that was kept back, or it waits for that no longer.
+    /// Handles a further piece of a held request, or the end of its holding time.
     fn begun(&mut self, part: HeldRequest, piece: Bytes, ended: bool, out: &mut Outbox) -> CallEvent {
         let (stream, request, body, clock) = part.into_body();
         let length = body.len() + piece.len();
@@ -665,13 +665,13 @@ impl Server {
             true if body.is_empty() => self.handle_whole_request(stream, request, piece),
             _ => self.opens(stream, request, [body, piece], ended, clock),
         };
-        // What is kept counts as taken with its message.
+        // Buffered bytes are credited when their message is consumed.
         let kept = self.open.get(stream).map_or(0, Incoming::held);
         self.http.consumed(stream, length.saturating_sub(kept), out);
         found
     }
 
-    /// A request whose messages are given out one by one, and what is here of them.
+    /// Opens a streaming request, with the part received so far.
     fn opens(
         &mut self,
         stream: u32,
@@ -703,7 +703,7 @@ impl Server {
             Incoming::Messages(incoming) => incoming.push(bytes, end),
             Incoming::Http(_) => 0,
         });
-        // Nothing is kept of what a request that was answered still brings.
+        // Further input of an answered request is discarded.
         let released = overhead.unwrap_or(length);
         if released > 0 {
             self.http.consumed(stream, released, out);
@@ -714,7 +714,7 @@ impl Server {
         CallEvent::Nothing
     }
 
-    /// Takes what there is out of a request.
+    /// Emits the available parts of a request.
     fn take(&mut self, stream: u32, out: &mut Outbox) -> CallEvent {
         let limit = self.config.limits.message;
         let next = self.open.change(stream, |incoming| match incoming {
@@ -742,7 +742,7 @@ impl Server {
         }
     }
 
-    /// So many bytes were taken, for some of which the peer may have been allowed to send others already.
+    /// Credits consumed bytes to the peer, without those credited in advance.
     fn credit(&mut self, stream: u32, bytes: usize, out: &mut Outbox) {
         let returned = self.open.change(stream, |incoming| match incoming {
             Incoming::Messages(incoming) => incoming.credit(bytes),
@@ -776,7 +776,7 @@ impl Server {
         ServerEvent::Open(call, Ticket { connect, ..Ticket::of(stream) }, id(stream))
     }
 
-    /// Sends the usual answer in one go. Gives the message back, and has sent nothing, if it is not one.
+    /// Sends the most common kind of response in one go. Otherwise returns the message and sends nothing.
     fn answer(&mut self, stream: u32, message: Bytes, out: &mut Outbox) -> Option<Bytes> {
         let is_usual = |answering: &&mut ResponseState| {
             answering.begun.is_none() && answering.web.is_none() && answering.format == Format::Protobuf
@@ -792,7 +792,7 @@ impl Server {
         rest
     }
 
-    /// Keeps with the stream what its answer will need.
+    /// Stores with the stream what its response needs.
     fn track_request(&mut self, stream: u32, request: &Request) {
         let web = match request.dialect {
             Dialect::Native => None,
@@ -805,7 +805,7 @@ impl Server {
         }
     }
 
-    /// Answers a call whose request cannot be read to its end; who handles it is told that nobody waits.
+    /// Answers a call whose request cannot be read to its end, and cancels its handler.
     #[cold]
     fn fail(&mut self, stream: u32, status: &Status, out: &mut Outbox) -> CallEvent {
         self.taking = None;
@@ -816,7 +816,7 @@ impl Server {
         CallEvent::Cancelled(id(stream))
     }
 
-    /// Whoever handles a call is told that nobody waits for it any more; its stream was reset.
+    /// Cancels the handler of a call whose stream was reset.
     #[cold]
     fn cancel(&mut self, stream: u32) {
         if self.taking == Some(stream) {
@@ -827,10 +827,9 @@ impl Server {
         self.http.queue_event(h2::Event::Reset { stream, code: ErrorCode::CANCEL, by_peer: false });
     }
 
-    /// Answers the requests whose messages did not come in time, and those that are incomplete when the server has gone
-    /// away.
+    /// Answers requests whose messages timed out, and those that are incomplete when the server has drained, some at a
+    /// time. Returns whether there are more.
     #[cold]
-    /// Gives up requests that are overdue, some at a time. Returns whether there are more.
     fn apply_timeouts(&mut self, now: Duration, out: &mut Outbox) -> bool {
         let (http, pace) = (&self.http, &self.config.limits.pace);
         let has_left = http.has_named_the_last()
@@ -855,7 +854,7 @@ impl Server {
         has_more
     }
 
-    /// Answers a request that is not waited for any longer, and ends its stream.
+    /// Answers a request that has timed out, and ends its stream.
     #[cold]
     fn give_up(&mut self, stream: u32, overdue: TimeoutCause, out: &mut Outbox) {
         match self.open.remove(stream) {
@@ -877,7 +876,7 @@ impl Server {
         }
     }
 
-    /// Answers a request whose header list, or whose trailers, are larger than allowed. Not all of their fields are here.
+    /// Answers a request whose header list or trailers exceed the limit. Some of their fields are missing.
     #[cold]
     fn oversized(
         &mut self,
@@ -895,7 +894,7 @@ impl Server {
         self.untold.record(RefusalCause::TooLarge);
         let is_grpc = match fields.get(b"content-type") {
             Some(content_type) => is_grpc(content_type),
-            // It may be among the fields that are not here.
+            // The field may be among the missing ones.
             None => fields.get(b"te") == Some(b"trailers"),
         };
         if is_grpc {
@@ -933,7 +932,7 @@ impl Server {
         }
     }
 
-    /// A request that is no call of gRPC, or none that can be understood.
+    /// Handles a request that is not a valid gRPC call.
     #[cold]
     fn other(
         &mut self,
@@ -968,7 +967,7 @@ impl Server {
         }
     }
 
-    /// Answers what is no call of gRPC in HTTP's words.
+    /// Answers a request other than gRPC with an HTTP status.
     fn reject_request(
         &mut self,
         stream: u32,
@@ -1011,7 +1010,7 @@ impl Server {
         CallEvent::Nothing
     }
 
-    /// Answers by text in HTTP's words.
+    /// Answers with an HTTP status and text.
     fn answer_with_text(
         &mut self,
         stream: u32,
@@ -1026,7 +1025,7 @@ impl Server {
         self.http.data(stream, &[], text.into(), true, out);
     }
 
-    /// Answers a call of gRPC that names no method, or no time that could be waited.
+    /// Answers a gRPC call with a malformed path or timeout.
     fn reject_call(&mut self, stream: u32, fields: &Fields, status: &Status, out: &mut Outbox) {
         if let Some(web) = WebResponse::of(fields, &self.config.cors) {
             if let Some(answering) = self.http.data_of(stream) {
@@ -1051,19 +1050,20 @@ impl Server {
     }
 }
 
-/// How many fields the head of a call may have: more than over HTTP, since callers send a hundred entries of metadata and more.
+/// Maximum number of fields in the head of a call: more than over HTTP/1, since callers send a hundred entries of
+/// metadata and more.
 pub const MAX_FIELDS: usize = 512;
 
-/// A head is as much work as it has fields, and a short block may have very many.
+/// The cost of a head is proportional to the number of its fields, and a short block may contain very many.
 #[cold]
 fn too_many_fields() -> Status {
     Status::resource_exhausted(format!("the head has more than {MAX_FIELDS} fields")).with_retry(Retry::Never)
 }
 
-/// Why a request is not waited for any longer.
+/// Why a request is given up.
 enum TimeoutCause {
     Late(Status),
-    /// The server goes away.
+    /// The server is draining.
     Leaving,
 }
 
@@ -1076,13 +1076,13 @@ impl TimeoutCause {
     }
 }
 
-/// What proves who makes a call.
+/// Returns the credential of a call.
 fn credential(request: &Request, trust_connection: bool) -> Credential {
     let bytes = request.credential.clone();
     if trust_connection { Credential::Connection(bytes) } else { Credential::Call(bytes) }
 }
 
-/// Whether nothing but a message is to be told.
+/// Whether head and trailers are empty.
 fn is_plain(head: &Head, trailers: &Metadata) -> bool {
     head.compression == Compression::None && head.metadata.is_empty() && trailers.is_empty()
 }

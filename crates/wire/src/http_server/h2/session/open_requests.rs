@@ -1,16 +1,16 @@
-//! The requests of a connection of which more may come, and what they hold.
+//! The incomplete requests of a connection, and their memory use.
 
 use std::collections::BTreeMap;
 
 use super::Incoming;
 
-/// Requests of which more may come, by their streams.
+/// Incomplete requests, by stream.
 #[derive(Debug, Default)]
 pub(in crate::http_server::h2) struct OpenRequests {
     requests: BTreeMap<u32, Incoming>,
-    /// Bytes that all of them hold.
+    /// Total size in bytes.
     held: usize,
-    /// How many of them have a message that is not whole: a clock runs for each.
+    /// Number of requests with an incomplete message; each has a running timer.
     incomplete: usize,
 }
 
@@ -33,7 +33,7 @@ impl OpenRequests {
         self.requests.get(&stream)
     }
 
-    /// Changes a request, if it is here.
+    /// Changes a request, if it exists.
     pub(super) fn change<R>(&mut self, stream: u32, change: impl FnOnce(&mut Incoming) -> R) -> Option<R> {
         let incoming = self.requests.get_mut(&stream)?;
         let before = (incoming.held(), usize::from(incoming.is_incomplete()));
@@ -43,22 +43,22 @@ impl OpenRequests {
         Some(result)
     }
 
-    /// The requests, where nothing is changed that is counted.
+    /// Iterates over the requests, without updating the counters.
     pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = (u32, &mut Incoming)> {
         self.requests.iter_mut().map(|(stream, incoming)| (*stream, incoming))
     }
 
-    /// Bytes that all requests hold.
+    /// Returns the total size of all requests in bytes.
     pub(in crate::http_server::h2) fn held(&self) -> usize {
         self.held
     }
 
-    /// Whether a request has a message that is not whole.
+    /// Whether a request has an incomplete message.
     pub(super) fn has_incomplete(&self) -> bool {
         self.incomplete > 0
     }
 
-    /// The requests by their streams. Asserts that what is counted adds up.
+    /// Returns the requests by stream. Asserts that the counters are correct.
     pub(in crate::http_server::h2) fn audited(&self) -> &BTreeMap<u32, Incoming> {
         let held: usize = self.requests.values().map(Incoming::held).sum();
         assert_eq!(self.held, held, "bytes of requests");

@@ -1,4 +1,4 @@
-//! What is kept of a request that somebody else answers.
+//! State of a request for the HTTP fallback.
 
 use bytes::Bytes;
 
@@ -6,13 +6,13 @@ use bytes::Bytes;
 #[derive(Debug)]
 pub(super) struct ActiveExchange {
     pub(super) head_only: bool,
-    /// The head of the response was sent.
+    /// The head of the response has been sent.
     pub(super) begun: bool,
-    /// It has no body.
+    /// The response has no body.
     pub(super) bare: bool,
 }
 
-/// The body of a request, as it comes.
+/// The body of a request, received in pieces.
 #[derive(Debug)]
 pub(in crate::http_server::h2) struct Pieces {
     pub(super) piece: Bytes,
@@ -20,7 +20,7 @@ pub(in crate::http_server::h2) struct Pieces {
 }
 
 impl Pieces {
-    /// Bytes that were not given out.
+    /// Returns the number of buffered bytes that were not emitted.
     pub(super) fn held(&self) -> usize {
         self.piece.len()
     }

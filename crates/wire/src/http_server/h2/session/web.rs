@@ -1,4 +1,4 @@
-//! gRPC-Web and Connect on a stream of HTTP/2.
+//! gRPC-Web and Connect on an HTTP/2 stream.
 
 use bytes::Bytes;
 use polyrpc_core::session::Server as _;
@@ -17,13 +17,13 @@ use crate::http::h2::hpack::{Fields, Indexing, encode_stateless, stateless_field
 use crate::http::head::WriteHead;
 use crate::http_server::h2::Server;
 
-/// How a call of gRPC-Web or Connect is answered.
+/// State of the response to a call of gRPC-Web or Connect.
 #[derive(Debug)]
 pub(super) struct WebResponse {
     dialect: Dialect,
-    /// The page that may read the answer is of this origin.
+    /// A page of this origin may read the response.
     origin: Option<Bytes>,
-    /// The answer is gathered, and leaves as a whole; `None` once it has left.
+    /// The buffered response, if it is sent as a whole; `None` once it has been sent.
     whole: Option<Whole>,
 }
 
@@ -33,7 +33,7 @@ impl WebResponse {
         Self { dialect: request.dialect, origin, whole: Some(Whole::default()) }
     }
 
-    /// What the head of a call says that could not be read; `None` if it is none of gRPC-Web.
+    /// Returns the form of the response to a malformed head; `None` if it is not one of gRPC-Web.
     pub(super) fn of(fields: &Fields, cors: &Cors) -> Option<Self> {
         let (dialect, _) = kind(fields.get(b"content-type")?)?;
         let origin = || cors.origin(&about_origin(fields));
@@ -44,15 +44,15 @@ impl WebResponse {
         })
     }
 
-    /// Whether the answer leaves as a whole, if it ends like this: Connect's unary ones do, and those of text that fail
-    /// before they have `begun`.
+    /// Whether the response is sent as a whole if it ends like this: true for Connect's unary responses, and for text
+    /// responses that fail before they have `begun`.
     fn is_whole(&self, begun: bool, failure: Option<&Status>) -> bool {
         self.dialect
             .connect()
             .is_some_and(|kind| kind == Kind::Unary || kind.is_text() && !begun && failure.is_some())
     }
 
-    /// Keeps the head of an answer that leaves as a whole; `false` if this one does not.
+    /// Stores the head of a response that is sent as a whole; returns `false` if this one is not.
     pub(super) fn keep(&mut self, compression: Compression, metadata: &Metadata) -> bool {
         let is_whole = self.is_whole(true, None);
         if is_whole {
@@ -61,7 +61,7 @@ impl WebResponse {
         is_whole
     }
 
-    /// The head of the answer.
+    /// Returns the head of the response.
     pub(super) fn head(&self, format: Format, compression: Compression, metadata: &Metadata) -> Vec<u8> {
         let mut block = status("200");
         grpc_web::head(self.dialect, format, compression, metadata, |name, value| {
@@ -75,7 +75,7 @@ impl WebResponse {
 }
 
 impl Server {
-    /// The dialect of gRPC-Web in which a stream is answered, if it is one.
+    /// Returns the dialect of gRPC-Web of a stream's response, if it uses one.
     pub(super) fn web_dialect(&mut self, stream: u32) -> Option<Dialect> {
         self.http.data_of(stream)?.web.as_ref().map(|web| web.dialect)
     }
@@ -116,7 +116,7 @@ impl Server {
         });
     }
 
-    /// Keeps a message of an answer that leaves as a whole. With the second, nobody waits for others.
+    /// Stores a message of a response that is sent as a whole. After the second, further ones are not needed.
     fn keep_message(&mut self, stream: u32, message: Bytes, out: &mut Outbox) {
         let Some(web) = self.http.data_of(stream).and_then(|answering| answering.web.as_mut()) else {
             return;
@@ -144,7 +144,7 @@ impl Server {
         }
     }
 
-    /// Answers a browser that asks whether a page may call; `false` if it does not ask, or the page may not.
+    /// Answers a CORS preflight; returns `false` if the request is not one, or the page may not call.
     pub(super) fn web_preflight(&mut self, stream: u32, fields: &Fields, out: &mut Outbox) -> bool {
         if fields.get(b":method") != Some(b"OPTIONS") {
             return false;
@@ -161,7 +161,7 @@ impl Server {
     }
 }
 
-/// What a browser says of the page.
+/// Returns the fields that a browser sends about the page.
 fn about_origin(fields: &Fields) -> Metadata {
     ["origin", "access-control-request-method", "access-control-request-headers"]
         .into_iter()

@@ -1,4 +1,4 @@
-//! A client that knows HTTP/2 and nothing of gRPC.
+//! A client that supports HTTP/2 but not gRPC.
 
 use polyrpc_core::session::Verdict;
 
@@ -8,7 +8,7 @@ use crate::http::h2::{self, Connection};
 
 pub(super) type Field<'a> = (&'a str, &'a str);
 
-/// A client that knows HTTP/2 only.
+/// A client that only supports HTTP/2.
 pub(super) struct Browser {
     pub(super) http: Connection,
     pub(super) server: Server,
@@ -18,7 +18,7 @@ pub(super) struct Browser {
     pub(super) outbox: BytesMut,
 }
 
-/// The fields of an answer's head, its status first, and its data.
+/// The fields of a response's head, with its status first, and its data.
 pub(super) type Answer = (Vec<String>, Vec<u8>);
 
 impl Browser {
@@ -41,7 +41,7 @@ impl Browser {
         }
     }
 
-    /// Lets the server hear what was said; it does with each call what `handle` says once it is whole.
+    /// Passes pending output to the server, which answers each complete call as `handle` does.
     pub(super) fn serve(
         &mut self,
         mut handle: impl FnMut(&mut Server, Ticket, Bytes, &mut Outbox),

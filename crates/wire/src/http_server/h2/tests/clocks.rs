@@ -1,4 +1,4 @@
-//! What the time does to calls.
+//! Timeouts of calls.
 
 use super::streams::{Both, of_one};
 use super::*;
@@ -7,12 +7,12 @@ fn tick(both: &mut Both, seconds: f64) {
     both.server.tick(Duration::from_secs_f64(seconds), &mut both.down);
 }
 
-/// Time passes from one second to another, in quarters.
+/// Advances the time from one second to another, in quarters.
 fn pass(both: &mut Both, from: u32, to: u32) {
     (4 * from..=4 * to).for_each(|quarter| tick(both, f64::from(quarter) / 4.0));
 }
 
-/// The first bytes of a message of a thousand, as a DATA frame of this stream.
+/// Returns the start of a message of a thousand bytes, as a DATA frame of this stream.
 fn beginning(stream: u8) -> [u8; 16] {
     [0, 0, 7, 0, 0, 0, 0, 0, stream, 0, 0, 0, 3, 0xe8, b'a', b'b']
 }
@@ -59,7 +59,7 @@ fn message_that_trickles_fails_when_it_takes_too_long() {
     let mut both = Both::new();
     both.open(1);
     both.heard();
-    // A message of a mebibyte, of which two kilobytes come each second.
+    // A message of one mebibyte that arrives at two kilobytes per second.
     both.up.extend_from_slice(&[0, 0, 5, 0, 0, 0, 0, 0, 1, 0, 0, 16, 0, 0]);
     for second in 0..200 {
         let heard = both.heard();
@@ -87,7 +87,7 @@ fn call_of_one_message_that_does_not_come_fails() {
     assert!(both.server.needs_ticks());
     pass(&mut both, 1, 9);
     assert_eq!(both.heard(), [""; 0]);
-    // What it waited before it was opened counts.
+    // The time before it was opened counts.
     pass(&mut both, 9, 10);
     assert_eq!(both.heard(), ["cancelled 1"]);
     assert!(both.answered()[0].starts_with("failed 1 deadline exceeded: "));
@@ -111,7 +111,7 @@ fn message_that_may_not_come_is_not_late() {
         come += heard;
         both.answered();
     }
-    // What was given out nobody takes, so that the rest of the next message may not come.
+    // The emitted messages are not consumed, so the rest of the next one cannot arrive.
     assert!(both.server.buffered() > 0 && both.server.needs_ticks());
     for second in 0..20 {
         tick(&mut both, f64::from(second));

@@ -1,4 +1,4 @@
-//! Requests that are none of gRPC, over HTTP/2.
+//! HTTP/2 requests other than gRPC.
 
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ fn echo(server: &mut Server, ticket: Ticket, body: Bytes, out: &mut Outbox) {
     server.reply(ticket, Reply::message(Format::Json(Json::Brpc), body), out);
 }
 
-/// What is answered to a request, by a method that repeats what it is told.
+/// Returns the response to a request by a method that echoes its input.
 fn echoed(method: &str, path: &str, fields: &[Field<'_>], pieces: &[&[u8]]) -> (Vec<String>, String) {
     let mut browser = browser();
     browser.ask(method, path, fields, pieces);
@@ -193,7 +193,7 @@ fn a_batch_is_forgotten_with_its_stream() {
     assert!(browser.down.is_empty());
 }
 
-/// A browser whose first request is open: its head is there, and so much of its body as it may send.
+/// Returns a browser with an open request: its head and the first part of its body have been sent.
 fn half_asked(path: &str, body: usize) -> (Browser, u32) {
     let mut browser = browser();
     let stream = browser.http.open(&super::browser::block("POST", path, &[JSON]), false, &mut browser.up);
@@ -201,7 +201,7 @@ fn half_asked(path: &str, body: usize) -> (Browser, u32) {
     (browser, stream)
 }
 
-/// What the server finds, where nobody judges.
+/// Returns the events of a server without authentication.
 fn found(browser: &mut Browser) -> Vec<String> {
     browser.inbox.extend_from_slice(&browser.up.take());
     let mut found = Vec::new();
@@ -329,7 +329,7 @@ fn request_that_waits_to_go_on_is_told_so_once_it_was_judged() {
     assert!(!browser.server.needs_ticks(), "the peer may not be late");
     browser.down.take();
     browser.server.apply_verdict(StreamId(stream.into()), Verdict::Accepted, &mut browser.down);
-    // HEADERS on stream 1 that ends nothing.
+    // HEADERS on stream 1 without END_STREAM.
     let said = browser.down.take();
     assert_eq!(said[3..9], [1, 4, 0, 0, 0, 1]);
     let fields = crate::http::h2::hpack::Decoder::new(4096, 4096).decode(&said[9..]).unwrap();
@@ -365,7 +365,7 @@ fn bytes_may_be_cut_anywhere_or_damaged() {
     assert_survives_damage(server, &bytes, 1 << 20);
 }
 
-/// So many fields of the same name.
+/// Returns this number of fields with the same name.
 fn copies(count: usize) -> Vec<Field<'static>> {
     vec![("x-key", "v"); count]
 }

@@ -1,4 +1,4 @@
-//! How large things may be, and what the other side is told of it.
+//! Size limits, and how they are reported to the peer.
 
 use polyrpc_core::{Fault, Retry};
 
@@ -6,7 +6,7 @@ use super::streams::{Both, of_one};
 use super::*;
 use crate::grpc::frame::PREFIX;
 
-/// A call with so many bytes of metadata, in entries of a thousand.
+/// Returns a call with this number of metadata bytes, in entries of a thousand.
 fn heavy(bytes: usize) -> Call<'static> {
     let mut call = call(b"hello");
     for n in 0..bytes.div_ceil(1000) {
@@ -58,7 +58,7 @@ fn client_sends_no_call_that_the_server_would_not_take() {
     assert!(status.message().starts_with("the call's header list of 73"), "{status}");
     assert!(status.message().ends_with("exceeds the server's limit of 65536"), "{status}");
     assert!(both.up.is_empty());
-    // What just fits is sent, though its size is close to the limit.
+    // A call that just fits is sent, although its size is close to the limit.
     both.client.send(CallId(3), heavy(60_000), &mut both.up).unwrap();
     assert_eq!(both.heard(), ["call Echo"]);
 }
@@ -90,7 +90,7 @@ fn answer_whose_header_list_is_too_large_fails_alone() {
 fn trailers_of_a_request_that_are_too_large_fail_their_call() {
     let trailers = |stream: u8| {
         let mut block = vec![0x00, 0x01, b'k', 0x7f];
-        // 70,000, less the 127 that the prefix has.
+        // 70,000 less 127, the maximum of the prefix.
         block.extend([0xf1, 0xa1, 0x04]);
         block.extend([b'v'; 70_000]);
         let mut frames = Vec::new();
@@ -177,7 +177,8 @@ fn bytes_that_are_held_are_counted() {
     assert_eq!(both.server.unsent(), (1 << 20) + PREFIX - 65_536);
 }
 
-/// A connection on which every method was called some times with so many entries of metadata, and all is answered.
+/// Returns a connection on which every method was called several times with this number of metadata entries, with all
+/// calls answered.
 fn at_rest(methods: &[&'static str], entries: usize) -> Server {
     let mut both = Both::new();
     for id in 0..20 {

@@ -1,4 +1,4 @@
-//! Servers that know HTTP/2, and answer otherwise than gRPC wants.
+//! Servers that support HTTP/2 but do not answer as gRPC requires.
 
 use super::*;
 use crate::grpc::frame::prefix;
@@ -7,7 +7,7 @@ use crate::http::h2::{self, Connection};
 
 const STREAM: u32 = 1;
 
-/// Speaks for such a server.
+/// Writes the frames of such a server.
 struct Odd {
     http: Connection,
     out: Outbox,
@@ -34,7 +34,7 @@ fn block(fields: &[(&str, &str)]) -> Vec<u8> {
     block
 }
 
-/// How a unary call ends that is answered so.
+/// Returns the result of a unary call with this response.
 fn outcome(say: impl FnOnce(&mut Odd)) -> Result<Bytes, Status> {
     let (mut client, mut up) = (client(), Outbox::new());
     client.send(CallId(7), call(b"hello"), &mut up).unwrap();
@@ -59,7 +59,7 @@ fn a_status_in_a_head_behind_which_more_follows_tells_nothing() {
         ([(":status", "503"), ("content-type", "application/grpc"), OK[0]], Code::Unavailable),
         ([(":status", "200"), ("content-type", "text/html"), OK[0]], Code::Unknown),
     ] {
-        // The call is over at once: what follows is kept by nobody.
+        // The call ends immediately: further input is not stored.
         let status = outcome(|odd| odd.head(&head, false)).unwrap_err();
         assert_eq!(status.code(), code, "{status}");
     }

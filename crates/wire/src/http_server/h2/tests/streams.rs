@@ -1,8 +1,8 @@
-//! Messages that come and go one by one.
+//! Streaming calls.
 
 use super::*;
 
-/// Both sides of a connection, with what is on its way between them.
+/// Both sides of a connection, with the bytes in transit between them.
 pub(super) struct Both {
     pub(super) client: Client,
     pub(super) server: Server,
@@ -18,7 +18,7 @@ impl Both {
         Self::with(Methods::default())
     }
 
-    /// These methods take one message.
+    /// Creates them with these methods that take one message.
     pub(super) fn with(methods: Methods) -> Self {
         Self {
             client: client(),
@@ -31,7 +31,7 @@ impl Both {
         }
     }
 
-    /// What the server finds, told as text.
+    /// Returns the server's events as text.
     pub(super) fn heard(&mut self) -> Vec<String> {
         self.to_server.extend_from_slice(&self.up.take());
         let mut heard = Vec::new();
@@ -66,7 +66,7 @@ impl Both {
         heard
     }
 
-    /// What the client finds, told as text.
+    /// Returns the client's events as text.
     pub(super) fn answered(&mut self) -> Vec<String> {
         self.to_client.extend_from_slice(&self.down.take());
         let mut answered = Vec::new();
@@ -132,10 +132,10 @@ fn a_message_that_cannot_be_read_ends_an_answer_that_has_begun_by_its_trailers()
     both.heard();
     let ticket = both.tickets.pop().unwrap();
     both.server.message(StreamId(1), Bytes::from_static(b"x"), &mut both.down);
-    // A DATA frame whose message has the flag 7.
+    // A DATA frame with a message of flag 7.
     both.up.extend_from_slice(b"\0\0\x05\0\0\0\0\0\x01\x07\0\0\0\0");
     assert_eq!(both.heard(), ["cancelled 1"]);
-    // Whoever had not heard of it yet goes on answering.
+    // A handler that has not noticed the failure yet continues to answer.
     both.server.message(StreamId(1), Bytes::from_static(b"y"), &mut both.down);
     both.server.finish(ticket, Ok(()), Metadata::new(), &mut both.down);
     assert_eq!(both.answered(), ["head 1", "message 1 x", "failed 1 internal: a message with the flag 7"]);
@@ -267,7 +267,7 @@ fn a_server_that_asks_for_calm_finds_the_heartbeats_too_many() {
     let mut both = Both::new();
     both.open(1);
     both.heard();
-    // GOAWAY, the last stream 1, ENHANCE_YOUR_CALM, as grpc-go sends it.
+    // GOAWAY with last stream 1 and ENHANCE_YOUR_CALM, as grpc-go sends it.
     both.down.buffer().extend_from_slice(b"\0\0\x16\x07\0\0\0\0\0\0\0\0\x01\0\0\0\x0btoo_many_pings");
     assert_eq!(both.answered(), ["too many heartbeats", "go away"]);
 }
@@ -292,7 +292,7 @@ fn a_long_stream_comes_to_its_end() {
                 bytes += message.body.len();
             }
         }
-        // Many messages are told of at once.
+        // Many messages are acknowledged at once.
         both.client.consumed(CallId(1), bytes, &mut both.up);
         both.heard();
         if taken >= 20_000 {
@@ -302,7 +302,7 @@ fn a_long_stream_comes_to_its_end() {
     }
 }
 
-/// h2load and grpc-go send the heads of all calls at hand before the first body.
+/// h2load and grpc-go send the heads of all pending calls before the first body.
 #[test]
 fn calls_are_whole_though_their_heads_came_first() {
     let mut both = Both::new();
@@ -313,7 +313,7 @@ fn calls_are_whole_though_their_heads_came_first() {
         both.client.message(CallId(id), Bytes::from_static(b"one"), &mut both.up);
         both.client.end(CallId(id), &mut both.up);
     }
-    // Two messages, and none at all, are no unary request.
+    // Neither two messages nor none are a unary request.
     both.client.message(CallId(3), Bytes::from_static(b"one"), &mut both.up);
     both.client.message(CallId(3), Bytes::from_static(b"two"), &mut both.up);
     both.client.end(CallId(4), &mut both.up);
@@ -325,7 +325,7 @@ fn calls_are_whole_though_their_heads_came_first() {
     assert_eq!(heard, want);
 }
 
-/// Data and the empty frame that ends it, as one frame.
+/// Merges a DATA frame and the empty frame that ends its stream into one frame.
 fn merged(bytes: &[u8]) -> Vec<u8> {
     let (mut out, mut rest): (Vec<u8>, _) = (Vec::new(), &bytes[crate::http::h2::PREFACE.len()..]);
     out.extend_from_slice(crate::http::h2::PREFACE);
@@ -356,7 +356,7 @@ fn a_head_that_is_taken_back_at_once_is_not_told() {
     assert_eq!(both.server.streams(), 1);
 }
 
-/// Both sides, where the calls of [`Both::open`] are of one message.
+/// Creates both sides, with the methods of [`Both::open`] taking one message.
 pub(super) fn of_one() -> Both {
     let mut methods = Methods::default();
     methods.add("example.EchoService", "Echo");
@@ -445,7 +445,7 @@ fn a_message_in_several_frames_is_one_call_if_it_is_short() {
         both.heard();
         both.client.message(CallId(1), Bytes::from(vec![b'.'; length]), &mut both.up);
         both.client.end(CallId(1), &mut both.up);
-        // The message's prefix comes in frames of a byte each, and what else there was in the first frame behind them.
+        // The prefix of the message arrives in frames of one byte each, followed by the rest of the first frame.
         let (data, mut told) = (both.up.take(), Vec::new());
         for byte in &data[9..14] {
             both.to_server.extend_from_slice(&[0, 0, 1, 0, 0, 0, 0, 0, 1, *byte]);

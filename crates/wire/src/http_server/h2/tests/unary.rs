@@ -1,4 +1,4 @@
-//! A request, an answer.
+//! Unary calls.
 
 use super::*;
 
@@ -106,7 +106,7 @@ fn a_message_over_the_limit_is_refused_and_the_connection_goes_on() {
     let limits = polyrpc_core::Limits { message: 1000, ..Default::default() };
     let config = ServerConfig { limits, ..ServerConfig::default() };
     let mut pair = Pair::new(client(), Server::new(config.into()));
-    // The server sees that it is too long before all of it is there.
+    // The server detects that it is too long before all of it has arrived.
     let asked = Call { body: vec![0; 1001].into(), ..call(b"") };
     let (client, out) = pair.client_parts();
     client.send(CallId(1), asked, out).unwrap();
@@ -120,7 +120,7 @@ fn a_message_over_the_limit_is_refused_and_the_connection_goes_on() {
 
 #[test]
 fn secrets_in_the_metadata_go_into_no_table() {
-    // No Huffman code makes it shorter, so that it stands in a block as it is.
+    // Huffman coding does not shorten this value, so it appears literally in a block.
     const VALUE: &str = "~~~~~~~~~~~~~~~~";
     for (name, again) in [("authorization", true), ("cookie", true), ("other", false)] {
         let metadata: Metadata = [(name, VALUE)].into_iter().collect();

@@ -40,7 +40,7 @@ fn text_may_come_in_pieces_and_gives_back_all_of_the_window() {
     let text = STANDARD.encode(&framed);
     browser.ask("POST", ECHO, &[TEXT], &text.as_bytes().chunks(1001).collect::<Vec<_>>());
     let mut body = Bytes::new();
-    // The client's window is what the server gives, so that this takes several turns.
+    // The client's window is what the server grants, so that this takes several turns.
     let mut heard = Vec::new();
     for _ in 0..100 {
         heard.extend(browser.serve(|_, _, _, _| ()));
@@ -127,7 +127,7 @@ fn bytes_may_be_cut_anywhere_or_damaged() {
     let text = STANDARD.encode(HELLO);
     for (kind, body) in [(WEB, HELLO), (TEXT, text.as_bytes())] {
         let mut browser = allowing(Cors::None);
-        // In two pieces: a request that is whole in one read is another event.
+        // In two pieces: a request that is complete in one read is a different event.
         browser.ask("POST", ECHO, &[kind], &[&body[..3], &body[3..]]);
         let bytes = browser.up.take();
         assert_any_split(server, &bytes);
