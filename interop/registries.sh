@@ -38,6 +38,8 @@ go_found_by_ours() {
     group "$1: our client → Go rpcx server"
     start "go-$1" listening "$peer" serve "$1" "$registry_at"
     go=$(address "go-$1" listening)
+    # Whoever waits for lines of it may be faster than the command.
+    : >"$work/$1.found"
     "$polyrpc" discover "$url" --watch --json >"$work/$1.found" 2>"$work/$1.warnings" {hold}>&- &
     children+=($!)
     seen found "$1" 0 "\"tcp@$go\""
