@@ -11,7 +11,8 @@
 //! * [`shell`] writes completions and manual pages.
 //!
 //! `demo`, `call` and `bench` encode and decode messages by [`message`]: JSON in, any format on the wire, JSON out.
-//! Without a `.proto`, `list` and `call` query the server by [`reflection`].
+//! Without a `.proto`, `list` and `call` query the server by [`reflection`]; what this program knows of its own services is
+//! used by `demo` alone.
 
 mod demo;
 
@@ -36,6 +37,7 @@ mod kcp;
 mod message;
 mod reflection;
 
+mod closest;
 mod failure;
 mod limits;
 mod log;
