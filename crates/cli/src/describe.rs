@@ -7,6 +7,7 @@ use protox::prost_reflect::prost_types::{
     DescriptorProto, EnumDescriptorProto, FieldDescriptorProto, FileDescriptorProto, MethodDescriptorProto,
     ServiceDescriptorProto,
 };
+use serde_json::{Value, json};
 
 /// The full names of all services, sorted.
 pub(crate) fn services(files: &[FileDescriptorProto]) -> Vec<String> {
@@ -17,6 +18,72 @@ pub(crate) fn services(files: &[FileDescriptorProto]) -> Vec<String> {
     let mut names: Vec<_> = files.iter().flat_map(of).collect();
     names.sort_unstable();
     names
+}
+
+/// The names of a service's methods; none if no file declares it.
+pub(crate) fn methods(files: &[FileDescriptorProto], service: &str) -> Vec<String> {
+    match find(files, service) {
+        Some(Declaration { what: What::Service(service), .. }) => {
+            service.method.iter().map(|method| method.name().to_owned()).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// The same as [`list`] for programs.
+pub(crate) fn list_json(services: &[String], files: &[FileDescriptorProto]) -> Value {
+    let service = |name: &String| match find(files, name) {
+        Some(Declaration { what: What::Service(service), .. }) => {
+            let methods: Vec<_> = service.method.iter().map(method_json).collect();
+            json!({ "name": name, "methods": methods })
+        }
+        _ => json!({ "name": name }),
+    };
+    json!({ "services": services.iter().map(service).collect::<Vec<_>>() })
+}
+
+fn method_json(method: &MethodDescriptorProto) -> Value {
+    json!({
+        "name": method.name(),
+        "request": method.input_type().trim_start_matches('.'),
+        "response": method.output_type().trim_start_matches('.'),
+        "client_streaming": method.client_streaming(),
+        "server_streaming": method.server_streaming(),
+    })
+}
+
+/// The same as [`name`] for programs.
+pub(crate) fn name_json(files: &[FileDescriptorProto], full_name: &str) -> Option<Value> {
+    let declaration = name(files, full_name)?;
+    // The first line is a comment with name and file.
+    let text = declaration.split_once('\n').map_or("", |(_, text)| text);
+    let found = declaring(files, full_name)?;
+    let kind = match found.what {
+        What::Service(_) => "service",
+        What::Method(_) => "method",
+        What::Message(_) => "message",
+        What::Enum(_) => "enum",
+        What::Extension(_) => "extension",
+    };
+    let mut told =
+        json!({ "name": found.full_name, "kind": kind, "file": found.file.name(), "declaration": text });
+    let more = match found.what {
+        What::Service(service) => {
+            Some(("methods", service.method.iter().map(method_json).collect::<Vec<_>>().into()))
+        }
+        What::Method(method) => Some(("method", method_json(method))),
+        _ => None,
+    };
+    if let (Value::Object(told), Some((key, value))) = (&mut told, more) {
+        told.insert(key.to_owned(), value);
+    }
+    Some(told)
+}
+
+/// What declares a name, which may be that of a part, as a field.
+fn declaring<'a>(files: &'a [FileDescriptorProto], name: &str) -> Option<Declaration<'a>> {
+    std::iter::successors(Some(name), |name| Some(name.rsplit_once('.')?.0))
+        .find_map(|name| find(files, name))
 }
 
 /// Services with their methods; of one that no file declares the name alone.
@@ -33,8 +100,7 @@ pub(crate) fn list(services: &[String], files: &[FileDescriptorProto]) -> String
 
 /// What a name means. That of a part, as a field, shows the whole.
 pub(crate) fn name(files: &[FileDescriptorProto], name: &str) -> Option<String> {
-    let found = std::iter::successors(Some(name), |name| Some(name.rsplit_once('.')?.0))
-        .find_map(|name| find(files, name))?;
+    let found = declaring(files, name)?;
     let mut text = Text::default();
     text.line(&format!("// {} in {}", found.full_name, found.file.name()));
     let file = found.file;

@@ -2,18 +2,23 @@
 
 use std::{fmt, io};
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use polyrpc::{Code, Status};
+use serde_json::{Map, Value, json};
 
-/// What goes to standard error before the command ends with exit code 1.
+/// What goes to standard error before the command ends with an exit code that is not 0.
 #[derive(Debug)]
 pub(crate) struct Failure {
     text: String,
     hint: Option<String>,
+    /// How a call has failed, if that is the reason.
+    status: Option<Box<Status>>,
 }
 
 impl Failure {
     pub(crate) fn new(text: impl Into<String>) -> Self {
-        Self { text: text.into(), hint: None }
+        Self { text: text.into(), hint: None, status: None }
     }
 
     /// Something the system refused: `cannot read x: no such file`.
@@ -27,9 +32,23 @@ impl Failure {
         self
     }
 
+    /// Adds what might help, unless something is said already.
+    pub(crate) fn or_hint(self, hint: Option<String>) -> Self {
+        match (&self.hint, hint) {
+            (None, Some(hint)) => self.with_hint(hint),
+            _ => self,
+        }
+    }
+
+    /// Says first what it is about.
+    pub(crate) fn within(mut self, what: impl fmt::Display) -> Self {
+        self.text = format!("{what}: {}", self.text);
+        self
+    }
+
     /// A call of the server at `url` that failed.
     pub(crate) fn of_call(status: &Status, url: &str) -> Self {
-        let failure = Self::new(status.to_string());
+        let failure = Self { status: Some(Box::new(status.clone())), ..Self::new(status.to_string()) };
         let refused = status.code() == Code::Unavailable && status.message().contains("refused");
         match url.split_once("://") {
             // Other URLs, of a registry or of several servers, do not name an address to listen at.
@@ -39,6 +58,46 @@ impl Failure {
             _ => failure,
         }
     }
+
+    pub(crate) fn has_hint(&self) -> bool {
+        self.hint.is_some()
+    }
+
+    /// The exit code: 64 and the number of the status if a call has failed, as grpcurl has it, else 1.
+    pub(crate) fn exit_code(&self) -> u8 {
+        match &self.status {
+            Some(status) => FAILED_CALL.saturating_add(u8::try_from(number(status.code())).unwrap_or(0)),
+            None => 1,
+        }
+    }
+
+    /// The failure for programs.
+    pub(crate) fn to_json(&self) -> Value {
+        let mut error = Map::new();
+        if let Some(status) = &self.status {
+            error.insert("code".into(), number(status.code()).into());
+            error.insert("status".into(), status.code().as_str().into());
+            if let Some(number) = status.number() {
+                error.insert("number".into(), number.into());
+            }
+            error.insert("message".into(), status.message().into());
+            if !status.details().is_empty() {
+                error.insert("details".into(), STANDARD.encode(status.details()).into());
+            }
+        } else {
+            error.insert("message".into(), self.text.as_str().into());
+        }
+        if let Some(hint) = &self.hint {
+            error.insert("hint".into(), hint.as_str().into());
+        }
+        error.insert("exit_code".into(), self.exit_code().into());
+        json!({ "error": error })
+    }
+}
+
+/// gRPC's number of a status.
+pub(crate) fn number(code: Code) -> i32 {
+    code as i32
 }
 
 impl fmt::Display for Failure {
@@ -63,3 +122,6 @@ impl From<polyrpc_build::Error> for Failure {
         Self::new(format!("{error:?}"))
     }
 }
+
+/// What grpcurl adds to the status of a call, so that it is no other program's exit code.
+const FAILED_CALL: u8 = 64;

@@ -1,95 +1,225 @@
 //! `polyrpc list`: what a server offers, by its own word or by `.proto` files.
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::Args;
+use polyrpc::client::CallOptions;
 use polyrpc::{Client, Code, Error, Protocol};
 use protox::prost::Message;
 use protox::prost_reflect::prost_types::{FileDescriptorProto, FileDescriptorSet};
+use serde_json::{Value, json};
+use tokio::time::timeout;
 
-use crate::call::{CommonOptions, Headers};
+use crate::call::{CommonOptions, Headers, guess};
 use crate::describe;
 use crate::failure::Failure;
-use crate::message::{Files, SchemaSource};
-use crate::reflection::Reflection;
+use crate::message::{Files, SchemaSource, service_hint};
+use crate::reflection::rpcx::Program;
+use crate::reflection::{Reflection, by_grpc};
 use crate::terminal;
 
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Options {
-    /// The server: grpc://host:port or grpc+unix:///path
+    /// The server, as for `call`. A gRPC server is asked by gRPC's reflection, an rpcx server by rpcx's, any other by
+    /// gRPC's on the same port
     url: String,
     /// A service, a method, a message or an enum to describe, by its full name [default: list all services]
     name: Option<String>,
-    #[command(flatten)]
-    files: Files,
-    #[command(flatten)]
-    beside: CommonOptions,
+    /// Print JSON, a failure on standard error too
+    #[arg(long)]
+    json: bool,
     #[command(flatten)]
     headers: Headers,
+    #[command(flatten)]
+    beside: CommonOptions,
+    #[command(flatten, next_help_heading = "What the messages are")]
+    files: Files,
 }
 
 pub(crate) fn run(options: Options) -> Result<ExitCode, Failure> {
-    let text = match options.files.described()? {
-        Some(described) => by_files(&described, options.name.as_deref())?,
-        None => by_reflection(&options)?,
-    };
-    terminal::print(&text)?;
-    Ok(ExitCode::SUCCESS)
+    let printed = text(&options).and_then(|text| terminal::print(&text));
+    Ok(printed.map_or_else(|failure| terminal::report(&failure, options.json), |_| ExitCode::SUCCESS))
 }
 
-fn by_files(described: &SchemaSource, name: Option<&str>) -> Result<String, Failure> {
+fn text(options: &Options) -> Result<String, Failure> {
+    match options.files.described()? {
+        Some(described) => by_files(&described, options),
+        None => by_reflection(options),
+    }
+}
+
+fn by_files(described: &SchemaSource, options: &Options) -> Result<String, Failure> {
     let set = FileDescriptorSet::decode(described.encoded());
     let files = set.map_err(|error| Failure::new(format!("{}: {error}", described.source())))?.file;
     let services = describe::services(&files);
-    match name {
-        None => Ok(describe::list(&services, &files)),
-        Some(name) => describe::name(&files, &dotted(name)).ok_or_else(|| {
-            let hint = format!("its services are {}", services.join(", "));
-            Failure::new(format!("nothing in {} is called `{name}`", described.source())).with_hint(hint)
+    match &options.name {
+        None => Ok(options.list(&services, &files)),
+        Some(name) => options.describe(&files, &dotted(name)).ok_or_else(|| {
+            unknown(format!("nothing in {} is called `{name}`", described.source()), name, &services)
         }),
     }
 }
 
 fn by_reflection(options: &Options) -> Result<String, Failure> {
-    let client = options.beside.client(&options.url)?.build()?;
-    if client.protocol() != Protocol::Grpc {
-        return Err(Failure::new("only gRPC has a way to ask a server what it offers")
-            .with_hint("write grpc:// if it speaks that too, or name a .proto with --proto FILE"));
-    }
-    terminal::block_on(ask(&client, options))?
+    let client = options.client(&options.url)?;
+    terminal::block_on(async {
+        match client.protocol() {
+            Protocol::Grpc => ask(&client, options).await,
+            Protocol::Rpcx => ask_rpcx(&client, options).await,
+            _ => ask_by_grpc(&client, options).await,
+        }
+    })?
 }
 
 async fn ask(client: &Client, options: &Options) -> Result<String, Failure> {
-    let mut reflection = Reflection::new(client, options.beside.asking(&options.headers));
-    let failed = |error: Error| failed(&error, &options.url);
-    let Some(name) = &options.name else {
-        let services = reflection.services().await.map_err(failed)?;
-        for service in &services {
-            // One that cannot be described is told by its name alone.
-            reflection.find(service).await.map_err(failed)?;
-        }
-        return Ok(describe::list(&services, &files(&reflection)));
-    };
-    let dotted = dotted(name);
-    if !reflection.find(&dotted).await.map_err(failed)? {
-        let services = reflection.services().await.map_err(failed)?;
-        let hint = format!("its services are {}", services.join(", "));
-        return Err(
-            Failure::new(format!("nothing that the server describes is called `{name}`")).with_hint(hint)
-        );
+    match by_grpcs_reflection(client, options).await {
+        Ok(Answer::Text(text)) => Ok(text),
+        Ok(Answer::Unknown(services)) => Err(options.stranger(&services)),
+        Err(error) => Err(failed(&error, options).await),
     }
-    // The messages of a method may be in other files.
-    reflection.complete().await.map_err(failed)?;
-    describe::name(&files(&reflection), &dotted)
-        .ok_or_else(|| Failure::new(format!("the server's file does not have the `{name}` it should have")))
 }
 
-fn failed(error: &Error, url: &str) -> Failure {
-    match error.code() {
+/// What a server said.
+enum Answer {
+    Text(String),
+    /// It has nothing of that name; these are its services.
+    Unknown(Vec<String>),
+}
+
+async fn by_grpcs_reflection(client: &Client, options: &Options) -> Result<Answer, Error> {
+    let mut reflection = Reflection::new(client, options.asking());
+    let Some(name) = &options.name else {
+        let services = reflection.services().await?;
+        for service in &services {
+            // One that cannot be described is told by its name alone.
+            reflection.find(service).await?;
+        }
+        return Ok(Answer::Text(options.list(&services, &files(&reflection))));
+    };
+    let dotted = dotted(name);
+    if !reflection.find(&dotted).await? {
+        return Ok(Answer::Unknown(reflection.services().await?));
+    }
+    // The messages of a method may be in other files.
+    reflection.complete().await?;
+    match options.describe(&files(&reflection), &dotted) {
+        Some(text) => Ok(Answer::Text(text)),
+        None => Ok(Answer::Unknown(reflection.services().await?)),
+    }
+}
+
+async fn ask_rpcx(client: &Client, options: &Options) -> Result<String, Failure> {
+    let Some(name) = &options.name else {
+        let program = Program::ask(client, None, options.asking()).await;
+        let program = match program {
+            Ok(program) => program,
+            Err(error) => return Err(failed(&error, options).await),
+        };
+        return Ok(if options.json { program.to_json().to_string() } else { program.list() });
+    };
+    let (service, method) = match name.rsplit_once('/') {
+        Some((service, method)) => (service, Some(method)),
+        None => (name.as_str(), None),
+    };
+    match Program::ask(client, Some(service), options.asking()).await {
+        Ok(program) => {
+            let described = program.describe(method);
+            let described = described.ok_or_else(|| {
+                let methods: Vec<_> = program.methods().collect();
+                let hint = crate::closest::hint(method.unwrap_or_default(), &methods, "it has");
+                Failure::new(format!("{service} has no method `{}`", method.unwrap_or_default()))
+                    .with_hint(hint)
+            })?;
+            let name = name.as_str();
+            Ok(if options.json {
+                json!({ "name": name, "declaration": described }).to_string()
+            } else {
+                described
+            })
+        }
+        Err(error) if error.code() == Code::Unimplemented => Err(failed(&error, options).await),
+        Err(error) => match Program::ask(client, None, options.asking()).await {
+            Ok(program) => {
+                let services: Vec<_> = program.services.into_iter().map(|service| service.name).collect();
+                Err(options.stranger(&services))
+            }
+            Err(_) => Err(failed(&error, options).await),
+        },
+    }
+}
+
+/// Asks by gRPC a server that may not speak it.
+async fn ask_by_grpc(client: &Client, options: &Options) -> Result<String, Failure> {
+    let protocol = client.protocol().as_str();
+    let refused = || {
+        Failure::new(format!(
+            "{protocol} has no way to ask a server what it offers, nor by gRPC does the server tell"
+        ))
+        .with_hint("name a .proto that describes it with --proto FILE")
+    };
+    let other = by_grpc(&options.url).ok_or_else(refused)?;
+    let other = options.client(&other)?;
+    match timeout(AT_MOST, by_grpcs_reflection(&other, options)).await {
+        Ok(Ok(Answer::Text(text))) => Ok(text),
+        Ok(Ok(Answer::Unknown(services))) => Err(options.stranger(&services)),
+        // Where nobody listens, gRPC is not the reason.
+        Ok(Err(error)) if error.message().starts_with("cannot connect") => {
+            Err(Failure::of_call(error.status(), &options.url))
+        }
+        Ok(Err(_)) | Err(_) => Err(refused()),
+    }
+}
+
+async fn failed(error: &Error, options: &Options) -> Failure {
+    let status = error.status();
+    match status.code() {
         Code::Unimplemented => Failure::new("the server does not tell what it offers: it has no reflection")
             .with_hint("name a .proto that describes it with --proto FILE"),
-        _ => Failure::of_call(error.status(), url),
+        _ => {
+            let failure = Failure::of_call(status, &options.url);
+            match guess::may_be_of_another_protocol(status) && !failure.has_hint() {
+                true => failure.or_hint(guess::hint(&options.url, &options.beside).await),
+                false => failure,
+            }
+        }
+    }
+}
+
+fn unknown(text: String, name: &str, services: &[String]) -> Failure {
+    let names: Vec<_> = services.iter().map(String::as_str).collect();
+    let hint = service_hint(&dotted(name), &names);
+    Failure::new(text).with_hint(hint.replace("it has ", "its services are "))
+}
+
+impl Options {
+    fn client(&self, url: &str) -> Result<Client, Failure> {
+        Ok(self.beside.client(url)?.build()?)
+    }
+
+    fn asking(&self) -> CallOptions {
+        self.beside.asking(&self.headers)
+    }
+
+    fn list(&self, services: &[String], files: &[FileDescriptorProto]) -> String {
+        match self.json {
+            true => describe::list_json(services, files).to_string(),
+            false => describe::list(services, files),
+        }
+    }
+
+    fn describe(&self, files: &[FileDescriptorProto], name: &str) -> Option<String> {
+        match self.json {
+            true => describe::name_json(files, name).as_ref().map(Value::to_string),
+            false => describe::name(files, name),
+        }
+    }
+
+    /// The failure of a name that the server does not have.
+    fn stranger(&self, services: &[String]) -> Failure {
+        let name = self.name.as_deref().unwrap_or_default();
+        unknown(format!("nothing that the server describes is called `{name}`"), name, services)
     }
 }
 
@@ -102,9 +232,15 @@ fn dotted(name: &str) -> String {
     name.trim_start_matches('.').replace('/', ".")
 }
 
+/// How long a server is asked by a protocol that it may not speak.
+const AT_MOST: Duration = Duration::from_secs(2);
+
 const EXAMPLES: &str = "\
 Examples:
   polyrpc list grpc://127.0.0.1:8002
   polyrpc list grpc://127.0.0.1:8002 example.EchoService
-  polyrpc list grpc://127.0.0.1:8002 example.EchoService/Echo
-  polyrpc list grpc://127.0.0.1:50051 pkg.Message --proto service.proto";
+  polyrpc list grpc://127.0.0.1:8002 example.EchoService/Echo --json
+  polyrpc list rpcx://127.0.0.1:8002 Arith/Mul
+  polyrpc list grpc://127.0.0.1:50051 pkg.Message --proto service.proto
+
+The exit codes are those of `call`.";

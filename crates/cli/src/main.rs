@@ -8,9 +8,11 @@
 //! * [`call`] calls a method of any server.
 //! * [`bench`](mod@bench) calls it for a while and measures the cost.
 //! * [`generate`] generates the Rust code of `.proto` and `.fbs` files.
+//! * [`shell`] writes completions and manual pages.
 //!
 //! `demo`, `call` and `bench` encode and decode messages by [`message`]: JSON in, any format on the wire, JSON out.
-//! Without a `.proto`, `list` and `call` query the server by [`reflection`].
+//! Without a `.proto`, `list` and `call` query the server by [`reflection`]; what this program knows of its own services is
+//! used by `demo` alone.
 
 mod demo;
 
@@ -29,10 +31,13 @@ mod bench;
 
 mod generate;
 
+mod shell;
+
 mod kcp;
 mod message;
 mod reflection;
 
+mod closest;
 mod failure;
 mod limits;
 mod log;
@@ -47,7 +52,7 @@ mod fbs;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::filter::Targets;
 
@@ -99,6 +104,10 @@ enum Command {
     Bench(bench::Options),
     /// Write the Rust code of .proto or .fbs files, to be checked in
     Generate(generate::Options),
+    /// Print the completions of a shell
+    Completions(shell::Completions),
+    /// Print the manual page, or write those of all commands
+    Man(shell::Man),
 }
 
 impl Command {
@@ -119,6 +128,8 @@ impl Command {
             Self::Call(options) => call::run(options),
             Self::Bench(options) => bench::run(options),
             Self::Generate(options) => generate::run(options),
+            Self::Completions(options) => shell::completions(&options, &mut Cli::command()),
+            Self::Man(options) => shell::man(&options, Cli::command()),
         }
     }
 }

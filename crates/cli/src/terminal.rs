@@ -1,8 +1,10 @@
 //! Output for users: colour, durations, byte counts.
 
 use std::env;
+use std::ffi::OsString;
 use std::fmt::{self, Display};
 use std::io::{self, IsTerminal, Write};
+use std::process::ExitCode;
 use std::time::Duration;
 
 use crate::failure::Failure;
@@ -22,6 +24,15 @@ pub(crate) fn tell(text: impl Display) {
     let _ = writeln!(io::stderr().lock(), "{text}");
 }
 
+/// Prints a failure on standard error, in words or as a line of JSON. Returns the exit code.
+pub(crate) fn report(failure: &Failure, json: bool) -> ExitCode {
+    match json {
+        true => tell(failure.to_json()),
+        false => tell(failure),
+    }
+    ExitCode::from(failure.exit_code())
+}
+
 /// Waits for a future, in a runtime on this thread.
 pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> Result<T, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
@@ -29,10 +40,14 @@ pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> Result<T, Failure>
     Ok(runtime.block_on(future))
 }
 
-/// Whether what is printed there may have colours: it is a terminal and `NO_COLOR` is not set (no-color.org).
+/// Whether what is printed there may have colours: it is a terminal that is not `dumb`, and `NO_COLOR` is not set
+/// (no-color.org).
 pub(crate) fn is_coloured(stream: &impl IsTerminal) -> bool {
-    let unwanted = env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-    stream.is_terminal() && !unwanted
+    stream.is_terminal() && wants_colour(env::var_os("NO_COLOR"), env::var_os("TERM"))
+}
+
+fn wants_colour(no_color: Option<OsString>, term: Option<OsString>) -> bool {
+    no_color.is_none_or(|value| value.is_empty()) && term.is_none_or(|term| term != "dumb")
 }
 
 /// Colours what it is given, if standard output is a terminal and `NO_COLOR` is not set (no-color.org).
@@ -148,6 +163,20 @@ mod tests {
         assert_eq!(duration("0.5"), duration("500ms"));
         for wrong in ["", "s", "-1", "five", "5 5", "-1s", "1h", "1e300s"] {
             assert!(duration(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn colours_are_left_out_where_they_are_not_wanted() {
+        for (no_color, term, coloured) in [
+            (None, Some("xterm"), true),
+            (None, None, true),
+            (Some(""), Some("xterm"), true),
+            (Some("1"), Some("xterm"), false),
+            (None, Some("dumb"), false),
+        ] {
+            let wants = wants_colour(no_color.map(OsString::from), term.map(OsString::from));
+            assert_eq!(wants, coloured, "{no_color:?} {term:?}");
         }
     }
 

@@ -9,7 +9,7 @@ use crate::failure::Failure;
 use crate::terminal;
 
 /// How a server with TLS is called.
-#[derive(Debug, Clone, Args)]
+#[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "With TLS (grpcs://, https://, rpcx+tls://…)")]
 pub(crate) struct ClientTlsOptions {
     /// Trust the authorities in this PEM file instead of the system's

@@ -95,7 +95,7 @@ fn a_server_may_want_certificates_of_its_clients() {
         let nobody = echo(&url, &["--cacert", &ca]);
         assert!(nobody.stderr.contains("wants a client certificate"), "{nobody:?}");
     }
-    assert_eq!(echo(&server.url("rpcx"), &[]).code, 1);
+    assert_eq!(echo(&server.url("rpcx"), &[]).code, 78);
 }
 
 #[test]

@@ -16,23 +16,26 @@ pub(super) struct Input {
 }
 
 impl Input {
-    /// What the argument is, or names: `@FILE` a file, `-` standard input.
+    /// What the argument is, or names: `@FILE` a file, `@-` and `-` standard input.
     pub(super) fn of(argument: Option<&str>) -> Result<Self, Failure> {
         let argument = argument.unwrap_or_default();
         Ok(match argument.strip_prefix('@') {
+            Some("-") => Self::of_stdin(),
             Some(path) => {
                 let file = File::open(path);
                 let file = file.map_err(|error| Failure::system(format!("read {path}"), &error))?;
                 Self { from: Box::new(file), name: path.to_owned() }
             }
-            None if argument == "-" => {
-                Self { from: Box::new(io::stdin()), name: "standard input".to_owned() }
-            }
+            None if argument == "-" => Self::of_stdin(),
             None => {
                 let bytes = argument.as_bytes().to_vec();
                 Self { from: Box::new(Cursor::new(bytes)), name: "the argument".to_owned() }
             }
         })
+    }
+
+    fn of_stdin() -> Self {
+        Self { from: Box::new(io::stdin()), name: "standard input".to_owned() }
     }
 
     /// All of it.

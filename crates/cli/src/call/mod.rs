@@ -1,8 +1,15 @@
 //! `polyrpc call`: one call of any method, JSON in, JSON out.
 
+mod description;
 mod input;
+
 mod several;
 mod stream;
+
+mod advice;
+pub(crate) mod guess;
+mod report;
+mod suggestion;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,16 +18,16 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use clap::{Args, ValueEnum};
-use polyrpc::client::{self, Response};
-use polyrpc::codec::Body;
-use polyrpc::{Client, Code, Compression, Error, Format, Metadata, Protocol, Push};
+use polyrpc::client;
+use polyrpc::{Client, Compression, Metadata, Protocol, Push};
 
 use self::input::Input;
+use self::report::{Ending, Received, Report};
 use self::several::MultiServerOptions;
 use crate::failure::Failure;
 use crate::kcp::Kcp;
-use crate::message::{self, SchemaSource, Translator, readable};
-use crate::reflection::Reflection;
+use crate::message::{self, readable};
+use crate::reflection::by_grpc;
 use crate::terminal;
 use crate::tls::ClientTlsOptions;
 
@@ -34,30 +41,42 @@ pub(crate) struct Options {
     /// baidu-std+tls://; over UDP rpcx+kcp://, rpcx+quic://; in a registry rpcx+etcd://host:port/base/Service
     /// and so on, as `discover` knows them
     url: String,
-    /// The method, `Service/Method`, or a function's name
+    /// The method: Service/Method or Service.Method, with or without the package, or a function's name
     target: String,
-    /// The message as JSON, @FILE to read it from a file, - from standard input; for a method that takes several,
+    /// The message as JSON, @FILE to read it from a file, @- or - from standard input; for a method that takes several,
     /// one after the other
-    #[arg(value_name = "JSON")]
+    #[arg(value_name = "JSON", conflicts_with = "data")]
     argument: Option<String>,
+    /// The same, as curl and grpcurl have it
+    #[arg(short, long, value_name = "JSON", allow_hyphen_values = true)]
+    data: Option<String>,
     #[command(flatten)]
-    message: message::Options,
-    #[command(flatten)]
-    beside: CommonOptions,
+    headers: Headers,
+    /// brpc's log id, a number that it writes to its log (baidu_std, and a header of HTTP and gRPC)
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    log_id: Option<i64>,
     /// Compress the message
     #[arg(long, value_enum)]
     compress: Option<Compress>,
-    #[command(flatten)]
-    headers: Headers,
-    /// Do not wait for a reply
-    #[arg(long)]
-    oneway: bool,
     /// Send the bytes of this file beside the message (baidu_std, fb_rpc)
     #[arg(long, value_name = "FILE")]
     attachment: Option<PathBuf>,
-    /// Show on standard error what comes beside the reply
+    /// Do not wait for a reply
+    #[arg(long)]
+    oneway: bool,
+    /// Ask the server nothing but this call: neither what its messages are nor, after a failure, what might help
+    #[arg(long)]
+    no_reflection: bool,
+    /// Show on standard error what is sent, how the call ends, where and when, and what comes beside the reply
     #[arg(short, long)]
     verbose: bool,
+    /// Print a failure, and what --verbose shows, as a line of JSON on standard error
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    beside: CommonOptions,
+    #[command(flatten, next_help_heading = "What the messages are")]
+    message: message::Options,
 }
 
 /// What every call of a server says, and `bench` too.
@@ -66,7 +85,7 @@ pub(crate) struct CommonOptions {
     /// What proves who calls
     #[arg(long, value_name = "TOKEN")]
     auth: Option<String>,
-    /// How long to wait, for example 500ms or 2s [default: 10s, and as long as it takes for a method that streams]
+    /// How long to wait: seconds, or with a unit as in 500ms, 2s or 1m [default: 10s, and as long as it takes for a method that streams]
     #[arg(long, value_name = "TIME", value_parser = terminal::duration)]
     timeout: Option<Duration>,
     #[command(flatten)]
@@ -80,8 +99,8 @@ pub(crate) struct CommonOptions {
 /// What travels beside the message.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Headers {
-    /// Metadata, a user field or a header; may be repeated
-    #[arg(short = 'H', long = "header", value_name = "KEY=VALUE", value_parser = header)]
+    /// Metadata, a user field or a header, as 'key: value' or key=value; may be repeated
+    #[arg(short = 'H', long = "header", value_name = "KEY: VALUE", value_parser = header)]
     headers: Vec<(String, String)>,
 }
 
@@ -92,6 +111,11 @@ impl Headers {
 }
 
 impl CommonOptions {
+    /// The same for a server of which nothing is known: without what proves who calls.
+    fn to_anybody(&self) -> Self {
+        Self { auth: None, trust: ClientTlsOptions::default(), ..self.clone() }
+    }
+
     /// What is said when the server is asked what it offers.
     pub(crate) fn asking(&self, headers: &Headers) -> client::CallOptions {
         client::CallOptions {
@@ -136,58 +160,44 @@ impl From<Compress> for Compression {
 }
 
 pub(crate) fn run(options: Options) -> Result<ExitCode, Failure> {
-    let client = options.client()?;
-    terminal::block_on(call(&client, &options))??;
-    Ok(ExitCode::SUCCESS)
+    let ended = make(&options);
+    Ok(ended.map_or_else(|failure| terminal::report(&failure, options.json), |()| ExitCode::SUCCESS))
 }
 
-async fn call(client: &Client, options: &Options) -> Result<(), Failure> {
-    let translator = translator(client, options).await?;
+fn make(options: &Options) -> Result<(), Failure> {
+    let report = Report::new(options.verbose, options.json);
+    let client = options.client(&report)?;
+    terminal::block_on(call(&client, options, report))?
+}
+
+async fn call(client: &Client, options: &Options, mut report: Report) -> Result<(), Failure> {
+    let translator = description::translator(client, options).await?;
     if !translator.shape().is_unary() {
-        return stream::call(client, options, &translator).await;
+        return stream::call(client, options, &translator, report).await;
     }
-    let request = translator.request(&argument(options.argument.as_deref())?)?;
-    let response =
-        client.call_raw(translator.target(&options.target), request, options.beside_message()?).await;
-    let response = response.map_err(|error| Failure::of_call(error.status(), &options.url))?;
-    if options.verbose {
-        tell_beside(&response);
-    }
-    if !options.oneway {
-        terminal::print(&translator.reply(&response.message)?)?;
-    }
-    Ok(())
-}
-
-/// How the method's messages travel: as a `.proto` says, as this program knows, or as the server says.
-async fn translator(client: &Client, options: &Options) -> Result<Translator, Failure> {
-    let target = options.target.as_str();
-    let translator = Translator::new(client, target, &options.message)?;
-    let asks = client.protocol() == Protocol::Grpc && translator.format() != Format::Raw;
-    if !asks || translator.knows_the_method() {
-        return Ok(translator);
-    }
-    match reflected(client, options).await {
-        Ok(Some(set)) => {
-            let types = SchemaSource::new(&set, "the server's own description")?.types(target)?;
-            Ok(Translator::described(client, target, &options.message, types))
+    let request = translator.request(&argument(options.argument())?)?;
+    let beside = options.beside_message(client)?;
+    let target = translator.target(&options.target);
+    report.sending(target, Some(&request), &beside.metadata);
+    let response = match client.call_raw(target, request, beside).await {
+        Ok(response) => response,
+        Err(error) => {
+            report.failed(error.status());
+            return Err(advice::of_call(error.status(), client, options, Some(&translator)).await);
         }
-        // The method may do without a description: what it thinks of the message, it will say.
-        Ok(None) => Ok(translator),
-        Err(error) if error.code() == Code::Unimplemented => Ok(translator),
-        Err(error) => Err(Failure::of_call(error.status(), &options.url)),
+    };
+    if options.oneway {
+        report.sent();
+        return Ok(());
     }
-}
-
-/// What the server says of the method's service, as a `FileDescriptorSet`.
-async fn reflected(client: &Client, options: &Options) -> Result<Option<Vec<u8>>, Error> {
-    let Some((service, _)) = options.target.rsplit_once('/') else { return Ok(None) };
-    let mut reflection = Reflection::new(client, options.beside.asking(&options.headers));
-    if !reflection.find(service).await? {
-        return Ok(None);
-    }
-    reflection.complete().await?;
-    reflection.set().map(Some)
+    let client::Response { message, metadata, trailers, attachment } = &response;
+    report.ended_well(&Ending {
+        received: Received { messages: 1, bytes: message.bytes.len(), format: message.format.as_str() },
+        headers: metadata,
+        trailers,
+        attachment,
+    });
+    terminal::print(&translator.reply(message)?).map(drop)
 }
 
 /// The message that the command line gives or leads to.
@@ -200,38 +210,53 @@ fn file(path: &Path) -> Result<Vec<u8>, Failure> {
 }
 
 impl Options {
-    fn client(&self) -> Result<Client, Failure> {
-        let builder = self.beside.client(&self.url)?;
-        let builder = if self.verbose { builder.on_push(|push| tell_push(&push)) } else { builder };
+    fn client(&self, report: &Report) -> Result<Client, Failure> {
+        let mut builder = self.beside.client(&self.url)?;
+        if self.verbose {
+            builder = builder.on_push(|push| tell_push(&push));
+        }
+        if let Some(hook) = report.hook() {
+            builder = builder.hook(hook);
+        }
         Ok(builder.build()?)
     }
 
-    fn beside_message(&self) -> Result<client::CallOptions, Failure> {
+    /// A client of the same server by gRPC.
+    fn by_grpc(&self) -> Option<Client> {
+        self.beside.client(&by_grpc(&self.url)?).ok()?.build().ok()
+    }
+
+    /// What is said when the server is asked what it offers.
+    fn asking(&self) -> client::CallOptions {
+        self.beside.asking(&self.headers)
+    }
+
+    /// The message as the command line has it.
+    fn argument(&self) -> Option<&str> {
+        self.data.as_deref().or(self.argument.as_deref())
+    }
+
+    fn beside_message(&self, client: &Client) -> Result<client::CallOptions, Failure> {
         let attachment = match &self.attachment {
             Some(path) => file(path)?.into(),
             None => Bytes::new(),
         };
+        let mut metadata = self.headers.metadata();
+        if let Some(id) = self.log_id {
+            let protocol = client.protocol();
+            if !matches!(protocol, Protocol::BaiduStd | Protocol::Http | Protocol::Grpc) {
+                return Err(Failure::new(format!("{} has no log id", protocol.as_str()))
+                    .with_hint("a field of your own is sent with -H 'key: value'"));
+            }
+            metadata.insert("log-id", id.to_string());
+        }
         Ok(client::CallOptions {
-            metadata: self.headers.metadata(),
+            metadata,
             attachment,
             compression: self.compress.map(Compression::from),
             oneway: self.oneway,
             ..client::CallOptions::default()
         })
-    }
-}
-
-fn tell_beside(response: &Response<Body>) {
-    tell(&response.metadata);
-    let attachment = &response.attachment;
-    if !attachment.is_empty() {
-        terminal::tell(format_args!("< attachment of {} bytes:\n{}", attachment.len(), readable(attachment)));
-    }
-}
-
-fn tell(metadata: &Metadata) {
-    for (key, value) in metadata.iter() {
-        terminal::tell(format_args!("< {key}: {}", readable(value)));
     }
 }
 
@@ -242,10 +267,17 @@ fn tell_push(push: &Push) {
     }
 }
 
+/// `key: value`, as curl and grpcurl have it, or `key=value`: what comes first counts.
 fn header(text: &str) -> Result<(String, String), String> {
-    match text.split_once('=') {
-        Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
-        _ => Err("want KEY=VALUE".to_owned()),
+    match text.find([':', '=']).map(|at| text.split_at(at)) {
+        Some((key, value)) if !key.trim().is_empty() => {
+            let value = match value.strip_prefix(':') {
+                Some(value) => value.trim(),
+                None => value.get(1..).unwrap_or_default(),
+            };
+            Ok((key.trim().to_owned(), value.to_owned()))
+        }
+        _ => Err("want 'KEY: VALUE' or KEY=VALUE".to_owned()),
     }
 }
 
@@ -258,8 +290,42 @@ const EXAMPLES: &str = r#"Examples:
   polyrpc call http+json-rpc://127.0.0.1:8002 add '[1,2]'
   polyrpc call rest-rpc+v0.20://127.0.0.1:9000 add '[1,2]'
   polyrpc call rest-rpc://127.0.0.1:9004 get_person '[[1,"tom",20]]' --types 'struct<int,string,int>'
-  polyrpc call net-rpc+http://127.0.0.1:1234 Arith/Multiply '{"A":7,"B":8}'
+  polyrpc call net-rpc+http://127.0.0.1:1234 Arith.Multiply -d '{"A":7,"B":8}'
   polyrpc call grpc://127.0.0.1:50051 pkg.Service/Sum '{"n":1} {"n":2}'
-  polyrpc call grpcs://echo.example:443 pkg.Service/Sum '{"n":1}' --cacert ca.pem
+  polyrpc call grpcs://echo.example:443 pkg.Service.Sum -d @request.json -H 'tenant: a' --cacert ca.pem -v
   polyrpc call rpcx+etcd://127.0.0.1:2379/rpcx_test/Arith Arith/Mul '{"A":7,"B":8}'
-  polyrpc call rpcx://127.0.0.1:8972 pkg.Service/Method @request.json --proto service.proto -v"#;
+  polyrpc call rpcx://127.0.0.1:8972 pkg.Service/Method @request.json --proto service.proto
+
+What the messages are is said by the files that --proto, --descriptor-set or --schema name, or else by the server's gRPC
+reflection, which is also asked, on the same port, for baidu_std and for --format protobuf. Names in the JSON that the
+message does not declare are errors.
+
+Exit codes:
+  0       the call was answered
+  1       nothing was called, or the answer cannot be read
+  2       the command line is wrong
+  64 + n  the call failed with status n of gRPC: 65 cancelled, 66 unknown, 67 invalid argument, 68 deadline exceeded,
+          69 not found, 70 already exists, 71 permission denied, 72 resource exhausted, 73 failed precondition,
+          74 aborted, 75 out of range, 76 unimplemented, 77 internal, 78 unavailable, 79 data loss, 80 unauthenticated"#;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_header_is_written_as_for_curl_or_with_an_equals_sign() {
+        for (text, key, value) in [
+            ("k: v", "k", "v"),
+            ("authorization: Basic abc=", "authorization", "Basic abc="),
+            ("k=a: b", "k", "a: b"),
+            ("k=", "k", ""),
+            ("k:", "k", ""),
+            ("k= v", "k", " v"),
+        ] {
+            assert_eq!(header(text), Ok((key.to_owned(), value.to_owned())), "{text}");
+        }
+        for wrong in ["", "k", ": v", "=v", " : v"] {
+            assert!(header(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -2,40 +2,60 @@
 
 use std::future::pending;
 
-use polyrpc::Client;
+use bytes::Bytes;
 use polyrpc::client::{self, RawReceiver, RawSender};
 use polyrpc::protocol::Streams;
 use polyrpc::streaming::StreamOptions;
+use polyrpc::{Client, Metadata};
 
 use super::input::Input;
-use super::{Options, argument, tell};
+use super::report::{Ending, Received, Report};
+use super::{Options, advice, argument};
 use crate::failure::Failure;
 use crate::message::Translator;
 use crate::terminal;
 
+/// A call under way, and what is known of it.
+struct Streaming<'a> {
+    client: &'a Client,
+    options: &'a Options,
+    translator: &'a Translator,
+    report: Report,
+}
+
 /// Sends what there is to send and prints what comes, both at once, until the server ends the call.
-pub(super) async fn call(client: &Client, options: &Options, translator: &Translator) -> Result<(), Failure> {
+pub(super) async fn call(
+    client: &Client,
+    options: &Options,
+    translator: &Translator,
+    mut report: Report,
+) -> Result<(), Failure> {
     if options.oneway || options.attachment.is_some() {
         return Err(Failure::new(format!(
             "{} streams: it has no attachment and always answers",
             options.target
         )));
     }
-    let beside = client::CallOptions { timeout: options.beside.timeout, ..options.beside_message()? };
-    let failed = |error: polyrpc::Error| Failure::of_call(error.status(), &options.url);
+    let target = translator.target(&options.target);
+    let beside = client::CallOptions { timeout: options.beside.timeout, ..options.beside_message(client)? };
+    report.sending(target, None, &beside.metadata);
+    let streaming = Streaming { client, options, translator, report };
     if client.protocol().descriptor().capabilities.streams == Streams::Beside
         && !translator.shape().client_streams
     {
         // The only message is sent with the call, which is answered before the stream goes on.
-        let message = translator.request(&argument(options.argument.as_deref())?)?;
-        let opened = client.open_stream_raw(&options.target, message, beside, StreamOptions::default()).await;
-        let (_, receiver) = opened.map_err(failed)?.1.split();
-        return receive(receiver, options, translator).await;
+        let message = translator.request(&argument(options.argument())?)?;
+        return match client.open_stream_raw(target, message, beside, StreamOptions::default()).await {
+            Ok((_, call)) => streaming.receive(call.split().1).await,
+            Err(error) => Err(streaming.failed(&error).await),
+        };
     }
-    let call = client.open_raw(&options.target, beside, translator.format()).await;
-    let (sender, receiver) = call.map_err(failed)?.split();
+    let (sender, receiver) = match client.open_raw(target, beside, translator.format()).await {
+        Ok(call) => call.split(),
+        Err(error) => return Err(streaming.failed(&error).await),
+    };
     tokio::select! {
-        received = receive(receiver, options, translator) => received,
+        received = streaming.receive(receiver) => received,
         failure = send(sender, options, translator) => Err(failure),
     }
 }
@@ -54,7 +74,7 @@ async fn send(sender: RawSender, options: &Options, translator: &Translator) -> 
 }
 
 async fn send_one(mut sender: RawSender, options: &Options, translator: &Translator) -> Result<(), Failure> {
-    let message = translator.request(&argument(options.argument.as_deref())?)?;
+    let message = translator.request(&argument(options.argument())?)?;
     if sender.send(message.bytes).await.is_ok() {
         let _ = sender.finish().await;
     }
@@ -62,9 +82,12 @@ async fn send_one(mut sender: RawSender, options: &Options, translator: &Transla
 }
 
 async fn send_all(mut sender: RawSender, options: &Options, translator: &Translator) -> Result<(), Failure> {
-    let mut values = Input::of(options.argument.as_deref())?.values();
+    let mut values = Input::of(options.argument())?.values();
+    let mut count = 0;
     while let Some(value) = values.recv().await {
-        let message = translator.request(&value?)?;
+        count += 1;
+        let message = value.and_then(|value| translator.request(&value));
+        let message = message.map_err(|failure| failure.within(format_args!("message {count}")))?;
         if sender.send(message.bytes).await.is_err() {
             return Ok(());
         }
@@ -73,22 +96,37 @@ async fn send_all(mut sender: RawSender, options: &Options, translator: &Transla
     Ok(())
 }
 
-async fn receive(
-    mut receiver: RawReceiver,
-    options: &Options,
-    translator: &Translator,
-) -> Result<(), Failure> {
-    let failed = |error: polyrpc::Error| Failure::of_call(error.status(), &options.url);
-    if options.verbose {
-        tell(receiver.metadata().await.map_err(failed)?);
-    }
-    while let Some(message) = receiver.next().await.map_err(failed)? {
-        if !terminal::print(&translator.reply(&message)?)? {
-            return Ok(());
+impl Streaming<'_> {
+    async fn receive(&self, mut receiver: RawReceiver) -> Result<(), Failure> {
+        let headers = match receiver.metadata().await {
+            Ok(headers) => headers.clone(),
+            Err(error) => return Err(self.failed(&error).await),
+        };
+        let mut received = Received { messages: 0, bytes: 0, format: self.translator.format().as_str() };
+        loop {
+            match receiver.next().await {
+                Ok(Some(message)) => {
+                    received.messages += 1;
+                    received.bytes += message.bytes.len();
+                    if !terminal::print(&self.translator.reply(&message)?)? {
+                        return Ok(());
+                    }
+                }
+                Ok(None) => {
+                    self.ended_well(received, &headers, receiver.trailers());
+                    return Ok(());
+                }
+                Err(error) => return Err(self.failed(&error).await),
+            }
         }
     }
-    if options.verbose {
-        tell(receiver.trailers());
+
+    fn ended_well(&self, received: Received, headers: &Metadata, trailers: &Metadata) {
+        self.report.ended_well(&Ending { received, headers, trailers, attachment: &Bytes::new() });
     }
-    Ok(())
+
+    async fn failed(&self, error: &polyrpc::Error) -> Failure {
+        self.report.failed(error.status());
+        advice::of_call(error.status(), self.client, self.options, Some(self.translator)).await
+    }
 }

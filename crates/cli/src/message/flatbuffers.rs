@@ -9,6 +9,7 @@ use polyrpc::payload::flatbuffers::{Message, Opaque};
 use polyrpc_build::fbs::{self, Schema};
 
 use super::Files;
+use crate::closest;
 use crate::failure::Failure;
 
 /// A method whose messages a schema describes.
@@ -22,45 +23,40 @@ pub(super) struct Method {
 }
 
 impl Method {
-    /// The method of the schema that the user names; or, where FlatBuffers are wanted, of this program's own.
-    pub(super) fn find(
-        files: &Files,
-        wanted: bool,
-        protocol: Protocol,
-        target: &str,
-    ) -> Result<Option<Self>, Failure> {
-        if !files.schema.is_empty() {
-            let schema =
-                fbs::read(&files.schema, &files.include).map_err(|error| Failure::new(error.to_string()))?;
-            return Self::of(schema, protocol, target).map(Some);
-        }
-        if !wanted {
+    /// The method of the schema that the user names, if he names one.
+    pub(super) fn find(files: &Files, protocol: Protocol, target: &str) -> Result<Option<Self>, Failure> {
+        if files.schema.is_empty() {
             return Ok(None);
         }
+        let schema =
+            fbs::read(&files.schema, &files.include).map_err(|error| Failure::new(error.to_string()))?;
+        Self::of(schema, protocol, target).map(Some)
+    }
+
+    /// The method of this program's own service.
+    pub(super) fn own(protocol: Protocol, target: &str) -> Result<Option<Self>, Failure> {
         let own = fbs::read_text("benchmark.fbs", OWN).map_err(|error| Failure::new(error.to_string()))?;
         Ok(Self::of(own, protocol, target).ok())
     }
 
     fn of(schema: Schema, protocol: Protocol, target: &str) -> Result<Self, Failure> {
-        let (service_name, method_name) = target.rsplit_once('/').ok_or_else(|| {
-            Failure::new(format!(
-                "`{target}` names no method that a .fbs could describe: want Service/Method"
-            ))
+        let (service_name, method_name) = super::split(target).ok_or_else(|| {
+            Failure::new(format!("`{target}` is not a method that a .fbs could describe"))
+                .with_hint("write Service/Method")
         })?;
         let named = |full: &str| full == service_name || full.rsplit('.').next() == Some(service_name);
         let service =
             schema.services.iter().find(|service| named(&service.full_name())).ok_or_else(|| {
                 let names: Vec<_> = schema.services.iter().map(fbs::Service::full_name).collect();
-                Failure::new(format!("the schema has no service `{service_name}`")).with_hint(format!(
-                    "it has {}",
-                    if names.is_empty() { "none".into() } else { names.join(", ") }
-                ))
+                let names: Vec<_> = names.iter().map(String::as_str).collect();
+                Failure::new(format!("the schema has no service `{service_name}`"))
+                    .with_hint(super::service_hint(service_name, &names))
             })?;
         let place =
             service.methods.iter().position(|method| method.name == method_name).ok_or_else(|| {
                 let names: Vec<_> = service.methods.iter().map(|method| method.name.as_str()).collect();
                 Failure::new(format!("there is no method `{method_name}` in {}", service.full_name()))
-                    .with_hint(format!("it has {}", names.join(", ")))
+                    .with_hint(closest::hint(method_name, &names, "it has"))
             })?;
         let method = &service.methods[place];
         let id = method.id.map_or(place, |id| id as usize);
@@ -81,13 +77,14 @@ impl Method {
         let value = serde_json::from_slice(argument).map_err(super::no_json)?;
         let name = self.schema.tables[self.request].full_name();
         write::message(&self.schema, self.request, &value)
-            .map_err(|error| Failure::new(format!("the argument is no {name}: {error}")))
+            .map_err(|error| Failure::new(format!("the argument does not match {name}: {error}")))
     }
 
     /// Reads a reply, as JSON.
     pub(super) fn reply(&self, bytes: &bytes::Bytes) -> Result<String, Failure> {
         let name = self.schema.tables[self.response].full_name();
-        let wrong = |error: &dyn std::fmt::Display| Failure::new(format!("the reply is no {name}: {error}"));
+        let wrong =
+            |error: &dyn std::fmt::Display| Failure::new(format!("the reply does not match {name}: {error}"));
         let message = Message::<Opaque>::read(bytes.clone()).map_err(|error| wrong(&error))?;
         read::message(&self.schema, self.response, message.root()).map_err(|error| wrong(&error))
     }
@@ -146,11 +143,11 @@ mod tests {
 
     #[test]
     fn the_programs_own_method_is_known() {
-        let method = Method::find(&Files::default(), true, Protocol::FbRpc, "test.BenchmarkService/Test")
-            .unwrap()
-            .unwrap();
+        let method = Method::own(Protocol::FbRpc, "test.BenchmarkService/Test").unwrap().unwrap();
         assert_eq!(method.numbered(), "test.BenchmarkService/Test#0,0");
-        assert!(Method::find(&Files::default(), true, Protocol::FbRpc, "Other/Test").unwrap().is_none());
+        assert!(Method::own(Protocol::FbRpc, "Other/Test").unwrap().is_none());
+        let none = Files::default();
+        assert!(Method::find(&none, Protocol::FbRpc, "test.BenchmarkService/Test").unwrap().is_none());
     }
 
     fn rich() -> Schema {

@@ -1,14 +1,17 @@
 //! Messages of any method in any format, for people: JSON in, JSON out.
 //!
 //! A [`Translator`] knows how one method's messages travel. A [`schema`] says what binary formats leave out;
-//! where there is none, JSON and MessagePack carry plain values.
+//! where there is none, JSON and MessagePack carry plain values. JSON with names that the schema does not declare is
+//! refused ([`strict`]).
 
 mod cpp;
 mod flatbuffers;
 mod json;
 mod msgpack;
+mod position;
 mod raw;
 mod schema;
+mod strict;
 mod struct_pack;
 
 use std::path::PathBuf;
@@ -23,8 +26,9 @@ use polyrpc::{Client, Protocol, Status};
 use crate::failure::Failure;
 
 pub(crate) use raw::readable;
-pub(crate) use schema::{SchemaSource, Types};
+pub(crate) use schema::{SchemaSource, Types, service_hint, split};
 
+use flatbuffers::Method;
 use struct_pack::Signature;
 
 #[derive(Debug, Clone, Default, Args)]
@@ -32,8 +36,13 @@ use struct_pack::Signature;
 pub(crate) struct Options {
     #[command(flatten)]
     files: Files,
-    /// How the message travels [default: protobuf if a .proto describes the method, else what the protocol
-    /// prefers]
+    /// The full name of the message that the method takes, where no service declares the method
+    #[arg(long, value_name = "MESSAGE", requires = "response_type")]
+    request_type: Option<String>,
+    /// The full name of the message that the method returns
+    #[arg(long, value_name = "MESSAGE", requires = "request_type")]
+    response_type: Option<String>,
+    /// How the message travels [default: protobuf if the method is described, else what the protocol prefers]
     #[arg(long, value_enum)]
     format: Option<Wire>,
     /// What a function takes and gives, in types of C++, for struct_pack: 'int, string -> vector<int>'
@@ -41,15 +50,19 @@ pub(crate) struct Options {
     types: Option<Signature>,
 }
 
-/// The `.proto` files that the user names.
+/// The files that describe what the server offers.
 #[derive(Debug, Clone, Default, Args)]
 #[group(id = "files")]
 pub(crate) struct Files {
-    /// A .proto file that describes what the server offers; may be repeated
+    /// A .proto file that describes what the server offers; may be repeated [default: the server is asked, by gRPC's
+    /// reflection]
     #[arg(long, value_name = "FILE")]
     proto: Vec<PathBuf>,
-    /// A .fbs file that describes the method, whose messages then travel as FlatBuffers; may be repeated
+    /// The same as a file that `protoc --include_imports --descriptor_set_out=FILE` has written; may be repeated
     #[arg(long, value_name = "FILE", conflicts_with = "proto")]
+    descriptor_set: Vec<PathBuf>,
+    /// A .fbs file that describes the method, whose messages then travel as FlatBuffers; may be repeated
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["proto", "descriptor_set"])]
     schema: Vec<PathBuf>,
     /// Where the .proto or .fbs files, and what they import, are looked for
     #[arg(short = 'I', long = "include", value_name = "DIR")]
@@ -84,14 +97,46 @@ impl Options {
     pub(crate) fn of(format: Wire) -> Self {
         Self { format: Some(format), ..Self::default() }
     }
+
+    /// The messages that the user names.
+    pub(crate) fn message_types(&self) -> Option<(&str, &str)> {
+        self.request_type.as_deref().zip(self.response_type.as_deref())
+    }
+
+    /// The messages of a method, as a source has them.
+    pub(crate) fn types(&self, source: &SchemaSource, target: &str) -> Result<Types, Failure> {
+        match self.message_types() {
+            Some((request, response)) => source.named(request, response),
+            None => source.types(target),
+        }
+    }
+
+    /// Whether messages are to travel as FlatBuffers.
+    fn wants_flatbuffers(&self, client: &Client) -> bool {
+        let numbers_methods = client.protocol().descriptor().capabilities.numbers_methods;
+        self.format == Some(Wire::Flatbuffers) || self.format.is_none() && numbers_methods
+    }
+
+    /// Whether the server is to be asked what the method's messages are: gRPC in any case, other protocols where nothing
+    /// can be sent without knowing.
+    pub(crate) fn needs_types(&self, client: &Client, target: &str) -> bool {
+        match (client.protocol(), self.format) {
+            (_, Some(Wire::Raw | Wire::Flatbuffers)) => false,
+            (Protocol::Grpc, _) | (_, Some(Wire::Protobuf | Wire::Text)) => true,
+            // A reply may be protobuf, whatever the request is.
+            (Protocol::BaiduStd, _) => split(target).is_some() || self.request_type.is_some(),
+            _ => self.request_type.is_some(),
+        }
+    }
 }
 
 impl Files {
     /// What the files say, if any are named.
     pub(crate) fn described(&self) -> Result<Option<SchemaSource>, Failure> {
-        match self.proto.is_empty() {
-            true => Ok(None),
-            false => schema::read(&self.proto, &self.include).map(Some),
+        match (self.proto.is_empty(), self.descriptor_set.is_empty()) {
+            (true, true) => Ok(None),
+            (false, _) => schema::read(&self.proto, &self.include).map(Some),
+            (true, false) => schema::read_sets(&self.descriptor_set).map(Some),
         }
     }
 }
@@ -109,21 +154,44 @@ pub(crate) struct Translator {
     /// The method belongs to no service.
     function: bool,
     /// The method is of a `.fbs`.
-    fbs: Option<flatbuffers::Method>,
+    fbs: Option<Method>,
+    /// What the method is called on the wire, where that is not what the user calls it.
+    called: Option<String>,
+    /// Nobody said that the method takes JSON.
+    doubtful: bool,
 }
 
 impl Translator {
-    /// How `target` is called by this client.
+    /// How `target` is called by this client, on a server that may be this program's own: its services are known where
+    /// no file describes others.
     pub(crate) fn new(client: &Client, target: &str, options: &Options) -> Result<Self, Failure> {
-        let protocol = client.protocol();
-        let wanted = options.format == Some(Wire::Flatbuffers)
-            || options.format.is_none() && protocol.descriptor().capabilities.numbers_methods;
-        if let Some(method) = flatbuffers::Method::find(&options.files, wanted, protocol, target)? {
+        let translator = Self::of_files(client, target, options)?;
+        if translator.knows_the_method() {
+            return Ok(translator);
+        }
+        let own =
+            if options.wants_flatbuffers(client) { Method::own(client.protocol(), target)? } else { None };
+        Ok(match own {
+            Some(method) => Self::flatbuffers(method),
+            None => Self::of(client, target, options, schema::built_in(target), false),
+        })
+    }
+
+    /// How `target` is called by this client, on a server that says nothing of it.
+    pub(crate) fn undescribed(client: &Client, target: &str, options: &Options) -> Self {
+        Self::of(client, target, options, schema::standard(target), false)
+    }
+
+    /// How `target` is called by this client, as far as the files say that the user names.
+    pub(crate) fn of_files(client: &Client, target: &str, options: &Options) -> Result<Self, Failure> {
+        if let Some(method) = Method::find(&options.files, client.protocol(), target)? {
             return Ok(Self::flatbuffers(method));
         }
         match options.files.described()? {
-            Some(described) => Ok(Self::described(client, target, options, described.types(target)?)),
-            None => Ok(Self::of(client, target, options, schema::built_in(target), false)),
+            Some(described) => {
+                Ok(Self::described(client, target, options, options.types(&described, target)?))
+            }
+            None => Ok(Self::of(client, target, options, None, false)),
         }
     }
 
@@ -132,7 +200,7 @@ impl Translator {
         Self::of(client, target, options, Some(types), true)
     }
 
-    fn flatbuffers(method: flatbuffers::Method) -> Self {
+    fn flatbuffers(method: Method) -> Self {
         Self {
             wire: Format::FlatBuffers,
             types: None,
@@ -140,18 +208,24 @@ impl Translator {
             described: true,
             function: false,
             fbs: Some(method),
+            called: None,
+            doubtful: false,
         }
     }
 
     /// What the method is called on the wire, where users call it so.
     pub(crate) fn target<'t>(&'t self, target: &'t str) -> &'t str {
-        self.fbs.as_ref().map_or(target, flatbuffers::Method::numbered)
+        let numbered = self.fbs.as_ref().map(Method::numbered);
+        numbered.or(self.called.as_deref()).unwrap_or(target)
     }
 
     fn of(client: &Client, target: &str, options: &Options, types: Option<Types>, described: bool) -> Self {
-        let (protocol, function) = (client.protocol(), !target.contains('/'));
+        let protocol = client.protocol();
+        let called = called(client, target, types.as_ref());
+        let function = !called.as_deref().unwrap_or(target).contains('/');
         if let (None, Some(wire)) = (options.format, client.only_format()) {
-            return Self { wire, types, signature: None, described, function, fbs: None };
+            let doubtful = false;
+            return Self { wire, types, signature: None, described, function, fbs: None, called, doubtful };
         }
         let wire = match (options.format, protocol) {
             (Some(wire), _) => wire,
@@ -169,13 +243,25 @@ impl Translator {
             // Without a .fbs the fields of fb_rpc are unknown.
             (None, _) => Wire::Raw,
         };
-        let wire = format(wire, protocol);
-        Self { wire, types, signature: options.types.clone(), described, function, fbs: None }
+        let doubtful = options.format.is_none()
+            && types.is_none()
+            && !function
+            && matches!(protocol, Protocol::BaiduStd | Protocol::Grpc);
+        let (wire, signature) = (format(wire, protocol), options.types.clone());
+        Self { wire, types, signature, described, function, fbs: None, called, doubtful }
     }
 
     /// Whether anything is known of the method.
     pub(crate) fn knows_the_method(&self) -> bool {
         self.types.is_some() || self.fbs.is_some()
+    }
+
+    /// What may be why a call failed: nothing said how the method's messages travel.
+    pub(crate) fn doubt(&self) -> Option<&'static str> {
+        self.doubtful.then_some(
+            "nothing describes the method, so that the message was sent as JSON; name its .proto with --proto FILE or \
+             --descriptor-set FILE",
+        )
     }
 
     /// In which directions the method has several messages; one each way if nothing is known of it.
@@ -269,6 +355,24 @@ impl Translator {
     }
 }
 
+/// What the method is called on the wire, where that is not what the user calls it.
+///
+/// gRPC and baidu_std know a service by its full name, of which the user may have left out the package. Where a name has no slash, its
+/// last part is the method; functions of rest_rpc may have dots in their names.
+fn called(client: &Client, target: &str, types: Option<&Types>) -> Option<String> {
+    let protocol = client.protocol();
+    let full = types.and_then(|types| types.full_name.as_deref());
+    let called = match (protocol, full) {
+        (Protocol::Grpc | Protocol::BaiduStd, Some(full)) => full.to_owned(),
+        (Protocol::RestRpc, _) => return None,
+        _ => {
+            let (service, method) = split(target)?;
+            format!("{service}/{method}")
+        }
+    };
+    (called != target).then_some(called)
+}
+
 /// The arguments of a function of rest_rpc: a list of them, a single one, or none.
 fn arguments(argument: &[u8]) -> Result<Body, Failure> {
     let (positional, argument) = match argument {
@@ -299,19 +403,15 @@ fn format(wire: Wire, protocol: Protocol) -> Format {
 impl Types {
     /// From the user's JSON to the format on the wire.
     fn input(&self, wire: Format, argument: &[u8]) -> Result<Vec<u8>, Failure> {
-        let wrong = |error: transcode::Error| {
-            let name = self.input.full_name();
-            Failure::new(format!("the argument is no {name}: {error}"))
-        };
-        let protobuf = transcode::to_protobuf(&self.input, FOR_USERS, argument).map_err(wrong)?;
-        transcode::from_protobuf(&self.input, wire, &protobuf).map_err(wrong)
+        let protobuf = strict::to_protobuf(&self.input, argument)?;
+        transcode::from_protobuf(&self.input, wire, &protobuf).map_err(|error| unsendable(&error))
     }
 
     /// From the format on the wire to the user's JSON.
     fn output(&self, wire: Format, bytes: &[u8]) -> Result<Vec<u8>, Failure> {
         let wrong = |error: transcode::Error| {
             let name = self.output.full_name();
-            Failure::new(format!("the reply is no {name}: {error}"))
+            Failure::new(format!("the reply does not match {name}: {error}"))
         };
         let protobuf = transcode::to_protobuf(&self.output, wire, bytes).map_err(wrong)?;
         transcode::from_protobuf(&self.output, FOR_USERS, &protobuf).map_err(wrong)
@@ -335,9 +435,17 @@ fn pretty(bytes: &[u8]) -> Result<String, Failure> {
     json::checked(bytes).map(json::pretty).map_err(|error| unreadable(&error))
 }
 
+/// The failure of an argument that is not JSON, with the place where it is not.
 pub(crate) fn no_json(error: serde_json::Error) -> Failure {
-    Failure::new(format!("the argument is no JSON: {error}"))
+    let (line, column) = (error.line(), error.column());
+    let text = error.to_string();
+    let reason = text.strip_suffix(&format!(" at line {line} column {column}")).unwrap_or(&text);
+    Failure::new(format!("the argument is not JSON: line {line}, column {column}: {reason}"))
         .with_hint("a text is JSON too, in quotes: '\"hello\"'")
+}
+
+fn not_utf8() -> Failure {
+    Failure::new("the argument is not JSON: it is not UTF-8")
 }
 
 fn unreadable(error: &dyn std::fmt::Display) -> Failure {
@@ -346,5 +454,5 @@ fn unreadable(error: &dyn std::fmt::Display) -> Failure {
 
 fn undescribed(wire: Format) -> Failure {
     Failure::new(format!("nothing says how the method's messages are written in {}", wire.as_str()))
-        .with_hint("name its .proto with --proto FILE, or send another --format")
+        .with_hint("name its .proto with --proto FILE or --descriptor-set FILE, or send another --format")
 }

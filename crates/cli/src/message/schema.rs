@@ -1,5 +1,7 @@
-//! Schema of a method's messages: from `.proto` files, from a server's reflection, or from this program's own services.
+//! Schema of a method's messages: from `.proto` files, from a server's reflection, or, for `demo`, from this program's own
+//! services.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use polyrpc::introspection::grpc;
@@ -7,7 +9,7 @@ use polyrpc::payload::schema::{Message, Method, Pool, Service};
 use polyrpc::service::StreamType;
 
 use crate::failure::Failure;
-use crate::proto;
+use crate::{closest, proto};
 
 /// A method's messages, and how many of them there may be.
 #[derive(Debug)]
@@ -15,6 +17,8 @@ pub(crate) struct Types {
     pub(super) input: Message,
     pub(super) output: Message,
     pub(super) shape: StreamType,
+    /// The method with the full name of its service, `package.Service/Method`, if it is declared.
+    pub(super) full_name: Option<String>,
 }
 
 /// What `.proto` files describe.
@@ -23,6 +27,20 @@ pub(crate) struct SchemaSource {
     pool: Pool,
     /// Where that is from.
     source: String,
+}
+
+/// Reads serialized `FileDescriptorSet`s.
+pub(crate) fn read_sets(files: &[PathBuf]) -> Result<SchemaSource, Failure> {
+    let mut set = Vec::new();
+    for file in files {
+        let read = fs::read(file);
+        // One set behind the other is a set of the files of both.
+        set.extend(read.map_err(|error| Failure::system(format!("read {}", file.display()), &error))?);
+    }
+    let files: Vec<_> = files.iter().map(|file| file.display().to_string()).collect();
+    SchemaSource::new(&set, files.join(", ")).map_err(|failure| {
+        failure.with_hint("want what `protoc --include_imports --descriptor_set_out=FILE` writes")
+    })
 }
 
 /// Reads `.proto` files. Without directories to look in, what a file imports is looked for beside it and here.
@@ -80,57 +98,96 @@ impl SchemaSource {
         &self.source
     }
 
-    /// The messages of `Service/Method`.
+    /// The messages of a method: `Service/Method`, `Service.Method`, both with or without a package.
     pub(crate) fn types(&self, target: &str) -> Result<Types, Failure> {
-        let (service_name, method_name) = target.rsplit_once('/').ok_or_else(|| {
-            Failure::new(format!(
-                "`{target}` names no method that a .proto could describe: want Service/Method"
-            ))
+        let (service_name, method_name) = split(target).ok_or_else(|| {
+            Failure::new(format!("`{target}` is not a method that {} could describe", self.source)).with_hint(
+                "write Service/Method, or name its messages with --request-type and --response-type",
+            )
         })?;
-        let known = |names: Vec<&str>| match names.is_empty() {
-            true => "it has none".to_owned(),
-            false => format!("it has {}", names.join(", ")),
-        };
         let service = find(&self.pool, service_name).ok_or_else(|| {
-            let names = self.pool.services().map(|service| service.full_name()).collect();
+            let names: Vec<_> = self.pool.services().map(|service| service.full_name()).collect();
             let text = format!("there is no service `{service_name}` in {}", self.source);
-            Failure::new(text).with_hint(known(names))
+            Failure::new(text).with_hint(service_hint(service_name, &names))
         })?;
         let method = service.methods().find(|method| method.name() == method_name).ok_or_else(|| {
-            let names = service.methods().map(|method| method.name()).collect();
+            let names: Vec<_> = service.methods().map(|method| method.name()).collect();
             let text = format!("there is no method `{method_name}` in {}", service.full_name());
-            Failure::new(text).with_hint(known(names))
+            Failure::new(text).with_hint(closest::hint(method_name, &names, "it has"))
         })?;
-        Ok(Types::of(method))
+        Ok(Types::of(service, method))
+    }
+
+    /// The messages of a method that the user names.
+    pub(super) fn named(&self, request: &str, response: &str) -> Result<Types, Failure> {
+        let named = |name: &str| {
+            let name = name.trim_start_matches('.');
+            self.pool.message(name).ok_or_else(|| {
+                let messages: Vec<_> =
+                    self.pool.messages().filter(|message| !message.is_map_entry()).collect();
+                let names: Vec<_> = messages.iter().map(|message| message.full_name()).collect();
+                Failure::new(format!("there is no message `{name}` in {}", self.source))
+                    .with_hint(service_hint(name, &names))
+            })
+        };
+        let (input, output) = (named(request)?, named(response)?);
+        Ok(Types { input, output, shape: StreamType::UNARY, full_name: None })
+    }
+}
+
+/// Service and method as users write them.
+pub(crate) fn split(target: &str) -> Option<(&str, &str)> {
+    let target = target.strip_prefix('/').unwrap_or(target);
+    let parts = target.rsplit_once('/').or_else(|| target.rsplit_once('.'))?;
+    (!parts.0.is_empty() && !parts.1.is_empty()).then_some(parts)
+}
+
+/// The hint for an unknown name, which may lack its package.
+pub(crate) fn service_hint(wanted: &str, names: &[&str]) -> String {
+    let last = |name: &str| name.rsplit('.').next().unwrap_or_default().to_owned();
+    let short: Vec<_> = names.iter().map(|name| last(name)).collect();
+    let near = closest::closest(&last(wanted), short.iter().map(String::as_str));
+    let place = near.and_then(|near| short.iter().position(|name| name == near));
+    match place.and_then(|place| names.get(place)) {
+        Some(name) => format!("did you mean `{name}`?"),
+        None => closest::list(names, "it has"),
     }
 }
 
 impl Types {
-    fn of(method: Method<'_>) -> Self {
+    fn of(service: Service<'_>, method: Method<'_>) -> Self {
         let shape = StreamType {
             client_streams: method.client_streaming(),
             server_streams: method.server_streaming(),
         };
-        Self { input: method.input(), output: method.output(), shape }
+        let full_name = Some(format!("{}/{}", service.full_name(), method.name()));
+        Self { input: method.input(), output: method.output(), shape, full_name }
     }
 }
 
-/// The messages of a method of this program's own services.
+/// The messages of a method of this program's own services. A server that is not this program's may have other services of
+/// the same names.
 pub(super) fn built_in(target: &str) -> Option<Types> {
-    let (service, method) = target.rsplit_once('/')?;
-    [
+    let own = [
         proto::FILE_DESCRIPTOR_SET,
         proto::example::FILE_DESCRIPTOR_SET,
         proto::helloworld::FILE_DESCRIPTOR_SET,
         proto::pb::FILE_DESCRIPTOR_SET,
-        grpc::health::v1::FILE_DESCRIPTOR_SET,
-    ]
-    .into_iter()
-    .find_map(|set| {
-        let pool = Pool::decode(set).ok()?;
-        let method = find(&pool, service)?.methods().find(|known| known.name() == method)?;
-        Some(Types::of(method))
-    })
+    ];
+    own.into_iter().find_map(|set| in_set(set, target)).or_else(|| standard(target))
+}
+
+/// The messages of a method that is the same on every server: gRPC's health checks.
+pub(super) fn standard(target: &str) -> Option<Types> {
+    in_set(grpc::health::v1::FILE_DESCRIPTOR_SET, target)
+}
+
+fn in_set(set: &[u8], target: &str) -> Option<Types> {
+    let (service, method) = split(target)?;
+    let pool = Pool::decode(set).ok()?;
+    let service = find(&pool, service)?;
+    let method = service.methods().find(|known| known.name() == method)?;
+    Some(Types::of(service, method))
 }
 
 /// A service by its full name or, where only one has it, by the last part of it.

@@ -45,6 +45,16 @@ pub(crate) fn polyrpc(arguments: impl IntoIterator<Item = impl AsRef<str>>) -> R
     command(arguments).stdin(Stdio::null()).output().unwrap().into()
 }
 
+/// Runs the command to its end, with this on its standard input.
+pub(crate) fn polyrpc_reads(arguments: impl IntoIterator<Item = impl AsRef<str>>, input: &str) -> Ran {
+    let mut command = command(arguments);
+    let piped = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = piped.spawn().unwrap();
+    // It may end without reading.
+    let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
+    child.wait_with_output().unwrap().into()
+}
+
 /// Runs the command to its end while nobody reads its output.
 pub(crate) fn run_unheard(arguments: &[&str]) -> ExitStatus {
     let mut child = command(arguments)

@@ -1,4 +1,7 @@
-//! Services of a server, by gRPC's reflection.
+//! Services of a server, by its own word: by gRPC's reflection, or by [rpcx's](rpcx).
+
+pub(crate) mod rpcx;
+mod url;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,6 +17,8 @@ use polyrpc::{Client, Code, Error, Format, Status};
 use protox::file::{FileResolver, GoogleFileResolver};
 use protox::prost::{self, Message as _};
 use protox::prost_reflect::prost_types::FileDescriptorProto;
+
+pub(crate) use url::by_grpc;
 
 /// A conversation with a server about what it offers, and the files it gave out.
 pub(crate) struct Reflection<'a> {
@@ -51,6 +56,13 @@ impl<'a> Reflection<'a> {
     /// Has the file given out that declares a name. Returns whether there is one.
     pub(crate) async fn find(&mut self, symbol: &str) -> Result<bool> {
         self.fetch(MessageRequest::FileContainingSymbol(symbol.to_owned())).await
+    }
+
+    /// The full name of a service, which may lack its package; `None` if the server has none, or several, of that name.
+    pub(crate) async fn full_name(&mut self, service: &str) -> Result<Option<String>> {
+        let mut names = self.services().await?;
+        names.retain(|name| name == service || name.rsplit('.').next() == Some(service));
+        Ok(if names.len() == 1 { names.pop() } else { None })
     }
 
     /// Has everything given out that the files import, too.

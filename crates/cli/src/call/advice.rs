@@ -1,0 +1,40 @@
+//! What might help after a call has failed.
+
+use polyrpc::{Client, Code, Status};
+
+use super::{Options, guess, suggestion};
+use crate::failure::Failure;
+use crate::message::Translator;
+
+/// The failure of a call, with what might help. The server is asked again only after it has answered in a way that a user
+/// cannot have wanted.
+pub(super) async fn of_call(
+    status: &Status,
+    client: &Client,
+    options: &Options,
+    translator: Option<&Translator>,
+) -> Failure {
+    let failure = Failure::of_call(status, &options.url);
+    if failure.has_hint() {
+        return failure;
+    }
+    if options.no_reflection {
+        return failure.or_hint(doubt(status, translator));
+    }
+    if guess::may_be_of_another_protocol(status) {
+        return failure.or_hint(guess::hint(&options.url, &options.beside).await);
+    }
+    let is_known = translator.is_some_and(Translator::knows_the_method);
+    if status.code() == Code::Unimplemented && !is_known {
+        let failure = failure.or_hint(suggestion::of_target(client, options).await);
+        return failure.or_hint(doubt(status, translator));
+    }
+    failure.or_hint(doubt(status, translator))
+}
+
+/// Whether the message may have been written in a way that the method does not understand.
+fn doubt(status: &Status, translator: Option<&Translator>) -> Option<String> {
+    let codes = [Code::Unimplemented, Code::InvalidArgument, Code::Internal];
+    let doubt = translator.filter(|_| codes.contains(&status.code())).and_then(Translator::doubt);
+    doubt.map(str::to_owned)
+}

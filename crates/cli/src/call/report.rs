@@ -1,0 +1,204 @@
+//! What `--verbose` shows of a call: what was sent, who answered what, and how long it took.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use polyrpc::client::{Attempt, Hook};
+use polyrpc::codec::Body;
+use polyrpc::{Address, Metadata, Status};
+use serde_json::{Map, Value, json};
+
+use crate::failure;
+use crate::message::readable;
+use crate::terminal::{self, ShortDuration};
+
+/// Notes of one call. Does nothing unless it is to be shown.
+#[derive(Debug, Clone)]
+pub(super) struct Report {
+    shown: Option<Style>,
+    begun: Instant,
+    peer: Peer,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Style {
+    Words,
+    Json,
+}
+
+/// The server that the last attempt of a call went to.
+#[derive(Debug, Clone, Default)]
+struct Peer(Arc<Mutex<Option<String>>>);
+
+/// How a call ended, without its message.
+pub(super) struct Ending<'a> {
+    /// What came, with its format; of a stream all messages together.
+    pub(super) received: Received,
+    pub(super) headers: &'a Metadata,
+    pub(super) trailers: &'a Metadata,
+    pub(super) attachment: &'a Bytes,
+}
+
+/// The messages that came.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Received {
+    pub(super) messages: usize,
+    pub(super) bytes: usize,
+    pub(super) format: &'static str,
+}
+
+impl Report {
+    pub(super) fn new(verbose: bool, json: bool) -> Self {
+        let style = if json { Style::Json } else { Style::Words };
+        Self { shown: verbose.then_some(style), begun: Instant::now(), peer: Peer::default() }
+    }
+
+    /// What notes the server's address, if anybody wants to know.
+    pub(super) fn hook(&self) -> Option<impl Hook + use<>> {
+        self.shown.map(|_| self.peer.clone())
+    }
+
+    /// A call begins. Of a stream the messages are not known yet.
+    pub(super) fn sending(&mut self, target: &str, request: Option<&Body>, metadata: &Metadata) {
+        self.begun = Instant::now();
+        if self.shown != Some(Style::Words) {
+            return;
+        }
+        match request {
+            Some(body) => {
+                let size = size(body.bytes.len());
+                terminal::tell(format_args!("> {target}: {size} of {}", body.format.as_str()));
+            }
+            None => terminal::tell(format_args!("> {target}: a stream")),
+        }
+        for (key, value) in metadata.iter() {
+            terminal::tell(format_args!("> {key}: {}", readable(value)));
+        }
+    }
+
+    pub(super) fn ended_well(&self, ending: &Ending<'_>) {
+        let Received { messages, bytes, format } = ending.received;
+        match self.shown {
+            None => {}
+            Some(Style::Json) => self.tell_json(
+                json!({
+                    "status": "ok",
+                    "code": 0,
+                    "messages": messages,
+                    "bytes": bytes,
+                    "format": format,
+                    "attachment_bytes": ending.attachment.len(),
+                }),
+                ending.headers,
+                ending.trailers,
+            ),
+            Some(Style::Words) => {
+                let size = size(bytes);
+                let what = match messages {
+                    1 => format!("{size} of {format}"),
+                    0 => "no message".to_owned(),
+                    n => format!("{n} messages, {size} of {format}"),
+                };
+                self.tell(&format!("ok: {what}"), ending.headers, ending.trailers);
+                let attachment = ending.attachment;
+                if !attachment.is_empty() {
+                    terminal::tell(format_args!(
+                        "< attachment of {} bytes:\n{}",
+                        attachment.len(),
+                        readable(attachment)
+                    ));
+                }
+            }
+        }
+    }
+
+    pub(super) fn failed(&self, status: &Status) {
+        let (headers, trailers) = (status.headers(), status.trailers());
+        let number = failure::number(status.code());
+        match self.shown {
+            None => {}
+            Some(Style::Json) => {
+                self.tell_json(json!({ "status": status.code().as_str(), "code": number }), headers, trailers)
+            }
+            Some(Style::Words) => {
+                self.tell(&format!("{} (status {number})", status.code()), headers, trailers);
+            }
+        }
+    }
+
+    /// A call that wants no answer was sent.
+    pub(super) fn sent(&self) {
+        let nothing = Metadata::new();
+        match self.shown {
+            None => {}
+            Some(Style::Json) => self.tell_json(json!({ "status": "sent" }), &nothing, &nothing),
+            Some(Style::Words) => self.tell("sent", &nothing, &nothing),
+        }
+    }
+
+    fn tell(&self, how: &str, headers: &Metadata, trailers: &Metadata) {
+        let peer = self.peer.get().map(|peer| format!(" from {peer}")).unwrap_or_default();
+        terminal::tell(format_args!("< {how}{peer} in {}", ShortDuration(self.elapsed())));
+        for (key, value) in headers.iter() {
+            terminal::tell(format_args!("< {key}: {}", readable(value)));
+        }
+        for (key, value) in trailers.iter() {
+            terminal::tell(format_args!("< trailer {key}: {}", readable(value)));
+        }
+    }
+
+    fn tell_json(&self, mut call: Value, headers: &Metadata, trailers: &Metadata) {
+        if let Value::Object(call) = &mut call {
+            call.insert("peer".into(), self.peer.get().into());
+            call.insert("time_ms".into(), (self.elapsed().as_secs_f64() * 1e3).into());
+            call.insert("headers".into(), metadata_json(headers));
+            call.insert("trailers".into(), metadata_json(trailers));
+        }
+        terminal::tell(json!({ "call": call }));
+    }
+
+    fn elapsed(&self) -> Duration {
+        self.begun.elapsed()
+    }
+}
+
+/// A list of values for each key, since a key may come more than once.
+fn metadata_json(metadata: &Metadata) -> Value {
+    let mut object = Map::new();
+    for (key, value) in metadata.iter() {
+        let values = object.entry(key.to_owned()).or_insert_with(|| Value::Array(Vec::new()));
+        if let Value::Array(values) = values {
+            values.push(readable(value).into());
+        }
+    }
+    Value::Object(object)
+}
+
+fn size(bytes: usize) -> String {
+    match bytes {
+        1 => "1 byte".to_owned(),
+        _ => format!("{bytes} bytes"),
+    }
+}
+
+impl Peer {
+    fn get(&self) -> Option<String> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn set(&self, server: &Address) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(server.to_string());
+    }
+}
+
+impl Hook for Peer {
+    fn on_connect_error(&self, server: &Address, _: &Status) {
+        self.set(server);
+    }
+
+    fn on_attempt(&self, attempt: &Attempt<'_>) -> Result<(), Status> {
+        self.set(attempt.server);
+        Ok(())
+    }
+}
