@@ -35,6 +35,12 @@ fn echo_proto() {
 }
 
 #[test]
+fn messages() {
+    let output = run(env!("CARGO_BIN_EXE_messages"), &[]);
+    assert_eq!(output, include_str!("../messages/output.txt"));
+}
+
+#[test]
 fn flatbuffers() {
     let output = run(env!("CARGO_BIN_EXE_flatbuffers"), &[]);
     assert_eq!(

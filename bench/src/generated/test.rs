@@ -27,9 +27,11 @@ pub struct BenchmarkRequest {
     /// Field 5: `reserved`
     pub reserved: ::core::option::Option<i64>,
     /// Field 6: `message`
-    pub message: ::core::option::Option<::buffa::alloc::string::String>,
+    pub message: ::core::option::Option<
+        ::polyrpc::generated::buffa::alloc::string::String,
+    >,
     #[doc(hidden)]
-    pub __buffa_unknown_fields: ::buffa::UnknownFields,
+    pub __buffa_unknown_fields: ::polyrpc::generated::buffa::UnknownFields,
 }
 impl ::core::fmt::Debug for BenchmarkRequest {
     fn fmt(&self, f: &mut ::core::fmt::Formatter<'_>) -> ::core::fmt::Result {
@@ -63,125 +65,165 @@ impl BenchmarkRequest {
     ///Sets [`Self::message`] to `Some(value)`, consuming and returning `self`.
     pub fn with_message(
         mut self,
-        value: impl Into<::buffa::alloc::string::String>,
+        value: impl Into<::polyrpc::generated::buffa::alloc::string::String>,
     ) -> Self {
         self.message = Some(value.into());
         self
     }
 }
-::buffa::impl_default_instance!(BenchmarkRequest);
-impl ::buffa::MessageName for BenchmarkRequest {
+::polyrpc::generated::buffa::impl_default_instance!(BenchmarkRequest);
+impl ::polyrpc::generated::buffa::MessageName for BenchmarkRequest {
     const PACKAGE: &'static str = "test";
     const NAME: &'static str = "BenchmarkRequest";
     const FULL_NAME: &'static str = "test.BenchmarkRequest";
     const TYPE_URL: &'static str = "type.googleapis.com/test.BenchmarkRequest";
 }
-impl ::buffa::Message for BenchmarkRequest {
+impl ::polyrpc::generated::buffa::Message for BenchmarkRequest {
     /// Returns the total encoded size in bytes.
     ///
     /// Accumulates in `u64` (which cannot overflow for in-memory
     /// data) and saturates to `u32` at return, so a message whose
     /// encoded size exceeds the 2 GiB protobuf limit yields a value
-    /// above [`::buffa::MAX_MESSAGE_BYTES`] that the encode entry
+    /// above [`::polyrpc::generated::buffa::MAX_MESSAGE_BYTES`] that the encode entry
     /// points reject, never a silently wrapped size.
     #[allow(clippy::let_and_return)]
-    fn compute_size(&self, _cache: &mut ::buffa::SizeCache) -> u32 {
+    fn compute_size(&self, _cache: &mut ::polyrpc::generated::buffa::SizeCache) -> u32 {
         #[allow(unused_imports)]
-        use ::buffa::Enumeration as _;
+        use ::polyrpc::generated::buffa::Enumeration as _;
         let mut size = 0u64;
-        size += 1u64 + ::buffa::types::int32_encoded_len(self.opcode) as u64;
-        size += 1u64 + ::buffa::types::int32_encoded_len(self.echo_attachment) as u64;
-        size += 1u64 + ::buffa::types::int64_encoded_len(self.attachment_size) as u64;
-        size += 1u64 + ::buffa::types::int64_encoded_len(self.request_id) as u64;
+        size
+            += 1u64
+                + ::polyrpc::generated::buffa::types::int32_encoded_len(self.opcode)
+                    as u64;
+        size
+            += 1u64
+                + ::polyrpc::generated::buffa::types::int32_encoded_len(
+                    self.echo_attachment,
+                ) as u64;
+        size
+            += 1u64
+                + ::polyrpc::generated::buffa::types::int64_encoded_len(
+                    self.attachment_size,
+                ) as u64;
+        size
+            += 1u64
+                + ::polyrpc::generated::buffa::types::int64_encoded_len(self.request_id)
+                    as u64;
         if let Some(v) = self.reserved {
-            size += 1u64 + ::buffa::types::int64_encoded_len(v) as u64;
+            size
+                += 1u64
+                    + ::polyrpc::generated::buffa::types::int64_encoded_len(v) as u64;
         }
         if let Some(ref v) = self.message {
-            size += 1u64 + ::buffa::types::string_encoded_len(v) as u64;
+            size
+                += 1u64
+                    + ::polyrpc::generated::buffa::types::string_encoded_len(v) as u64;
         }
         size += self.__buffa_unknown_fields.encoded_len() as u64;
-        ::buffa::saturate_size(size)
+        ::polyrpc::generated::buffa::saturate_size(size)
     }
     fn write_to(
         &self,
-        _cache: &mut ::buffa::SizeCache,
-        buf: &mut impl ::buffa::EncodeSink,
+        _cache: &mut ::polyrpc::generated::buffa::SizeCache,
+        buf: &mut impl ::polyrpc::generated::buffa::EncodeSink,
     ) {
         #[allow(unused_imports)]
-        use ::buffa::Enumeration as _;
-        ::buffa::types::put_int32_field(1u32, self.opcode, buf);
-        ::buffa::types::put_int32_field(2u32, self.echo_attachment, buf);
-        ::buffa::types::put_int64_field(3u32, self.attachment_size, buf);
-        ::buffa::types::put_int64_field(4u32, self.request_id, buf);
+        use ::polyrpc::generated::buffa::Enumeration as _;
+        ::polyrpc::generated::buffa::types::put_int32_field(1u32, self.opcode, buf);
+        ::polyrpc::generated::buffa::types::put_int32_field(
+            2u32,
+            self.echo_attachment,
+            buf,
+        );
+        ::polyrpc::generated::buffa::types::put_int64_field(
+            3u32,
+            self.attachment_size,
+            buf,
+        );
+        ::polyrpc::generated::buffa::types::put_int64_field(4u32, self.request_id, buf);
         if let Some(v) = self.reserved {
-            ::buffa::types::put_int64_field(5u32, v, buf);
+            ::polyrpc::generated::buffa::types::put_int64_field(5u32, v, buf);
         }
         if let Some(ref v) = self.message {
-            ::buffa::types::put_string_field(6u32, v, buf);
+            ::polyrpc::generated::buffa::types::put_string_field(6u32, v, buf);
         }
         self.__buffa_unknown_fields.write_to(buf);
     }
     fn merge_field(
         &mut self,
-        tag: ::buffa::encoding::Tag,
-        buf: &mut impl ::buffa::bytes::Buf,
-        ctx: ::buffa::DecodeContext<'_>,
-    ) -> ::core::result::Result<(), ::buffa::DecodeError> {
+        tag: ::polyrpc::generated::buffa::encoding::Tag,
+        buf: &mut impl ::polyrpc::generated::buffa::bytes::Buf,
+        ctx: ::polyrpc::generated::buffa::DecodeContext<'_>,
+    ) -> ::core::result::Result<(), ::polyrpc::generated::buffa::DecodeError> {
         #[allow(unused_imports)]
-        use ::buffa::bytes::Buf as _;
+        use ::polyrpc::generated::buffa::bytes::Buf as _;
         #[allow(unused_imports)]
-        use ::buffa::Enumeration as _;
+        use ::polyrpc::generated::buffa::Enumeration as _;
         match tag.field_number() {
             1u32 => {
-                ::buffa::encoding::check_wire_type(
+                ::polyrpc::generated::buffa::encoding::check_wire_type(
                     tag,
-                    ::buffa::encoding::WireType::Varint,
+                    ::polyrpc::generated::buffa::encoding::WireType::Varint,
                 )?;
-                self.opcode = ::buffa::types::decode_int32(buf)?;
+                self.opcode = ::polyrpc::generated::buffa::types::decode_int32(buf)?;
             }
             2u32 => {
-                ::buffa::encoding::check_wire_type(
+                ::polyrpc::generated::buffa::encoding::check_wire_type(
                     tag,
-                    ::buffa::encoding::WireType::Varint,
+                    ::polyrpc::generated::buffa::encoding::WireType::Varint,
                 )?;
-                self.echo_attachment = ::buffa::types::decode_int32(buf)?;
+                self.echo_attachment = ::polyrpc::generated::buffa::types::decode_int32(
+                    buf,
+                )?;
             }
             3u32 => {
-                ::buffa::encoding::check_wire_type(
+                ::polyrpc::generated::buffa::encoding::check_wire_type(
                     tag,
-                    ::buffa::encoding::WireType::Varint,
+                    ::polyrpc::generated::buffa::encoding::WireType::Varint,
                 )?;
-                self.attachment_size = ::buffa::types::decode_int64(buf)?;
+                self.attachment_size = ::polyrpc::generated::buffa::types::decode_int64(
+                    buf,
+                )?;
             }
             4u32 => {
-                ::buffa::encoding::check_wire_type(
+                ::polyrpc::generated::buffa::encoding::check_wire_type(
                     tag,
-                    ::buffa::encoding::WireType::Varint,
+                    ::polyrpc::generated::buffa::encoding::WireType::Varint,
                 )?;
-                self.request_id = ::buffa::types::decode_int64(buf)?;
+                self.request_id = ::polyrpc::generated::buffa::types::decode_int64(buf)?;
             }
             5u32 => {
-                ::buffa::encoding::check_wire_type(
+                ::polyrpc::generated::buffa::encoding::check_wire_type(
                     tag,
-                    ::buffa::encoding::WireType::Varint,
+                    ::polyrpc::generated::buffa::encoding::WireType::Varint,
                 )?;
                 self.reserved = ::core::option::Option::Some(
-                    ::buffa::types::decode_int64(buf)?,
+                    ::polyrpc::generated::buffa::types::decode_int64(buf)?,
                 );
             }
             6u32 => {
-                ::buffa::encoding::check_wire_type(
+                ::polyrpc::generated::buffa::encoding::check_wire_type(
                     tag,
-                    ::buffa::encoding::WireType::LengthDelimited,
+                    ::polyrpc::generated::buffa::encoding::WireType::LengthDelimited,
                 )?;
-                ::buffa::types::merge_string(
-                    self.message.get_or_insert_with(::buffa::alloc::string::String::new),
+                ::polyrpc::generated::buffa::types::merge_string(
+                    self
+                        .message
+                        .get_or_insert_with(
+                            ::polyrpc::generated::buffa::alloc::string::String::new,
+                        ),
                     buf,
                 )?;
             }
             _ => {
                 self.__buffa_unknown_fields
-                    .push(::buffa::encoding::decode_unknown_field(tag, buf, ctx)?);
+                    .push(
+                        ::polyrpc::generated::buffa::encoding::decode_unknown_field(
+                            tag,
+                            buf,
+                            ctx,
+                        )?,
+                    );
             }
         }
         ::core::result::Result::Ok(())
@@ -196,12 +238,12 @@ impl ::buffa::Message for BenchmarkRequest {
         self.__buffa_unknown_fields.clear();
     }
 }
-impl ::buffa::ExtensionSet for BenchmarkRequest {
+impl ::polyrpc::generated::buffa::ExtensionSet for BenchmarkRequest {
     const PROTO_FQN: &'static str = "test.BenchmarkRequest";
-    fn unknown_fields(&self) -> &::buffa::UnknownFields {
+    fn unknown_fields(&self) -> &::polyrpc::generated::buffa::UnknownFields {
         &self.__buffa_unknown_fields
     }
-    fn unknown_fields_mut(&mut self) -> &mut ::buffa::UnknownFields {
+    fn unknown_fields_mut(&mut self) -> &mut ::polyrpc::generated::buffa::UnknownFields {
         &mut self.__buffa_unknown_fields
     }
 }
@@ -218,9 +260,11 @@ pub struct BenchmarkResponse {
     /// Field 5: `reserved`
     pub reserved: ::core::option::Option<i64>,
     /// Field 6: `message`
-    pub message: ::core::option::Option<::buffa::alloc::string::String>,
+    pub message: ::core::option::Option<
+        ::polyrpc::generated::buffa::alloc::string::String,
+    >,
     #[doc(hidden)]
-    pub __buffa_unknown_fields: ::buffa::UnknownFields,
+    pub __buffa_unknown_fields: ::polyrpc::generated::buffa::UnknownFields,
 }
 impl ::core::fmt::Debug for BenchmarkResponse {
     fn fmt(&self, f: &mut ::core::fmt::Formatter<'_>) -> ::core::fmt::Result {
@@ -254,125 +298,165 @@ impl BenchmarkResponse {
     ///Sets [`Self::message`] to `Some(value)`, consuming and returning `self`.
     pub fn with_message(
         mut self,
-        value: impl Into<::buffa::alloc::string::String>,
+        value: impl Into<::polyrpc::generated::buffa::alloc::string::String>,
     ) -> Self {
         self.message = Some(value.into());
         self
     }
 }
-::buffa::impl_default_instance!(BenchmarkResponse);
-impl ::buffa::MessageName for BenchmarkResponse {
+::polyrpc::generated::buffa::impl_default_instance!(BenchmarkResponse);
+impl ::polyrpc::generated::buffa::MessageName for BenchmarkResponse {
     const PACKAGE: &'static str = "test";
     const NAME: &'static str = "BenchmarkResponse";
     const FULL_NAME: &'static str = "test.BenchmarkResponse";
     const TYPE_URL: &'static str = "type.googleapis.com/test.BenchmarkResponse";
 }
-impl ::buffa::Message for BenchmarkResponse {
+impl ::polyrpc::generated::buffa::Message for BenchmarkResponse {
     /// Returns the total encoded size in bytes.
     ///
     /// Accumulates in `u64` (which cannot overflow for in-memory
     /// data) and saturates to `u32` at return, so a message whose
     /// encoded size exceeds the 2 GiB protobuf limit yields a value
-    /// above [`::buffa::MAX_MESSAGE_BYTES`] that the encode entry
+    /// above [`::polyrpc::generated::buffa::MAX_MESSAGE_BYTES`] that the encode entry
     /// points reject, never a silently wrapped size.
     #[allow(clippy::let_and_return)]
-    fn compute_size(&self, _cache: &mut ::buffa::SizeCache) -> u32 {
+    fn compute_size(&self, _cache: &mut ::polyrpc::generated::buffa::SizeCache) -> u32 {
         #[allow(unused_imports)]
-        use ::buffa::Enumeration as _;
+        use ::polyrpc::generated::buffa::Enumeration as _;
         let mut size = 0u64;
-        size += 1u64 + ::buffa::types::int32_encoded_len(self.opcode) as u64;
-        size += 1u64 + ::buffa::types::int32_encoded_len(self.echo_attachment) as u64;
-        size += 1u64 + ::buffa::types::int64_encoded_len(self.attachment_size) as u64;
-        size += 1u64 + ::buffa::types::int64_encoded_len(self.request_id) as u64;
+        size
+            += 1u64
+                + ::polyrpc::generated::buffa::types::int32_encoded_len(self.opcode)
+                    as u64;
+        size
+            += 1u64
+                + ::polyrpc::generated::buffa::types::int32_encoded_len(
+                    self.echo_attachment,
+                ) as u64;
+        size
+            += 1u64
+                + ::polyrpc::generated::buffa::types::int64_encoded_len(
+                    self.attachment_size,
+                ) as u64;
+        size
+            += 1u64
+                + ::polyrpc::generated::buffa::types::int64_encoded_len(self.request_id)
+                    as u64;
         if let Some(v) = self.reserved {
-            size += 1u64 + ::buffa::types::int64_encoded_len(v) as u64;
+            size
+                += 1u64
+                    + ::polyrpc::generated::buffa::types::int64_encoded_len(v) as u64;
         }
         if let Some(ref v) = self.message {
-            size += 1u64 + ::buffa::types::string_encoded_len(v) as u64;
+            size
+                += 1u64
+                    + ::polyrpc::generated::buffa::types::string_encoded_len(v) as u64;
         }
         size += self.__buffa_unknown_fields.encoded_len() as u64;
-        ::buffa::saturate_size(size)
+        ::polyrpc::generated::buffa::saturate_size(size)
     }
     fn write_to(
         &self,
-        _cache: &mut ::buffa::SizeCache,
-        buf: &mut impl ::buffa::EncodeSink,
+        _cache: &mut ::polyrpc::generated::buffa::SizeCache,
+        buf: &mut impl ::polyrpc::generated::buffa::EncodeSink,
     ) {
         #[allow(unused_imports)]
-        use ::buffa::Enumeration as _;
-        ::buffa::types::put_int32_field(1u32, self.opcode, buf);
-        ::buffa::types::put_int32_field(2u32, self.echo_attachment, buf);
-        ::buffa::types::put_int64_field(3u32, self.attachment_size, buf);
-        ::buffa::types::put_int64_field(4u32, self.request_id, buf);
+        use ::polyrpc::generated::buffa::Enumeration as _;
+        ::polyrpc::generated::buffa::types::put_int32_field(1u32, self.opcode, buf);
+        ::polyrpc::generated::buffa::types::put_int32_field(
+            2u32,
+            self.echo_attachment,
+            buf,
+        );
+        ::polyrpc::generated::buffa::types::put_int64_field(
+            3u32,
+            self.attachment_size,
+            buf,
+        );
+        ::polyrpc::generated::buffa::types::put_int64_field(4u32, self.request_id, buf);
         if let Some(v) = self.reserved {
-            ::buffa::types::put_int64_field(5u32, v, buf);
+            ::polyrpc::generated::buffa::types::put_int64_field(5u32, v, buf);
         }
         if let Some(ref v) = self.message {
-            ::buffa::types::put_string_field(6u32, v, buf);
+            ::polyrpc::generated::buffa::types::put_string_field(6u32, v, buf);
         }
         self.__buffa_unknown_fields.write_to(buf);
     }
     fn merge_field(
         &mut self,
-        tag: ::buffa::encoding::Tag,
-        buf: &mut impl ::buffa::bytes::Buf,
-        ctx: ::buffa::DecodeContext<'_>,
-    ) -> ::core::result::Result<(), ::buffa::DecodeError> {
+        tag: ::polyrpc::generated::buffa::encoding::Tag,
+        buf: &mut impl ::polyrpc::generated::buffa::bytes::Buf,
+        ctx: ::polyrpc::generated::buffa::DecodeContext<'_>,
+    ) -> ::core::result::Result<(), ::polyrpc::generated::buffa::DecodeError> {
         #[allow(unused_imports)]
-        use ::buffa::bytes::Buf as _;
+        use ::polyrpc::generated::buffa::bytes::Buf as _;
         #[allow(unused_imports)]
-        use ::buffa::Enumeration as _;
+        use ::polyrpc::generated::buffa::Enumeration as _;
         match tag.field_number() {
             1u32 => {
-                ::buffa::encoding::check_wire_type(
+                ::polyrpc::generated::buffa::encoding::check_wire_type(
                     tag,
-                    ::buffa::encoding::WireType::Varint,
+                    ::polyrpc::generated::buffa::encoding::WireType::Varint,
                 )?;
-                self.opcode = ::buffa::types::decode_int32(buf)?;
+                self.opcode = ::polyrpc::generated::buffa::types::decode_int32(buf)?;
             }
             2u32 => {
-                ::buffa::encoding::check_wire_type(
+                ::polyrpc::generated::buffa::encoding::check_wire_type(
                     tag,
-                    ::buffa::encoding::WireType::Varint,
+                    ::polyrpc::generated::buffa::encoding::WireType::Varint,
                 )?;
-                self.echo_attachment = ::buffa::types::decode_int32(buf)?;
+                self.echo_attachment = ::polyrpc::generated::buffa::types::decode_int32(
+                    buf,
+                )?;
             }
             3u32 => {
-                ::buffa::encoding::check_wire_type(
+                ::polyrpc::generated::buffa::encoding::check_wire_type(
                     tag,
-                    ::buffa::encoding::WireType::Varint,
+                    ::polyrpc::generated::buffa::encoding::WireType::Varint,
                 )?;
-                self.attachment_size = ::buffa::types::decode_int64(buf)?;
+                self.attachment_size = ::polyrpc::generated::buffa::types::decode_int64(
+                    buf,
+                )?;
             }
             4u32 => {
-                ::buffa::encoding::check_wire_type(
+                ::polyrpc::generated::buffa::encoding::check_wire_type(
                     tag,
-                    ::buffa::encoding::WireType::Varint,
+                    ::polyrpc::generated::buffa::encoding::WireType::Varint,
                 )?;
-                self.request_id = ::buffa::types::decode_int64(buf)?;
+                self.request_id = ::polyrpc::generated::buffa::types::decode_int64(buf)?;
             }
             5u32 => {
-                ::buffa::encoding::check_wire_type(
+                ::polyrpc::generated::buffa::encoding::check_wire_type(
                     tag,
-                    ::buffa::encoding::WireType::Varint,
+                    ::polyrpc::generated::buffa::encoding::WireType::Varint,
                 )?;
                 self.reserved = ::core::option::Option::Some(
-                    ::buffa::types::decode_int64(buf)?,
+                    ::polyrpc::generated::buffa::types::decode_int64(buf)?,
                 );
             }
             6u32 => {
-                ::buffa::encoding::check_wire_type(
+                ::polyrpc::generated::buffa::encoding::check_wire_type(
                     tag,
-                    ::buffa::encoding::WireType::LengthDelimited,
+                    ::polyrpc::generated::buffa::encoding::WireType::LengthDelimited,
                 )?;
-                ::buffa::types::merge_string(
-                    self.message.get_or_insert_with(::buffa::alloc::string::String::new),
+                ::polyrpc::generated::buffa::types::merge_string(
+                    self
+                        .message
+                        .get_or_insert_with(
+                            ::polyrpc::generated::buffa::alloc::string::String::new,
+                        ),
                     buf,
                 )?;
             }
             _ => {
                 self.__buffa_unknown_fields
-                    .push(::buffa::encoding::decode_unknown_field(tag, buf, ctx)?);
+                    .push(
+                        ::polyrpc::generated::buffa::encoding::decode_unknown_field(
+                            tag,
+                            buf,
+                            ctx,
+                        )?,
+                    );
             }
         }
         ::core::result::Result::Ok(())
@@ -387,12 +471,12 @@ impl ::buffa::Message for BenchmarkResponse {
         self.__buffa_unknown_fields.clear();
     }
 }
-impl ::buffa::ExtensionSet for BenchmarkResponse {
+impl ::polyrpc::generated::buffa::ExtensionSet for BenchmarkResponse {
     const PROTO_FQN: &'static str = "test.BenchmarkResponse";
-    fn unknown_fields(&self) -> &::buffa::UnknownFields {
+    fn unknown_fields(&self) -> &::polyrpc::generated::buffa::UnknownFields {
         &self.__buffa_unknown_fields
     }
-    fn unknown_fields_mut(&mut self) -> &mut ::buffa::UnknownFields {
+    fn unknown_fields_mut(&mut self) -> &mut ::polyrpc::generated::buffa::UnknownFields {
         &mut self.__buffa_unknown_fields
     }
 }

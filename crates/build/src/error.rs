@@ -76,8 +76,7 @@ impl fmt::Display for Error {
                 write!(f, "{} does not exist, neither here nor below", file.display())?;
                 includes.iter().try_for_each(|include| write!(f, " {}", include.display()))
             }
-            // Its `Display` omits the position.
-            Kind::Proto(error) => write!(f, "{error:?}"),
+            Kind::Proto(error) => proto(&format!("{error:?}"), f),
             Kind::Descriptors(reason) => f.write_str(reason),
             Kind::SameName { at, methods: [a, b], rust } => {
                 write!(f, "{at}: {a} and {b} are both `{rust}` in Rust; rename one of them")
@@ -86,6 +85,21 @@ impl fmt::Display for Error {
             Kind::Syntax(error) => write!(f, "a service has no form in Rust: {error}"),
             Kind::Write { path, .. } => write!(f, "cannot write {}", path.display()),
         }
+    }
+}
+
+/// Writes an error of `protox`, whose `Debug` has the position that `Display` omits. A file with an edition is to it one
+/// with an unknown statement.
+fn proto(error: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let statement = error.strip_suffix("but found 'edition'");
+    match statement.and_then(|rest| rest.split_once(": expected 'enum', 'extend', 'import'")) {
+        Some((place, _)) => {
+            write!(
+                f,
+                "{place}: protobuf editions are not supported; declare `syntax = \"proto3\";` or `\"proto2\"`"
+            )
+        }
+        None => f.write_str(error),
     }
 }
 

@@ -33,7 +33,7 @@
 //!   message.
 //!
 //! The messages of an imported file are generated too when they are used, except those of `google.protobuf`, which are
-//! in the crate `buffa-types`. A type of another package is reached through the parent module, so modules must nest as
+//! in `polyrpc::protobuf::well_known`. A type of another package is reached through the parent module, so modules must nest as
 //! the packages do; [`Config::include_file`] generates them.
 //!
 //! # FlatBuffers
@@ -51,15 +51,18 @@
 //!
 //! # Dependencies of the including crate
 //!
-//! For a `.proto` it depends on `buffa` and `polyrpc`, on `buffa-types` if it uses `google.protobuf`, and on
-//! `buffa-descriptor` if it uses `google/protobuf/descriptor.proto`. Generated code does not satisfy every lint: put
-//! `#[allow(warnings)]` on its module, as [`Config::include_file`] does.
+//! It depends on `polyrpc` only, with the feature `descriptor` if it uses a message of
+//! `google/protobuf/descriptor.proto`. What a program needs of the messages' own crates is in `polyrpc::protobuf`.
+//! Without [`services`](Config::services) the code does not name `polyrpc`, but `buffa`, `buffa-types` and
+//! `buffa-descriptor`. Generated code does not satisfy every lint: put `#[allow(warnings)]` on its module, as
+//! [`Config::include_file`] does.
 
 mod source;
 
 mod descriptor_set;
 mod doc;
 mod package;
+mod reexport;
 mod service;
 
 pub mod fbs;
@@ -70,7 +73,7 @@ mod generated;
 use std::env;
 use std::path::{Path, PathBuf};
 
-use buffa_codegen::{BytesRepr, CodeGenConfig};
+use buffa_codegen::{BytesRepr, CodeGenConfig, MapRepr};
 
 use crate::error::Kind;
 use crate::source::Sources;
@@ -122,6 +125,9 @@ impl Config {
         messages.file_per_package = true;
         // A borrowed view of each message would double the code, and handlers own their requests.
         messages.generate_views = false;
+        // The map of std as everyone writes it, not one with another hasher.
+        messages.map_fields =
+            vec![(".".to_owned(), MapRepr::Custom("::std::collections::HashMap".to_owned()))];
         Self {
             files: Vec::new(),
             includes: Vec::new(),
@@ -164,7 +170,8 @@ impl Config {
         self
     }
 
-    /// Sets whether services become traits; on by default. Without them the code does not need the crate `polyrpc`.
+    /// Sets whether services become traits; on by default. Without them the code does not need the crate `polyrpc`, but
+    /// `buffa`, and `buffa-types` if it uses `google.protobuf`: for a crate of messages only.
     #[must_use]
     pub fn services(mut self, yes: bool) -> Self {
         self.services = yes;

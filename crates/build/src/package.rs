@@ -8,7 +8,7 @@ use buffa_codegen::{GeneratedFile, idents};
 
 use crate::error::Kind;
 use crate::source::{self, Sources};
-use crate::{Config, Error, Generated, descriptor_set, service};
+use crate::{Config, Error, Generated, descriptor_set, reexport, service};
 
 /// Generates everything that the configuration asks for.
 pub(crate) fn generate(config: &Config, sources: Sources) -> Result<Generated, Error> {
@@ -49,15 +49,25 @@ fn assemble(
     }
 
     let mut text = header(&files);
-    if traits.is_empty() {
-        text.push_str(without_header(&package.content));
+    let has_services = !traits.is_empty();
+    text.push_str(&service::format(traits)?);
+    if config.services {
+        text.push_str(&redirected(&package.content)?);
     } else {
-        text.push_str(&service::format(traits)?);
         text.push_str(without_header(&package.content));
+    }
+    if has_services {
         text.push('\n');
         text.push_str(&descriptor_set::constant(&sources.closure(&files)));
     }
     Ok(text)
+}
+
+/// Returns the messages with their paths led through `polyrpc`.
+fn redirected(messages: &str) -> Result<String, Error> {
+    let tokens = messages.parse().map_err(|error| Kind::Syntax(syn::Error::from(error)))?;
+    let items = syn::parse2(reexport::through_polyrpc(tokens)).map_err(Kind::Syntax)?;
+    Ok(prettyplease::unparse(&items))
 }
 
 /// File name of a package.

@@ -12,7 +12,7 @@ use proc_macro2::{Ident, TokenStream};
 use quote::quote;
 
 use crate::error::{Kind, Place};
-use crate::{Config, Error, doc, source};
+use crate::{Config, Error, doc, reexport, source};
 
 /// Generates the traits of a file's services. They are in the module of the package's messages, next to
 /// `FILE_DESCRIPTOR_SET`.
@@ -29,7 +29,9 @@ pub(crate) fn define(
 pub(crate) fn format(traits: Vec<TokenStream>) -> Result<String, Error> {
     let mut text = String::new();
     for tokens in traits {
-        text.push_str(&prettyplease::unparse(&syn::parse2(tokens).map_err(Kind::Syntax)?));
+        text.push_str(&prettyplease::unparse(
+            &syn::parse2(reexport::through_polyrpc(tokens)).map_err(Kind::Syntax)?,
+        ));
         text.push('\n');
     }
     Ok(text)

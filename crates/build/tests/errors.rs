@@ -26,6 +26,19 @@ fn mistakes_in_a_file_are_told_with_their_place() {
 }
 
 #[test]
+fn an_edition_is_refused_in_words_also_in_an_imported_file() {
+    for (file, place) in [("wrong/edition.proto", "2:1"), ("wrong/imports_edition.proto", "2:1")] {
+        assert_eq!(
+            failure(file).to_string(),
+            format!(
+                "wrong/edition.proto:{place}: protobuf editions are not supported; declare `syntax = \"proto3\";` or \
+                 `\"proto2\"`"
+            )
+        );
+    }
+}
+
+#[test]
 fn a_file_that_does_not_exist_is_told_with_where_it_was_looked_for() {
     let error = Config::new().files(["nowhere.proto"]).includes(["some", "where"]).generate().unwrap_err();
     assert_eq!(error.to_string(), "nowhere.proto does not exist, neither here nor below some where");

@@ -78,6 +78,8 @@ pub use transport::tls;
 /// A shared byte buffer, cheap to clone: for messages, attachments and metadata.
 pub use bytes::Bytes;
 
+pub mod protobuf;
+
 /// Types that are specific to rpcx.
 pub mod rpcx {
     pub use polyrpc_wire::rpcx::Compressors;
@@ -111,5 +113,8 @@ macro_rules! include_proto {
 #[doc(hidden)]
 pub mod generated {
     pub use buffa;
+    #[cfg(feature = "descriptor")]
+    pub use buffa_descriptor;
+    pub use buffa_types;
     pub use polyrpc_payload::schema::Pool;
 }

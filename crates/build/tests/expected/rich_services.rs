@@ -34,7 +34,9 @@ pub trait RichService {
         &self,
         cx: &mut ::polyrpc::Context,
         request: super::super::Rootless,
-    ) -> ::polyrpc::Result<::buffa_types::google::protobuf::Timestamp>;
+    ) -> ::polyrpc::Result<
+        ::polyrpc::generated::buffa_types::google::protobuf::Timestamp,
+    >;
     #[rpc(name = "self")]
     async fn self_(
         &self,

@@ -109,9 +109,9 @@ pub struct Everything {
     /// Field 22: `children`
     pub children: ::buffa::alloc::vec::Vec<Self>,
     /// Field 23: `counts`
-    pub counts: ::buffa::__private::HashMap<::buffa::alloc::string::String, i64>,
+    pub counts: ::std::collections::HashMap<::buffa::alloc::string::String, i64>,
     /// Field 24: `nested_by_id`
-    pub nested_by_id: ::buffa::__private::HashMap<i32, everything::Nested>,
+    pub nested_by_id: ::std::collections::HashMap<i32, everything::Nested>,
     /// Field 29: `grouped`
     pub grouped: ::buffa::MessageField<
         everything::Grouped,
@@ -1300,8 +1300,8 @@ impl ::buffa::Message for Everything {
         self.strings.clear();
         self.shapes.clear();
         self.children.clear();
-        self.counts.clear();
-        self.nested_by_id.clear();
+        ::buffa::map_codec::MapStorage::storage_clear(&mut self.counts);
+        ::buffa::map_codec::MapStorage::storage_clear(&mut self.nested_by_id);
         self.choice = ::core::option::Option::None;
         self.grouped = ::buffa::MessageField::none();
         self.stamp = ::buffa::MessageField::none();

@@ -18,6 +18,11 @@ fn socket_of(url: &str) -> Result<u64, String> {
     if scheme.split('+').any(|word| word == "unix") {
         return table("/proc/net/unix").find_map(|line| unix_socket(&line, rest)).ok_or_else(nobody);
     }
+    if rest.split(['/', '?']).next().unwrap_or_default().contains(',')
+        || FOUND.iter().any(|word| scheme.ends_with(word))
+    {
+        return Err("the servers are found by the client".to_owned());
+    }
     let host = rest.split(['/', '?']).next().unwrap_or_default();
     let usual = if scheme.starts_with("https") { 443 } else { 80 };
     let addresses = host.to_socket_addrs().or_else(|_| (host, usual).to_socket_addrs());
@@ -25,8 +30,10 @@ fn socket_of(url: &str) -> Result<u64, String> {
     let Some(local) = addresses.into_iter().find(|address| is_local(address.ip())) else {
         return Err("the server is on another machine".to_owned());
     };
-    let listening = table("/proc/net/tcp").chain(table("/proc/net/tcp6"));
-    let mut listening = listening.filter_map(|line| listening_socket(&line));
+    let over_udp = scheme.split('+').any(|word| word == "kcp" || word == "quic");
+    let (tables, state) = if over_udp { (["udp", "udp6"], UNCONNECTED) } else { (["tcp", "tcp6"], LISTEN) };
+    let lines = tables.into_iter().flat_map(|name| table(&format!("/proc/net/{name}")));
+    let mut listening = lines.filter_map(|line| listening_socket(&line, state));
     listening.find(|(address, _)| leads_to(*address, local)).map(|(_, inode)| inode).ok_or_else(nobody)
 }
 
@@ -44,15 +51,15 @@ fn leads_to(listening: SocketAddr, called: SocketAddr) -> bool {
     listening.port() == called.port() && (all || listening.ip().to_canonical() == called.ip().to_canonical())
 }
 
-fn table(path: &str) -> impl Iterator<Item = String> {
+fn table(path: &str) -> impl Iterator<Item = String> + use<> {
     let text = fs::read_to_string(path).unwrap_or_default();
     text.lines().skip(1).map(str::to_owned).collect::<Vec<_>>().into_iter()
 }
 
-/// The address and the inode in a line of `/proc/net/tcp` or `tcp6`, if it is of a socket that listens.
-fn listening_socket(line: &str) -> Option<(SocketAddr, u64)> {
+/// The address and the inode in a line of `/proc/net/tcp`, `udp` and so on, if its socket is in this state.
+fn listening_socket(line: &str, state: &str) -> Option<(SocketAddr, u64)> {
     let fields: Vec<_> = line.split_ascii_whitespace().collect();
-    if *fields.get(3)? != LISTEN {
+    if *fields.get(3)? != state {
         return None;
     }
     let (ip, port) = fields.get(1)?.split_once(':')?;
@@ -96,6 +103,24 @@ fn owner_of(inode: u64) -> Option<u32> {
 
 /// The state of a listening socket (Linux `include/net/tcp_states.h`).
 const LISTEN: &str = "0A";
+/// The state of a UDP socket that is bound and not connected, `TCP_CLOSE` there.
+const UNCONNECTED: &str = "07";
+/// How a scheme ends whose servers the client finds.
+const FOUND: [&str; 13] = [
+    "list",
+    "dlist",
+    "file",
+    "remotefile",
+    "dns",
+    "mdns",
+    "etcd",
+    "consul",
+    "nacos",
+    "redis",
+    "zookeeper",
+    "kubernetes",
+    "k8s",
+];
 /// The flag of a listening socket (Linux `include/uapi/linux/net.h`, `__SO_ACCEPTCON`).
 const ACCEPTS: u32 = 1 << 16;
 
@@ -116,10 +141,21 @@ mod tests {
     }
 
     #[test]
+    fn a_socket_of_udp_is_found_and_servers_that_are_found_are_not() {
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let port = socket.local_addr().unwrap().port();
+        let found = process_behind(&format!("rpcx+kcp://127.0.0.1:{port}")).unwrap();
+        assert_eq!(found.id, std::process::id());
+        for url in ["rpcx+list://127.0.0.1:1,127.0.0.1:2", "rpcx+etcd://127.0.0.1:2379/base/S"] {
+            assert_eq!(process_behind(url).unwrap_err(), "the servers are found by the client");
+        }
+    }
+
+    #[test]
     fn lines_of_the_kernel_are_read() {
         let line = "   0: 0100007F:1F42 00000000:0000 0A 00000000:00000000 00:00000000 00000000 0 0 4711 1 0 100 0 0 10 0";
-        assert_eq!(listening_socket(line), Some((SocketAddr::from(([127, 0, 0, 1], 8002)), 4711)));
-        assert_eq!(listening_socket(&line.replace(" 0A ", " 01 ")), None);
+        assert_eq!(listening_socket(line, LISTEN), Some((SocketAddr::from(([127, 0, 0, 1], 8002)), 4711)));
+        assert_eq!(listening_socket(&line.replace(" 0A ", " 01 "), LISTEN), None);
         assert_eq!(unix_socket("0: 00000002 00000000 00010000 0001 01 4711 /run/x", "/run/x"), Some(4711));
         assert_eq!(address("00000000000000000000000001000000"), Some("::1".parse().unwrap()));
     }

@@ -1,9 +1,12 @@
 //! Load generator: repeated calls, and their latencies.
+//!
+//! A first Ctrl-C ends the load early; what was measured until then is reported. A second one ends the program.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -12,8 +15,10 @@ use indicatif::{ProgressBar, ProgressStyle};
 use polyrpc::codec::Body;
 use polyrpc::{Client, Scope, Status, blocking, client};
 use tokio::runtime::{Builder, Runtime};
+use tokio::sync::oneshot::{self, error::TryRecvError};
 
 use super::cpu::{self, Process};
+use super::interrupt::Interrupt;
 use crate::failure::Failure;
 use crate::terminal::grouped;
 
@@ -86,6 +91,21 @@ pub(super) struct Figures {
     pub(super) client_cpu: Duration,
     /// The server's process and its CPU time, or why they are not known.
     pub(super) server_cpu: Result<(u32, Duration), String>,
+    /// Whether somebody ended the load early.
+    pub(super) interrupted: bool,
+    /// What became of connections, if some calls had none.
+    pub(super) lost: Option<Lost>,
+}
+
+/// Calls that lost their connection, or found none.
+pub(super) struct Lost {
+    pub(super) calls: u64,
+    /// When the first of them ended, counted from the beginning of the measurement.
+    pub(super) after: Duration,
+    /// What the first of them ended with.
+    pub(super) reason: String,
+    /// Whether every caller ended so: the server did not come back.
+    pub(super) for_good: bool,
 }
 
 /// What calls ended with.
@@ -96,22 +116,46 @@ pub(super) struct Tally {
     pub(super) errors: BTreeMap<String, u64>,
     /// When the last of them ended.
     last: Instant,
+    /// How many had no connection, and when and how the first of them ended.
+    lost: u64,
+    first_lost: Option<(Instant, String)>,
+    /// Whether the last call of some caller had a connection.
+    connected: bool,
 }
 
 impl Tally {
     fn new() -> Self {
         // One significant digit more would cost ten times the memory of each caller.
         let latencies = Histogram::new(3).expect("3 digits are possible");
-        Self { latencies, errors: BTreeMap::new(), last: Instant::now() }
+        Self {
+            latencies,
+            errors: BTreeMap::new(),
+            last: Instant::now(),
+            lost: 0,
+            first_lost: None,
+            connected: false,
+        }
     }
 
-    fn note(&mut self, latency: Duration, failed: Option<&Status>) {
+    fn note(&mut self, now: Instant, latency: Duration, failed: Option<&Status>) {
+        self.last = now;
         match failed {
             None => {
                 let nanos = latency.as_nanos().try_into().unwrap_or(u64::MAX);
                 self.latencies.record(nanos).expect("a histogram that resizes takes any value");
+                self.connected = true;
             }
-            Some(status) => *self.errors.entry(named(status)).or_default() += 1,
+            Some(status) => self.note_failure(now, status),
+        }
+    }
+
+    #[cold]
+    fn note_failure(&mut self, now: Instant, status: &Status) {
+        *self.errors.entry(named(status)).or_default() += 1;
+        self.connected = status.scope() != Scope::Connection;
+        if !self.connected {
+            self.lost += 1;
+            self.first_lost.get_or_insert_with(|| (now, status.to_string()));
         }
     }
 
@@ -121,7 +165,20 @@ impl Tally {
             *self.errors.entry(error).or_default() += count;
         }
         self.last = self.last.max(other.last);
+        self.lost += other.lost;
+        self.first_lost = [self.first_lost, other.first_lost].into_iter().flatten().min_by_key(|(at, _)| *at);
+        self.connected |= other.connected;
         self
+    }
+
+    fn lost(&self, opened: Instant) -> Option<Lost> {
+        let (at, reason) = self.first_lost.as_ref()?;
+        Some(Lost {
+            calls: self.lost,
+            after: at.saturating_duration_since(opened),
+            reason: reason.clone(),
+            for_good: !self.connected,
+        })
     }
 }
 
@@ -133,36 +190,41 @@ fn named(status: &Status) -> String {
 }
 
 impl Load {
-    /// Calls until the time is over, or the calls are made.
+    /// Calls until the time is over, the calls are made, or somebody interrupts.
     pub(super) fn run(self, clients: Clients, server: Result<Process, String>) -> Result<Figures, Failure> {
+        let interrupt = Interrupt::watch()?;
         let counters = Counters::new(clients.callers());
         let opens = Instant::now() + self.warmup;
         let closes = match self.extent {
             Extent::Time(duration) => Some(opens + duration),
             Extent::Calls(_) => None,
         };
-        let calling = self.start(clients, Window { opens, closes }, &counters)?;
+        let calling = self.start(clients, Window { opens, closes }, &counters, &interrupt)?;
         let progress = match self.extent {
             Extent::Time(duration) => Progress::through(self.warmup + duration),
             Extent::Calls(calls) => Progress::of(calls),
         };
 
-        progress.until(opens, &counters);
+        progress.until(Some(opens), &calling, &counters);
         let before = (cpu::own(), server.as_ref().map(Process::cpu));
-        match closes {
-            Some(closes) => progress.until(closes, &counters),
-            None => progress.until_finished(&calling, &counters),
-        }
+        progress.until(closes, &calling, &counters);
         let after = (cpu::own(), server.as_ref().map(Process::cpu));
+        let ended = Instant::now();
         progress.finish();
 
-        let tally = calling.join().map_err(|_| Failure::new("a caller panicked"))?;
-        let window = closes.unwrap_or(tally.last).saturating_duration_since(opens);
+        let tally = calling.wait()?;
+        let interrupted = interrupt.happened();
+        let closed = match closes {
+            Some(closes) => closes.min(ended),
+            None => tally.last,
+        };
         Ok(Figures {
-            tally,
-            window,
+            window: closed.saturating_duration_since(opens),
             client_cpu: after.0.saturating_sub(before.0),
             server_cpu: server_cpu(&server, before.1, after.1),
+            interrupted,
+            lost: tally.lost(opens),
+            tally,
         })
     }
 
@@ -171,7 +233,8 @@ impl Load {
         clients: Clients,
         window: Window,
         counters: &Counters,
-    ) -> Result<thread::JoinHandle<Tally>, Failure> {
+        interrupt: &Interrupt,
+    ) -> Result<Calling, Failure> {
         let count = clients.callers();
         let mut callers = Vec::with_capacity(count);
         for (n, counter) in counters.each().enumerate() {
@@ -184,10 +247,13 @@ impl Load {
                 tally: Tally::new(),
                 ended: 0,
                 counter,
+                interrupted: interrupt.subscribe(),
             });
         }
         let (clients, runtime) = match clients {
-            Clients::Blocking { clients, .. } => return Ok(start_threads(clients, callers)),
+            Clients::Blocking { clients, .. } => {
+                return Ok(Calling::start(move || call_on_threads(clients, callers)));
+            }
             Clients::Shared { clients, .. } => {
                 let runtime = runtime(clients.len() == 1)?;
                 (clients, runtime)
@@ -196,7 +262,34 @@ impl Load {
                 (clients, runtime(callers.len() == 1)?)
             }
         };
-        Ok(thread::spawn(move || runtime.block_on(call_all(&clients, callers))))
+        Ok(Calling::start(move || runtime.block_on(call_all(&clients, callers))))
+    }
+}
+
+/// The callers at work, on a thread of their own.
+struct Calling {
+    thread: thread::JoinHandle<Tally>,
+    /// Disconnected once they are done.
+    done: mpsc::Receiver<()>,
+}
+
+impl Calling {
+    fn start(work: impl FnOnce() -> Tally + Send + 'static) -> Self {
+        let (at_work, done) = mpsc::channel();
+        let thread = thread::spawn(move || {
+            let _at_work: mpsc::Sender<()> = at_work;
+            work()
+        });
+        Self { thread, done }
+    }
+
+    /// Waits for so long, at most until they are done, and returns whether they are.
+    fn is_done_after(&self, time: Duration) -> bool {
+        self.done.recv_timeout(time) == Err(RecvTimeoutError::Disconnected)
+    }
+
+    fn wait(self) -> Result<Tally, Failure> {
+        self.thread.join().map_err(|_| Failure::new("a caller panicked"))
     }
 }
 
@@ -227,16 +320,14 @@ async fn call_all(clients: &[Client], callers: Vec<Caller>) -> Tally {
     all
 }
 
-fn start_threads(clients: Vec<blocking::Client>, callers: Vec<Caller>) -> thread::JoinHandle<Tally> {
-    thread::spawn(move || {
-        thread::scope(|scope| {
-            let callers = callers.into_iter().zip(clients);
-            let running: Vec<_> =
-                callers.map(|(caller, client)| scope.spawn(move || caller.run_blocking(&client))).collect();
-            running
-                .into_iter()
-                .fold(Tally::new(), |all, caller| all.add(caller.join().expect("a caller does not panic")))
-        })
+fn call_on_threads(clients: Vec<blocking::Client>, callers: Vec<Caller>) -> Tally {
+    thread::scope(|scope| {
+        let callers = callers.into_iter().zip(clients);
+        let running: Vec<_> =
+            callers.map(|(caller, client)| scope.spawn(move || caller.run_blocking(&client))).collect();
+        running
+            .into_iter()
+            .fold(Tally::new(), |all, caller| all.add(caller.join().expect("a caller does not panic")))
     })
 }
 
@@ -252,6 +343,7 @@ struct Caller {
     tally: Tally,
     ended: u64,
     counter: Arc<Counter>,
+    interrupted: oneshot::Receiver<()>,
 }
 
 /// When calls count.
@@ -272,6 +364,18 @@ enum NextStep {
 
 impl Caller {
     async fn run(mut self, client: Client) -> Tally {
+        let (_alive, idle) = oneshot::channel();
+        let mut interrupted = std::mem::replace(&mut self.interrupted, idle);
+        // The calls first, lest the other be looked at before each of them.
+        tokio::select! {
+            biased;
+            () = self.call(&client) => {}
+            _ = &mut interrupted => {}
+        }
+        self.tally
+    }
+
+    async fn call(&mut self, client: &Client) {
         self.last = Instant::now();
         loop {
             let called =
@@ -282,14 +386,15 @@ impl Caller {
                     tokio::time::sleep(BREATH).await;
                     self.last = Instant::now();
                 }
-                NextStep::Stop => return self.tally,
+                NextStep::Stop => return,
             }
         }
     }
 
+    /// An interrupt waits for the call that is being made.
     fn run_blocking(mut self, client: &blocking::Client) -> Tally {
         self.last = Instant::now();
-        loop {
+        while self.interrupted.try_recv() == Err(TryRecvError::Empty) {
             let called = client.call_raw(&self.target, self.request.clone(), client::CallOptions::default());
             match self.ended(called.as_ref().err().map(polyrpc::Error::status)) {
                 NextStep::Call => {}
@@ -297,9 +402,10 @@ impl Caller {
                     thread::sleep(BREATH);
                     self.last = Instant::now();
                 }
-                NextStep::Stop => return self.tally,
+                NextStep::Stop => break,
             }
         }
+        self.tally
     }
 
     /// A call has ended: one reading of the clock is its end and the beginning of the next.
@@ -309,8 +415,7 @@ impl Caller {
             return NextStep::Stop;
         }
         if now >= self.window.opens {
-            self.tally.note(now - self.last, failed);
-            self.tally.last = now;
+            self.tally.note(now, now - self.last, failed);
             self.ended += 1;
             self.counter.0.store(self.ended, Ordering::Relaxed);
             if self.ended == self.share {
@@ -371,23 +476,13 @@ impl Progress {
         Self { bar, counts }
     }
 
-    /// Sleeps until then and shows how it goes on.
-    fn until(&self, then: Instant, counters: &Counters) {
+    /// Sleeps until then, at most until the callers are done, and shows how it goes on.
+    fn until(&self, then: Option<Instant>, calling: &Calling, counters: &Counters) {
         loop {
-            let left = then.saturating_duration_since(Instant::now());
-            if left.is_zero() {
+            let left = then.map_or(FRAME, |then| then.saturating_duration_since(Instant::now()));
+            if left.is_zero() || calling.is_done_after(left.min(FRAME)) {
                 return;
             }
-            thread::sleep(left.min(FRAME));
-            self.show(counters);
-        }
-    }
-
-    /// Sleeps until the callers have ended and shows how it goes on.
-    fn until_finished(&self, calling: &thread::JoinHandle<Tally>, counters: &Counters) {
-        const GLANCE: Duration = Duration::from_millis(5);
-        while !calling.is_finished() {
-            thread::sleep(GLANCE);
             self.show(counters);
         }
     }

@@ -1,13 +1,14 @@
 //! `polyrpc bench`: measures how fast a server answers one method, and at what cost.
 
 mod cpu;
+mod interrupt;
 mod listener;
 mod load;
 mod machine;
+mod output;
 mod report;
 
 use std::env;
-use std::fs;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -19,6 +20,7 @@ use polyrpc::rest_rpc::Generation;
 use polyrpc::{Client, Code, Protocol, Scope};
 
 use self::load::{Clients, Extent, Load};
+use self::output::Output;
 use self::report::{Report, Setting};
 use crate::call::{self, CommonOptions};
 use crate::failure::Failure;
@@ -76,6 +78,7 @@ enum Sharing {
 }
 
 pub(crate) fn run(options: Options) -> Result<ExitCode, Failure> {
+    let output = Output::open(options.json.as_deref())?;
     let client = options.client()?.build()?;
     let translator = Translator::new(&client, &options.target, &options.message)?;
     if !translator.shape().is_unary() {
@@ -106,9 +109,14 @@ pub(crate) fn run(options: Options) -> Result<ExitCode, Failure> {
         },
     };
     let figures = load.run(clients, listener::process_behind(&options.url))?;
+    let lost = figures.lost.as_ref().map(ToString::to_string);
     let report = Report::new(setting, figures);
-    show(&report, options.json.as_ref())?;
-    Ok(if report.calls == 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    output.show(&report)?;
+    match lost {
+        Some(lost) => Err(Failure::new(lost)),
+        None if report.calls == 0 => Ok(ExitCode::FAILURE),
+        None => Ok(ExitCode::SUCCESS),
+    }
 }
 
 impl Options {
@@ -133,8 +141,15 @@ impl Options {
 
     /// One call before the many: what cannot work is told at once, and in full. Returns the reply's size.
     fn try_once(&self, target: &str, request: Body) -> Result<usize, Failure> {
-        let client = self.client()?.build_blocking()?;
-        match client.call_raw(target, request, client::CallOptions::default()) {
+        let options = client::CallOptions::default();
+        let called = if self.blocking {
+            self.client()?.build_blocking()?.call_raw(target, request, options)
+        } else {
+            // Servers that are found, and KCP and QUIC, are for clients with a runtime.
+            let client = self.client()?.build()?;
+            terminal::block_on(client.call_raw(target, request, options))?
+        };
+        match called {
             Ok(response) => Ok(response.message.bytes.len()),
             Err(error) => {
                 let status = error.status();
@@ -179,18 +194,6 @@ impl Options {
             (_, false) => Clients::Pooled { clients, callers },
         })
     }
-}
-
-fn show(report: &Report, json: Option<&PathBuf>) -> Result<(), Failure> {
-    let Some(path) = json else {
-        return terminal::print(&report.to_string()).map(drop);
-    };
-    let text = report.to_json();
-    if path.as_os_str() == "-" {
-        return terminal::print(&text).map(drop);
-    }
-    terminal::print(&report.to_string())?;
-    fs::write(path, text + "\n").map_err(|error| Failure::system(format!("write {}", path.display()), &error))
 }
 
 /// The command as it can be given again.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
-use super::load::{Figures, Tally};
+use super::load::{Figures, Lost, Tally};
 use super::machine::Machine;
 use crate::terminal::{Painter, ShortDuration, grouped};
 
@@ -31,6 +31,8 @@ pub(super) struct Report {
     #[serde(flatten)]
     setting: Setting,
     duration_s: f64,
+    /// Whether Ctrl-C ended it early.
+    interrupted: bool,
     /// Calls that succeeded.
     pub(super) calls: u64,
     calls_per_second: f64,
@@ -43,19 +45,20 @@ pub(super) struct Report {
     histogram: Histogram<u64>,
 }
 
+/// Microseconds. What so few calls do not tell is not there: of the slowest 1 % of 20 calls there is none.
 #[derive(Debug, Serialize)]
 struct Latency {
-    min: f64,
-    mean: f64,
-    p10: f64,
-    p25: f64,
-    p50: f64,
-    p75: f64,
-    p90: f64,
-    p95: f64,
-    p99: f64,
-    p99_9: f64,
-    max: f64,
+    min: Option<f64>,
+    mean: Option<f64>,
+    p10: Option<f64>,
+    p25: Option<f64>,
+    p50: Option<f64>,
+    p75: Option<f64>,
+    p90: Option<f64>,
+    p95: Option<f64>,
+    p99: Option<f64>,
+    p99_9: Option<f64>,
+    max: Option<f64>,
 }
 
 /// CPU time of both sides over the calls that succeeded.
@@ -71,13 +74,21 @@ struct Cpu {
 
 impl Report {
     pub(super) fn new(setting: Setting, figures: Figures) -> Self {
-        let Figures { tally: Tally { latencies, errors, .. }, window, client_cpu, server_cpu } = figures;
+        let Figures {
+            tally: Tally { latencies, errors, .. },
+            window,
+            client_cpu,
+            server_cpu,
+            interrupted,
+            ..
+        } = figures;
         let calls = latencies.len();
         Self {
             setting,
             duration_s: window.as_secs_f64(),
+            interrupted,
             calls,
-            calls_per_second: calls as f64 / window.as_secs_f64(),
+            calls_per_second: if calls == 0 { 0.0 } else { calls as f64 / window.as_secs_f64() },
             errors,
             latency_us: Latency::new(&latencies),
             cpu_us_per_call: Cpu::new(calls, client_cpu, server_cpu),
@@ -93,19 +104,25 @@ impl Report {
 
 impl Latency {
     fn new(latencies: &Histogram<u64>) -> Self {
-        let at = |quantile| micros(latencies.value_at_quantile(quantile));
+        let calls = latencies.len();
+        let at = |thousandths: u64| {
+            // How many calls are on the shorter side of it.
+            let beyond = calls.saturating_mul(thousandths.min(1000 - thousandths)) / 1000;
+            (beyond > 0).then(|| micros(latencies.value_at_quantile(thousandths as f64 / 1e3)))
+        };
+        let of_any = |value: f64| (calls > 0).then_some(value);
         Self {
-            min: micros(if latencies.is_empty() { 0 } else { latencies.min() }),
-            mean: latencies.mean() / 1e3,
-            p10: at(0.1),
-            p25: at(0.25),
-            p50: at(0.5),
-            p75: at(0.75),
-            p90: at(0.9),
-            p95: at(0.95),
-            p99: at(0.99),
-            p99_9: at(0.999),
-            max: micros(latencies.max()),
+            min: of_any(micros(latencies.min())),
+            mean: of_any(latencies.mean() / 1e3),
+            p10: at(100),
+            p25: at(250),
+            p50: of_any(micros(latencies.value_at_quantile(0.5))),
+            p75: at(750),
+            p90: at(900),
+            p95: at(950),
+            p99: at(990),
+            p99_9: at(999),
+            max: of_any(micros(latencies.max())),
         }
     }
 }
@@ -133,7 +150,8 @@ impl fmt::Display for Report {
         writeln!(f, "{}", paint.bold(format_args!("{} {}", setting.url, setting.target)))?;
         let duration = ShortDuration(Duration::from_secs_f64(self.duration_s));
         let warmup = ShortDuration(Duration::from_secs_f64(setting.warmup_s));
-        writeln!(f, "{sizes} · {} · {duration} after {warmup}", setting.clients)?;
+        let end = if self.interrupted { ", interrupted" } else { "" };
+        writeln!(f, "{sizes} · {} · {duration} after {warmup}{end}", setting.clients)?;
         writeln!(f)?;
         let mut line =
             |name: &str, value: String| writeln!(f, "  {}  {value}", paint.dim(format_args!("{name:<8}")));
@@ -196,7 +214,9 @@ impl Report {
             ("99", p99),
             ("99.9", p99_9),
         ] {
-            writeln!(f, "  {share:>4} % in {}", ShortDuration(Duration::from_secs_f64(micros / 1e6)))?;
+            if let Some(micros) = micros {
+                writeln!(f, "  {share:>4} % in {}", ShortDuration(Duration::from_secs_f64(micros / 1e6)))?;
+            }
         }
         Ok(())
     }
@@ -248,10 +268,31 @@ const BAR: usize = 40;
 
 impl fmt::Display for Latency {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let short = |micros: f64| ShortDuration(Duration::from_secs_f64(micros / 1e6));
         let Self { min, mean, p50, p90, p99, p99_9, max, .. } = *self;
-        write!(f, "p50 {}  p90 {}  p99 {}  p99.9 {}", short(p50), short(p90), short(p99), short(p99_9))?;
-        write!(f, "  fastest {}  mean {}  slowest {}", short(min), short(mean), short(max))
+        let all = [
+            ("p50", p50),
+            ("p90", p90),
+            ("p99", p99),
+            ("p99.9", p99_9),
+            ("fastest", min),
+            ("mean", mean),
+            ("slowest", max),
+        ];
+        let known = all.into_iter().filter_map(|(name, micros)| Some((name, micros?)));
+        let told: Vec<_> = known
+            .map(|(name, micros)| format!("{name} {}", ShortDuration(Duration::from_secs_f64(micros / 1e6))))
+            .collect();
+        f.write_str(if told.is_empty() { "none" } else { "" })?;
+        f.write_str(&told.join("  "))
+    }
+}
+
+impl fmt::Display for Lost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { calls, after, reason, for_good } = self;
+        let what = if *for_good { "the server went away" } else { "the server was away for a while" };
+        let calls = format!("{} call{}", grouped(*calls), if *calls == 1 { "" } else { "s" });
+        write!(f, "{what}: {calls} had no connection, the first after {}: {reason}", ShortDuration(*after))
     }
 }
 
@@ -283,6 +324,23 @@ mod tests {
         assert_eq!(steps.first(), Some(&(1_000, 1)));
         assert_eq!(steps.last(), Some(&(5_000_000, 1)));
         assert_eq!(steps.iter().map(|(_, count)| count).sum::<u64>(), 6);
+    }
+
+    #[test]
+    fn a_share_of_the_calls_is_told_only_where_there_are_so_many() {
+        let told = |calls: u64| {
+            let mut histogram = Histogram::new(3).unwrap();
+            (0..calls).for_each(|n| histogram.record(1000 + n).unwrap());
+            Latency::new(&histogram).to_string()
+        };
+        let names = |text: &str| -> Vec<String> {
+            text.split("  ").map(|part| part.split(' ').next().unwrap_or_default().to_owned()).collect()
+        };
+        assert_eq!(told(0), "none");
+        assert_eq!(names(&told(1)), ["p50", "fastest", "mean", "slowest"]);
+        assert_eq!(names(&told(10)), ["p50", "p90", "fastest", "mean", "slowest"]);
+        assert_eq!(names(&told(999)), ["p50", "p90", "p99", "fastest", "mean", "slowest"]);
+        assert_eq!(names(&told(1000)), ["p50", "p90", "p99", "p99.9", "fastest", "mean", "slowest"]);
     }
 
     #[test]

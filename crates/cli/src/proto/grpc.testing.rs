@@ -67,7 +67,7 @@ impl ::core::default::Default for PayloadType {
         Self::COMPRESSABLE
     }
 }
-impl ::buffa::Enumeration for PayloadType {
+impl ::polyrpc::generated::buffa::Enumeration for PayloadType {
     fn from_i32(value: i32) -> ::core::option::Option<Self> {
         match value {
             0i32 => ::core::option::Option::Some(Self::COMPRESSABLE),
@@ -95,7 +95,7 @@ impl ::buffa::Enumeration for PayloadType {
 #[derive(Clone, PartialEq, Default)]
 pub struct Empty {
     #[doc(hidden)]
-    pub __buffa_unknown_fields: ::buffa::UnknownFields,
+    pub __buffa_unknown_fields: ::polyrpc::generated::buffa::UnknownFields,
 }
 impl ::core::fmt::Debug for Empty {
     fn fmt(&self, f: &mut ::core::fmt::Formatter<'_>) -> ::core::fmt::Result {
@@ -109,52 +109,58 @@ impl Empty {
     /// Format: `type.googleapis.com/<fully.qualified.TypeName>`
     pub const TYPE_URL: &'static str = "type.googleapis.com/grpc.testing.Empty";
 }
-::buffa::impl_default_instance!(Empty);
-impl ::buffa::MessageName for Empty {
+::polyrpc::generated::buffa::impl_default_instance!(Empty);
+impl ::polyrpc::generated::buffa::MessageName for Empty {
     const PACKAGE: &'static str = "grpc.testing";
     const NAME: &'static str = "Empty";
     const FULL_NAME: &'static str = "grpc.testing.Empty";
     const TYPE_URL: &'static str = "type.googleapis.com/grpc.testing.Empty";
 }
-impl ::buffa::Message for Empty {
+impl ::polyrpc::generated::buffa::Message for Empty {
     /// Returns the total encoded size in bytes.
     ///
     /// Accumulates in `u64` (which cannot overflow for in-memory
     /// data) and saturates to `u32` at return, so a message whose
     /// encoded size exceeds the 2 GiB protobuf limit yields a value
-    /// above [`::buffa::MAX_MESSAGE_BYTES`] that the encode entry
+    /// above [`::polyrpc::generated::buffa::MAX_MESSAGE_BYTES`] that the encode entry
     /// points reject, never a silently wrapped size.
     #[allow(clippy::let_and_return)]
-    fn compute_size(&self, _cache: &mut ::buffa::SizeCache) -> u32 {
+    fn compute_size(&self, _cache: &mut ::polyrpc::generated::buffa::SizeCache) -> u32 {
         #[allow(unused_imports)]
-        use ::buffa::Enumeration as _;
+        use ::polyrpc::generated::buffa::Enumeration as _;
         let mut size = 0u64;
         size += self.__buffa_unknown_fields.encoded_len() as u64;
-        ::buffa::saturate_size(size)
+        ::polyrpc::generated::buffa::saturate_size(size)
     }
     fn write_to(
         &self,
-        _cache: &mut ::buffa::SizeCache,
-        buf: &mut impl ::buffa::EncodeSink,
+        _cache: &mut ::polyrpc::generated::buffa::SizeCache,
+        buf: &mut impl ::polyrpc::generated::buffa::EncodeSink,
     ) {
         #[allow(unused_imports)]
-        use ::buffa::Enumeration as _;
+        use ::polyrpc::generated::buffa::Enumeration as _;
         self.__buffa_unknown_fields.write_to(buf);
     }
     fn merge_field(
         &mut self,
-        tag: ::buffa::encoding::Tag,
-        buf: &mut impl ::buffa::bytes::Buf,
-        ctx: ::buffa::DecodeContext<'_>,
-    ) -> ::core::result::Result<(), ::buffa::DecodeError> {
+        tag: ::polyrpc::generated::buffa::encoding::Tag,
+        buf: &mut impl ::polyrpc::generated::buffa::bytes::Buf,
+        ctx: ::polyrpc::generated::buffa::DecodeContext<'_>,
+    ) -> ::core::result::Result<(), ::polyrpc::generated::buffa::DecodeError> {
         #[allow(unused_imports)]
-        use ::buffa::bytes::Buf as _;
+        use ::polyrpc::generated::buffa::bytes::Buf as _;
         #[allow(unused_imports)]
-        use ::buffa::Enumeration as _;
+        use ::polyrpc::generated::buffa::Enumeration as _;
         match tag.field_number() {
             _ => {
                 self.__buffa_unknown_fields
-                    .push(::buffa::encoding::decode_unknown_field(tag, buf, ctx)?);
+                    .push(
+                        ::polyrpc::generated::buffa::encoding::decode_unknown_field(
+                            tag,
+                            buf,
+                            ctx,
+                        )?,
+                    );
             }
         }
         ::core::result::Result::Ok(())
@@ -163,12 +169,12 @@ impl ::buffa::Message for Empty {
         self.__buffa_unknown_fields.clear();
     }
 }
-impl ::buffa::ExtensionSet for Empty {
+impl ::polyrpc::generated::buffa::ExtensionSet for Empty {
     const PROTO_FQN: &'static str = "grpc.testing.Empty";
-    fn unknown_fields(&self) -> &::buffa::UnknownFields {
+    fn unknown_fields(&self) -> &::polyrpc::generated::buffa::UnknownFields {
         &self.__buffa_unknown_fields
     }
-    fn unknown_fields_mut(&mut self) -> &mut ::buffa::UnknownFields {
+    fn unknown_fields_mut(&mut self) -> &mut ::polyrpc::generated::buffa::UnknownFields {
         &mut self.__buffa_unknown_fields
     }
 }
@@ -178,7 +184,7 @@ pub struct BoolValue {
     /// Field 1: `value`
     pub value: bool,
     #[doc(hidden)]
-    pub __buffa_unknown_fields: ::buffa::UnknownFields,
+    pub __buffa_unknown_fields: ::polyrpc::generated::buffa::UnknownFields,
 }
 impl ::core::fmt::Debug for BoolValue {
     fn fmt(&self, f: &mut ::core::fmt::Formatter<'_>) -> ::core::fmt::Result {
@@ -192,65 +198,71 @@ impl BoolValue {
     /// Format: `type.googleapis.com/<fully.qualified.TypeName>`
     pub const TYPE_URL: &'static str = "type.googleapis.com/grpc.testing.BoolValue";
 }
-::buffa::impl_default_instance!(BoolValue);
-impl ::buffa::MessageName for BoolValue {
+::polyrpc::generated::buffa::impl_default_instance!(BoolValue);
+impl ::polyrpc::generated::buffa::MessageName for BoolValue {
     const PACKAGE: &'static str = "grpc.testing";
     const NAME: &'static str = "BoolValue";
     const FULL_NAME: &'static str = "grpc.testing.BoolValue";
     const TYPE_URL: &'static str = "type.googleapis.com/grpc.testing.BoolValue";
 }
-impl ::buffa::Message for BoolValue {
+impl ::polyrpc::generated::buffa::Message for BoolValue {
     /// Returns the total encoded size in bytes.
     ///
     /// Accumulates in `u64` (which cannot overflow for in-memory
     /// data) and saturates to `u32` at return, so a message whose
     /// encoded size exceeds the 2 GiB protobuf limit yields a value
-    /// above [`::buffa::MAX_MESSAGE_BYTES`] that the encode entry
+    /// above [`::polyrpc::generated::buffa::MAX_MESSAGE_BYTES`] that the encode entry
     /// points reject, never a silently wrapped size.
     #[allow(clippy::let_and_return)]
-    fn compute_size(&self, _cache: &mut ::buffa::SizeCache) -> u32 {
+    fn compute_size(&self, _cache: &mut ::polyrpc::generated::buffa::SizeCache) -> u32 {
         #[allow(unused_imports)]
-        use ::buffa::Enumeration as _;
+        use ::polyrpc::generated::buffa::Enumeration as _;
         let mut size = 0u64;
         if self.value {
-            size += 1u64 + ::buffa::types::BOOL_ENCODED_LEN as u64;
+            size += 1u64 + ::polyrpc::generated::buffa::types::BOOL_ENCODED_LEN as u64;
         }
         size += self.__buffa_unknown_fields.encoded_len() as u64;
-        ::buffa::saturate_size(size)
+        ::polyrpc::generated::buffa::saturate_size(size)
     }
     fn write_to(
         &self,
-        _cache: &mut ::buffa::SizeCache,
-        buf: &mut impl ::buffa::EncodeSink,
+        _cache: &mut ::polyrpc::generated::buffa::SizeCache,
+        buf: &mut impl ::polyrpc::generated::buffa::EncodeSink,
     ) {
         #[allow(unused_imports)]
-        use ::buffa::Enumeration as _;
+        use ::polyrpc::generated::buffa::Enumeration as _;
         if self.value {
-            ::buffa::types::put_bool_field(1u32, self.value, buf);
+            ::polyrpc::generated::buffa::types::put_bool_field(1u32, self.value, buf);
         }
         self.__buffa_unknown_fields.write_to(buf);
     }
     fn merge_field(
         &mut self,
-        tag: ::buffa::encoding::Tag,
-        buf: &mut impl ::buffa::bytes::Buf,
-        ctx: ::buffa::DecodeContext<'_>,
-    ) -> ::core::result::Result<(), ::buffa::DecodeError> {
+        tag: ::polyrpc::generated::buffa::encoding::Tag,
+        buf: &mut impl ::polyrpc::generated::buffa::bytes::Buf,
+        ctx: ::polyrpc::generated::buffa::DecodeContext<'_>,
+    ) -> ::core::result::Result<(), ::polyrpc::generated::buffa::DecodeError> {
         #[allow(unused_imports)]
-        use ::buffa::bytes::Buf as _;
+        use ::polyrpc::generated::buffa::bytes::Buf as _;
         #[allow(unused_imports)]
-        use ::buffa::Enumeration as _;
+        use ::polyrpc::generated::buffa::Enumeration as _;
         match tag.field_number() {
             1u32 => {
-                ::buffa::encoding::check_wire_type(
+                ::polyrpc::generated::buffa::encoding::check_wire_type(
                     tag,
-                    ::buffa::encoding::WireType::Varint,
+                    ::polyrpc::generated::buffa::encoding::WireType::Varint,
                 )?;
-                self.value = ::buffa::types::decode_bool(buf)?;
+                self.value = ::polyrpc::generated::buffa::types::decode_bool(buf)?;
             }
             _ => {
                 self.__buffa_unknown_fields
-                    .push(::buffa::encoding::decode_unknown_field(tag, buf, ctx)?);
+                    .push(
+                        ::polyrpc::generated::buffa::encoding::decode_unknown_field(
+                            tag,
+                            buf,
+                            ctx,
+                        )?,
+                    );
             }
         }
         ::core::result::Result::Ok(())
@@ -260,23 +272,23 @@ impl ::buffa::Message for BoolValue {
         self.__buffa_unknown_fields.clear();
     }
 }
-impl ::buffa::ExtensionSet for BoolValue {
+impl ::polyrpc::generated::buffa::ExtensionSet for BoolValue {
     const PROTO_FQN: &'static str = "grpc.testing.BoolValue";
-    fn unknown_fields(&self) -> &::buffa::UnknownFields {
+    fn unknown_fields(&self) -> &::polyrpc::generated::buffa::UnknownFields {
         &self.__buffa_unknown_fields
     }
-    fn unknown_fields_mut(&mut self) -> &mut ::buffa::UnknownFields {
+    fn unknown_fields_mut(&mut self) -> &mut ::polyrpc::generated::buffa::UnknownFields {
         &mut self.__buffa_unknown_fields
     }
 }
 #[derive(Clone, PartialEq, Default)]
 pub struct Payload {
     /// Field 1: `type`
-    pub r#type: ::buffa::EnumValue<PayloadType>,
+    pub r#type: ::polyrpc::generated::buffa::EnumValue<PayloadType>,
     /// Field 2: `body`
-    pub body: ::buffa::alloc::vec::Vec<u8>,
+    pub body: ::polyrpc::generated::buffa::alloc::vec::Vec<u8>,
     #[doc(hidden)]
-    pub __buffa_unknown_fields: ::buffa::UnknownFields,
+    pub __buffa_unknown_fields: ::polyrpc::generated::buffa::UnknownFields,
 }
 impl ::core::fmt::Debug for Payload {
     fn fmt(&self, f: &mut ::core::fmt::Formatter<'_>) -> ::core::fmt::Result {
@@ -293,102 +305,118 @@ impl Payload {
     /// Format: `type.googleapis.com/<fully.qualified.TypeName>`
     pub const TYPE_URL: &'static str = "type.googleapis.com/grpc.testing.Payload";
 }
-::buffa::impl_default_instance!(Payload);
-impl ::buffa::MessageName for Payload {
+::polyrpc::generated::buffa::impl_default_instance!(Payload);
+impl ::polyrpc::generated::buffa::MessageName for Payload {
     const PACKAGE: &'static str = "grpc.testing";
     const NAME: &'static str = "Payload";
     const FULL_NAME: &'static str = "grpc.testing.Payload";
     const TYPE_URL: &'static str = "type.googleapis.com/grpc.testing.Payload";
 }
-impl ::buffa::Message for Payload {
+impl ::polyrpc::generated::buffa::Message for Payload {
     /// Returns the total encoded size in bytes.
     ///
     /// Accumulates in `u64` (which cannot overflow for in-memory
     /// data) and saturates to `u32` at return, so a message whose
     /// encoded size exceeds the 2 GiB protobuf limit yields a value
-    /// above [`::buffa::MAX_MESSAGE_BYTES`] that the encode entry
+    /// above [`::polyrpc::generated::buffa::MAX_MESSAGE_BYTES`] that the encode entry
     /// points reject, never a silently wrapped size.
     #[allow(clippy::let_and_return)]
-    fn compute_size(&self, _cache: &mut ::buffa::SizeCache) -> u32 {
+    fn compute_size(&self, _cache: &mut ::polyrpc::generated::buffa::SizeCache) -> u32 {
         #[allow(unused_imports)]
-        use ::buffa::Enumeration as _;
+        use ::polyrpc::generated::buffa::Enumeration as _;
         let mut size = 0u64;
         {
             let val = self.r#type.to_i32();
             if val != 0 {
-                size += 1u64 + ::buffa::types::int32_encoded_len(val) as u64;
+                size
+                    += 1u64
+                        + ::polyrpc::generated::buffa::types::int32_encoded_len(val)
+                            as u64;
             }
         }
         if !self.body.is_empty() {
-            size += 1u64 + ::buffa::types::bytes_encoded_len(&self.body) as u64;
+            size
+                += 1u64
+                    + ::polyrpc::generated::buffa::types::bytes_encoded_len(&self.body)
+                        as u64;
         }
         size += self.__buffa_unknown_fields.encoded_len() as u64;
-        ::buffa::saturate_size(size)
+        ::polyrpc::generated::buffa::saturate_size(size)
     }
     fn write_to(
         &self,
-        _cache: &mut ::buffa::SizeCache,
-        buf: &mut impl ::buffa::EncodeSink,
+        _cache: &mut ::polyrpc::generated::buffa::SizeCache,
+        buf: &mut impl ::polyrpc::generated::buffa::EncodeSink,
     ) {
         #[allow(unused_imports)]
-        use ::buffa::Enumeration as _;
+        use ::polyrpc::generated::buffa::Enumeration as _;
         {
             let val = self.r#type.to_i32();
             if val != 0 {
-                ::buffa::types::put_int32_field(1u32, val, buf);
+                ::polyrpc::generated::buffa::types::put_int32_field(1u32, val, buf);
             }
         }
         if !self.body.is_empty() {
-            ::buffa::types::put_shared_bytes_field(2u32, &self.body, buf);
+            ::polyrpc::generated::buffa::types::put_shared_bytes_field(
+                2u32,
+                &self.body,
+                buf,
+            );
         }
         self.__buffa_unknown_fields.write_to(buf);
     }
     fn merge_field(
         &mut self,
-        tag: ::buffa::encoding::Tag,
-        buf: &mut impl ::buffa::bytes::Buf,
-        ctx: ::buffa::DecodeContext<'_>,
-    ) -> ::core::result::Result<(), ::buffa::DecodeError> {
+        tag: ::polyrpc::generated::buffa::encoding::Tag,
+        buf: &mut impl ::polyrpc::generated::buffa::bytes::Buf,
+        ctx: ::polyrpc::generated::buffa::DecodeContext<'_>,
+    ) -> ::core::result::Result<(), ::polyrpc::generated::buffa::DecodeError> {
         #[allow(unused_imports)]
-        use ::buffa::bytes::Buf as _;
+        use ::polyrpc::generated::buffa::bytes::Buf as _;
         #[allow(unused_imports)]
-        use ::buffa::Enumeration as _;
+        use ::polyrpc::generated::buffa::Enumeration as _;
         match tag.field_number() {
             1u32 => {
-                ::buffa::encoding::check_wire_type(
+                ::polyrpc::generated::buffa::encoding::check_wire_type(
                     tag,
-                    ::buffa::encoding::WireType::Varint,
+                    ::polyrpc::generated::buffa::encoding::WireType::Varint,
                 )?;
-                self.r#type = ::buffa::EnumValue::from(
-                    ::buffa::types::decode_int32(buf)?,
+                self.r#type = ::polyrpc::generated::buffa::EnumValue::from(
+                    ::polyrpc::generated::buffa::types::decode_int32(buf)?,
                 );
             }
             2u32 => {
-                ::buffa::encoding::check_wire_type(
+                ::polyrpc::generated::buffa::encoding::check_wire_type(
                     tag,
-                    ::buffa::encoding::WireType::LengthDelimited,
+                    ::polyrpc::generated::buffa::encoding::WireType::LengthDelimited,
                 )?;
-                ::buffa::types::merge_bytes(&mut self.body, buf)?;
+                ::polyrpc::generated::buffa::types::merge_bytes(&mut self.body, buf)?;
             }
             _ => {
                 self.__buffa_unknown_fields
-                    .push(::buffa::encoding::decode_unknown_field(tag, buf, ctx)?);
+                    .push(
+                        ::polyrpc::generated::buffa::encoding::decode_unknown_field(
+                            tag,
+                            buf,
+                            ctx,
+                        )?,
+                    );
             }
         }
         ::core::result::Result::Ok(())
     }
     fn clear(&mut self) {
-        self.r#type = ::buffa::EnumValue::from(0);
+        self.r#type = ::polyrpc::generated::buffa::EnumValue::from(0);
         self.body.clear();
         self.__buffa_unknown_fields.clear();
     }
 }
-impl ::buffa::ExtensionSet for Payload {
+impl ::polyrpc::generated::buffa::ExtensionSet for Payload {
     const PROTO_FQN: &'static str = "grpc.testing.Payload";
-    fn unknown_fields(&self) -> &::buffa::UnknownFields {
+    fn unknown_fields(&self) -> &::polyrpc::generated::buffa::UnknownFields {
         &self.__buffa_unknown_fields
     }
-    fn unknown_fields_mut(&mut self) -> &mut ::buffa::UnknownFields {
+    fn unknown_fields_mut(&mut self) -> &mut ::polyrpc::generated::buffa::UnknownFields {
         &mut self.__buffa_unknown_fields
     }
 }
@@ -397,9 +425,9 @@ pub struct EchoStatus {
     /// Field 1: `code`
     pub code: i32,
     /// Field 2: `message`
-    pub message: ::buffa::alloc::string::String,
+    pub message: ::polyrpc::generated::buffa::alloc::string::String,
     #[doc(hidden)]
-    pub __buffa_unknown_fields: ::buffa::UnknownFields,
+    pub __buffa_unknown_fields: ::polyrpc::generated::buffa::UnknownFields,
 }
 impl ::core::fmt::Debug for EchoStatus {
     fn fmt(&self, f: &mut ::core::fmt::Formatter<'_>) -> ::core::fmt::Result {
@@ -416,78 +444,98 @@ impl EchoStatus {
     /// Format: `type.googleapis.com/<fully.qualified.TypeName>`
     pub const TYPE_URL: &'static str = "type.googleapis.com/grpc.testing.EchoStatus";
 }
-::buffa::impl_default_instance!(EchoStatus);
-impl ::buffa::MessageName for EchoStatus {
+::polyrpc::generated::buffa::impl_default_instance!(EchoStatus);
+impl ::polyrpc::generated::buffa::MessageName for EchoStatus {
     const PACKAGE: &'static str = "grpc.testing";
     const NAME: &'static str = "EchoStatus";
     const FULL_NAME: &'static str = "grpc.testing.EchoStatus";
     const TYPE_URL: &'static str = "type.googleapis.com/grpc.testing.EchoStatus";
 }
-impl ::buffa::Message for EchoStatus {
+impl ::polyrpc::generated::buffa::Message for EchoStatus {
     /// Returns the total encoded size in bytes.
     ///
     /// Accumulates in `u64` (which cannot overflow for in-memory
     /// data) and saturates to `u32` at return, so a message whose
     /// encoded size exceeds the 2 GiB protobuf limit yields a value
-    /// above [`::buffa::MAX_MESSAGE_BYTES`] that the encode entry
+    /// above [`::polyrpc::generated::buffa::MAX_MESSAGE_BYTES`] that the encode entry
     /// points reject, never a silently wrapped size.
     #[allow(clippy::let_and_return)]
-    fn compute_size(&self, _cache: &mut ::buffa::SizeCache) -> u32 {
+    fn compute_size(&self, _cache: &mut ::polyrpc::generated::buffa::SizeCache) -> u32 {
         #[allow(unused_imports)]
-        use ::buffa::Enumeration as _;
+        use ::polyrpc::generated::buffa::Enumeration as _;
         let mut size = 0u64;
         if self.code != 0i32 {
-            size += 1u64 + ::buffa::types::int32_encoded_len(self.code) as u64;
+            size
+                += 1u64
+                    + ::polyrpc::generated::buffa::types::int32_encoded_len(self.code)
+                        as u64;
         }
         if !self.message.is_empty() {
-            size += 1u64 + ::buffa::types::string_encoded_len(&self.message) as u64;
+            size
+                += 1u64
+                    + ::polyrpc::generated::buffa::types::string_encoded_len(
+                        &self.message,
+                    ) as u64;
         }
         size += self.__buffa_unknown_fields.encoded_len() as u64;
-        ::buffa::saturate_size(size)
+        ::polyrpc::generated::buffa::saturate_size(size)
     }
     fn write_to(
         &self,
-        _cache: &mut ::buffa::SizeCache,
-        buf: &mut impl ::buffa::EncodeSink,
+        _cache: &mut ::polyrpc::generated::buffa::SizeCache,
+        buf: &mut impl ::polyrpc::generated::buffa::EncodeSink,
     ) {
         #[allow(unused_imports)]
-        use ::buffa::Enumeration as _;
+        use ::polyrpc::generated::buffa::Enumeration as _;
         if self.code != 0i32 {
-            ::buffa::types::put_int32_field(1u32, self.code, buf);
+            ::polyrpc::generated::buffa::types::put_int32_field(1u32, self.code, buf);
         }
         if !self.message.is_empty() {
-            ::buffa::types::put_string_field(2u32, &self.message, buf);
+            ::polyrpc::generated::buffa::types::put_string_field(
+                2u32,
+                &self.message,
+                buf,
+            );
         }
         self.__buffa_unknown_fields.write_to(buf);
     }
     fn merge_field(
         &mut self,
-        tag: ::buffa::encoding::Tag,
-        buf: &mut impl ::buffa::bytes::Buf,
-        ctx: ::buffa::DecodeContext<'_>,
-    ) -> ::core::result::Result<(), ::buffa::DecodeError> {
+        tag: ::polyrpc::generated::buffa::encoding::Tag,
+        buf: &mut impl ::polyrpc::generated::buffa::bytes::Buf,
+        ctx: ::polyrpc::generated::buffa::DecodeContext<'_>,
+    ) -> ::core::result::Result<(), ::polyrpc::generated::buffa::DecodeError> {
         #[allow(unused_imports)]
-        use ::buffa::bytes::Buf as _;
+        use ::polyrpc::generated::buffa::bytes::Buf as _;
         #[allow(unused_imports)]
-        use ::buffa::Enumeration as _;
+        use ::polyrpc::generated::buffa::Enumeration as _;
         match tag.field_number() {
             1u32 => {
-                ::buffa::encoding::check_wire_type(
+                ::polyrpc::generated::buffa::encoding::check_wire_type(
                     tag,
-                    ::buffa::encoding::WireType::Varint,
+                    ::polyrpc::generated::buffa::encoding::WireType::Varint,
                 )?;
-                self.code = ::buffa::types::decode_int32(buf)?;
+                self.code = ::polyrpc::generated::buffa::types::decode_int32(buf)?;
             }
             2u32 => {
-                ::buffa::encoding::check_wire_type(
+                ::polyrpc::generated::buffa::encoding::check_wire_type(
                     tag,
-                    ::buffa::encoding::WireType::LengthDelimited,
+                    ::polyrpc::generated::buffa::encoding::WireType::LengthDelimited,
                 )?;
-                ::buffa::types::merge_string(&mut self.message, buf)?;
+                ::polyrpc::generated::buffa::types::merge_string(
+                    &mut self.message,
+                    buf,
+                )?;
             }
             _ => {
                 self.__buffa_unknown_fields
-                    .push(::buffa::encoding::decode_unknown_field(tag, buf, ctx)?);
+                    .push(
+                        ::polyrpc::generated::buffa::encoding::decode_unknown_field(
+                            tag,
+                            buf,
+                            ctx,
+                        )?,
+                    );
             }
         }
         ::core::result::Result::Ok(())
@@ -498,45 +546,54 @@ impl ::buffa::Message for EchoStatus {
         self.__buffa_unknown_fields.clear();
     }
 }
-impl ::buffa::ExtensionSet for EchoStatus {
+impl ::polyrpc::generated::buffa::ExtensionSet for EchoStatus {
     const PROTO_FQN: &'static str = "grpc.testing.EchoStatus";
-    fn unknown_fields(&self) -> &::buffa::UnknownFields {
+    fn unknown_fields(&self) -> &::polyrpc::generated::buffa::UnknownFields {
         &self.__buffa_unknown_fields
     }
-    fn unknown_fields_mut(&mut self) -> &mut ::buffa::UnknownFields {
+    fn unknown_fields_mut(&mut self) -> &mut ::polyrpc::generated::buffa::UnknownFields {
         &mut self.__buffa_unknown_fields
     }
 }
 #[derive(Clone, PartialEq, Default)]
 pub struct SimpleRequest {
     /// Field 1: `response_type`
-    pub response_type: ::buffa::EnumValue<PayloadType>,
+    pub response_type: ::polyrpc::generated::buffa::EnumValue<PayloadType>,
     /// Field 2: `response_size`
     pub response_size: i32,
     /// Field 3: `payload`
-    pub payload: ::buffa::MessageField<Payload, ::buffa::Inline<Payload>>,
+    pub payload: ::polyrpc::generated::buffa::MessageField<
+        Payload,
+        ::polyrpc::generated::buffa::Inline<Payload>,
+    >,
     /// Field 4: `fill_username`
     pub fill_username: bool,
     /// Field 5: `fill_oauth_scope`
     pub fill_oauth_scope: bool,
     /// Field 6: `response_compressed`
-    pub response_compressed: ::buffa::MessageField<
+    pub response_compressed: ::polyrpc::generated::buffa::MessageField<
         BoolValue,
-        ::buffa::Inline<BoolValue>,
+        ::polyrpc::generated::buffa::Inline<BoolValue>,
     >,
     /// Field 7: `response_status`
-    pub response_status: ::buffa::MessageField<EchoStatus, ::buffa::Inline<EchoStatus>>,
+    pub response_status: ::polyrpc::generated::buffa::MessageField<
+        EchoStatus,
+        ::polyrpc::generated::buffa::Inline<EchoStatus>,
+    >,
     /// Field 8: `expect_compressed`
-    pub expect_compressed: ::buffa::MessageField<BoolValue, ::buffa::Inline<BoolValue>>,
+    pub expect_compressed: ::polyrpc::generated::buffa::MessageField<
+        BoolValue,
+        ::polyrpc::generated::buffa::Inline<BoolValue>,
+    >,
     /// Field 9: `fill_server_id`
     pub fill_server_id: bool,
     /// Field 11: `orca_per_query_report`
-    pub orca_per_query_report: ::buffa::MessageField<
+    pub orca_per_query_report: ::polyrpc::generated::buffa::MessageField<
         TestOrcaReport,
-        ::buffa::Inline<TestOrcaReport>,
+        ::polyrpc::generated::buffa::Inline<TestOrcaReport>,
     >,
     #[doc(hidden)]
-    pub __buffa_unknown_fields: ::buffa::UnknownFields,
+    pub __buffa_unknown_fields: ::polyrpc::generated::buffa::UnknownFields,
 }
 impl ::core::fmt::Debug for SimpleRequest {
     fn fmt(&self, f: &mut ::core::fmt::Formatter<'_>) -> ::core::fmt::Result {
@@ -561,105 +618,126 @@ impl SimpleRequest {
     /// Format: `type.googleapis.com/<fully.qualified.TypeName>`
     pub const TYPE_URL: &'static str = "type.googleapis.com/grpc.testing.SimpleRequest";
 }
-::buffa::impl_default_instance!(SimpleRequest);
-impl ::buffa::MessageName for SimpleRequest {
+::polyrpc::generated::buffa::impl_default_instance!(SimpleRequest);
+impl ::polyrpc::generated::buffa::MessageName for SimpleRequest {
     const PACKAGE: &'static str = "grpc.testing";
     const NAME: &'static str = "SimpleRequest";
     const FULL_NAME: &'static str = "grpc.testing.SimpleRequest";
     const TYPE_URL: &'static str = "type.googleapis.com/grpc.testing.SimpleRequest";
 }
-impl ::buffa::Message for SimpleRequest {
+impl ::polyrpc::generated::buffa::Message for SimpleRequest {
     /// Returns the total encoded size in bytes.
     ///
     /// Accumulates in `u64` (which cannot overflow for in-memory
     /// data) and saturates to `u32` at return, so a message whose
     /// encoded size exceeds the 2 GiB protobuf limit yields a value
-    /// above [`::buffa::MAX_MESSAGE_BYTES`] that the encode entry
+    /// above [`::polyrpc::generated::buffa::MAX_MESSAGE_BYTES`] that the encode entry
     /// points reject, never a silently wrapped size.
     #[allow(clippy::let_and_return)]
-    fn compute_size(&self, __cache: &mut ::buffa::SizeCache) -> u32 {
+    fn compute_size(&self, __cache: &mut ::polyrpc::generated::buffa::SizeCache) -> u32 {
         #[allow(unused_imports)]
-        use ::buffa::Enumeration as _;
+        use ::polyrpc::generated::buffa::Enumeration as _;
         let mut size = 0u64;
         {
             let val = self.response_type.to_i32();
             if val != 0 {
-                size += 1u64 + ::buffa::types::int32_encoded_len(val) as u64;
+                size
+                    += 1u64
+                        + ::polyrpc::generated::buffa::types::int32_encoded_len(val)
+                            as u64;
             }
         }
         if self.response_size != 0i32 {
-            size += 1u64 + ::buffa::types::int32_encoded_len(self.response_size) as u64;
+            size
+                += 1u64
+                    + ::polyrpc::generated::buffa::types::int32_encoded_len(
+                        self.response_size,
+                    ) as u64;
         }
         if self.payload.is_set() {
             let __slot = __cache.reserve();
             let inner_size = self.payload.compute_size(__cache);
             __cache.set(__slot, inner_size);
             size
-                += 1u64 + ::buffa::encoding::varint_len(inner_size as u64) as u64
-                    + inner_size as u64;
+                += 1u64
+                    + ::polyrpc::generated::buffa::encoding::varint_len(
+                        inner_size as u64,
+                    ) as u64 + inner_size as u64;
         }
         if self.fill_username {
-            size += 1u64 + ::buffa::types::BOOL_ENCODED_LEN as u64;
+            size += 1u64 + ::polyrpc::generated::buffa::types::BOOL_ENCODED_LEN as u64;
         }
         if self.fill_oauth_scope {
-            size += 1u64 + ::buffa::types::BOOL_ENCODED_LEN as u64;
+            size += 1u64 + ::polyrpc::generated::buffa::types::BOOL_ENCODED_LEN as u64;
         }
         if self.response_compressed.is_set() {
             let __slot = __cache.reserve();
             let inner_size = self.response_compressed.compute_size(__cache);
             __cache.set(__slot, inner_size);
             size
-                += 1u64 + ::buffa::encoding::varint_len(inner_size as u64) as u64
-                    + inner_size as u64;
+                += 1u64
+                    + ::polyrpc::generated::buffa::encoding::varint_len(
+                        inner_size as u64,
+                    ) as u64 + inner_size as u64;
         }
         if self.response_status.is_set() {
             let __slot = __cache.reserve();
             let inner_size = self.response_status.compute_size(__cache);
             __cache.set(__slot, inner_size);
             size
-                += 1u64 + ::buffa::encoding::varint_len(inner_size as u64) as u64
-                    + inner_size as u64;
+                += 1u64
+                    + ::polyrpc::generated::buffa::encoding::varint_len(
+                        inner_size as u64,
+                    ) as u64 + inner_size as u64;
         }
         if self.expect_compressed.is_set() {
             let __slot = __cache.reserve();
             let inner_size = self.expect_compressed.compute_size(__cache);
             __cache.set(__slot, inner_size);
             size
-                += 1u64 + ::buffa::encoding::varint_len(inner_size as u64) as u64
-                    + inner_size as u64;
+                += 1u64
+                    + ::polyrpc::generated::buffa::encoding::varint_len(
+                        inner_size as u64,
+                    ) as u64 + inner_size as u64;
         }
         if self.fill_server_id {
-            size += 1u64 + ::buffa::types::BOOL_ENCODED_LEN as u64;
+            size += 1u64 + ::polyrpc::generated::buffa::types::BOOL_ENCODED_LEN as u64;
         }
         if self.orca_per_query_report.is_set() {
             let __slot = __cache.reserve();
             let inner_size = self.orca_per_query_report.compute_size(__cache);
             __cache.set(__slot, inner_size);
             size
-                += 1u64 + ::buffa::encoding::varint_len(inner_size as u64) as u64
-                    + inner_size as u64;
+                += 1u64
+                    + ::polyrpc::generated::buffa::encoding::varint_len(
+                        inner_size as u64,
+                    ) as u64 + inner_size as u64;
         }
         size += self.__buffa_unknown_fields.encoded_len() as u64;
-        ::buffa::saturate_size(size)
+        ::polyrpc::generated::buffa::saturate_size(size)
     }
     fn write_to(
         &self,
-        __cache: &mut ::buffa::SizeCache,
-        buf: &mut impl ::buffa::EncodeSink,
+        __cache: &mut ::polyrpc::generated::buffa::SizeCache,
+        buf: &mut impl ::polyrpc::generated::buffa::EncodeSink,
     ) {
         #[allow(unused_imports)]
-        use ::buffa::Enumeration as _;
+        use ::polyrpc::generated::buffa::Enumeration as _;
         {
             let val = self.response_type.to_i32();
             if val != 0 {
-                ::buffa::types::put_int32_field(1u32, val, buf);
+                ::polyrpc::generated::buffa::types::put_int32_field(1u32, val, buf);
             }
         }
         if self.response_size != 0i32 {
-            ::buffa::types::put_int32_field(2u32, self.response_size, buf);
+            ::polyrpc::generated::buffa::types::put_int32_field(
+                2u32,
+                self.response_size,
+                buf,
+            );
         }
         if self.payload.is_set() {
-            ::buffa::types::put_len_delimited_header(
+            ::polyrpc::generated::buffa::types::put_len_delimited_header(
                 3u32,
                 u64::from(__cache.consume_next()),
                 buf,
@@ -667,13 +745,21 @@ impl ::buffa::Message for SimpleRequest {
             self.payload.write_to(__cache, buf);
         }
         if self.fill_username {
-            ::buffa::types::put_bool_field(4u32, self.fill_username, buf);
+            ::polyrpc::generated::buffa::types::put_bool_field(
+                4u32,
+                self.fill_username,
+                buf,
+            );
         }
         if self.fill_oauth_scope {
-            ::buffa::types::put_bool_field(5u32, self.fill_oauth_scope, buf);
+            ::polyrpc::generated::buffa::types::put_bool_field(
+                5u32,
+                self.fill_oauth_scope,
+                buf,
+            );
         }
         if self.response_compressed.is_set() {
-            ::buffa::types::put_len_delimited_header(
+            ::polyrpc::generated::buffa::types::put_len_delimited_header(
                 6u32,
                 u64::from(__cache.consume_next()),
                 buf,
@@ -681,7 +767,7 @@ impl ::buffa::Message for SimpleRequest {
             self.response_compressed.write_to(__cache, buf);
         }
         if self.response_status.is_set() {
-            ::buffa::types::put_len_delimited_header(
+            ::polyrpc::generated::buffa::types::put_len_delimited_header(
                 7u32,
                 u64::from(__cache.consume_next()),
                 buf,
@@ -689,7 +775,7 @@ impl ::buffa::Message for SimpleRequest {
             self.response_status.write_to(__cache, buf);
         }
         if self.expect_compressed.is_set() {
-            ::buffa::types::put_len_delimited_header(
+            ::polyrpc::generated::buffa::types::put_len_delimited_header(
                 8u32,
                 u64::from(__cache.consume_next()),
                 buf,
@@ -697,10 +783,14 @@ impl ::buffa::Message for SimpleRequest {
             self.expect_compressed.write_to(__cache, buf);
         }
         if self.fill_server_id {
-            ::buffa::types::put_bool_field(9u32, self.fill_server_id, buf);
+            ::polyrpc::generated::buffa::types::put_bool_field(
+                9u32,
+                self.fill_server_id,
+                buf,
+            );
         }
         if self.orca_per_query_report.is_set() {
-            ::buffa::types::put_len_delimited_header(
+            ::polyrpc::generated::buffa::types::put_len_delimited_header(
                 11u32,
                 u64::from(__cache.consume_next()),
                 buf,
@@ -711,102 +801,110 @@ impl ::buffa::Message for SimpleRequest {
     }
     fn merge_field(
         &mut self,
-        tag: ::buffa::encoding::Tag,
-        buf: &mut impl ::buffa::bytes::Buf,
-        ctx: ::buffa::DecodeContext<'_>,
-    ) -> ::core::result::Result<(), ::buffa::DecodeError> {
+        tag: ::polyrpc::generated::buffa::encoding::Tag,
+        buf: &mut impl ::polyrpc::generated::buffa::bytes::Buf,
+        ctx: ::polyrpc::generated::buffa::DecodeContext<'_>,
+    ) -> ::core::result::Result<(), ::polyrpc::generated::buffa::DecodeError> {
         #[allow(unused_imports)]
-        use ::buffa::bytes::Buf as _;
+        use ::polyrpc::generated::buffa::bytes::Buf as _;
         #[allow(unused_imports)]
-        use ::buffa::Enumeration as _;
+        use ::polyrpc::generated::buffa::Enumeration as _;
         match tag.field_number() {
             1u32 => {
-                ::buffa::encoding::check_wire_type(
+                ::polyrpc::generated::buffa::encoding::check_wire_type(
                     tag,
-                    ::buffa::encoding::WireType::Varint,
+                    ::polyrpc::generated::buffa::encoding::WireType::Varint,
                 )?;
-                self.response_type = ::buffa::EnumValue::from(
-                    ::buffa::types::decode_int32(buf)?,
+                self.response_type = ::polyrpc::generated::buffa::EnumValue::from(
+                    ::polyrpc::generated::buffa::types::decode_int32(buf)?,
                 );
             }
             2u32 => {
-                ::buffa::encoding::check_wire_type(
+                ::polyrpc::generated::buffa::encoding::check_wire_type(
                     tag,
-                    ::buffa::encoding::WireType::Varint,
+                    ::polyrpc::generated::buffa::encoding::WireType::Varint,
                 )?;
-                self.response_size = ::buffa::types::decode_int32(buf)?;
+                self.response_size = ::polyrpc::generated::buffa::types::decode_int32(
+                    buf,
+                )?;
             }
             3u32 => {
-                ::buffa::encoding::check_wire_type(
+                ::polyrpc::generated::buffa::encoding::check_wire_type(
                     tag,
-                    ::buffa::encoding::WireType::LengthDelimited,
+                    ::polyrpc::generated::buffa::encoding::WireType::LengthDelimited,
                 )?;
-                ::buffa::Message::merge_length_delimited(
+                ::polyrpc::generated::buffa::Message::merge_length_delimited(
                     self.payload.get_or_insert_default(),
                     buf,
                     ctx,
                 )?;
             }
             4u32 => {
-                ::buffa::encoding::check_wire_type(
+                ::polyrpc::generated::buffa::encoding::check_wire_type(
                     tag,
-                    ::buffa::encoding::WireType::Varint,
+                    ::polyrpc::generated::buffa::encoding::WireType::Varint,
                 )?;
-                self.fill_username = ::buffa::types::decode_bool(buf)?;
+                self.fill_username = ::polyrpc::generated::buffa::types::decode_bool(
+                    buf,
+                )?;
             }
             5u32 => {
-                ::buffa::encoding::check_wire_type(
+                ::polyrpc::generated::buffa::encoding::check_wire_type(
                     tag,
-                    ::buffa::encoding::WireType::Varint,
+                    ::polyrpc::generated::buffa::encoding::WireType::Varint,
                 )?;
-                self.fill_oauth_scope = ::buffa::types::decode_bool(buf)?;
+                self.fill_oauth_scope = ::polyrpc::generated::buffa::types::decode_bool(
+                    buf,
+                )?;
             }
             6u32 => {
-                ::buffa::encoding::check_wire_type(
+                ::polyrpc::generated::buffa::encoding::check_wire_type(
                     tag,
-                    ::buffa::encoding::WireType::LengthDelimited,
+                    ::polyrpc::generated::buffa::encoding::WireType::LengthDelimited,
                 )?;
-                ::buffa::Message::merge_length_delimited(
+                ::polyrpc::generated::buffa::Message::merge_length_delimited(
                     self.response_compressed.get_or_insert_default(),
                     buf,
                     ctx,
                 )?;
             }
             7u32 => {
-                ::buffa::encoding::check_wire_type(
+                ::polyrpc::generated::buffa::encoding::check_wire_type(
                     tag,
-                    ::buffa::encoding::WireType::LengthDelimited,
+                    ::polyrpc::generated::buffa::encoding::WireType::LengthDelimited,
                 )?;
-                ::buffa::Message::merge_length_delimited(
+                ::polyrpc::generated::buffa::Message::merge_length_delimited(
                     self.response_status.get_or_insert_default(),
                     buf,
                     ctx,
                 )?;
             }
             8u32 => {
-                ::buffa::encoding::check_wire_type(
+                ::polyrpc::generated::buffa::encoding::check_wire_type(
                     tag,
-                    ::buffa::encoding::WireType::LengthDelimited,
+                    ::polyrpc::generated::buffa::encoding::WireType::LengthDelimited,
                 )?;
-                ::buffa::Message::merge_length_delimited(
+                ::polyrpc::generated::buffa::Message::merge_length_delimited(
                     self.expect_compressed.get_or_insert_default(),
                     buf,
                     ctx,
                 )?;
             }
             9u32 => {
-                ::buffa::encoding::check_wire_type(
+                ::polyrpc::generated::buffa::encoding::check_wire_type(
                     tag,
-                    ::buffa::encoding::WireType::Varint,
+                    ::polyrpc::generated::buffa::encoding::WireType::Varint,
                 )?;
-                self.fill_server_id = ::buffa::types::decode_bool(buf)?;
+                self.fill_server_id = ::polyrpc::generated::buffa::types::decode_bool(
+                    buf,
+                )?;
             }
             11u32 => {
-                ::buffa::encoding::check_wire_type(
+                ::polyrpc::generated::buffa::encoding::check_wire_type(
                     tag,
-                    ::buffa::encoding::WireType::LengthDelimited,
+                    ::polyrpc::generated::buffa::encoding::WireType::LengthDelimited,
                 )?;
-                ::buffa::Message::merge_length_delimited(
+                ::polyrpc::generated::buffa::Message::merge_length_delimited(
                     self.orca_per_query_report.get_or_insert_default(),
                     buf,
                     ctx,
@@ -814,48 +912,57 @@ impl ::buffa::Message for SimpleRequest {
             }
             _ => {
                 self.__buffa_unknown_fields
-                    .push(::buffa::encoding::decode_unknown_field(tag, buf, ctx)?);
+                    .push(
+                        ::polyrpc::generated::buffa::encoding::decode_unknown_field(
+                            tag,
+                            buf,
+                            ctx,
+                        )?,
+                    );
             }
         }
         ::core::result::Result::Ok(())
     }
     fn clear(&mut self) {
-        self.response_type = ::buffa::EnumValue::from(0);
+        self.response_type = ::polyrpc::generated::buffa::EnumValue::from(0);
         self.response_size = 0i32;
-        self.payload = ::buffa::MessageField::none();
+        self.payload = ::polyrpc::generated::buffa::MessageField::none();
         self.fill_username = false;
         self.fill_oauth_scope = false;
-        self.response_compressed = ::buffa::MessageField::none();
-        self.response_status = ::buffa::MessageField::none();
-        self.expect_compressed = ::buffa::MessageField::none();
+        self.response_compressed = ::polyrpc::generated::buffa::MessageField::none();
+        self.response_status = ::polyrpc::generated::buffa::MessageField::none();
+        self.expect_compressed = ::polyrpc::generated::buffa::MessageField::none();
         self.fill_server_id = false;
-        self.orca_per_query_report = ::buffa::MessageField::none();
+        self.orca_per_query_report = ::polyrpc::generated::buffa::MessageField::none();
         self.__buffa_unknown_fields.clear();
     }
 }
-impl ::buffa::ExtensionSet for SimpleRequest {
+impl ::polyrpc::generated::buffa::ExtensionSet for SimpleRequest {
     const PROTO_FQN: &'static str = "grpc.testing.SimpleRequest";
-    fn unknown_fields(&self) -> &::buffa::UnknownFields {
+    fn unknown_fields(&self) -> &::polyrpc::generated::buffa::UnknownFields {
         &self.__buffa_unknown_fields
     }
-    fn unknown_fields_mut(&mut self) -> &mut ::buffa::UnknownFields {
+    fn unknown_fields_mut(&mut self) -> &mut ::polyrpc::generated::buffa::UnknownFields {
         &mut self.__buffa_unknown_fields
     }
 }
 #[derive(Clone, PartialEq, Default)]
 pub struct SimpleResponse {
     /// Field 1: `payload`
-    pub payload: ::buffa::MessageField<Payload, ::buffa::Inline<Payload>>,
+    pub payload: ::polyrpc::generated::buffa::MessageField<
+        Payload,
+        ::polyrpc::generated::buffa::Inline<Payload>,
+    >,
     /// Field 2: `username`
-    pub username: ::buffa::alloc::string::String,
+    pub username: ::polyrpc::generated::buffa::alloc::string::String,
     /// Field 3: `oauth_scope`
-    pub oauth_scope: ::buffa::alloc::string::String,
+    pub oauth_scope: ::polyrpc::generated::buffa::alloc::string::String,
     /// Field 4: `server_id`
-    pub server_id: ::buffa::alloc::string::String,
+    pub server_id: ::polyrpc::generated::buffa::alloc::string::String,
     /// Field 6: `hostname`
-    pub hostname: ::buffa::alloc::string::String,
+    pub hostname: ::polyrpc::generated::buffa::alloc::string::String,
     #[doc(hidden)]
-    pub __buffa_unknown_fields: ::buffa::UnknownFields,
+    pub __buffa_unknown_fields: ::polyrpc::generated::buffa::UnknownFields,
 }
 impl ::core::fmt::Debug for SimpleResponse {
     fn fmt(&self, f: &mut ::core::fmt::Formatter<'_>) -> ::core::fmt::Result {
@@ -875,58 +982,76 @@ impl SimpleResponse {
     /// Format: `type.googleapis.com/<fully.qualified.TypeName>`
     pub const TYPE_URL: &'static str = "type.googleapis.com/grpc.testing.SimpleResponse";
 }
-::buffa::impl_default_instance!(SimpleResponse);
-impl ::buffa::MessageName for SimpleResponse {
+::polyrpc::generated::buffa::impl_default_instance!(SimpleResponse);
+impl ::polyrpc::generated::buffa::MessageName for SimpleResponse {
     const PACKAGE: &'static str = "grpc.testing";
     const NAME: &'static str = "SimpleResponse";
     const FULL_NAME: &'static str = "grpc.testing.SimpleResponse";
     const TYPE_URL: &'static str = "type.googleapis.com/grpc.testing.SimpleResponse";
 }
-impl ::buffa::Message for SimpleResponse {
+impl ::polyrpc::generated::buffa::Message for SimpleResponse {
     /// Returns the total encoded size in bytes.
     ///
     /// Accumulates in `u64` (which cannot overflow for in-memory
     /// data) and saturates to `u32` at return, so a message whose
     /// encoded size exceeds the 2 GiB protobuf limit yields a value
-    /// above [`::buffa::MAX_MESSAGE_BYTES`] that the encode entry
+    /// above [`::polyrpc::generated::buffa::MAX_MESSAGE_BYTES`] that the encode entry
     /// points reject, never a silently wrapped size.
     #[allow(clippy::let_and_return)]
-    fn compute_size(&self, __cache: &mut ::buffa::SizeCache) -> u32 {
+    fn compute_size(&self, __cache: &mut ::polyrpc::generated::buffa::SizeCache) -> u32 {
         #[allow(unused_imports)]
-        use ::buffa::Enumeration as _;
+        use ::polyrpc::generated::buffa::Enumeration as _;
         let mut size = 0u64;
         if self.payload.is_set() {
             let __slot = __cache.reserve();
             let inner_size = self.payload.compute_size(__cache);
             __cache.set(__slot, inner_size);
             size
-                += 1u64 + ::buffa::encoding::varint_len(inner_size as u64) as u64
-                    + inner_size as u64;
+                += 1u64
+                    + ::polyrpc::generated::buffa::encoding::varint_len(
+                        inner_size as u64,
+                    ) as u64 + inner_size as u64;
         }
         if !self.username.is_empty() {
-            size += 1u64 + ::buffa::types::string_encoded_len(&self.username) as u64;
+            size
+                += 1u64
+                    + ::polyrpc::generated::buffa::types::string_encoded_len(
+                        &self.username,
+                    ) as u64;
         }
         if !self.oauth_scope.is_empty() {
-            size += 1u64 + ::buffa::types::string_encoded_len(&self.oauth_scope) as u64;
+            size
+                += 1u64
+                    + ::polyrpc::generated::buffa::types::string_encoded_len(
+                        &self.oauth_scope,
+                    ) as u64;
         }
         if !self.server_id.is_empty() {
-            size += 1u64 + ::buffa::types::string_encoded_len(&self.server_id) as u64;
+            size
+                += 1u64
+                    + ::polyrpc::generated::buffa::types::string_encoded_len(
+                        &self.server_id,
+                    ) as u64;
         }
         if !self.hostname.is_empty() {
-            size += 1u64 + ::buffa::types::string_encoded_len(&self.hostname) as u64;
+            size
+                += 1u64
+                    + ::polyrpc::generated::buffa::types::string_encoded_len(
+                        &self.hostname,
+                    ) as u64;
         }
         size += self.__buffa_unknown_fields.encoded_len() as u64;
-        ::buffa::saturate_size(size)
+        ::polyrpc::generated::buffa::saturate_size(size)
     }
     fn write_to(
         &self,
-        __cache: &mut ::buffa::SizeCache,
-        buf: &mut impl ::buffa::EncodeSink,
+        __cache: &mut ::polyrpc::generated::buffa::SizeCache,
+        buf: &mut impl ::polyrpc::generated::buffa::EncodeSink,
     ) {
         #[allow(unused_imports)]
-        use ::buffa::Enumeration as _;
+        use ::polyrpc::generated::buffa::Enumeration as _;
         if self.payload.is_set() {
-            ::buffa::types::put_len_delimited_header(
+            ::polyrpc::generated::buffa::types::put_len_delimited_header(
                 1u32,
                 u64::from(__cache.consume_next()),
                 buf,
@@ -934,78 +1059,112 @@ impl ::buffa::Message for SimpleResponse {
             self.payload.write_to(__cache, buf);
         }
         if !self.username.is_empty() {
-            ::buffa::types::put_string_field(2u32, &self.username, buf);
+            ::polyrpc::generated::buffa::types::put_string_field(
+                2u32,
+                &self.username,
+                buf,
+            );
         }
         if !self.oauth_scope.is_empty() {
-            ::buffa::types::put_string_field(3u32, &self.oauth_scope, buf);
+            ::polyrpc::generated::buffa::types::put_string_field(
+                3u32,
+                &self.oauth_scope,
+                buf,
+            );
         }
         if !self.server_id.is_empty() {
-            ::buffa::types::put_string_field(4u32, &self.server_id, buf);
+            ::polyrpc::generated::buffa::types::put_string_field(
+                4u32,
+                &self.server_id,
+                buf,
+            );
         }
         if !self.hostname.is_empty() {
-            ::buffa::types::put_string_field(6u32, &self.hostname, buf);
+            ::polyrpc::generated::buffa::types::put_string_field(
+                6u32,
+                &self.hostname,
+                buf,
+            );
         }
         self.__buffa_unknown_fields.write_to(buf);
     }
     fn merge_field(
         &mut self,
-        tag: ::buffa::encoding::Tag,
-        buf: &mut impl ::buffa::bytes::Buf,
-        ctx: ::buffa::DecodeContext<'_>,
-    ) -> ::core::result::Result<(), ::buffa::DecodeError> {
+        tag: ::polyrpc::generated::buffa::encoding::Tag,
+        buf: &mut impl ::polyrpc::generated::buffa::bytes::Buf,
+        ctx: ::polyrpc::generated::buffa::DecodeContext<'_>,
+    ) -> ::core::result::Result<(), ::polyrpc::generated::buffa::DecodeError> {
         #[allow(unused_imports)]
-        use ::buffa::bytes::Buf as _;
+        use ::polyrpc::generated::buffa::bytes::Buf as _;
         #[allow(unused_imports)]
-        use ::buffa::Enumeration as _;
+        use ::polyrpc::generated::buffa::Enumeration as _;
         match tag.field_number() {
             1u32 => {
-                ::buffa::encoding::check_wire_type(
+                ::polyrpc::generated::buffa::encoding::check_wire_type(
                     tag,
-                    ::buffa::encoding::WireType::LengthDelimited,
+                    ::polyrpc::generated::buffa::encoding::WireType::LengthDelimited,
                 )?;
-                ::buffa::Message::merge_length_delimited(
+                ::polyrpc::generated::buffa::Message::merge_length_delimited(
                     self.payload.get_or_insert_default(),
                     buf,
                     ctx,
                 )?;
             }
             2u32 => {
-                ::buffa::encoding::check_wire_type(
+                ::polyrpc::generated::buffa::encoding::check_wire_type(
                     tag,
-                    ::buffa::encoding::WireType::LengthDelimited,
+                    ::polyrpc::generated::buffa::encoding::WireType::LengthDelimited,
                 )?;
-                ::buffa::types::merge_string(&mut self.username, buf)?;
+                ::polyrpc::generated::buffa::types::merge_string(
+                    &mut self.username,
+                    buf,
+                )?;
             }
             3u32 => {
-                ::buffa::encoding::check_wire_type(
+                ::polyrpc::generated::buffa::encoding::check_wire_type(
                     tag,
-                    ::buffa::encoding::WireType::LengthDelimited,
+                    ::polyrpc::generated::buffa::encoding::WireType::LengthDelimited,
                 )?;
-                ::buffa::types::merge_string(&mut self.oauth_scope, buf)?;
+                ::polyrpc::generated::buffa::types::merge_string(
+                    &mut self.oauth_scope,
+                    buf,
+                )?;
             }
             4u32 => {
-                ::buffa::encoding::check_wire_type(
+                ::polyrpc::generated::buffa::encoding::check_wire_type(
                     tag,
-                    ::buffa::encoding::WireType::LengthDelimited,
+                    ::polyrpc::generated::buffa::encoding::WireType::LengthDelimited,
                 )?;
-                ::buffa::types::merge_string(&mut self.server_id, buf)?;
+                ::polyrpc::generated::buffa::types::merge_string(
+                    &mut self.server_id,
+                    buf,
+                )?;
             }
             6u32 => {
-                ::buffa::encoding::check_wire_type(
+                ::polyrpc::generated::buffa::encoding::check_wire_type(
                     tag,
-                    ::buffa::encoding::WireType::LengthDelimited,
+                    ::polyrpc::generated::buffa::encoding::WireType::LengthDelimited,
                 )?;
-                ::buffa::types::merge_string(&mut self.hostname, buf)?;
+                ::polyrpc::generated::buffa::types::merge_string(
+                    &mut self.hostname,
+                    buf,
+                )?;
             }
             _ => {
                 self.__buffa_unknown_fields
-                    .push(::buffa::encoding::decode_unknown_field(tag, buf, ctx)?);
+                    .push(
+                        ::polyrpc::generated::buffa::encoding::decode_unknown_field(
+                            tag,
+                            buf,
+                            ctx,
+                        )?,
+                    );
             }
         }
         ::core::result::Result::Ok(())
     }
     fn clear(&mut self) {
-        self.payload = ::buffa::MessageField::none();
+        self.payload = ::polyrpc::generated::buffa::MessageField::none();
         self.username.clear();
         self.oauth_scope.clear();
         self.server_id.clear();
@@ -1013,23 +1172,29 @@ impl ::buffa::Message for SimpleResponse {
         self.__buffa_unknown_fields.clear();
     }
 }
-impl ::buffa::ExtensionSet for SimpleResponse {
+impl ::polyrpc::generated::buffa::ExtensionSet for SimpleResponse {
     const PROTO_FQN: &'static str = "grpc.testing.SimpleResponse";
-    fn unknown_fields(&self) -> &::buffa::UnknownFields {
+    fn unknown_fields(&self) -> &::polyrpc::generated::buffa::UnknownFields {
         &self.__buffa_unknown_fields
     }
-    fn unknown_fields_mut(&mut self) -> &mut ::buffa::UnknownFields {
+    fn unknown_fields_mut(&mut self) -> &mut ::polyrpc::generated::buffa::UnknownFields {
         &mut self.__buffa_unknown_fields
     }
 }
 #[derive(Clone, PartialEq, Default)]
 pub struct StreamingInputCallRequest {
     /// Field 1: `payload`
-    pub payload: ::buffa::MessageField<Payload, ::buffa::Inline<Payload>>,
+    pub payload: ::polyrpc::generated::buffa::MessageField<
+        Payload,
+        ::polyrpc::generated::buffa::Inline<Payload>,
+    >,
     /// Field 2: `expect_compressed`
-    pub expect_compressed: ::buffa::MessageField<BoolValue, ::buffa::Inline<BoolValue>>,
+    pub expect_compressed: ::polyrpc::generated::buffa::MessageField<
+        BoolValue,
+        ::polyrpc::generated::buffa::Inline<BoolValue>,
+    >,
     #[doc(hidden)]
-    pub __buffa_unknown_fields: ::buffa::UnknownFields,
+    pub __buffa_unknown_fields: ::polyrpc::generated::buffa::UnknownFields,
 }
 impl ::core::fmt::Debug for StreamingInputCallRequest {
     fn fmt(&self, f: &mut ::core::fmt::Formatter<'_>) -> ::core::fmt::Result {
@@ -1046,54 +1211,58 @@ impl StreamingInputCallRequest {
     /// Format: `type.googleapis.com/<fully.qualified.TypeName>`
     pub const TYPE_URL: &'static str = "type.googleapis.com/grpc.testing.StreamingInputCallRequest";
 }
-::buffa::impl_default_instance!(StreamingInputCallRequest);
-impl ::buffa::MessageName for StreamingInputCallRequest {
+::polyrpc::generated::buffa::impl_default_instance!(StreamingInputCallRequest);
+impl ::polyrpc::generated::buffa::MessageName for StreamingInputCallRequest {
     const PACKAGE: &'static str = "grpc.testing";
     const NAME: &'static str = "StreamingInputCallRequest";
     const FULL_NAME: &'static str = "grpc.testing.StreamingInputCallRequest";
     const TYPE_URL: &'static str = "type.googleapis.com/grpc.testing.StreamingInputCallRequest";
 }
-impl ::buffa::Message for StreamingInputCallRequest {
+impl ::polyrpc::generated::buffa::Message for StreamingInputCallRequest {
     /// Returns the total encoded size in bytes.
     ///
     /// Accumulates in `u64` (which cannot overflow for in-memory
     /// data) and saturates to `u32` at return, so a message whose
     /// encoded size exceeds the 2 GiB protobuf limit yields a value
-    /// above [`::buffa::MAX_MESSAGE_BYTES`] that the encode entry
+    /// above [`::polyrpc::generated::buffa::MAX_MESSAGE_BYTES`] that the encode entry
     /// points reject, never a silently wrapped size.
     #[allow(clippy::let_and_return)]
-    fn compute_size(&self, __cache: &mut ::buffa::SizeCache) -> u32 {
+    fn compute_size(&self, __cache: &mut ::polyrpc::generated::buffa::SizeCache) -> u32 {
         #[allow(unused_imports)]
-        use ::buffa::Enumeration as _;
+        use ::polyrpc::generated::buffa::Enumeration as _;
         let mut size = 0u64;
         if self.payload.is_set() {
             let __slot = __cache.reserve();
             let inner_size = self.payload.compute_size(__cache);
             __cache.set(__slot, inner_size);
             size
-                += 1u64 + ::buffa::encoding::varint_len(inner_size as u64) as u64
-                    + inner_size as u64;
+                += 1u64
+                    + ::polyrpc::generated::buffa::encoding::varint_len(
+                        inner_size as u64,
+                    ) as u64 + inner_size as u64;
         }
         if self.expect_compressed.is_set() {
             let __slot = __cache.reserve();
             let inner_size = self.expect_compressed.compute_size(__cache);
             __cache.set(__slot, inner_size);
             size
-                += 1u64 + ::buffa::encoding::varint_len(inner_size as u64) as u64
-                    + inner_size as u64;
+                += 1u64
+                    + ::polyrpc::generated::buffa::encoding::varint_len(
+                        inner_size as u64,
+                    ) as u64 + inner_size as u64;
         }
         size += self.__buffa_unknown_fields.encoded_len() as u64;
-        ::buffa::saturate_size(size)
+        ::polyrpc::generated::buffa::saturate_size(size)
     }
     fn write_to(
         &self,
-        __cache: &mut ::buffa::SizeCache,
-        buf: &mut impl ::buffa::EncodeSink,
+        __cache: &mut ::polyrpc::generated::buffa::SizeCache,
+        buf: &mut impl ::polyrpc::generated::buffa::EncodeSink,
     ) {
         #[allow(unused_imports)]
-        use ::buffa::Enumeration as _;
+        use ::polyrpc::generated::buffa::Enumeration as _;
         if self.payload.is_set() {
-            ::buffa::types::put_len_delimited_header(
+            ::polyrpc::generated::buffa::types::put_len_delimited_header(
                 1u32,
                 u64::from(__cache.consume_next()),
                 buf,
@@ -1101,7 +1270,7 @@ impl ::buffa::Message for StreamingInputCallRequest {
             self.payload.write_to(__cache, buf);
         }
         if self.expect_compressed.is_set() {
-            ::buffa::types::put_len_delimited_header(
+            ::polyrpc::generated::buffa::types::put_len_delimited_header(
                 2u32,
                 u64::from(__cache.consume_next()),
                 buf,
@@ -1112,32 +1281,32 @@ impl ::buffa::Message for StreamingInputCallRequest {
     }
     fn merge_field(
         &mut self,
-        tag: ::buffa::encoding::Tag,
-        buf: &mut impl ::buffa::bytes::Buf,
-        ctx: ::buffa::DecodeContext<'_>,
-    ) -> ::core::result::Result<(), ::buffa::DecodeError> {
+        tag: ::polyrpc::generated::buffa::encoding::Tag,
+        buf: &mut impl ::polyrpc::generated::buffa::bytes::Buf,
+        ctx: ::polyrpc::generated::buffa::DecodeContext<'_>,
+    ) -> ::core::result::Result<(), ::polyrpc::generated::buffa::DecodeError> {
         #[allow(unused_imports)]
-        use ::buffa::bytes::Buf as _;
+        use ::polyrpc::generated::buffa::bytes::Buf as _;
         #[allow(unused_imports)]
-        use ::buffa::Enumeration as _;
+        use ::polyrpc::generated::buffa::Enumeration as _;
         match tag.field_number() {
             1u32 => {
-                ::buffa::encoding::check_wire_type(
+                ::polyrpc::generated::buffa::encoding::check_wire_type(
                     tag,
-                    ::buffa::encoding::WireType::LengthDelimited,
+                    ::polyrpc::generated::buffa::encoding::WireType::LengthDelimited,
                 )?;
-                ::buffa::Message::merge_length_delimited(
+                ::polyrpc::generated::buffa::Message::merge_length_delimited(
                     self.payload.get_or_insert_default(),
                     buf,
                     ctx,
                 )?;
             }
             2u32 => {
-                ::buffa::encoding::check_wire_type(
+                ::polyrpc::generated::buffa::encoding::check_wire_type(
                     tag,
-                    ::buffa::encoding::WireType::LengthDelimited,
+                    ::polyrpc::generated::buffa::encoding::WireType::LengthDelimited,
                 )?;
-                ::buffa::Message::merge_length_delimited(
+                ::polyrpc::generated::buffa::Message::merge_length_delimited(
                     self.expect_compressed.get_or_insert_default(),
                     buf,
                     ctx,
@@ -1145,23 +1314,29 @@ impl ::buffa::Message for StreamingInputCallRequest {
             }
             _ => {
                 self.__buffa_unknown_fields
-                    .push(::buffa::encoding::decode_unknown_field(tag, buf, ctx)?);
+                    .push(
+                        ::polyrpc::generated::buffa::encoding::decode_unknown_field(
+                            tag,
+                            buf,
+                            ctx,
+                        )?,
+                    );
             }
         }
         ::core::result::Result::Ok(())
     }
     fn clear(&mut self) {
-        self.payload = ::buffa::MessageField::none();
-        self.expect_compressed = ::buffa::MessageField::none();
+        self.payload = ::polyrpc::generated::buffa::MessageField::none();
+        self.expect_compressed = ::polyrpc::generated::buffa::MessageField::none();
         self.__buffa_unknown_fields.clear();
     }
 }
-impl ::buffa::ExtensionSet for StreamingInputCallRequest {
+impl ::polyrpc::generated::buffa::ExtensionSet for StreamingInputCallRequest {
     const PROTO_FQN: &'static str = "grpc.testing.StreamingInputCallRequest";
-    fn unknown_fields(&self) -> &::buffa::UnknownFields {
+    fn unknown_fields(&self) -> &::polyrpc::generated::buffa::UnknownFields {
         &self.__buffa_unknown_fields
     }
-    fn unknown_fields_mut(&mut self) -> &mut ::buffa::UnknownFields {
+    fn unknown_fields_mut(&mut self) -> &mut ::polyrpc::generated::buffa::UnknownFields {
         &mut self.__buffa_unknown_fields
     }
 }
@@ -1170,7 +1345,7 @@ pub struct StreamingInputCallResponse {
     /// Field 1: `aggregated_payload_size`
     pub aggregated_payload_size: i32,
     #[doc(hidden)]
-    pub __buffa_unknown_fields: ::buffa::UnknownFields,
+    pub __buffa_unknown_fields: ::polyrpc::generated::buffa::UnknownFields,
 }
 impl ::core::fmt::Debug for StreamingInputCallResponse {
     fn fmt(&self, f: &mut ::core::fmt::Formatter<'_>) -> ::core::fmt::Result {
@@ -1186,68 +1361,81 @@ impl StreamingInputCallResponse {
     /// Format: `type.googleapis.com/<fully.qualified.TypeName>`
     pub const TYPE_URL: &'static str = "type.googleapis.com/grpc.testing.StreamingInputCallResponse";
 }
-::buffa::impl_default_instance!(StreamingInputCallResponse);
-impl ::buffa::MessageName for StreamingInputCallResponse {
+::polyrpc::generated::buffa::impl_default_instance!(StreamingInputCallResponse);
+impl ::polyrpc::generated::buffa::MessageName for StreamingInputCallResponse {
     const PACKAGE: &'static str = "grpc.testing";
     const NAME: &'static str = "StreamingInputCallResponse";
     const FULL_NAME: &'static str = "grpc.testing.StreamingInputCallResponse";
     const TYPE_URL: &'static str = "type.googleapis.com/grpc.testing.StreamingInputCallResponse";
 }
-impl ::buffa::Message for StreamingInputCallResponse {
+impl ::polyrpc::generated::buffa::Message for StreamingInputCallResponse {
     /// Returns the total encoded size in bytes.
     ///
     /// Accumulates in `u64` (which cannot overflow for in-memory
     /// data) and saturates to `u32` at return, so a message whose
     /// encoded size exceeds the 2 GiB protobuf limit yields a value
-    /// above [`::buffa::MAX_MESSAGE_BYTES`] that the encode entry
+    /// above [`::polyrpc::generated::buffa::MAX_MESSAGE_BYTES`] that the encode entry
     /// points reject, never a silently wrapped size.
     #[allow(clippy::let_and_return)]
-    fn compute_size(&self, _cache: &mut ::buffa::SizeCache) -> u32 {
+    fn compute_size(&self, _cache: &mut ::polyrpc::generated::buffa::SizeCache) -> u32 {
         #[allow(unused_imports)]
-        use ::buffa::Enumeration as _;
+        use ::polyrpc::generated::buffa::Enumeration as _;
         let mut size = 0u64;
         if self.aggregated_payload_size != 0i32 {
             size
                 += 1u64
-                    + ::buffa::types::int32_encoded_len(self.aggregated_payload_size)
-                        as u64;
+                    + ::polyrpc::generated::buffa::types::int32_encoded_len(
+                        self.aggregated_payload_size,
+                    ) as u64;
         }
         size += self.__buffa_unknown_fields.encoded_len() as u64;
-        ::buffa::saturate_size(size)
+        ::polyrpc::generated::buffa::saturate_size(size)
     }
     fn write_to(
         &self,
-        _cache: &mut ::buffa::SizeCache,
-        buf: &mut impl ::buffa::EncodeSink,
+        _cache: &mut ::polyrpc::generated::buffa::SizeCache,
+        buf: &mut impl ::polyrpc::generated::buffa::EncodeSink,
     ) {
         #[allow(unused_imports)]
-        use ::buffa::Enumeration as _;
+        use ::polyrpc::generated::buffa::Enumeration as _;
         if self.aggregated_payload_size != 0i32 {
-            ::buffa::types::put_int32_field(1u32, self.aggregated_payload_size, buf);
+            ::polyrpc::generated::buffa::types::put_int32_field(
+                1u32,
+                self.aggregated_payload_size,
+                buf,
+            );
         }
         self.__buffa_unknown_fields.write_to(buf);
     }
     fn merge_field(
         &mut self,
-        tag: ::buffa::encoding::Tag,
-        buf: &mut impl ::buffa::bytes::Buf,
-        ctx: ::buffa::DecodeContext<'_>,
-    ) -> ::core::result::Result<(), ::buffa::DecodeError> {
+        tag: ::polyrpc::generated::buffa::encoding::Tag,
+        buf: &mut impl ::polyrpc::generated::buffa::bytes::Buf,
+        ctx: ::polyrpc::generated::buffa::DecodeContext<'_>,
+    ) -> ::core::result::Result<(), ::polyrpc::generated::buffa::DecodeError> {
         #[allow(unused_imports)]
-        use ::buffa::bytes::Buf as _;
+        use ::polyrpc::generated::buffa::bytes::Buf as _;
         #[allow(unused_imports)]
-        use ::buffa::Enumeration as _;
+        use ::polyrpc::generated::buffa::Enumeration as _;
         match tag.field_number() {
             1u32 => {
-                ::buffa::encoding::check_wire_type(
+                ::polyrpc::generated::buffa::encoding::check_wire_type(
                     tag,
-                    ::buffa::encoding::WireType::Varint,
+                    ::polyrpc::generated::buffa::encoding::WireType::Varint,
                 )?;
-                self.aggregated_payload_size = ::buffa::types::decode_int32(buf)?;
+                self.aggregated_payload_size = ::polyrpc::generated::buffa::types::decode_int32(
+                    buf,
+                )?;
             }
             _ => {
                 self.__buffa_unknown_fields
-                    .push(::buffa::encoding::decode_unknown_field(tag, buf, ctx)?);
+                    .push(
+                        ::polyrpc::generated::buffa::encoding::decode_unknown_field(
+                            tag,
+                            buf,
+                            ctx,
+                        )?,
+                    );
             }
         }
         ::core::result::Result::Ok(())
@@ -1257,12 +1445,12 @@ impl ::buffa::Message for StreamingInputCallResponse {
         self.__buffa_unknown_fields.clear();
     }
 }
-impl ::buffa::ExtensionSet for StreamingInputCallResponse {
+impl ::polyrpc::generated::buffa::ExtensionSet for StreamingInputCallResponse {
     const PROTO_FQN: &'static str = "grpc.testing.StreamingInputCallResponse";
-    fn unknown_fields(&self) -> &::buffa::UnknownFields {
+    fn unknown_fields(&self) -> &::polyrpc::generated::buffa::UnknownFields {
         &self.__buffa_unknown_fields
     }
-    fn unknown_fields_mut(&mut self) -> &mut ::buffa::UnknownFields {
+    fn unknown_fields_mut(&mut self) -> &mut ::polyrpc::generated::buffa::UnknownFields {
         &mut self.__buffa_unknown_fields
     }
 }
@@ -1273,9 +1461,12 @@ pub struct ResponseParameters {
     /// Field 2: `interval_us`
     pub interval_us: i32,
     /// Field 3: `compressed`
-    pub compressed: ::buffa::MessageField<BoolValue, ::buffa::Inline<BoolValue>>,
+    pub compressed: ::polyrpc::generated::buffa::MessageField<
+        BoolValue,
+        ::polyrpc::generated::buffa::Inline<BoolValue>,
+    >,
     #[doc(hidden)]
-    pub __buffa_unknown_fields: ::buffa::UnknownFields,
+    pub __buffa_unknown_fields: ::polyrpc::generated::buffa::UnknownFields,
 }
 impl ::core::fmt::Debug for ResponseParameters {
     fn fmt(&self, f: &mut ::core::fmt::Formatter<'_>) -> ::core::fmt::Result {
@@ -1293,58 +1484,71 @@ impl ResponseParameters {
     /// Format: `type.googleapis.com/<fully.qualified.TypeName>`
     pub const TYPE_URL: &'static str = "type.googleapis.com/grpc.testing.ResponseParameters";
 }
-::buffa::impl_default_instance!(ResponseParameters);
-impl ::buffa::MessageName for ResponseParameters {
+::polyrpc::generated::buffa::impl_default_instance!(ResponseParameters);
+impl ::polyrpc::generated::buffa::MessageName for ResponseParameters {
     const PACKAGE: &'static str = "grpc.testing";
     const NAME: &'static str = "ResponseParameters";
     const FULL_NAME: &'static str = "grpc.testing.ResponseParameters";
     const TYPE_URL: &'static str = "type.googleapis.com/grpc.testing.ResponseParameters";
 }
-impl ::buffa::Message for ResponseParameters {
+impl ::polyrpc::generated::buffa::Message for ResponseParameters {
     /// Returns the total encoded size in bytes.
     ///
     /// Accumulates in `u64` (which cannot overflow for in-memory
     /// data) and saturates to `u32` at return, so a message whose
     /// encoded size exceeds the 2 GiB protobuf limit yields a value
-    /// above [`::buffa::MAX_MESSAGE_BYTES`] that the encode entry
+    /// above [`::polyrpc::generated::buffa::MAX_MESSAGE_BYTES`] that the encode entry
     /// points reject, never a silently wrapped size.
     #[allow(clippy::let_and_return)]
-    fn compute_size(&self, __cache: &mut ::buffa::SizeCache) -> u32 {
+    fn compute_size(&self, __cache: &mut ::polyrpc::generated::buffa::SizeCache) -> u32 {
         #[allow(unused_imports)]
-        use ::buffa::Enumeration as _;
+        use ::polyrpc::generated::buffa::Enumeration as _;
         let mut size = 0u64;
         if self.size != 0i32 {
-            size += 1u64 + ::buffa::types::int32_encoded_len(self.size) as u64;
+            size
+                += 1u64
+                    + ::polyrpc::generated::buffa::types::int32_encoded_len(self.size)
+                        as u64;
         }
         if self.interval_us != 0i32 {
-            size += 1u64 + ::buffa::types::int32_encoded_len(self.interval_us) as u64;
+            size
+                += 1u64
+                    + ::polyrpc::generated::buffa::types::int32_encoded_len(
+                        self.interval_us,
+                    ) as u64;
         }
         if self.compressed.is_set() {
             let __slot = __cache.reserve();
             let inner_size = self.compressed.compute_size(__cache);
             __cache.set(__slot, inner_size);
             size
-                += 1u64 + ::buffa::encoding::varint_len(inner_size as u64) as u64
-                    + inner_size as u64;
+                += 1u64
+                    + ::polyrpc::generated::buffa::encoding::varint_len(
+                        inner_size as u64,
+                    ) as u64 + inner_size as u64;
         }
         size += self.__buffa_unknown_fields.encoded_len() as u64;
-        ::buffa::saturate_size(size)
+        ::polyrpc::generated::buffa::saturate_size(size)
     }
     fn write_to(
         &self,
-        __cache: &mut ::buffa::SizeCache,
-        buf: &mut impl ::buffa::EncodeSink,
+        __cache: &mut ::polyrpc::generated::buffa::SizeCache,
+        buf: &mut impl ::polyrpc::generated::buffa::EncodeSink,
     ) {
         #[allow(unused_imports)]
-        use ::buffa::Enumeration as _;
+        use ::polyrpc::generated::buffa::Enumeration as _;
         if self.size != 0i32 {
-            ::buffa::types::put_int32_field(1u32, self.size, buf);
+            ::polyrpc::generated::buffa::types::put_int32_field(1u32, self.size, buf);
         }
         if self.interval_us != 0i32 {
-            ::buffa::types::put_int32_field(2u32, self.interval_us, buf);
+            ::polyrpc::generated::buffa::types::put_int32_field(
+                2u32,
+                self.interval_us,
+                buf,
+            );
         }
         if self.compressed.is_set() {
-            ::buffa::types::put_len_delimited_header(
+            ::polyrpc::generated::buffa::types::put_len_delimited_header(
                 3u32,
                 u64::from(__cache.consume_next()),
                 buf,
@@ -1355,35 +1559,37 @@ impl ::buffa::Message for ResponseParameters {
     }
     fn merge_field(
         &mut self,
-        tag: ::buffa::encoding::Tag,
-        buf: &mut impl ::buffa::bytes::Buf,
-        ctx: ::buffa::DecodeContext<'_>,
-    ) -> ::core::result::Result<(), ::buffa::DecodeError> {
+        tag: ::polyrpc::generated::buffa::encoding::Tag,
+        buf: &mut impl ::polyrpc::generated::buffa::bytes::Buf,
+        ctx: ::polyrpc::generated::buffa::DecodeContext<'_>,
+    ) -> ::core::result::Result<(), ::polyrpc::generated::buffa::DecodeError> {
         #[allow(unused_imports)]
-        use ::buffa::bytes::Buf as _;
+        use ::polyrpc::generated::buffa::bytes::Buf as _;
         #[allow(unused_imports)]
-        use ::buffa::Enumeration as _;
+        use ::polyrpc::generated::buffa::Enumeration as _;
         match tag.field_number() {
             1u32 => {
-                ::buffa::encoding::check_wire_type(
+                ::polyrpc::generated::buffa::encoding::check_wire_type(
                     tag,
-                    ::buffa::encoding::WireType::Varint,
+                    ::polyrpc::generated::buffa::encoding::WireType::Varint,
                 )?;
-                self.size = ::buffa::types::decode_int32(buf)?;
+                self.size = ::polyrpc::generated::buffa::types::decode_int32(buf)?;
             }
             2u32 => {
-                ::buffa::encoding::check_wire_type(
+                ::polyrpc::generated::buffa::encoding::check_wire_type(
                     tag,
-                    ::buffa::encoding::WireType::Varint,
+                    ::polyrpc::generated::buffa::encoding::WireType::Varint,
                 )?;
-                self.interval_us = ::buffa::types::decode_int32(buf)?;
+                self.interval_us = ::polyrpc::generated::buffa::types::decode_int32(
+                    buf,
+                )?;
             }
             3u32 => {
-                ::buffa::encoding::check_wire_type(
+                ::polyrpc::generated::buffa::encoding::check_wire_type(
                     tag,
-                    ::buffa::encoding::WireType::LengthDelimited,
+                    ::polyrpc::generated::buffa::encoding::WireType::LengthDelimited,
                 )?;
-                ::buffa::Message::merge_length_delimited(
+                ::polyrpc::generated::buffa::Message::merge_length_delimited(
                     self.compressed.get_or_insert_default(),
                     buf,
                     ctx,
@@ -1391,7 +1597,13 @@ impl ::buffa::Message for ResponseParameters {
             }
             _ => {
                 self.__buffa_unknown_fields
-                    .push(::buffa::encoding::decode_unknown_field(tag, buf, ctx)?);
+                    .push(
+                        ::polyrpc::generated::buffa::encoding::decode_unknown_field(
+                            tag,
+                            buf,
+                            ctx,
+                        )?,
+                    );
             }
         }
         ::core::result::Result::Ok(())
@@ -1399,31 +1611,39 @@ impl ::buffa::Message for ResponseParameters {
     fn clear(&mut self) {
         self.size = 0i32;
         self.interval_us = 0i32;
-        self.compressed = ::buffa::MessageField::none();
+        self.compressed = ::polyrpc::generated::buffa::MessageField::none();
         self.__buffa_unknown_fields.clear();
     }
 }
-impl ::buffa::ExtensionSet for ResponseParameters {
+impl ::polyrpc::generated::buffa::ExtensionSet for ResponseParameters {
     const PROTO_FQN: &'static str = "grpc.testing.ResponseParameters";
-    fn unknown_fields(&self) -> &::buffa::UnknownFields {
+    fn unknown_fields(&self) -> &::polyrpc::generated::buffa::UnknownFields {
         &self.__buffa_unknown_fields
     }
-    fn unknown_fields_mut(&mut self) -> &mut ::buffa::UnknownFields {
+    fn unknown_fields_mut(&mut self) -> &mut ::polyrpc::generated::buffa::UnknownFields {
         &mut self.__buffa_unknown_fields
     }
 }
 #[derive(Clone, PartialEq, Default)]
 pub struct StreamingOutputCallRequest {
     /// Field 1: `response_type`
-    pub response_type: ::buffa::EnumValue<PayloadType>,
+    pub response_type: ::polyrpc::generated::buffa::EnumValue<PayloadType>,
     /// Field 2: `response_parameters`
-    pub response_parameters: ::buffa::alloc::vec::Vec<ResponseParameters>,
+    pub response_parameters: ::polyrpc::generated::buffa::alloc::vec::Vec<
+        ResponseParameters,
+    >,
     /// Field 3: `payload`
-    pub payload: ::buffa::MessageField<Payload, ::buffa::Inline<Payload>>,
+    pub payload: ::polyrpc::generated::buffa::MessageField<
+        Payload,
+        ::polyrpc::generated::buffa::Inline<Payload>,
+    >,
     /// Field 7: `response_status`
-    pub response_status: ::buffa::MessageField<EchoStatus, ::buffa::Inline<EchoStatus>>,
+    pub response_status: ::polyrpc::generated::buffa::MessageField<
+        EchoStatus,
+        ::polyrpc::generated::buffa::Inline<EchoStatus>,
+    >,
     #[doc(hidden)]
-    pub __buffa_unknown_fields: ::buffa::UnknownFields,
+    pub __buffa_unknown_fields: ::polyrpc::generated::buffa::UnknownFields,
 }
 impl ::core::fmt::Debug for StreamingOutputCallRequest {
     fn fmt(&self, f: &mut ::core::fmt::Formatter<'_>) -> ::core::fmt::Result {
@@ -1442,30 +1662,33 @@ impl StreamingOutputCallRequest {
     /// Format: `type.googleapis.com/<fully.qualified.TypeName>`
     pub const TYPE_URL: &'static str = "type.googleapis.com/grpc.testing.StreamingOutputCallRequest";
 }
-::buffa::impl_default_instance!(StreamingOutputCallRequest);
-impl ::buffa::MessageName for StreamingOutputCallRequest {
+::polyrpc::generated::buffa::impl_default_instance!(StreamingOutputCallRequest);
+impl ::polyrpc::generated::buffa::MessageName for StreamingOutputCallRequest {
     const PACKAGE: &'static str = "grpc.testing";
     const NAME: &'static str = "StreamingOutputCallRequest";
     const FULL_NAME: &'static str = "grpc.testing.StreamingOutputCallRequest";
     const TYPE_URL: &'static str = "type.googleapis.com/grpc.testing.StreamingOutputCallRequest";
 }
-impl ::buffa::Message for StreamingOutputCallRequest {
+impl ::polyrpc::generated::buffa::Message for StreamingOutputCallRequest {
     /// Returns the total encoded size in bytes.
     ///
     /// Accumulates in `u64` (which cannot overflow for in-memory
     /// data) and saturates to `u32` at return, so a message whose
     /// encoded size exceeds the 2 GiB protobuf limit yields a value
-    /// above [`::buffa::MAX_MESSAGE_BYTES`] that the encode entry
+    /// above [`::polyrpc::generated::buffa::MAX_MESSAGE_BYTES`] that the encode entry
     /// points reject, never a silently wrapped size.
     #[allow(clippy::let_and_return)]
-    fn compute_size(&self, __cache: &mut ::buffa::SizeCache) -> u32 {
+    fn compute_size(&self, __cache: &mut ::polyrpc::generated::buffa::SizeCache) -> u32 {
         #[allow(unused_imports)]
-        use ::buffa::Enumeration as _;
+        use ::polyrpc::generated::buffa::Enumeration as _;
         let mut size = 0u64;
         {
             let val = self.response_type.to_i32();
             if val != 0 {
-                size += 1u64 + ::buffa::types::int32_encoded_len(val) as u64;
+                size
+                    += 1u64
+                        + ::polyrpc::generated::buffa::types::int32_encoded_len(val)
+                            as u64;
             }
         }
         for v in &self.response_parameters {
@@ -1473,43 +1696,49 @@ impl ::buffa::Message for StreamingOutputCallRequest {
             let inner_size = v.compute_size(__cache);
             __cache.set(__slot, inner_size);
             size
-                += 1u64 + ::buffa::encoding::varint_len(inner_size as u64) as u64
-                    + inner_size as u64;
+                += 1u64
+                    + ::polyrpc::generated::buffa::encoding::varint_len(
+                        inner_size as u64,
+                    ) as u64 + inner_size as u64;
         }
         if self.payload.is_set() {
             let __slot = __cache.reserve();
             let inner_size = self.payload.compute_size(__cache);
             __cache.set(__slot, inner_size);
             size
-                += 1u64 + ::buffa::encoding::varint_len(inner_size as u64) as u64
-                    + inner_size as u64;
+                += 1u64
+                    + ::polyrpc::generated::buffa::encoding::varint_len(
+                        inner_size as u64,
+                    ) as u64 + inner_size as u64;
         }
         if self.response_status.is_set() {
             let __slot = __cache.reserve();
             let inner_size = self.response_status.compute_size(__cache);
             __cache.set(__slot, inner_size);
             size
-                += 1u64 + ::buffa::encoding::varint_len(inner_size as u64) as u64
-                    + inner_size as u64;
+                += 1u64
+                    + ::polyrpc::generated::buffa::encoding::varint_len(
+                        inner_size as u64,
+                    ) as u64 + inner_size as u64;
         }
         size += self.__buffa_unknown_fields.encoded_len() as u64;
-        ::buffa::saturate_size(size)
+        ::polyrpc::generated::buffa::saturate_size(size)
     }
     fn write_to(
         &self,
-        __cache: &mut ::buffa::SizeCache,
-        buf: &mut impl ::buffa::EncodeSink,
+        __cache: &mut ::polyrpc::generated::buffa::SizeCache,
+        buf: &mut impl ::polyrpc::generated::buffa::EncodeSink,
     ) {
         #[allow(unused_imports)]
-        use ::buffa::Enumeration as _;
+        use ::polyrpc::generated::buffa::Enumeration as _;
         {
             let val = self.response_type.to_i32();
             if val != 0 {
-                ::buffa::types::put_int32_field(1u32, val, buf);
+                ::polyrpc::generated::buffa::types::put_int32_field(1u32, val, buf);
             }
         }
         for v in &self.response_parameters {
-            ::buffa::types::put_len_delimited_header(
+            ::polyrpc::generated::buffa::types::put_len_delimited_header(
                 2u32,
                 u64::from(__cache.consume_next()),
                 buf,
@@ -1517,7 +1746,7 @@ impl ::buffa::Message for StreamingOutputCallRequest {
             v.write_to(__cache, buf);
         }
         if self.payload.is_set() {
-            ::buffa::types::put_len_delimited_header(
+            ::polyrpc::generated::buffa::types::put_len_delimited_header(
                 3u32,
                 u64::from(__cache.consume_next()),
                 buf,
@@ -1525,7 +1754,7 @@ impl ::buffa::Message for StreamingOutputCallRequest {
             self.payload.write_to(__cache, buf);
         }
         if self.response_status.is_set() {
-            ::buffa::types::put_len_delimited_header(
+            ::polyrpc::generated::buffa::types::put_len_delimited_header(
                 7u32,
                 u64::from(__cache.consume_next()),
                 buf,
@@ -1536,53 +1765,57 @@ impl ::buffa::Message for StreamingOutputCallRequest {
     }
     fn merge_field(
         &mut self,
-        tag: ::buffa::encoding::Tag,
-        buf: &mut impl ::buffa::bytes::Buf,
-        ctx: ::buffa::DecodeContext<'_>,
-    ) -> ::core::result::Result<(), ::buffa::DecodeError> {
+        tag: ::polyrpc::generated::buffa::encoding::Tag,
+        buf: &mut impl ::polyrpc::generated::buffa::bytes::Buf,
+        ctx: ::polyrpc::generated::buffa::DecodeContext<'_>,
+    ) -> ::core::result::Result<(), ::polyrpc::generated::buffa::DecodeError> {
         #[allow(unused_imports)]
-        use ::buffa::bytes::Buf as _;
+        use ::polyrpc::generated::buffa::bytes::Buf as _;
         #[allow(unused_imports)]
-        use ::buffa::Enumeration as _;
+        use ::polyrpc::generated::buffa::Enumeration as _;
         match tag.field_number() {
             1u32 => {
-                ::buffa::encoding::check_wire_type(
+                ::polyrpc::generated::buffa::encoding::check_wire_type(
                     tag,
-                    ::buffa::encoding::WireType::Varint,
+                    ::polyrpc::generated::buffa::encoding::WireType::Varint,
                 )?;
-                self.response_type = ::buffa::EnumValue::from(
-                    ::buffa::types::decode_int32(buf)?,
+                self.response_type = ::polyrpc::generated::buffa::EnumValue::from(
+                    ::polyrpc::generated::buffa::types::decode_int32(buf)?,
                 );
             }
             2u32 => {
-                ::buffa::encoding::check_wire_type(
+                ::polyrpc::generated::buffa::encoding::check_wire_type(
                     tag,
-                    ::buffa::encoding::WireType::LengthDelimited,
+                    ::polyrpc::generated::buffa::encoding::WireType::LengthDelimited,
                 )?;
                 let mut elem = ::core::default::Default::default();
                 ctx.register_element_memory(
-                    ::buffa::__private::element_footprint(&elem),
+                    ::polyrpc::generated::buffa::__private::element_footprint(&elem),
                 )?;
-                ::buffa::Message::merge_length_delimited(&mut elem, buf, ctx)?;
+                ::polyrpc::generated::buffa::Message::merge_length_delimited(
+                    &mut elem,
+                    buf,
+                    ctx,
+                )?;
                 self.response_parameters.push(elem);
             }
             3u32 => {
-                ::buffa::encoding::check_wire_type(
+                ::polyrpc::generated::buffa::encoding::check_wire_type(
                     tag,
-                    ::buffa::encoding::WireType::LengthDelimited,
+                    ::polyrpc::generated::buffa::encoding::WireType::LengthDelimited,
                 )?;
-                ::buffa::Message::merge_length_delimited(
+                ::polyrpc::generated::buffa::Message::merge_length_delimited(
                     self.payload.get_or_insert_default(),
                     buf,
                     ctx,
                 )?;
             }
             7u32 => {
-                ::buffa::encoding::check_wire_type(
+                ::polyrpc::generated::buffa::encoding::check_wire_type(
                     tag,
-                    ::buffa::encoding::WireType::LengthDelimited,
+                    ::polyrpc::generated::buffa::encoding::WireType::LengthDelimited,
                 )?;
-                ::buffa::Message::merge_length_delimited(
+                ::polyrpc::generated::buffa::Message::merge_length_delimited(
                     self.response_status.get_or_insert_default(),
                     buf,
                     ctx,
@@ -1590,34 +1823,43 @@ impl ::buffa::Message for StreamingOutputCallRequest {
             }
             _ => {
                 self.__buffa_unknown_fields
-                    .push(::buffa::encoding::decode_unknown_field(tag, buf, ctx)?);
+                    .push(
+                        ::polyrpc::generated::buffa::encoding::decode_unknown_field(
+                            tag,
+                            buf,
+                            ctx,
+                        )?,
+                    );
             }
         }
         ::core::result::Result::Ok(())
     }
     fn clear(&mut self) {
-        self.response_type = ::buffa::EnumValue::from(0);
+        self.response_type = ::polyrpc::generated::buffa::EnumValue::from(0);
         self.response_parameters.clear();
-        self.payload = ::buffa::MessageField::none();
-        self.response_status = ::buffa::MessageField::none();
+        self.payload = ::polyrpc::generated::buffa::MessageField::none();
+        self.response_status = ::polyrpc::generated::buffa::MessageField::none();
         self.__buffa_unknown_fields.clear();
     }
 }
-impl ::buffa::ExtensionSet for StreamingOutputCallRequest {
+impl ::polyrpc::generated::buffa::ExtensionSet for StreamingOutputCallRequest {
     const PROTO_FQN: &'static str = "grpc.testing.StreamingOutputCallRequest";
-    fn unknown_fields(&self) -> &::buffa::UnknownFields {
+    fn unknown_fields(&self) -> &::polyrpc::generated::buffa::UnknownFields {
         &self.__buffa_unknown_fields
     }
-    fn unknown_fields_mut(&mut self) -> &mut ::buffa::UnknownFields {
+    fn unknown_fields_mut(&mut self) -> &mut ::polyrpc::generated::buffa::UnknownFields {
         &mut self.__buffa_unknown_fields
     }
 }
 #[derive(Clone, PartialEq, Default)]
 pub struct StreamingOutputCallResponse {
     /// Field 1: `payload`
-    pub payload: ::buffa::MessageField<Payload, ::buffa::Inline<Payload>>,
+    pub payload: ::polyrpc::generated::buffa::MessageField<
+        Payload,
+        ::polyrpc::generated::buffa::Inline<Payload>,
+    >,
     #[doc(hidden)]
-    pub __buffa_unknown_fields: ::buffa::UnknownFields,
+    pub __buffa_unknown_fields: ::polyrpc::generated::buffa::UnknownFields,
 }
 impl ::core::fmt::Debug for StreamingOutputCallResponse {
     fn fmt(&self, f: &mut ::core::fmt::Formatter<'_>) -> ::core::fmt::Result {
@@ -1633,46 +1875,48 @@ impl StreamingOutputCallResponse {
     /// Format: `type.googleapis.com/<fully.qualified.TypeName>`
     pub const TYPE_URL: &'static str = "type.googleapis.com/grpc.testing.StreamingOutputCallResponse";
 }
-::buffa::impl_default_instance!(StreamingOutputCallResponse);
-impl ::buffa::MessageName for StreamingOutputCallResponse {
+::polyrpc::generated::buffa::impl_default_instance!(StreamingOutputCallResponse);
+impl ::polyrpc::generated::buffa::MessageName for StreamingOutputCallResponse {
     const PACKAGE: &'static str = "grpc.testing";
     const NAME: &'static str = "StreamingOutputCallResponse";
     const FULL_NAME: &'static str = "grpc.testing.StreamingOutputCallResponse";
     const TYPE_URL: &'static str = "type.googleapis.com/grpc.testing.StreamingOutputCallResponse";
 }
-impl ::buffa::Message for StreamingOutputCallResponse {
+impl ::polyrpc::generated::buffa::Message for StreamingOutputCallResponse {
     /// Returns the total encoded size in bytes.
     ///
     /// Accumulates in `u64` (which cannot overflow for in-memory
     /// data) and saturates to `u32` at return, so a message whose
     /// encoded size exceeds the 2 GiB protobuf limit yields a value
-    /// above [`::buffa::MAX_MESSAGE_BYTES`] that the encode entry
+    /// above [`::polyrpc::generated::buffa::MAX_MESSAGE_BYTES`] that the encode entry
     /// points reject, never a silently wrapped size.
     #[allow(clippy::let_and_return)]
-    fn compute_size(&self, __cache: &mut ::buffa::SizeCache) -> u32 {
+    fn compute_size(&self, __cache: &mut ::polyrpc::generated::buffa::SizeCache) -> u32 {
         #[allow(unused_imports)]
-        use ::buffa::Enumeration as _;
+        use ::polyrpc::generated::buffa::Enumeration as _;
         let mut size = 0u64;
         if self.payload.is_set() {
             let __slot = __cache.reserve();
             let inner_size = self.payload.compute_size(__cache);
             __cache.set(__slot, inner_size);
             size
-                += 1u64 + ::buffa::encoding::varint_len(inner_size as u64) as u64
-                    + inner_size as u64;
+                += 1u64
+                    + ::polyrpc::generated::buffa::encoding::varint_len(
+                        inner_size as u64,
+                    ) as u64 + inner_size as u64;
         }
         size += self.__buffa_unknown_fields.encoded_len() as u64;
-        ::buffa::saturate_size(size)
+        ::polyrpc::generated::buffa::saturate_size(size)
     }
     fn write_to(
         &self,
-        __cache: &mut ::buffa::SizeCache,
-        buf: &mut impl ::buffa::EncodeSink,
+        __cache: &mut ::polyrpc::generated::buffa::SizeCache,
+        buf: &mut impl ::polyrpc::generated::buffa::EncodeSink,
     ) {
         #[allow(unused_imports)]
-        use ::buffa::Enumeration as _;
+        use ::polyrpc::generated::buffa::Enumeration as _;
         if self.payload.is_set() {
-            ::buffa::types::put_len_delimited_header(
+            ::polyrpc::generated::buffa::types::put_len_delimited_header(
                 1u32,
                 u64::from(__cache.consume_next()),
                 buf,
@@ -1683,21 +1927,21 @@ impl ::buffa::Message for StreamingOutputCallResponse {
     }
     fn merge_field(
         &mut self,
-        tag: ::buffa::encoding::Tag,
-        buf: &mut impl ::buffa::bytes::Buf,
-        ctx: ::buffa::DecodeContext<'_>,
-    ) -> ::core::result::Result<(), ::buffa::DecodeError> {
+        tag: ::polyrpc::generated::buffa::encoding::Tag,
+        buf: &mut impl ::polyrpc::generated::buffa::bytes::Buf,
+        ctx: ::polyrpc::generated::buffa::DecodeContext<'_>,
+    ) -> ::core::result::Result<(), ::polyrpc::generated::buffa::DecodeError> {
         #[allow(unused_imports)]
-        use ::buffa::bytes::Buf as _;
+        use ::polyrpc::generated::buffa::bytes::Buf as _;
         #[allow(unused_imports)]
-        use ::buffa::Enumeration as _;
+        use ::polyrpc::generated::buffa::Enumeration as _;
         match tag.field_number() {
             1u32 => {
-                ::buffa::encoding::check_wire_type(
+                ::polyrpc::generated::buffa::encoding::check_wire_type(
                     tag,
-                    ::buffa::encoding::WireType::LengthDelimited,
+                    ::polyrpc::generated::buffa::encoding::WireType::LengthDelimited,
                 )?;
-                ::buffa::Message::merge_length_delimited(
+                ::polyrpc::generated::buffa::Message::merge_length_delimited(
                     self.payload.get_or_insert_default(),
                     buf,
                     ctx,
@@ -1705,22 +1949,28 @@ impl ::buffa::Message for StreamingOutputCallResponse {
             }
             _ => {
                 self.__buffa_unknown_fields
-                    .push(::buffa::encoding::decode_unknown_field(tag, buf, ctx)?);
+                    .push(
+                        ::polyrpc::generated::buffa::encoding::decode_unknown_field(
+                            tag,
+                            buf,
+                            ctx,
+                        )?,
+                    );
             }
         }
         ::core::result::Result::Ok(())
     }
     fn clear(&mut self) {
-        self.payload = ::buffa::MessageField::none();
+        self.payload = ::polyrpc::generated::buffa::MessageField::none();
         self.__buffa_unknown_fields.clear();
     }
 }
-impl ::buffa::ExtensionSet for StreamingOutputCallResponse {
+impl ::polyrpc::generated::buffa::ExtensionSet for StreamingOutputCallResponse {
     const PROTO_FQN: &'static str = "grpc.testing.StreamingOutputCallResponse";
-    fn unknown_fields(&self) -> &::buffa::UnknownFields {
+    fn unknown_fields(&self) -> &::polyrpc::generated::buffa::UnknownFields {
         &self.__buffa_unknown_fields
     }
-    fn unknown_fields_mut(&mut self) -> &mut ::buffa::UnknownFields {
+    fn unknown_fields_mut(&mut self) -> &mut ::polyrpc::generated::buffa::UnknownFields {
         &mut self.__buffa_unknown_fields
     }
 }
@@ -1731,11 +1981,17 @@ pub struct TestOrcaReport {
     /// Field 2: `memory_utilization`
     pub memory_utilization: f64,
     /// Field 3: `request_cost`
-    pub request_cost: ::buffa::__private::HashMap<::buffa::alloc::string::String, f64>,
+    pub request_cost: ::std::collections::HashMap<
+        ::polyrpc::generated::buffa::alloc::string::String,
+        f64,
+    >,
     /// Field 4: `utilization`
-    pub utilization: ::buffa::__private::HashMap<::buffa::alloc::string::String, f64>,
+    pub utilization: ::std::collections::HashMap<
+        ::polyrpc::generated::buffa::alloc::string::String,
+        f64,
+    >,
     #[doc(hidden)]
-    pub __buffa_unknown_fields: ::buffa::UnknownFields,
+    pub __buffa_unknown_fields: ::polyrpc::generated::buffa::UnknownFields,
 }
 impl ::core::fmt::Debug for TestOrcaReport {
     fn fmt(&self, f: &mut ::core::fmt::Formatter<'_>) -> ::core::fmt::Result {
@@ -1754,122 +2010,142 @@ impl TestOrcaReport {
     /// Format: `type.googleapis.com/<fully.qualified.TypeName>`
     pub const TYPE_URL: &'static str = "type.googleapis.com/grpc.testing.TestOrcaReport";
 }
-::buffa::impl_default_instance!(TestOrcaReport);
-impl ::buffa::MessageName for TestOrcaReport {
+::polyrpc::generated::buffa::impl_default_instance!(TestOrcaReport);
+impl ::polyrpc::generated::buffa::MessageName for TestOrcaReport {
     const PACKAGE: &'static str = "grpc.testing";
     const NAME: &'static str = "TestOrcaReport";
     const FULL_NAME: &'static str = "grpc.testing.TestOrcaReport";
     const TYPE_URL: &'static str = "type.googleapis.com/grpc.testing.TestOrcaReport";
 }
-impl ::buffa::Message for TestOrcaReport {
+impl ::polyrpc::generated::buffa::Message for TestOrcaReport {
     /// Returns the total encoded size in bytes.
     ///
     /// Accumulates in `u64` (which cannot overflow for in-memory
     /// data) and saturates to `u32` at return, so a message whose
     /// encoded size exceeds the 2 GiB protobuf limit yields a value
-    /// above [`::buffa::MAX_MESSAGE_BYTES`] that the encode entry
+    /// above [`::polyrpc::generated::buffa::MAX_MESSAGE_BYTES`] that the encode entry
     /// points reject, never a silently wrapped size.
     #[allow(clippy::let_and_return)]
-    fn compute_size(&self, _cache: &mut ::buffa::SizeCache) -> u32 {
+    fn compute_size(&self, _cache: &mut ::polyrpc::generated::buffa::SizeCache) -> u32 {
         #[allow(unused_imports)]
-        use ::buffa::Enumeration as _;
+        use ::polyrpc::generated::buffa::Enumeration as _;
         let mut size = 0u64;
         if self.cpu_utilization.to_bits() != 0u64 {
-            size += 1u64 + ::buffa::types::FIXED64_ENCODED_LEN as u64;
+            size
+                += 1u64 + ::polyrpc::generated::buffa::types::FIXED64_ENCODED_LEN as u64;
         }
         if self.memory_utilization.to_bits() != 0u64 {
-            size += 1u64 + ::buffa::types::FIXED64_ENCODED_LEN as u64;
+            size
+                += 1u64 + ::polyrpc::generated::buffa::types::FIXED64_ENCODED_LEN as u64;
         }
         size
-            += ::buffa::map_codec::field_len::<
-                ::buffa::map_codec::Str,
-                ::buffa::map_codec::Double,
+            += ::polyrpc::generated::buffa::map_codec::field_len::<
+                ::polyrpc::generated::buffa::map_codec::Str,
+                ::polyrpc::generated::buffa::map_codec::Double,
                 _,
             >(&self.request_cost, 1u64);
         size
-            += ::buffa::map_codec::field_len::<
-                ::buffa::map_codec::Str,
-                ::buffa::map_codec::Double,
+            += ::polyrpc::generated::buffa::map_codec::field_len::<
+                ::polyrpc::generated::buffa::map_codec::Str,
+                ::polyrpc::generated::buffa::map_codec::Double,
                 _,
             >(&self.utilization, 1u64);
         size += self.__buffa_unknown_fields.encoded_len() as u64;
-        ::buffa::saturate_size(size)
+        ::polyrpc::generated::buffa::saturate_size(size)
     }
     fn write_to(
         &self,
-        _cache: &mut ::buffa::SizeCache,
-        buf: &mut impl ::buffa::EncodeSink,
+        _cache: &mut ::polyrpc::generated::buffa::SizeCache,
+        buf: &mut impl ::polyrpc::generated::buffa::EncodeSink,
     ) {
         #[allow(unused_imports)]
-        use ::buffa::Enumeration as _;
+        use ::polyrpc::generated::buffa::Enumeration as _;
         if self.cpu_utilization.to_bits() != 0u64 {
-            ::buffa::types::put_double_field(1u32, self.cpu_utilization, buf);
+            ::polyrpc::generated::buffa::types::put_double_field(
+                1u32,
+                self.cpu_utilization,
+                buf,
+            );
         }
         if self.memory_utilization.to_bits() != 0u64 {
-            ::buffa::types::put_double_field(2u32, self.memory_utilization, buf);
+            ::polyrpc::generated::buffa::types::put_double_field(
+                2u32,
+                self.memory_utilization,
+                buf,
+            );
         }
-        ::buffa::map_codec::write_field::<
-            ::buffa::map_codec::Str,
-            ::buffa::map_codec::Double,
+        ::polyrpc::generated::buffa::map_codec::write_field::<
+            ::polyrpc::generated::buffa::map_codec::Str,
+            ::polyrpc::generated::buffa::map_codec::Double,
             _,
         >(&self.request_cost, 3u32, buf);
-        ::buffa::map_codec::write_field::<
-            ::buffa::map_codec::Str,
-            ::buffa::map_codec::Double,
+        ::polyrpc::generated::buffa::map_codec::write_field::<
+            ::polyrpc::generated::buffa::map_codec::Str,
+            ::polyrpc::generated::buffa::map_codec::Double,
             _,
         >(&self.utilization, 4u32, buf);
         self.__buffa_unknown_fields.write_to(buf);
     }
     fn merge_field(
         &mut self,
-        tag: ::buffa::encoding::Tag,
-        buf: &mut impl ::buffa::bytes::Buf,
-        ctx: ::buffa::DecodeContext<'_>,
-    ) -> ::core::result::Result<(), ::buffa::DecodeError> {
+        tag: ::polyrpc::generated::buffa::encoding::Tag,
+        buf: &mut impl ::polyrpc::generated::buffa::bytes::Buf,
+        ctx: ::polyrpc::generated::buffa::DecodeContext<'_>,
+    ) -> ::core::result::Result<(), ::polyrpc::generated::buffa::DecodeError> {
         #[allow(unused_imports)]
-        use ::buffa::bytes::Buf as _;
+        use ::polyrpc::generated::buffa::bytes::Buf as _;
         #[allow(unused_imports)]
-        use ::buffa::Enumeration as _;
+        use ::polyrpc::generated::buffa::Enumeration as _;
         match tag.field_number() {
             1u32 => {
-                ::buffa::encoding::check_wire_type(
+                ::polyrpc::generated::buffa::encoding::check_wire_type(
                     tag,
-                    ::buffa::encoding::WireType::Fixed64,
+                    ::polyrpc::generated::buffa::encoding::WireType::Fixed64,
                 )?;
-                self.cpu_utilization = ::buffa::types::decode_double(buf)?;
+                self.cpu_utilization = ::polyrpc::generated::buffa::types::decode_double(
+                    buf,
+                )?;
             }
             2u32 => {
-                ::buffa::encoding::check_wire_type(
+                ::polyrpc::generated::buffa::encoding::check_wire_type(
                     tag,
-                    ::buffa::encoding::WireType::Fixed64,
+                    ::polyrpc::generated::buffa::encoding::WireType::Fixed64,
                 )?;
-                self.memory_utilization = ::buffa::types::decode_double(buf)?;
+                self.memory_utilization = ::polyrpc::generated::buffa::types::decode_double(
+                    buf,
+                )?;
             }
             3u32 => {
-                ::buffa::encoding::check_wire_type(
+                ::polyrpc::generated::buffa::encoding::check_wire_type(
                     tag,
-                    ::buffa::encoding::WireType::LengthDelimited,
+                    ::polyrpc::generated::buffa::encoding::WireType::LengthDelimited,
                 )?;
-                ::buffa::map_codec::merge_entry::<
-                    ::buffa::map_codec::Str,
-                    ::buffa::map_codec::Double,
+                ::polyrpc::generated::buffa::map_codec::merge_entry::<
+                    ::polyrpc::generated::buffa::map_codec::Str,
+                    ::polyrpc::generated::buffa::map_codec::Double,
                     _,
                 >(&mut self.request_cost, buf, ctx)?;
             }
             4u32 => {
-                ::buffa::encoding::check_wire_type(
+                ::polyrpc::generated::buffa::encoding::check_wire_type(
                     tag,
-                    ::buffa::encoding::WireType::LengthDelimited,
+                    ::polyrpc::generated::buffa::encoding::WireType::LengthDelimited,
                 )?;
-                ::buffa::map_codec::merge_entry::<
-                    ::buffa::map_codec::Str,
-                    ::buffa::map_codec::Double,
+                ::polyrpc::generated::buffa::map_codec::merge_entry::<
+                    ::polyrpc::generated::buffa::map_codec::Str,
+                    ::polyrpc::generated::buffa::map_codec::Double,
                     _,
                 >(&mut self.utilization, buf, ctx)?;
             }
             _ => {
                 self.__buffa_unknown_fields
-                    .push(::buffa::encoding::decode_unknown_field(tag, buf, ctx)?);
+                    .push(
+                        ::polyrpc::generated::buffa::encoding::decode_unknown_field(
+                            tag,
+                            buf,
+                            ctx,
+                        )?,
+                    );
             }
         }
         ::core::result::Result::Ok(())
@@ -1877,17 +2153,21 @@ impl ::buffa::Message for TestOrcaReport {
     fn clear(&mut self) {
         self.cpu_utilization = 0f64;
         self.memory_utilization = 0f64;
-        self.request_cost.clear();
-        self.utilization.clear();
+        ::polyrpc::generated::buffa::map_codec::MapStorage::storage_clear(
+            &mut self.request_cost,
+        );
+        ::polyrpc::generated::buffa::map_codec::MapStorage::storage_clear(
+            &mut self.utilization,
+        );
         self.__buffa_unknown_fields.clear();
     }
 }
-impl ::buffa::ExtensionSet for TestOrcaReport {
+impl ::polyrpc::generated::buffa::ExtensionSet for TestOrcaReport {
     const PROTO_FQN: &'static str = "grpc.testing.TestOrcaReport";
-    fn unknown_fields(&self) -> &::buffa::UnknownFields {
+    fn unknown_fields(&self) -> &::polyrpc::generated::buffa::UnknownFields {
         &self.__buffa_unknown_fields
     }
-    fn unknown_fields_mut(&mut self) -> &mut ::buffa::UnknownFields {
+    fn unknown_fields_mut(&mut self) -> &mut ::polyrpc::generated::buffa::UnknownFields {
         &mut self.__buffa_unknown_fields
     }
 }

@@ -21,9 +21,9 @@ pub struct HelloRequest {
     /// Whom to greet.
     ///
     /// Field 1: `name`
-    pub name: ::buffa::alloc::string::String,
+    pub name: ::polyrpc::generated::buffa::alloc::string::String,
     #[doc(hidden)]
-    pub __buffa_unknown_fields: ::buffa::UnknownFields,
+    pub __buffa_unknown_fields: ::polyrpc::generated::buffa::UnknownFields,
 }
 impl ::core::fmt::Debug for HelloRequest {
     fn fmt(&self, f: &mut ::core::fmt::Formatter<'_>) -> ::core::fmt::Result {
@@ -37,65 +37,74 @@ impl HelloRequest {
     /// Format: `type.googleapis.com/<fully.qualified.TypeName>`
     pub const TYPE_URL: &'static str = "type.googleapis.com/helloworld.HelloRequest";
 }
-::buffa::impl_default_instance!(HelloRequest);
-impl ::buffa::MessageName for HelloRequest {
+::polyrpc::generated::buffa::impl_default_instance!(HelloRequest);
+impl ::polyrpc::generated::buffa::MessageName for HelloRequest {
     const PACKAGE: &'static str = "helloworld";
     const NAME: &'static str = "HelloRequest";
     const FULL_NAME: &'static str = "helloworld.HelloRequest";
     const TYPE_URL: &'static str = "type.googleapis.com/helloworld.HelloRequest";
 }
-impl ::buffa::Message for HelloRequest {
+impl ::polyrpc::generated::buffa::Message for HelloRequest {
     /// Returns the total encoded size in bytes.
     ///
     /// Accumulates in `u64` (which cannot overflow for in-memory
     /// data) and saturates to `u32` at return, so a message whose
     /// encoded size exceeds the 2 GiB protobuf limit yields a value
-    /// above [`::buffa::MAX_MESSAGE_BYTES`] that the encode entry
+    /// above [`::polyrpc::generated::buffa::MAX_MESSAGE_BYTES`] that the encode entry
     /// points reject, never a silently wrapped size.
     #[allow(clippy::let_and_return)]
-    fn compute_size(&self, _cache: &mut ::buffa::SizeCache) -> u32 {
+    fn compute_size(&self, _cache: &mut ::polyrpc::generated::buffa::SizeCache) -> u32 {
         #[allow(unused_imports)]
-        use ::buffa::Enumeration as _;
+        use ::polyrpc::generated::buffa::Enumeration as _;
         let mut size = 0u64;
         if !self.name.is_empty() {
-            size += 1u64 + ::buffa::types::string_encoded_len(&self.name) as u64;
+            size
+                += 1u64
+                    + ::polyrpc::generated::buffa::types::string_encoded_len(&self.name)
+                        as u64;
         }
         size += self.__buffa_unknown_fields.encoded_len() as u64;
-        ::buffa::saturate_size(size)
+        ::polyrpc::generated::buffa::saturate_size(size)
     }
     fn write_to(
         &self,
-        _cache: &mut ::buffa::SizeCache,
-        buf: &mut impl ::buffa::EncodeSink,
+        _cache: &mut ::polyrpc::generated::buffa::SizeCache,
+        buf: &mut impl ::polyrpc::generated::buffa::EncodeSink,
     ) {
         #[allow(unused_imports)]
-        use ::buffa::Enumeration as _;
+        use ::polyrpc::generated::buffa::Enumeration as _;
         if !self.name.is_empty() {
-            ::buffa::types::put_string_field(1u32, &self.name, buf);
+            ::polyrpc::generated::buffa::types::put_string_field(1u32, &self.name, buf);
         }
         self.__buffa_unknown_fields.write_to(buf);
     }
     fn merge_field(
         &mut self,
-        tag: ::buffa::encoding::Tag,
-        buf: &mut impl ::buffa::bytes::Buf,
-        ctx: ::buffa::DecodeContext<'_>,
-    ) -> ::core::result::Result<(), ::buffa::DecodeError> {
+        tag: ::polyrpc::generated::buffa::encoding::Tag,
+        buf: &mut impl ::polyrpc::generated::buffa::bytes::Buf,
+        ctx: ::polyrpc::generated::buffa::DecodeContext<'_>,
+    ) -> ::core::result::Result<(), ::polyrpc::generated::buffa::DecodeError> {
         #[allow(unused_imports)]
-        use ::buffa::bytes::Buf as _;
+        use ::polyrpc::generated::buffa::bytes::Buf as _;
         #[allow(unused_imports)]
-        use ::buffa::Enumeration as _;
+        use ::polyrpc::generated::buffa::Enumeration as _;
         match tag.field_number() {
             1u32 => {
-                ::buffa::encoding::check_wire_type(
+                ::polyrpc::generated::buffa::encoding::check_wire_type(
                     tag,
-                    ::buffa::encoding::WireType::LengthDelimited,
+                    ::polyrpc::generated::buffa::encoding::WireType::LengthDelimited,
                 )?;
-                ::buffa::types::merge_string(&mut self.name, buf)?;
+                ::polyrpc::generated::buffa::types::merge_string(&mut self.name, buf)?;
             }
             _ => {
                 self.__buffa_unknown_fields
-                    .push(::buffa::encoding::decode_unknown_field(tag, buf, ctx)?);
+                    .push(
+                        ::polyrpc::generated::buffa::encoding::decode_unknown_field(
+                            tag,
+                            buf,
+                            ctx,
+                        )?,
+                    );
             }
         }
         ::core::result::Result::Ok(())
@@ -105,12 +114,12 @@ impl ::buffa::Message for HelloRequest {
         self.__buffa_unknown_fields.clear();
     }
 }
-impl ::buffa::ExtensionSet for HelloRequest {
+impl ::polyrpc::generated::buffa::ExtensionSet for HelloRequest {
     const PROTO_FQN: &'static str = "helloworld.HelloRequest";
-    fn unknown_fields(&self) -> &::buffa::UnknownFields {
+    fn unknown_fields(&self) -> &::polyrpc::generated::buffa::UnknownFields {
         &self.__buffa_unknown_fields
     }
-    fn unknown_fields_mut(&mut self) -> &mut ::buffa::UnknownFields {
+    fn unknown_fields_mut(&mut self) -> &mut ::polyrpc::generated::buffa::UnknownFields {
         &mut self.__buffa_unknown_fields
     }
 }
@@ -119,9 +128,9 @@ pub struct HelloReply {
     /// The greeting.
     ///
     /// Field 1: `message`
-    pub message: ::buffa::alloc::string::String,
+    pub message: ::polyrpc::generated::buffa::alloc::string::String,
     #[doc(hidden)]
-    pub __buffa_unknown_fields: ::buffa::UnknownFields,
+    pub __buffa_unknown_fields: ::polyrpc::generated::buffa::UnknownFields,
 }
 impl ::core::fmt::Debug for HelloReply {
     fn fmt(&self, f: &mut ::core::fmt::Formatter<'_>) -> ::core::fmt::Result {
@@ -135,65 +144,82 @@ impl HelloReply {
     /// Format: `type.googleapis.com/<fully.qualified.TypeName>`
     pub const TYPE_URL: &'static str = "type.googleapis.com/helloworld.HelloReply";
 }
-::buffa::impl_default_instance!(HelloReply);
-impl ::buffa::MessageName for HelloReply {
+::polyrpc::generated::buffa::impl_default_instance!(HelloReply);
+impl ::polyrpc::generated::buffa::MessageName for HelloReply {
     const PACKAGE: &'static str = "helloworld";
     const NAME: &'static str = "HelloReply";
     const FULL_NAME: &'static str = "helloworld.HelloReply";
     const TYPE_URL: &'static str = "type.googleapis.com/helloworld.HelloReply";
 }
-impl ::buffa::Message for HelloReply {
+impl ::polyrpc::generated::buffa::Message for HelloReply {
     /// Returns the total encoded size in bytes.
     ///
     /// Accumulates in `u64` (which cannot overflow for in-memory
     /// data) and saturates to `u32` at return, so a message whose
     /// encoded size exceeds the 2 GiB protobuf limit yields a value
-    /// above [`::buffa::MAX_MESSAGE_BYTES`] that the encode entry
+    /// above [`::polyrpc::generated::buffa::MAX_MESSAGE_BYTES`] that the encode entry
     /// points reject, never a silently wrapped size.
     #[allow(clippy::let_and_return)]
-    fn compute_size(&self, _cache: &mut ::buffa::SizeCache) -> u32 {
+    fn compute_size(&self, _cache: &mut ::polyrpc::generated::buffa::SizeCache) -> u32 {
         #[allow(unused_imports)]
-        use ::buffa::Enumeration as _;
+        use ::polyrpc::generated::buffa::Enumeration as _;
         let mut size = 0u64;
         if !self.message.is_empty() {
-            size += 1u64 + ::buffa::types::string_encoded_len(&self.message) as u64;
+            size
+                += 1u64
+                    + ::polyrpc::generated::buffa::types::string_encoded_len(
+                        &self.message,
+                    ) as u64;
         }
         size += self.__buffa_unknown_fields.encoded_len() as u64;
-        ::buffa::saturate_size(size)
+        ::polyrpc::generated::buffa::saturate_size(size)
     }
     fn write_to(
         &self,
-        _cache: &mut ::buffa::SizeCache,
-        buf: &mut impl ::buffa::EncodeSink,
+        _cache: &mut ::polyrpc::generated::buffa::SizeCache,
+        buf: &mut impl ::polyrpc::generated::buffa::EncodeSink,
     ) {
         #[allow(unused_imports)]
-        use ::buffa::Enumeration as _;
+        use ::polyrpc::generated::buffa::Enumeration as _;
         if !self.message.is_empty() {
-            ::buffa::types::put_string_field(1u32, &self.message, buf);
+            ::polyrpc::generated::buffa::types::put_string_field(
+                1u32,
+                &self.message,
+                buf,
+            );
         }
         self.__buffa_unknown_fields.write_to(buf);
     }
     fn merge_field(
         &mut self,
-        tag: ::buffa::encoding::Tag,
-        buf: &mut impl ::buffa::bytes::Buf,
-        ctx: ::buffa::DecodeContext<'_>,
-    ) -> ::core::result::Result<(), ::buffa::DecodeError> {
+        tag: ::polyrpc::generated::buffa::encoding::Tag,
+        buf: &mut impl ::polyrpc::generated::buffa::bytes::Buf,
+        ctx: ::polyrpc::generated::buffa::DecodeContext<'_>,
+    ) -> ::core::result::Result<(), ::polyrpc::generated::buffa::DecodeError> {
         #[allow(unused_imports)]
-        use ::buffa::bytes::Buf as _;
+        use ::polyrpc::generated::buffa::bytes::Buf as _;
         #[allow(unused_imports)]
-        use ::buffa::Enumeration as _;
+        use ::polyrpc::generated::buffa::Enumeration as _;
         match tag.field_number() {
             1u32 => {
-                ::buffa::encoding::check_wire_type(
+                ::polyrpc::generated::buffa::encoding::check_wire_type(
                     tag,
-                    ::buffa::encoding::WireType::LengthDelimited,
+                    ::polyrpc::generated::buffa::encoding::WireType::LengthDelimited,
                 )?;
-                ::buffa::types::merge_string(&mut self.message, buf)?;
+                ::polyrpc::generated::buffa::types::merge_string(
+                    &mut self.message,
+                    buf,
+                )?;
             }
             _ => {
                 self.__buffa_unknown_fields
-                    .push(::buffa::encoding::decode_unknown_field(tag, buf, ctx)?);
+                    .push(
+                        ::polyrpc::generated::buffa::encoding::decode_unknown_field(
+                            tag,
+                            buf,
+                            ctx,
+                        )?,
+                    );
             }
         }
         ::core::result::Result::Ok(())
@@ -203,12 +229,12 @@ impl ::buffa::Message for HelloReply {
         self.__buffa_unknown_fields.clear();
     }
 }
-impl ::buffa::ExtensionSet for HelloReply {
+impl ::polyrpc::generated::buffa::ExtensionSet for HelloReply {
     const PROTO_FQN: &'static str = "helloworld.HelloReply";
-    fn unknown_fields(&self) -> &::buffa::UnknownFields {
+    fn unknown_fields(&self) -> &::polyrpc::generated::buffa::UnknownFields {
         &self.__buffa_unknown_fields
     }
-    fn unknown_fields_mut(&mut self) -> &mut ::buffa::UnknownFields {
+    fn unknown_fields_mut(&mut self) -> &mut ::polyrpc::generated::buffa::UnknownFields {
         &mut self.__buffa_unknown_fields
     }
 }

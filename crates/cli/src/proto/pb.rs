@@ -19,11 +19,15 @@ pub trait Hello {
 #[derive(Clone, PartialEq, Default)]
 pub struct BenchmarkMessage {
     /// Field 1: `field1`
-    pub field1: ::buffa::alloc::string::String,
+    pub field1: ::polyrpc::generated::buffa::alloc::string::String,
     /// Field 9: `field9`
-    pub field9: ::core::option::Option<::buffa::alloc::string::String>,
+    pub field9: ::core::option::Option<
+        ::polyrpc::generated::buffa::alloc::string::String,
+    >,
     /// Field 18: `field18`
-    pub field18: ::core::option::Option<::buffa::alloc::string::String>,
+    pub field18: ::core::option::Option<
+        ::polyrpc::generated::buffa::alloc::string::String,
+    >,
     /// Field 80: `field80`
     pub field80: ::core::option::Option<bool>,
     /// Field 81: `field81`
@@ -39,13 +43,17 @@ pub struct BenchmarkMessage {
     /// Field 22: `field22`
     pub field22: ::core::option::Option<i64>,
     /// Field 4: `field4`
-    pub field4: ::core::option::Option<::buffa::alloc::string::String>,
+    pub field4: ::core::option::Option<
+        ::polyrpc::generated::buffa::alloc::string::String,
+    >,
     /// Field 5: `field5`
-    pub field5: ::buffa::alloc::vec::Vec<u64>,
+    pub field5: ::polyrpc::generated::buffa::alloc::vec::Vec<u64>,
     /// Field 59: `field59`
     pub field59: ::core::option::Option<bool>,
     /// Field 7: `field7`
-    pub field7: ::core::option::Option<::buffa::alloc::string::String>,
+    pub field7: ::core::option::Option<
+        ::polyrpc::generated::buffa::alloc::string::String,
+    >,
     /// Field 16: `field16`
     pub field16: ::core::option::Option<i32>,
     /// Field 130: `field130`
@@ -65,9 +73,13 @@ pub struct BenchmarkMessage {
     /// Field 101: `field101`
     pub field101: ::core::option::Option<i32>,
     /// Field 102: `field102`
-    pub field102: ::core::option::Option<::buffa::alloc::string::String>,
+    pub field102: ::core::option::Option<
+        ::polyrpc::generated::buffa::alloc::string::String,
+    >,
     /// Field 103: `field103`
-    pub field103: ::core::option::Option<::buffa::alloc::string::String>,
+    pub field103: ::core::option::Option<
+        ::polyrpc::generated::buffa::alloc::string::String,
+    >,
     /// Field 29: `field29`
     pub field29: ::core::option::Option<i32>,
     /// Field 30: `field30`
@@ -95,11 +107,13 @@ pub struct BenchmarkMessage {
     /// Field 128: `field128`
     pub field128: ::core::option::Option<i32>,
     /// Field 129: `field129`
-    pub field129: ::core::option::Option<::buffa::alloc::string::String>,
+    pub field129: ::core::option::Option<
+        ::polyrpc::generated::buffa::alloc::string::String,
+    >,
     /// Field 131: `field131`
     pub field131: ::core::option::Option<i32>,
     #[doc(hidden)]
-    pub __buffa_unknown_fields: ::buffa::UnknownFields,
+    pub __buffa_unknown_fields: ::polyrpc::generated::buffa::UnknownFields,
 }
 impl ::core::fmt::Debug for BenchmarkMessage {
     fn fmt(&self, f: &mut ::core::fmt::Formatter<'_>) -> ::core::fmt::Result {
@@ -160,7 +174,7 @@ impl BenchmarkMessage {
     ///Sets [`Self::field9`] to `Some(value)`, consuming and returning `self`.
     pub fn with_field9(
         mut self,
-        value: impl Into<::buffa::alloc::string::String>,
+        value: impl Into<::polyrpc::generated::buffa::alloc::string::String>,
     ) -> Self {
         self.field9 = Some(value.into());
         self
@@ -170,7 +184,7 @@ impl BenchmarkMessage {
     ///Sets [`Self::field18`] to `Some(value)`, consuming and returning `self`.
     pub fn with_field18(
         mut self,
-        value: impl Into<::buffa::alloc::string::String>,
+        value: impl Into<::polyrpc::generated::buffa::alloc::string::String>,
     ) -> Self {
         self.field18 = Some(value.into());
         self
@@ -215,7 +229,7 @@ impl BenchmarkMessage {
     ///Sets [`Self::field4`] to `Some(value)`, consuming and returning `self`.
     pub fn with_field4(
         mut self,
-        value: impl Into<::buffa::alloc::string::String>,
+        value: impl Into<::polyrpc::generated::buffa::alloc::string::String>,
     ) -> Self {
         self.field4 = Some(value.into());
         self
@@ -232,7 +246,7 @@ impl BenchmarkMessage {
     ///Sets [`Self::field7`] to `Some(value)`, consuming and returning `self`.
     pub fn with_field7(
         mut self,
-        value: impl Into<::buffa::alloc::string::String>,
+        value: impl Into<::polyrpc::generated::buffa::alloc::string::String>,
     ) -> Self {
         self.field7 = Some(value.into());
         self
@@ -305,7 +319,7 @@ impl BenchmarkMessage {
     ///Sets [`Self::field102`] to `Some(value)`, consuming and returning `self`.
     pub fn with_field102(
         mut self,
-        value: impl Into<::buffa::alloc::string::String>,
+        value: impl Into<::polyrpc::generated::buffa::alloc::string::String>,
     ) -> Self {
         self.field102 = Some(value.into());
         self
@@ -315,7 +329,7 @@ impl BenchmarkMessage {
     ///Sets [`Self::field103`] to `Some(value)`, consuming and returning `self`.
     pub fn with_field103(
         mut self,
-        value: impl Into<::buffa::alloc::string::String>,
+        value: impl Into<::polyrpc::generated::buffa::alloc::string::String>,
     ) -> Self {
         self.field103 = Some(value.into());
         self
@@ -416,7 +430,7 @@ impl BenchmarkMessage {
     ///Sets [`Self::field129`] to `Some(value)`, consuming and returning `self`.
     pub fn with_field129(
         mut self,
-        value: impl Into<::buffa::alloc::string::String>,
+        value: impl Into<::polyrpc::generated::buffa::alloc::string::String>,
     ) -> Self {
         self.field129 = Some(value.into());
         self
@@ -429,320 +443,390 @@ impl BenchmarkMessage {
         self
     }
 }
-::buffa::impl_default_instance!(BenchmarkMessage);
-impl ::buffa::MessageName for BenchmarkMessage {
+::polyrpc::generated::buffa::impl_default_instance!(BenchmarkMessage);
+impl ::polyrpc::generated::buffa::MessageName for BenchmarkMessage {
     const PACKAGE: &'static str = "pb";
     const NAME: &'static str = "BenchmarkMessage";
     const FULL_NAME: &'static str = "pb.BenchmarkMessage";
     const TYPE_URL: &'static str = "type.googleapis.com/pb.BenchmarkMessage";
 }
-impl ::buffa::Message for BenchmarkMessage {
+impl ::polyrpc::generated::buffa::Message for BenchmarkMessage {
     /// Returns the total encoded size in bytes.
     ///
     /// Accumulates in `u64` (which cannot overflow for in-memory
     /// data) and saturates to `u32` at return, so a message whose
     /// encoded size exceeds the 2 GiB protobuf limit yields a value
-    /// above [`::buffa::MAX_MESSAGE_BYTES`] that the encode entry
+    /// above [`::polyrpc::generated::buffa::MAX_MESSAGE_BYTES`] that the encode entry
     /// points reject, never a silently wrapped size.
     #[allow(clippy::let_and_return)]
-    fn compute_size(&self, _cache: &mut ::buffa::SizeCache) -> u32 {
+    fn compute_size(&self, _cache: &mut ::polyrpc::generated::buffa::SizeCache) -> u32 {
         #[allow(unused_imports)]
-        use ::buffa::Enumeration as _;
+        use ::polyrpc::generated::buffa::Enumeration as _;
         let mut size = 0u64;
-        size += 1u64 + ::buffa::types::string_encoded_len(&self.field1) as u64;
-        size += 1u64 + ::buffa::types::int32_encoded_len(self.field2) as u64;
-        size += 1u64 + ::buffa::types::int32_encoded_len(self.field3) as u64;
+        size
+            += 1u64
+                + ::polyrpc::generated::buffa::types::string_encoded_len(&self.field1)
+                    as u64;
+        size
+            += 1u64
+                + ::polyrpc::generated::buffa::types::int32_encoded_len(self.field2)
+                    as u64;
+        size
+            += 1u64
+                + ::polyrpc::generated::buffa::types::int32_encoded_len(self.field3)
+                    as u64;
         if let Some(ref v) = self.field4 {
-            size += 1u64 + ::buffa::types::string_encoded_len(v) as u64;
+            size
+                += 1u64
+                    + ::polyrpc::generated::buffa::types::string_encoded_len(v) as u64;
         }
         size
             += self.field5.len() as u64
-                * (1u64 + ::buffa::types::FIXED64_ENCODED_LEN as u64);
+                * (1u64
+                    + ::polyrpc::generated::buffa::types::FIXED64_ENCODED_LEN as u64);
         if let Some(v) = self.field6 {
-            size += 1u64 + ::buffa::types::int32_encoded_len(v) as u64;
+            size
+                += 1u64
+                    + ::polyrpc::generated::buffa::types::int32_encoded_len(v) as u64;
         }
         if let Some(ref v) = self.field7 {
-            size += 1u64 + ::buffa::types::string_encoded_len(v) as u64;
+            size
+                += 1u64
+                    + ::polyrpc::generated::buffa::types::string_encoded_len(v) as u64;
         }
         if let Some(ref v) = self.field9 {
-            size += 1u64 + ::buffa::types::string_encoded_len(v) as u64;
+            size
+                += 1u64
+                    + ::polyrpc::generated::buffa::types::string_encoded_len(v) as u64;
         }
         if self.field12.is_some() {
-            size += 1u64 + ::buffa::types::BOOL_ENCODED_LEN as u64;
+            size += 1u64 + ::polyrpc::generated::buffa::types::BOOL_ENCODED_LEN as u64;
         }
         if self.field13.is_some() {
-            size += 1u64 + ::buffa::types::BOOL_ENCODED_LEN as u64;
+            size += 1u64 + ::polyrpc::generated::buffa::types::BOOL_ENCODED_LEN as u64;
         }
         if self.field14.is_some() {
-            size += 1u64 + ::buffa::types::BOOL_ENCODED_LEN as u64;
+            size += 1u64 + ::polyrpc::generated::buffa::types::BOOL_ENCODED_LEN as u64;
         }
         if let Some(v) = self.field16 {
-            size += 2u64 + ::buffa::types::int32_encoded_len(v) as u64;
+            size
+                += 2u64
+                    + ::polyrpc::generated::buffa::types::int32_encoded_len(v) as u64;
         }
         if self.field17.is_some() {
-            size += 2u64 + ::buffa::types::BOOL_ENCODED_LEN as u64;
+            size += 2u64 + ::polyrpc::generated::buffa::types::BOOL_ENCODED_LEN as u64;
         }
         if let Some(ref v) = self.field18 {
-            size += 2u64 + ::buffa::types::string_encoded_len(v) as u64;
+            size
+                += 2u64
+                    + ::polyrpc::generated::buffa::types::string_encoded_len(v) as u64;
         }
         if let Some(v) = self.field22 {
-            size += 2u64 + ::buffa::types::int64_encoded_len(v) as u64;
+            size
+                += 2u64
+                    + ::polyrpc::generated::buffa::types::int64_encoded_len(v) as u64;
         }
         if let Some(v) = self.field23 {
-            size += 2u64 + ::buffa::types::int32_encoded_len(v) as u64;
+            size
+                += 2u64
+                    + ::polyrpc::generated::buffa::types::int32_encoded_len(v) as u64;
         }
         if self.field24.is_some() {
-            size += 2u64 + ::buffa::types::BOOL_ENCODED_LEN as u64;
+            size += 2u64 + ::polyrpc::generated::buffa::types::BOOL_ENCODED_LEN as u64;
         }
         if let Some(v) = self.field25 {
-            size += 2u64 + ::buffa::types::int32_encoded_len(v) as u64;
+            size
+                += 2u64
+                    + ::polyrpc::generated::buffa::types::int32_encoded_len(v) as u64;
         }
         if let Some(v) = self.field29 {
-            size += 2u64 + ::buffa::types::int32_encoded_len(v) as u64;
+            size
+                += 2u64
+                    + ::polyrpc::generated::buffa::types::int32_encoded_len(v) as u64;
         }
         if self.field30.is_some() {
-            size += 2u64 + ::buffa::types::BOOL_ENCODED_LEN as u64;
+            size += 2u64 + ::polyrpc::generated::buffa::types::BOOL_ENCODED_LEN as u64;
         }
         if self.field59.is_some() {
-            size += 2u64 + ::buffa::types::BOOL_ENCODED_LEN as u64;
+            size += 2u64 + ::polyrpc::generated::buffa::types::BOOL_ENCODED_LEN as u64;
         }
         if let Some(v) = self.field60 {
-            size += 2u64 + ::buffa::types::int32_encoded_len(v) as u64;
+            size
+                += 2u64
+                    + ::polyrpc::generated::buffa::types::int32_encoded_len(v) as u64;
         }
         if let Some(v) = self.field67 {
-            size += 2u64 + ::buffa::types::int32_encoded_len(v) as u64;
+            size
+                += 2u64
+                    + ::polyrpc::generated::buffa::types::int32_encoded_len(v) as u64;
         }
         if let Some(v) = self.field68 {
-            size += 2u64 + ::buffa::types::int32_encoded_len(v) as u64;
+            size
+                += 2u64
+                    + ::polyrpc::generated::buffa::types::int32_encoded_len(v) as u64;
         }
         if self.field78.is_some() {
-            size += 2u64 + ::buffa::types::BOOL_ENCODED_LEN as u64;
+            size += 2u64 + ::polyrpc::generated::buffa::types::BOOL_ENCODED_LEN as u64;
         }
         if self.field80.is_some() {
-            size += 2u64 + ::buffa::types::BOOL_ENCODED_LEN as u64;
+            size += 2u64 + ::polyrpc::generated::buffa::types::BOOL_ENCODED_LEN as u64;
         }
         if self.field81.is_some() {
-            size += 2u64 + ::buffa::types::BOOL_ENCODED_LEN as u64;
+            size += 2u64 + ::polyrpc::generated::buffa::types::BOOL_ENCODED_LEN as u64;
         }
         if let Some(v) = self.field100 {
-            size += 2u64 + ::buffa::types::int32_encoded_len(v) as u64;
+            size
+                += 2u64
+                    + ::polyrpc::generated::buffa::types::int32_encoded_len(v) as u64;
         }
         if let Some(v) = self.field101 {
-            size += 2u64 + ::buffa::types::int32_encoded_len(v) as u64;
+            size
+                += 2u64
+                    + ::polyrpc::generated::buffa::types::int32_encoded_len(v) as u64;
         }
         if let Some(ref v) = self.field102 {
-            size += 2u64 + ::buffa::types::string_encoded_len(v) as u64;
+            size
+                += 2u64
+                    + ::polyrpc::generated::buffa::types::string_encoded_len(v) as u64;
         }
         if let Some(ref v) = self.field103 {
-            size += 2u64 + ::buffa::types::string_encoded_len(v) as u64;
+            size
+                += 2u64
+                    + ::polyrpc::generated::buffa::types::string_encoded_len(v) as u64;
         }
         if let Some(v) = self.field104 {
-            size += 2u64 + ::buffa::types::int32_encoded_len(v) as u64;
+            size
+                += 2u64
+                    + ::polyrpc::generated::buffa::types::int32_encoded_len(v) as u64;
         }
         if let Some(v) = self.field128 {
-            size += 2u64 + ::buffa::types::int32_encoded_len(v) as u64;
+            size
+                += 2u64
+                    + ::polyrpc::generated::buffa::types::int32_encoded_len(v) as u64;
         }
         if let Some(ref v) = self.field129 {
-            size += 2u64 + ::buffa::types::string_encoded_len(v) as u64;
+            size
+                += 2u64
+                    + ::polyrpc::generated::buffa::types::string_encoded_len(v) as u64;
         }
         if let Some(v) = self.field130 {
-            size += 2u64 + ::buffa::types::int32_encoded_len(v) as u64;
+            size
+                += 2u64
+                    + ::polyrpc::generated::buffa::types::int32_encoded_len(v) as u64;
         }
         if let Some(v) = self.field131 {
-            size += 2u64 + ::buffa::types::int32_encoded_len(v) as u64;
+            size
+                += 2u64
+                    + ::polyrpc::generated::buffa::types::int32_encoded_len(v) as u64;
         }
         if let Some(v) = self.field150 {
-            size += 2u64 + ::buffa::types::int32_encoded_len(v) as u64;
+            size
+                += 2u64
+                    + ::polyrpc::generated::buffa::types::int32_encoded_len(v) as u64;
         }
         if let Some(v) = self.field271 {
-            size += 2u64 + ::buffa::types::int32_encoded_len(v) as u64;
+            size
+                += 2u64
+                    + ::polyrpc::generated::buffa::types::int32_encoded_len(v) as u64;
         }
         if let Some(v) = self.field272 {
-            size += 2u64 + ::buffa::types::int32_encoded_len(v) as u64;
+            size
+                += 2u64
+                    + ::polyrpc::generated::buffa::types::int32_encoded_len(v) as u64;
         }
         if let Some(v) = self.field280 {
-            size += 2u64 + ::buffa::types::int32_encoded_len(v) as u64;
+            size
+                += 2u64
+                    + ::polyrpc::generated::buffa::types::int32_encoded_len(v) as u64;
         }
         size += self.__buffa_unknown_fields.encoded_len() as u64;
-        ::buffa::saturate_size(size)
+        ::polyrpc::generated::buffa::saturate_size(size)
     }
     fn write_to(
         &self,
-        _cache: &mut ::buffa::SizeCache,
-        buf: &mut impl ::buffa::EncodeSink,
+        _cache: &mut ::polyrpc::generated::buffa::SizeCache,
+        buf: &mut impl ::polyrpc::generated::buffa::EncodeSink,
     ) {
         #[allow(unused_imports)]
-        use ::buffa::Enumeration as _;
-        ::buffa::types::put_string_field(1u32, &self.field1, buf);
-        ::buffa::types::put_int32_field(2u32, self.field2, buf);
-        ::buffa::types::put_int32_field(3u32, self.field3, buf);
+        use ::polyrpc::generated::buffa::Enumeration as _;
+        ::polyrpc::generated::buffa::types::put_string_field(1u32, &self.field1, buf);
+        ::polyrpc::generated::buffa::types::put_int32_field(2u32, self.field2, buf);
+        ::polyrpc::generated::buffa::types::put_int32_field(3u32, self.field3, buf);
         if let Some(ref v) = self.field4 {
-            ::buffa::types::put_string_field(4u32, v, buf);
+            ::polyrpc::generated::buffa::types::put_string_field(4u32, v, buf);
         }
         for v in &self.field5 {
-            ::buffa::types::put_fixed64_field(5u32, *v, buf);
+            ::polyrpc::generated::buffa::types::put_fixed64_field(5u32, *v, buf);
         }
         if let Some(v) = self.field6 {
-            ::buffa::types::put_int32_field(6u32, v, buf);
+            ::polyrpc::generated::buffa::types::put_int32_field(6u32, v, buf);
         }
         if let Some(ref v) = self.field7 {
-            ::buffa::types::put_string_field(7u32, v, buf);
+            ::polyrpc::generated::buffa::types::put_string_field(7u32, v, buf);
         }
         if let Some(ref v) = self.field9 {
-            ::buffa::types::put_string_field(9u32, v, buf);
+            ::polyrpc::generated::buffa::types::put_string_field(9u32, v, buf);
         }
         if let Some(v) = self.field12 {
-            ::buffa::types::put_bool_field(12u32, v, buf);
+            ::polyrpc::generated::buffa::types::put_bool_field(12u32, v, buf);
         }
         if let Some(v) = self.field13 {
-            ::buffa::types::put_bool_field(13u32, v, buf);
+            ::polyrpc::generated::buffa::types::put_bool_field(13u32, v, buf);
         }
         if let Some(v) = self.field14 {
-            ::buffa::types::put_bool_field(14u32, v, buf);
+            ::polyrpc::generated::buffa::types::put_bool_field(14u32, v, buf);
         }
         if let Some(v) = self.field16 {
-            ::buffa::types::put_int32_field(16u32, v, buf);
+            ::polyrpc::generated::buffa::types::put_int32_field(16u32, v, buf);
         }
         if let Some(v) = self.field17 {
-            ::buffa::types::put_bool_field(17u32, v, buf);
+            ::polyrpc::generated::buffa::types::put_bool_field(17u32, v, buf);
         }
         if let Some(ref v) = self.field18 {
-            ::buffa::types::put_string_field(18u32, v, buf);
+            ::polyrpc::generated::buffa::types::put_string_field(18u32, v, buf);
         }
         if let Some(v) = self.field22 {
-            ::buffa::types::put_int64_field(22u32, v, buf);
+            ::polyrpc::generated::buffa::types::put_int64_field(22u32, v, buf);
         }
         if let Some(v) = self.field23 {
-            ::buffa::types::put_int32_field(23u32, v, buf);
+            ::polyrpc::generated::buffa::types::put_int32_field(23u32, v, buf);
         }
         if let Some(v) = self.field24 {
-            ::buffa::types::put_bool_field(24u32, v, buf);
+            ::polyrpc::generated::buffa::types::put_bool_field(24u32, v, buf);
         }
         if let Some(v) = self.field25 {
-            ::buffa::types::put_int32_field(25u32, v, buf);
+            ::polyrpc::generated::buffa::types::put_int32_field(25u32, v, buf);
         }
         if let Some(v) = self.field29 {
-            ::buffa::types::put_int32_field(29u32, v, buf);
+            ::polyrpc::generated::buffa::types::put_int32_field(29u32, v, buf);
         }
         if let Some(v) = self.field30 {
-            ::buffa::types::put_bool_field(30u32, v, buf);
+            ::polyrpc::generated::buffa::types::put_bool_field(30u32, v, buf);
         }
         if let Some(v) = self.field59 {
-            ::buffa::types::put_bool_field(59u32, v, buf);
+            ::polyrpc::generated::buffa::types::put_bool_field(59u32, v, buf);
         }
         if let Some(v) = self.field60 {
-            ::buffa::types::put_int32_field(60u32, v, buf);
+            ::polyrpc::generated::buffa::types::put_int32_field(60u32, v, buf);
         }
         if let Some(v) = self.field67 {
-            ::buffa::types::put_int32_field(67u32, v, buf);
+            ::polyrpc::generated::buffa::types::put_int32_field(67u32, v, buf);
         }
         if let Some(v) = self.field68 {
-            ::buffa::types::put_int32_field(68u32, v, buf);
+            ::polyrpc::generated::buffa::types::put_int32_field(68u32, v, buf);
         }
         if let Some(v) = self.field78 {
-            ::buffa::types::put_bool_field(78u32, v, buf);
+            ::polyrpc::generated::buffa::types::put_bool_field(78u32, v, buf);
         }
         if let Some(v) = self.field80 {
-            ::buffa::types::put_bool_field(80u32, v, buf);
+            ::polyrpc::generated::buffa::types::put_bool_field(80u32, v, buf);
         }
         if let Some(v) = self.field81 {
-            ::buffa::types::put_bool_field(81u32, v, buf);
+            ::polyrpc::generated::buffa::types::put_bool_field(81u32, v, buf);
         }
         if let Some(v) = self.field100 {
-            ::buffa::types::put_int32_field(100u32, v, buf);
+            ::polyrpc::generated::buffa::types::put_int32_field(100u32, v, buf);
         }
         if let Some(v) = self.field101 {
-            ::buffa::types::put_int32_field(101u32, v, buf);
+            ::polyrpc::generated::buffa::types::put_int32_field(101u32, v, buf);
         }
         if let Some(ref v) = self.field102 {
-            ::buffa::types::put_string_field(102u32, v, buf);
+            ::polyrpc::generated::buffa::types::put_string_field(102u32, v, buf);
         }
         if let Some(ref v) = self.field103 {
-            ::buffa::types::put_string_field(103u32, v, buf);
+            ::polyrpc::generated::buffa::types::put_string_field(103u32, v, buf);
         }
         if let Some(v) = self.field104 {
-            ::buffa::types::put_int32_field(104u32, v, buf);
+            ::polyrpc::generated::buffa::types::put_int32_field(104u32, v, buf);
         }
         if let Some(v) = self.field128 {
-            ::buffa::types::put_int32_field(128u32, v, buf);
+            ::polyrpc::generated::buffa::types::put_int32_field(128u32, v, buf);
         }
         if let Some(ref v) = self.field129 {
-            ::buffa::types::put_string_field(129u32, v, buf);
+            ::polyrpc::generated::buffa::types::put_string_field(129u32, v, buf);
         }
         if let Some(v) = self.field130 {
-            ::buffa::types::put_int32_field(130u32, v, buf);
+            ::polyrpc::generated::buffa::types::put_int32_field(130u32, v, buf);
         }
         if let Some(v) = self.field131 {
-            ::buffa::types::put_int32_field(131u32, v, buf);
+            ::polyrpc::generated::buffa::types::put_int32_field(131u32, v, buf);
         }
         if let Some(v) = self.field150 {
-            ::buffa::types::put_int32_field(150u32, v, buf);
+            ::polyrpc::generated::buffa::types::put_int32_field(150u32, v, buf);
         }
         if let Some(v) = self.field271 {
-            ::buffa::types::put_int32_field(271u32, v, buf);
+            ::polyrpc::generated::buffa::types::put_int32_field(271u32, v, buf);
         }
         if let Some(v) = self.field272 {
-            ::buffa::types::put_int32_field(272u32, v, buf);
+            ::polyrpc::generated::buffa::types::put_int32_field(272u32, v, buf);
         }
         if let Some(v) = self.field280 {
-            ::buffa::types::put_int32_field(280u32, v, buf);
+            ::polyrpc::generated::buffa::types::put_int32_field(280u32, v, buf);
         }
         self.__buffa_unknown_fields.write_to(buf);
     }
     fn merge_field(
         &mut self,
-        tag: ::buffa::encoding::Tag,
-        buf: &mut impl ::buffa::bytes::Buf,
-        ctx: ::buffa::DecodeContext<'_>,
-    ) -> ::core::result::Result<(), ::buffa::DecodeError> {
+        tag: ::polyrpc::generated::buffa::encoding::Tag,
+        buf: &mut impl ::polyrpc::generated::buffa::bytes::Buf,
+        ctx: ::polyrpc::generated::buffa::DecodeContext<'_>,
+    ) -> ::core::result::Result<(), ::polyrpc::generated::buffa::DecodeError> {
         #[allow(unused_imports)]
-        use ::buffa::bytes::Buf as _;
+        use ::polyrpc::generated::buffa::bytes::Buf as _;
         #[allow(unused_imports)]
-        use ::buffa::Enumeration as _;
+        use ::polyrpc::generated::buffa::Enumeration as _;
         match tag.field_number() {
             1u32 => {
-                ::buffa::encoding::check_wire_type(
+                ::polyrpc::generated::buffa::encoding::check_wire_type(
                     tag,
-                    ::buffa::encoding::WireType::LengthDelimited,
+                    ::polyrpc::generated::buffa::encoding::WireType::LengthDelimited,
                 )?;
-                ::buffa::types::merge_string(&mut self.field1, buf)?;
+                ::polyrpc::generated::buffa::types::merge_string(&mut self.field1, buf)?;
             }
             2u32 => {
-                ::buffa::encoding::check_wire_type(
+                ::polyrpc::generated::buffa::encoding::check_wire_type(
                     tag,
-                    ::buffa::encoding::WireType::Varint,
+                    ::polyrpc::generated::buffa::encoding::WireType::Varint,
                 )?;
-                self.field2 = ::buffa::types::decode_int32(buf)?;
+                self.field2 = ::polyrpc::generated::buffa::types::decode_int32(buf)?;
             }
             3u32 => {
-                ::buffa::encoding::check_wire_type(
+                ::polyrpc::generated::buffa::encoding::check_wire_type(
                     tag,
-                    ::buffa::encoding::WireType::Varint,
+                    ::polyrpc::generated::buffa::encoding::WireType::Varint,
                 )?;
-                self.field3 = ::buffa::types::decode_int32(buf)?;
+                self.field3 = ::polyrpc::generated::buffa::types::decode_int32(buf)?;
             }
             4u32 => {
-                ::buffa::encoding::check_wire_type(
+                ::polyrpc::generated::buffa::encoding::check_wire_type(
                     tag,
-                    ::buffa::encoding::WireType::LengthDelimited,
+                    ::polyrpc::generated::buffa::encoding::WireType::LengthDelimited,
                 )?;
-                ::buffa::types::merge_string(
-                    self.field4.get_or_insert_with(::buffa::alloc::string::String::new),
+                ::polyrpc::generated::buffa::types::merge_string(
+                    self
+                        .field4
+                        .get_or_insert_with(
+                            ::polyrpc::generated::buffa::alloc::string::String::new,
+                        ),
                     buf,
                 )?;
             }
             5u32 => {
-                if tag.wire_type() == ::buffa::encoding::WireType::LengthDelimited {
-                    let len = ::buffa::encoding::decode_varint(buf)?;
+                if tag.wire_type()
+                    == ::polyrpc::generated::buffa::encoding::WireType::LengthDelimited
+                {
+                    let len = ::polyrpc::generated::buffa::encoding::decode_varint(buf)?;
                     let len = usize::try_from(len)
-                        .map_err(|_| ::buffa::DecodeError::MessageTooLarge)?;
+                        .map_err(|_| {
+                            ::polyrpc::generated::buffa::DecodeError::MessageTooLarge
+                        })?;
                     if buf.remaining() < len {
                         return ::core::result::Result::Err(
-                            ::buffa::DecodeError::UnexpectedEof,
+                            ::polyrpc::generated::buffa::DecodeError::UnexpectedEof,
                         );
                     }
                     if buf.chunk().len() >= len {
-                        ::buffa::types::extend_packed_fixed64(
+                        ::polyrpc::generated::buffa::types::extend_packed_fixed64(
                             &buf.chunk()[..len],
                             &mut self.field5,
                         )?;
@@ -752,354 +836,385 @@ impl ::buffa::Message for BenchmarkMessage {
                         let mut limited = buf.take(len);
                         while limited.has_remaining() {
                             self.field5
-                                .push(::buffa::types::decode_fixed64(&mut limited)?);
+                                .push(
+                                    ::polyrpc::generated::buffa::types::decode_fixed64(
+                                        &mut limited,
+                                    )?,
+                                );
                         }
                         let leftover = limited.remaining();
                         if leftover > 0 {
                             limited.advance(leftover);
                         }
                     }
-                } else if tag.wire_type() == ::buffa::encoding::WireType::Fixed64 {
-                    self.field5.push(::buffa::types::decode_fixed64(buf)?);
+                } else if tag.wire_type()
+                    == ::polyrpc::generated::buffa::encoding::WireType::Fixed64
+                {
+                    self.field5
+                        .push(::polyrpc::generated::buffa::types::decode_fixed64(buf)?);
                 } else {
                     return ::core::result::Result::Err(
-                        ::buffa::encoding::wire_type_mismatch(
+                        ::polyrpc::generated::buffa::encoding::wire_type_mismatch(
                             tag,
-                            ::buffa::encoding::WireType::LengthDelimited,
+                            ::polyrpc::generated::buffa::encoding::WireType::LengthDelimited,
                         ),
                     );
                 }
             }
             6u32 => {
-                ::buffa::encoding::check_wire_type(
+                ::polyrpc::generated::buffa::encoding::check_wire_type(
                     tag,
-                    ::buffa::encoding::WireType::Varint,
+                    ::polyrpc::generated::buffa::encoding::WireType::Varint,
                 )?;
                 self.field6 = ::core::option::Option::Some(
-                    ::buffa::types::decode_int32(buf)?,
+                    ::polyrpc::generated::buffa::types::decode_int32(buf)?,
                 );
             }
             7u32 => {
-                ::buffa::encoding::check_wire_type(
+                ::polyrpc::generated::buffa::encoding::check_wire_type(
                     tag,
-                    ::buffa::encoding::WireType::LengthDelimited,
+                    ::polyrpc::generated::buffa::encoding::WireType::LengthDelimited,
                 )?;
-                ::buffa::types::merge_string(
-                    self.field7.get_or_insert_with(::buffa::alloc::string::String::new),
+                ::polyrpc::generated::buffa::types::merge_string(
+                    self
+                        .field7
+                        .get_or_insert_with(
+                            ::polyrpc::generated::buffa::alloc::string::String::new,
+                        ),
                     buf,
                 )?;
             }
             9u32 => {
-                ::buffa::encoding::check_wire_type(
+                ::polyrpc::generated::buffa::encoding::check_wire_type(
                     tag,
-                    ::buffa::encoding::WireType::LengthDelimited,
+                    ::polyrpc::generated::buffa::encoding::WireType::LengthDelimited,
                 )?;
-                ::buffa::types::merge_string(
-                    self.field9.get_or_insert_with(::buffa::alloc::string::String::new),
+                ::polyrpc::generated::buffa::types::merge_string(
+                    self
+                        .field9
+                        .get_or_insert_with(
+                            ::polyrpc::generated::buffa::alloc::string::String::new,
+                        ),
                     buf,
                 )?;
             }
             12u32 => {
-                ::buffa::encoding::check_wire_type(
+                ::polyrpc::generated::buffa::encoding::check_wire_type(
                     tag,
-                    ::buffa::encoding::WireType::Varint,
+                    ::polyrpc::generated::buffa::encoding::WireType::Varint,
                 )?;
                 self.field12 = ::core::option::Option::Some(
-                    ::buffa::types::decode_bool(buf)?,
+                    ::polyrpc::generated::buffa::types::decode_bool(buf)?,
                 );
             }
             13u32 => {
-                ::buffa::encoding::check_wire_type(
+                ::polyrpc::generated::buffa::encoding::check_wire_type(
                     tag,
-                    ::buffa::encoding::WireType::Varint,
+                    ::polyrpc::generated::buffa::encoding::WireType::Varint,
                 )?;
                 self.field13 = ::core::option::Option::Some(
-                    ::buffa::types::decode_bool(buf)?,
+                    ::polyrpc::generated::buffa::types::decode_bool(buf)?,
                 );
             }
             14u32 => {
-                ::buffa::encoding::check_wire_type(
+                ::polyrpc::generated::buffa::encoding::check_wire_type(
                     tag,
-                    ::buffa::encoding::WireType::Varint,
+                    ::polyrpc::generated::buffa::encoding::WireType::Varint,
                 )?;
                 self.field14 = ::core::option::Option::Some(
-                    ::buffa::types::decode_bool(buf)?,
+                    ::polyrpc::generated::buffa::types::decode_bool(buf)?,
                 );
             }
             16u32 => {
-                ::buffa::encoding::check_wire_type(
+                ::polyrpc::generated::buffa::encoding::check_wire_type(
                     tag,
-                    ::buffa::encoding::WireType::Varint,
+                    ::polyrpc::generated::buffa::encoding::WireType::Varint,
                 )?;
                 self.field16 = ::core::option::Option::Some(
-                    ::buffa::types::decode_int32(buf)?,
+                    ::polyrpc::generated::buffa::types::decode_int32(buf)?,
                 );
             }
             17u32 => {
-                ::buffa::encoding::check_wire_type(
+                ::polyrpc::generated::buffa::encoding::check_wire_type(
                     tag,
-                    ::buffa::encoding::WireType::Varint,
+                    ::polyrpc::generated::buffa::encoding::WireType::Varint,
                 )?;
                 self.field17 = ::core::option::Option::Some(
-                    ::buffa::types::decode_bool(buf)?,
+                    ::polyrpc::generated::buffa::types::decode_bool(buf)?,
                 );
             }
             18u32 => {
-                ::buffa::encoding::check_wire_type(
+                ::polyrpc::generated::buffa::encoding::check_wire_type(
                     tag,
-                    ::buffa::encoding::WireType::LengthDelimited,
+                    ::polyrpc::generated::buffa::encoding::WireType::LengthDelimited,
                 )?;
-                ::buffa::types::merge_string(
-                    self.field18.get_or_insert_with(::buffa::alloc::string::String::new),
+                ::polyrpc::generated::buffa::types::merge_string(
+                    self
+                        .field18
+                        .get_or_insert_with(
+                            ::polyrpc::generated::buffa::alloc::string::String::new,
+                        ),
                     buf,
                 )?;
             }
             22u32 => {
-                ::buffa::encoding::check_wire_type(
+                ::polyrpc::generated::buffa::encoding::check_wire_type(
                     tag,
-                    ::buffa::encoding::WireType::Varint,
+                    ::polyrpc::generated::buffa::encoding::WireType::Varint,
                 )?;
                 self.field22 = ::core::option::Option::Some(
-                    ::buffa::types::decode_int64(buf)?,
+                    ::polyrpc::generated::buffa::types::decode_int64(buf)?,
                 );
             }
             23u32 => {
-                ::buffa::encoding::check_wire_type(
+                ::polyrpc::generated::buffa::encoding::check_wire_type(
                     tag,
-                    ::buffa::encoding::WireType::Varint,
+                    ::polyrpc::generated::buffa::encoding::WireType::Varint,
                 )?;
                 self.field23 = ::core::option::Option::Some(
-                    ::buffa::types::decode_int32(buf)?,
+                    ::polyrpc::generated::buffa::types::decode_int32(buf)?,
                 );
             }
             24u32 => {
-                ::buffa::encoding::check_wire_type(
+                ::polyrpc::generated::buffa::encoding::check_wire_type(
                     tag,
-                    ::buffa::encoding::WireType::Varint,
+                    ::polyrpc::generated::buffa::encoding::WireType::Varint,
                 )?;
                 self.field24 = ::core::option::Option::Some(
-                    ::buffa::types::decode_bool(buf)?,
+                    ::polyrpc::generated::buffa::types::decode_bool(buf)?,
                 );
             }
             25u32 => {
-                ::buffa::encoding::check_wire_type(
+                ::polyrpc::generated::buffa::encoding::check_wire_type(
                     tag,
-                    ::buffa::encoding::WireType::Varint,
+                    ::polyrpc::generated::buffa::encoding::WireType::Varint,
                 )?;
                 self.field25 = ::core::option::Option::Some(
-                    ::buffa::types::decode_int32(buf)?,
+                    ::polyrpc::generated::buffa::types::decode_int32(buf)?,
                 );
             }
             29u32 => {
-                ::buffa::encoding::check_wire_type(
+                ::polyrpc::generated::buffa::encoding::check_wire_type(
                     tag,
-                    ::buffa::encoding::WireType::Varint,
+                    ::polyrpc::generated::buffa::encoding::WireType::Varint,
                 )?;
                 self.field29 = ::core::option::Option::Some(
-                    ::buffa::types::decode_int32(buf)?,
+                    ::polyrpc::generated::buffa::types::decode_int32(buf)?,
                 );
             }
             30u32 => {
-                ::buffa::encoding::check_wire_type(
+                ::polyrpc::generated::buffa::encoding::check_wire_type(
                     tag,
-                    ::buffa::encoding::WireType::Varint,
+                    ::polyrpc::generated::buffa::encoding::WireType::Varint,
                 )?;
                 self.field30 = ::core::option::Option::Some(
-                    ::buffa::types::decode_bool(buf)?,
+                    ::polyrpc::generated::buffa::types::decode_bool(buf)?,
                 );
             }
             59u32 => {
-                ::buffa::encoding::check_wire_type(
+                ::polyrpc::generated::buffa::encoding::check_wire_type(
                     tag,
-                    ::buffa::encoding::WireType::Varint,
+                    ::polyrpc::generated::buffa::encoding::WireType::Varint,
                 )?;
                 self.field59 = ::core::option::Option::Some(
-                    ::buffa::types::decode_bool(buf)?,
+                    ::polyrpc::generated::buffa::types::decode_bool(buf)?,
                 );
             }
             60u32 => {
-                ::buffa::encoding::check_wire_type(
+                ::polyrpc::generated::buffa::encoding::check_wire_type(
                     tag,
-                    ::buffa::encoding::WireType::Varint,
+                    ::polyrpc::generated::buffa::encoding::WireType::Varint,
                 )?;
                 self.field60 = ::core::option::Option::Some(
-                    ::buffa::types::decode_int32(buf)?,
+                    ::polyrpc::generated::buffa::types::decode_int32(buf)?,
                 );
             }
             67u32 => {
-                ::buffa::encoding::check_wire_type(
+                ::polyrpc::generated::buffa::encoding::check_wire_type(
                     tag,
-                    ::buffa::encoding::WireType::Varint,
+                    ::polyrpc::generated::buffa::encoding::WireType::Varint,
                 )?;
                 self.field67 = ::core::option::Option::Some(
-                    ::buffa::types::decode_int32(buf)?,
+                    ::polyrpc::generated::buffa::types::decode_int32(buf)?,
                 );
             }
             68u32 => {
-                ::buffa::encoding::check_wire_type(
+                ::polyrpc::generated::buffa::encoding::check_wire_type(
                     tag,
-                    ::buffa::encoding::WireType::Varint,
+                    ::polyrpc::generated::buffa::encoding::WireType::Varint,
                 )?;
                 self.field68 = ::core::option::Option::Some(
-                    ::buffa::types::decode_int32(buf)?,
+                    ::polyrpc::generated::buffa::types::decode_int32(buf)?,
                 );
             }
             78u32 => {
-                ::buffa::encoding::check_wire_type(
+                ::polyrpc::generated::buffa::encoding::check_wire_type(
                     tag,
-                    ::buffa::encoding::WireType::Varint,
+                    ::polyrpc::generated::buffa::encoding::WireType::Varint,
                 )?;
                 self.field78 = ::core::option::Option::Some(
-                    ::buffa::types::decode_bool(buf)?,
+                    ::polyrpc::generated::buffa::types::decode_bool(buf)?,
                 );
             }
             80u32 => {
-                ::buffa::encoding::check_wire_type(
+                ::polyrpc::generated::buffa::encoding::check_wire_type(
                     tag,
-                    ::buffa::encoding::WireType::Varint,
+                    ::polyrpc::generated::buffa::encoding::WireType::Varint,
                 )?;
                 self.field80 = ::core::option::Option::Some(
-                    ::buffa::types::decode_bool(buf)?,
+                    ::polyrpc::generated::buffa::types::decode_bool(buf)?,
                 );
             }
             81u32 => {
-                ::buffa::encoding::check_wire_type(
+                ::polyrpc::generated::buffa::encoding::check_wire_type(
                     tag,
-                    ::buffa::encoding::WireType::Varint,
+                    ::polyrpc::generated::buffa::encoding::WireType::Varint,
                 )?;
                 self.field81 = ::core::option::Option::Some(
-                    ::buffa::types::decode_bool(buf)?,
+                    ::polyrpc::generated::buffa::types::decode_bool(buf)?,
                 );
             }
             100u32 => {
-                ::buffa::encoding::check_wire_type(
+                ::polyrpc::generated::buffa::encoding::check_wire_type(
                     tag,
-                    ::buffa::encoding::WireType::Varint,
+                    ::polyrpc::generated::buffa::encoding::WireType::Varint,
                 )?;
                 self.field100 = ::core::option::Option::Some(
-                    ::buffa::types::decode_int32(buf)?,
+                    ::polyrpc::generated::buffa::types::decode_int32(buf)?,
                 );
             }
             101u32 => {
-                ::buffa::encoding::check_wire_type(
+                ::polyrpc::generated::buffa::encoding::check_wire_type(
                     tag,
-                    ::buffa::encoding::WireType::Varint,
+                    ::polyrpc::generated::buffa::encoding::WireType::Varint,
                 )?;
                 self.field101 = ::core::option::Option::Some(
-                    ::buffa::types::decode_int32(buf)?,
+                    ::polyrpc::generated::buffa::types::decode_int32(buf)?,
                 );
             }
             102u32 => {
-                ::buffa::encoding::check_wire_type(
+                ::polyrpc::generated::buffa::encoding::check_wire_type(
                     tag,
-                    ::buffa::encoding::WireType::LengthDelimited,
+                    ::polyrpc::generated::buffa::encoding::WireType::LengthDelimited,
                 )?;
-                ::buffa::types::merge_string(
+                ::polyrpc::generated::buffa::types::merge_string(
                     self
                         .field102
-                        .get_or_insert_with(::buffa::alloc::string::String::new),
+                        .get_or_insert_with(
+                            ::polyrpc::generated::buffa::alloc::string::String::new,
+                        ),
                     buf,
                 )?;
             }
             103u32 => {
-                ::buffa::encoding::check_wire_type(
+                ::polyrpc::generated::buffa::encoding::check_wire_type(
                     tag,
-                    ::buffa::encoding::WireType::LengthDelimited,
+                    ::polyrpc::generated::buffa::encoding::WireType::LengthDelimited,
                 )?;
-                ::buffa::types::merge_string(
+                ::polyrpc::generated::buffa::types::merge_string(
                     self
                         .field103
-                        .get_or_insert_with(::buffa::alloc::string::String::new),
+                        .get_or_insert_with(
+                            ::polyrpc::generated::buffa::alloc::string::String::new,
+                        ),
                     buf,
                 )?;
             }
             104u32 => {
-                ::buffa::encoding::check_wire_type(
+                ::polyrpc::generated::buffa::encoding::check_wire_type(
                     tag,
-                    ::buffa::encoding::WireType::Varint,
+                    ::polyrpc::generated::buffa::encoding::WireType::Varint,
                 )?;
                 self.field104 = ::core::option::Option::Some(
-                    ::buffa::types::decode_int32(buf)?,
+                    ::polyrpc::generated::buffa::types::decode_int32(buf)?,
                 );
             }
             128u32 => {
-                ::buffa::encoding::check_wire_type(
+                ::polyrpc::generated::buffa::encoding::check_wire_type(
                     tag,
-                    ::buffa::encoding::WireType::Varint,
+                    ::polyrpc::generated::buffa::encoding::WireType::Varint,
                 )?;
                 self.field128 = ::core::option::Option::Some(
-                    ::buffa::types::decode_int32(buf)?,
+                    ::polyrpc::generated::buffa::types::decode_int32(buf)?,
                 );
             }
             129u32 => {
-                ::buffa::encoding::check_wire_type(
+                ::polyrpc::generated::buffa::encoding::check_wire_type(
                     tag,
-                    ::buffa::encoding::WireType::LengthDelimited,
+                    ::polyrpc::generated::buffa::encoding::WireType::LengthDelimited,
                 )?;
-                ::buffa::types::merge_string(
+                ::polyrpc::generated::buffa::types::merge_string(
                     self
                         .field129
-                        .get_or_insert_with(::buffa::alloc::string::String::new),
+                        .get_or_insert_with(
+                            ::polyrpc::generated::buffa::alloc::string::String::new,
+                        ),
                     buf,
                 )?;
             }
             130u32 => {
-                ::buffa::encoding::check_wire_type(
+                ::polyrpc::generated::buffa::encoding::check_wire_type(
                     tag,
-                    ::buffa::encoding::WireType::Varint,
+                    ::polyrpc::generated::buffa::encoding::WireType::Varint,
                 )?;
                 self.field130 = ::core::option::Option::Some(
-                    ::buffa::types::decode_int32(buf)?,
+                    ::polyrpc::generated::buffa::types::decode_int32(buf)?,
                 );
             }
             131u32 => {
-                ::buffa::encoding::check_wire_type(
+                ::polyrpc::generated::buffa::encoding::check_wire_type(
                     tag,
-                    ::buffa::encoding::WireType::Varint,
+                    ::polyrpc::generated::buffa::encoding::WireType::Varint,
                 )?;
                 self.field131 = ::core::option::Option::Some(
-                    ::buffa::types::decode_int32(buf)?,
+                    ::polyrpc::generated::buffa::types::decode_int32(buf)?,
                 );
             }
             150u32 => {
-                ::buffa::encoding::check_wire_type(
+                ::polyrpc::generated::buffa::encoding::check_wire_type(
                     tag,
-                    ::buffa::encoding::WireType::Varint,
+                    ::polyrpc::generated::buffa::encoding::WireType::Varint,
                 )?;
                 self.field150 = ::core::option::Option::Some(
-                    ::buffa::types::decode_int32(buf)?,
+                    ::polyrpc::generated::buffa::types::decode_int32(buf)?,
                 );
             }
             271u32 => {
-                ::buffa::encoding::check_wire_type(
+                ::polyrpc::generated::buffa::encoding::check_wire_type(
                     tag,
-                    ::buffa::encoding::WireType::Varint,
+                    ::polyrpc::generated::buffa::encoding::WireType::Varint,
                 )?;
                 self.field271 = ::core::option::Option::Some(
-                    ::buffa::types::decode_int32(buf)?,
+                    ::polyrpc::generated::buffa::types::decode_int32(buf)?,
                 );
             }
             272u32 => {
-                ::buffa::encoding::check_wire_type(
+                ::polyrpc::generated::buffa::encoding::check_wire_type(
                     tag,
-                    ::buffa::encoding::WireType::Varint,
+                    ::polyrpc::generated::buffa::encoding::WireType::Varint,
                 )?;
                 self.field272 = ::core::option::Option::Some(
-                    ::buffa::types::decode_int32(buf)?,
+                    ::polyrpc::generated::buffa::types::decode_int32(buf)?,
                 );
             }
             280u32 => {
-                ::buffa::encoding::check_wire_type(
+                ::polyrpc::generated::buffa::encoding::check_wire_type(
                     tag,
-                    ::buffa::encoding::WireType::Varint,
+                    ::polyrpc::generated::buffa::encoding::WireType::Varint,
                 )?;
                 self.field280 = ::core::option::Option::Some(
-                    ::buffa::types::decode_int32(buf)?,
+                    ::polyrpc::generated::buffa::types::decode_int32(buf)?,
                 );
             }
             _ => {
                 self.__buffa_unknown_fields
-                    .push(::buffa::encoding::decode_unknown_field(tag, buf, ctx)?);
+                    .push(
+                        ::polyrpc::generated::buffa::encoding::decode_unknown_field(
+                            tag,
+                            buf,
+                            ctx,
+                        )?,
+                    );
             }
         }
         ::core::result::Result::Ok(())
@@ -1148,12 +1263,12 @@ impl ::buffa::Message for BenchmarkMessage {
         self.__buffa_unknown_fields.clear();
     }
 }
-impl ::buffa::ExtensionSet for BenchmarkMessage {
+impl ::polyrpc::generated::buffa::ExtensionSet for BenchmarkMessage {
     const PROTO_FQN: &'static str = "pb.BenchmarkMessage";
-    fn unknown_fields(&self) -> &::buffa::UnknownFields {
+    fn unknown_fields(&self) -> &::polyrpc::generated::buffa::UnknownFields {
         &self.__buffa_unknown_fields
     }
-    fn unknown_fields_mut(&mut self) -> &mut ::buffa::UnknownFields {
+    fn unknown_fields_mut(&mut self) -> &mut ::polyrpc::generated::buffa::UnknownFields {
         &mut self.__buffa_unknown_fields
     }
 }

@@ -9,11 +9,17 @@ pub struct OrcaLoadReport {
     /// Field 3: `rps`
     pub rps: u64,
     /// Field 4: `request_cost`
-    pub request_cost: ::buffa::__private::HashMap<::buffa::alloc::string::String, f64>,
+    pub request_cost: ::std::collections::HashMap<
+        ::polyrpc::generated::buffa::alloc::string::String,
+        f64,
+    >,
     /// Field 5: `utilization`
-    pub utilization: ::buffa::__private::HashMap<::buffa::alloc::string::String, f64>,
+    pub utilization: ::std::collections::HashMap<
+        ::polyrpc::generated::buffa::alloc::string::String,
+        f64,
+    >,
     #[doc(hidden)]
-    pub __buffa_unknown_fields: ::buffa::UnknownFields,
+    pub __buffa_unknown_fields: ::polyrpc::generated::buffa::UnknownFields,
 }
 impl ::core::fmt::Debug for OrcaLoadReport {
     fn fmt(&self, f: &mut ::core::fmt::Formatter<'_>) -> ::core::fmt::Result {
@@ -33,135 +39,158 @@ impl OrcaLoadReport {
     /// Format: `type.googleapis.com/<fully.qualified.TypeName>`
     pub const TYPE_URL: &'static str = "type.googleapis.com/xds.data.orca.v3.OrcaLoadReport";
 }
-::buffa::impl_default_instance!(OrcaLoadReport);
-impl ::buffa::MessageName for OrcaLoadReport {
+::polyrpc::generated::buffa::impl_default_instance!(OrcaLoadReport);
+impl ::polyrpc::generated::buffa::MessageName for OrcaLoadReport {
     const PACKAGE: &'static str = "xds.data.orca.v3";
     const NAME: &'static str = "OrcaLoadReport";
     const FULL_NAME: &'static str = "xds.data.orca.v3.OrcaLoadReport";
     const TYPE_URL: &'static str = "type.googleapis.com/xds.data.orca.v3.OrcaLoadReport";
 }
-impl ::buffa::Message for OrcaLoadReport {
+impl ::polyrpc::generated::buffa::Message for OrcaLoadReport {
     /// Returns the total encoded size in bytes.
     ///
     /// Accumulates in `u64` (which cannot overflow for in-memory
     /// data) and saturates to `u32` at return, so a message whose
     /// encoded size exceeds the 2 GiB protobuf limit yields a value
-    /// above [`::buffa::MAX_MESSAGE_BYTES`] that the encode entry
+    /// above [`::polyrpc::generated::buffa::MAX_MESSAGE_BYTES`] that the encode entry
     /// points reject, never a silently wrapped size.
     #[allow(clippy::let_and_return)]
-    fn compute_size(&self, _cache: &mut ::buffa::SizeCache) -> u32 {
+    fn compute_size(&self, _cache: &mut ::polyrpc::generated::buffa::SizeCache) -> u32 {
         #[allow(unused_imports)]
-        use ::buffa::Enumeration as _;
+        use ::polyrpc::generated::buffa::Enumeration as _;
         let mut size = 0u64;
         if self.cpu_utilization.to_bits() != 0u64 {
-            size += 1u64 + ::buffa::types::FIXED64_ENCODED_LEN as u64;
+            size
+                += 1u64 + ::polyrpc::generated::buffa::types::FIXED64_ENCODED_LEN as u64;
         }
         if self.mem_utilization.to_bits() != 0u64 {
-            size += 1u64 + ::buffa::types::FIXED64_ENCODED_LEN as u64;
+            size
+                += 1u64 + ::polyrpc::generated::buffa::types::FIXED64_ENCODED_LEN as u64;
         }
         if self.rps != 0u64 {
-            size += 1u64 + ::buffa::types::uint64_encoded_len(self.rps) as u64;
+            size
+                += 1u64
+                    + ::polyrpc::generated::buffa::types::uint64_encoded_len(self.rps)
+                        as u64;
         }
         size
-            += ::buffa::map_codec::field_len::<
-                ::buffa::map_codec::Str,
-                ::buffa::map_codec::Double,
+            += ::polyrpc::generated::buffa::map_codec::field_len::<
+                ::polyrpc::generated::buffa::map_codec::Str,
+                ::polyrpc::generated::buffa::map_codec::Double,
                 _,
             >(&self.request_cost, 1u64);
         size
-            += ::buffa::map_codec::field_len::<
-                ::buffa::map_codec::Str,
-                ::buffa::map_codec::Double,
+            += ::polyrpc::generated::buffa::map_codec::field_len::<
+                ::polyrpc::generated::buffa::map_codec::Str,
+                ::polyrpc::generated::buffa::map_codec::Double,
                 _,
             >(&self.utilization, 1u64);
         size += self.__buffa_unknown_fields.encoded_len() as u64;
-        ::buffa::saturate_size(size)
+        ::polyrpc::generated::buffa::saturate_size(size)
     }
     fn write_to(
         &self,
-        _cache: &mut ::buffa::SizeCache,
-        buf: &mut impl ::buffa::EncodeSink,
+        _cache: &mut ::polyrpc::generated::buffa::SizeCache,
+        buf: &mut impl ::polyrpc::generated::buffa::EncodeSink,
     ) {
         #[allow(unused_imports)]
-        use ::buffa::Enumeration as _;
+        use ::polyrpc::generated::buffa::Enumeration as _;
         if self.cpu_utilization.to_bits() != 0u64 {
-            ::buffa::types::put_double_field(1u32, self.cpu_utilization, buf);
+            ::polyrpc::generated::buffa::types::put_double_field(
+                1u32,
+                self.cpu_utilization,
+                buf,
+            );
         }
         if self.mem_utilization.to_bits() != 0u64 {
-            ::buffa::types::put_double_field(2u32, self.mem_utilization, buf);
+            ::polyrpc::generated::buffa::types::put_double_field(
+                2u32,
+                self.mem_utilization,
+                buf,
+            );
         }
         if self.rps != 0u64 {
-            ::buffa::types::put_uint64_field(3u32, self.rps, buf);
+            ::polyrpc::generated::buffa::types::put_uint64_field(3u32, self.rps, buf);
         }
-        ::buffa::map_codec::write_field::<
-            ::buffa::map_codec::Str,
-            ::buffa::map_codec::Double,
+        ::polyrpc::generated::buffa::map_codec::write_field::<
+            ::polyrpc::generated::buffa::map_codec::Str,
+            ::polyrpc::generated::buffa::map_codec::Double,
             _,
         >(&self.request_cost, 4u32, buf);
-        ::buffa::map_codec::write_field::<
-            ::buffa::map_codec::Str,
-            ::buffa::map_codec::Double,
+        ::polyrpc::generated::buffa::map_codec::write_field::<
+            ::polyrpc::generated::buffa::map_codec::Str,
+            ::polyrpc::generated::buffa::map_codec::Double,
             _,
         >(&self.utilization, 5u32, buf);
         self.__buffa_unknown_fields.write_to(buf);
     }
     fn merge_field(
         &mut self,
-        tag: ::buffa::encoding::Tag,
-        buf: &mut impl ::buffa::bytes::Buf,
-        ctx: ::buffa::DecodeContext<'_>,
-    ) -> ::core::result::Result<(), ::buffa::DecodeError> {
+        tag: ::polyrpc::generated::buffa::encoding::Tag,
+        buf: &mut impl ::polyrpc::generated::buffa::bytes::Buf,
+        ctx: ::polyrpc::generated::buffa::DecodeContext<'_>,
+    ) -> ::core::result::Result<(), ::polyrpc::generated::buffa::DecodeError> {
         #[allow(unused_imports)]
-        use ::buffa::bytes::Buf as _;
+        use ::polyrpc::generated::buffa::bytes::Buf as _;
         #[allow(unused_imports)]
-        use ::buffa::Enumeration as _;
+        use ::polyrpc::generated::buffa::Enumeration as _;
         match tag.field_number() {
             1u32 => {
-                ::buffa::encoding::check_wire_type(
+                ::polyrpc::generated::buffa::encoding::check_wire_type(
                     tag,
-                    ::buffa::encoding::WireType::Fixed64,
+                    ::polyrpc::generated::buffa::encoding::WireType::Fixed64,
                 )?;
-                self.cpu_utilization = ::buffa::types::decode_double(buf)?;
+                self.cpu_utilization = ::polyrpc::generated::buffa::types::decode_double(
+                    buf,
+                )?;
             }
             2u32 => {
-                ::buffa::encoding::check_wire_type(
+                ::polyrpc::generated::buffa::encoding::check_wire_type(
                     tag,
-                    ::buffa::encoding::WireType::Fixed64,
+                    ::polyrpc::generated::buffa::encoding::WireType::Fixed64,
                 )?;
-                self.mem_utilization = ::buffa::types::decode_double(buf)?;
+                self.mem_utilization = ::polyrpc::generated::buffa::types::decode_double(
+                    buf,
+                )?;
             }
             3u32 => {
-                ::buffa::encoding::check_wire_type(
+                ::polyrpc::generated::buffa::encoding::check_wire_type(
                     tag,
-                    ::buffa::encoding::WireType::Varint,
+                    ::polyrpc::generated::buffa::encoding::WireType::Varint,
                 )?;
-                self.rps = ::buffa::types::decode_uint64(buf)?;
+                self.rps = ::polyrpc::generated::buffa::types::decode_uint64(buf)?;
             }
             4u32 => {
-                ::buffa::encoding::check_wire_type(
+                ::polyrpc::generated::buffa::encoding::check_wire_type(
                     tag,
-                    ::buffa::encoding::WireType::LengthDelimited,
+                    ::polyrpc::generated::buffa::encoding::WireType::LengthDelimited,
                 )?;
-                ::buffa::map_codec::merge_entry::<
-                    ::buffa::map_codec::Str,
-                    ::buffa::map_codec::Double,
+                ::polyrpc::generated::buffa::map_codec::merge_entry::<
+                    ::polyrpc::generated::buffa::map_codec::Str,
+                    ::polyrpc::generated::buffa::map_codec::Double,
                     _,
                 >(&mut self.request_cost, buf, ctx)?;
             }
             5u32 => {
-                ::buffa::encoding::check_wire_type(
+                ::polyrpc::generated::buffa::encoding::check_wire_type(
                     tag,
-                    ::buffa::encoding::WireType::LengthDelimited,
+                    ::polyrpc::generated::buffa::encoding::WireType::LengthDelimited,
                 )?;
-                ::buffa::map_codec::merge_entry::<
-                    ::buffa::map_codec::Str,
-                    ::buffa::map_codec::Double,
+                ::polyrpc::generated::buffa::map_codec::merge_entry::<
+                    ::polyrpc::generated::buffa::map_codec::Str,
+                    ::polyrpc::generated::buffa::map_codec::Double,
                     _,
                 >(&mut self.utilization, buf, ctx)?;
             }
             _ => {
                 self.__buffa_unknown_fields
-                    .push(::buffa::encoding::decode_unknown_field(tag, buf, ctx)?);
+                    .push(
+                        ::polyrpc::generated::buffa::encoding::decode_unknown_field(
+                            tag,
+                            buf,
+                            ctx,
+                        )?,
+                    );
             }
         }
         ::core::result::Result::Ok(())
@@ -170,17 +199,21 @@ impl ::buffa::Message for OrcaLoadReport {
         self.cpu_utilization = 0f64;
         self.mem_utilization = 0f64;
         self.rps = 0u64;
-        self.request_cost.clear();
-        self.utilization.clear();
+        ::polyrpc::generated::buffa::map_codec::MapStorage::storage_clear(
+            &mut self.request_cost,
+        );
+        ::polyrpc::generated::buffa::map_codec::MapStorage::storage_clear(
+            &mut self.utilization,
+        );
         self.__buffa_unknown_fields.clear();
     }
 }
-impl ::buffa::ExtensionSet for OrcaLoadReport {
+impl ::polyrpc::generated::buffa::ExtensionSet for OrcaLoadReport {
     const PROTO_FQN: &'static str = "xds.data.orca.v3.OrcaLoadReport";
-    fn unknown_fields(&self) -> &::buffa::UnknownFields {
+    fn unknown_fields(&self) -> &::polyrpc::generated::buffa::UnknownFields {
         &self.__buffa_unknown_fields
     }
-    fn unknown_fields_mut(&mut self) -> &mut ::buffa::UnknownFields {
+    fn unknown_fields_mut(&mut self) -> &mut ::polyrpc::generated::buffa::UnknownFields {
         &mut self.__buffa_unknown_fields
     }
 }

@@ -34,7 +34,7 @@ impl ::core::default::Default for Color {
         Self::NONE
     }
 }
-impl ::buffa::Enumeration for Color {
+impl ::polyrpc::generated::buffa::Enumeration for Color {
     fn from_i32(value: i32) -> ::core::option::Option<Self> {
         match value {
             0i32 => ::core::option::Option::Some(Self::NONE),
@@ -72,33 +72,40 @@ pub struct Values {
     /// Field 3: `response_size`
     pub response_size: i32,
     /// Field 4: `numbers`
-    pub numbers: ::buffa::alloc::vec::Vec<i32>,
+    pub numbers: ::polyrpc::generated::buffa::alloc::vec::Vec<i32>,
     /// Field 5: `scores`
-    pub scores: ::buffa::__private::HashMap<::buffa::alloc::string::String, i64>,
+    pub scores: ::std::collections::HashMap<
+        ::polyrpc::generated::buffa::alloc::string::String,
+        i64,
+    >,
     /// Field 6: `inner`
-    pub inner: ::buffa::MessageField<Self>,
+    pub inner: ::polyrpc::generated::buffa::MessageField<Self>,
     /// Field 7: `color`
-    pub color: ::buffa::EnumValue<Color>,
+    pub color: ::polyrpc::generated::buffa::EnumValue<Color>,
     /// Field 8: `raw`
-    pub raw: ::buffa::alloc::vec::Vec<u8>,
+    pub raw: ::polyrpc::generated::buffa::alloc::vec::Vec<u8>,
     /// Field 9: `ratio`
     pub ratio: f64,
     /// Field 10: `flag`
     pub flag: bool,
     /// Field 11: `text`
-    pub text: ::buffa::alloc::string::String,
+    pub text: ::polyrpc::generated::buffa::alloc::string::String,
     /// Field 12: `at`
-    pub at: ::buffa::MessageField<
-        ::buffa_types::google::protobuf::Timestamp,
-        ::buffa::Inline<::buffa_types::google::protobuf::Timestamp>,
+    pub at: ::polyrpc::generated::buffa::MessageField<
+        ::polyrpc::generated::buffa_types::google::protobuf::Timestamp,
+        ::polyrpc::generated::buffa::Inline<
+            ::polyrpc::generated::buffa_types::google::protobuf::Timestamp,
+        >,
     >,
     /// Field 13: `boxed`
-    pub boxed: ::buffa::MessageField<
-        ::buffa_types::google::protobuf::Int64Value,
-        ::buffa::Inline<::buffa_types::google::protobuf::Int64Value>,
+    pub boxed: ::polyrpc::generated::buffa::MessageField<
+        ::polyrpc::generated::buffa_types::google::protobuf::Int64Value,
+        ::polyrpc::generated::buffa::Inline<
+            ::polyrpc::generated::buffa_types::google::protobuf::Int64Value,
+        >,
     >,
     #[doc(hidden)]
-    pub __buffa_unknown_fields: ::buffa::UnknownFields,
+    pub __buffa_unknown_fields: ::polyrpc::generated::buffa::UnknownFields,
 }
 impl ::core::fmt::Debug for Values {
     fn fmt(&self, f: &mut ::core::fmt::Formatter<'_>) -> ::core::fmt::Result {
@@ -126,47 +133,62 @@ impl Values {
     /// Format: `type.googleapis.com/<fully.qualified.TypeName>`
     pub const TYPE_URL: &'static str = "type.googleapis.com/test.values.Values";
 }
-::buffa::impl_default_instance!(Values);
-impl ::buffa::MessageName for Values {
+::polyrpc::generated::buffa::impl_default_instance!(Values);
+impl ::polyrpc::generated::buffa::MessageName for Values {
     const PACKAGE: &'static str = "test.values";
     const NAME: &'static str = "Values";
     const FULL_NAME: &'static str = "test.values.Values";
     const TYPE_URL: &'static str = "type.googleapis.com/test.values.Values";
 }
-impl ::buffa::Message for Values {
+impl ::polyrpc::generated::buffa::Message for Values {
     /// Returns the total encoded size in bytes.
     ///
     /// Accumulates in `u64` (which cannot overflow for in-memory
     /// data) and saturates to `u32` at return, so a message whose
     /// encoded size exceeds the 2 GiB protobuf limit yields a value
-    /// above [`::buffa::MAX_MESSAGE_BYTES`] that the encode entry
+    /// above [`::polyrpc::generated::buffa::MAX_MESSAGE_BYTES`] that the encode entry
     /// points reject, never a silently wrapped size.
     #[allow(clippy::let_and_return)]
-    fn compute_size(&self, __cache: &mut ::buffa::SizeCache) -> u32 {
+    fn compute_size(&self, __cache: &mut ::polyrpc::generated::buffa::SizeCache) -> u32 {
         #[allow(unused_imports)]
-        use ::buffa::Enumeration as _;
+        use ::polyrpc::generated::buffa::Enumeration as _;
         let mut size = 0u64;
         if self.A != 0i64 {
-            size += 1u64 + ::buffa::types::int64_encoded_len(self.A) as u64;
+            size
+                += 1u64
+                    + ::polyrpc::generated::buffa::types::int64_encoded_len(self.A)
+                        as u64;
         }
         if self.B != 0i64 {
-            size += 1u64 + ::buffa::types::int64_encoded_len(self.B) as u64;
+            size
+                += 1u64
+                    + ::polyrpc::generated::buffa::types::int64_encoded_len(self.B)
+                        as u64;
         }
         if self.response_size != 0i32 {
-            size += 1u64 + ::buffa::types::int32_encoded_len(self.response_size) as u64;
+            size
+                += 1u64
+                    + ::polyrpc::generated::buffa::types::int32_encoded_len(
+                        self.response_size,
+                    ) as u64;
         }
         if !self.numbers.is_empty() {
             let payload: u64 = self
                 .numbers
                 .iter()
-                .map(|&v| ::buffa::types::int32_encoded_len(v) as u64)
+                .map(|&v| {
+                    ::polyrpc::generated::buffa::types::int32_encoded_len(v) as u64
+                })
                 .sum::<u64>();
-            size += 1u64 + ::buffa::encoding::varint_len(payload) as u64 + payload;
+            size
+                += 1u64
+                    + ::polyrpc::generated::buffa::encoding::varint_len(payload) as u64
+                    + payload;
         }
         size
-            += ::buffa::map_codec::field_len::<
-                ::buffa::map_codec::Str,
-                ::buffa::map_codec::Int64,
+            += ::polyrpc::generated::buffa::map_codec::field_len::<
+                ::polyrpc::generated::buffa::map_codec::Str,
+                ::polyrpc::generated::buffa::map_codec::Int64,
                 _,
             >(&self.scores, 1u64);
         if self.inner.is_set() {
@@ -174,80 +196,106 @@ impl ::buffa::Message for Values {
             let inner_size = self.inner.compute_size(__cache);
             __cache.set(__slot, inner_size);
             size
-                += 1u64 + ::buffa::encoding::varint_len(inner_size as u64) as u64
-                    + inner_size as u64;
+                += 1u64
+                    + ::polyrpc::generated::buffa::encoding::varint_len(
+                        inner_size as u64,
+                    ) as u64 + inner_size as u64;
         }
         {
             let val = self.color.to_i32();
             if val != 0 {
-                size += 1u64 + ::buffa::types::int32_encoded_len(val) as u64;
+                size
+                    += 1u64
+                        + ::polyrpc::generated::buffa::types::int32_encoded_len(val)
+                            as u64;
             }
         }
         if !self.raw.is_empty() {
-            size += 1u64 + ::buffa::types::bytes_encoded_len(&self.raw) as u64;
+            size
+                += 1u64
+                    + ::polyrpc::generated::buffa::types::bytes_encoded_len(&self.raw)
+                        as u64;
         }
         if self.ratio.to_bits() != 0u64 {
-            size += 1u64 + ::buffa::types::FIXED64_ENCODED_LEN as u64;
+            size
+                += 1u64 + ::polyrpc::generated::buffa::types::FIXED64_ENCODED_LEN as u64;
         }
         if self.flag {
-            size += 1u64 + ::buffa::types::BOOL_ENCODED_LEN as u64;
+            size += 1u64 + ::polyrpc::generated::buffa::types::BOOL_ENCODED_LEN as u64;
         }
         if !self.text.is_empty() {
-            size += 1u64 + ::buffa::types::string_encoded_len(&self.text) as u64;
+            size
+                += 1u64
+                    + ::polyrpc::generated::buffa::types::string_encoded_len(&self.text)
+                        as u64;
         }
         if self.at.is_set() {
             let __slot = __cache.reserve();
             let inner_size = self.at.compute_size(__cache);
             __cache.set(__slot, inner_size);
             size
-                += 1u64 + ::buffa::encoding::varint_len(inner_size as u64) as u64
-                    + inner_size as u64;
+                += 1u64
+                    + ::polyrpc::generated::buffa::encoding::varint_len(
+                        inner_size as u64,
+                    ) as u64 + inner_size as u64;
         }
         if self.boxed.is_set() {
             let __slot = __cache.reserve();
             let inner_size = self.boxed.compute_size(__cache);
             __cache.set(__slot, inner_size);
             size
-                += 1u64 + ::buffa::encoding::varint_len(inner_size as u64) as u64
-                    + inner_size as u64;
+                += 1u64
+                    + ::polyrpc::generated::buffa::encoding::varint_len(
+                        inner_size as u64,
+                    ) as u64 + inner_size as u64;
         }
         size += self.__buffa_unknown_fields.encoded_len() as u64;
-        ::buffa::saturate_size(size)
+        ::polyrpc::generated::buffa::saturate_size(size)
     }
     fn write_to(
         &self,
-        __cache: &mut ::buffa::SizeCache,
-        buf: &mut impl ::buffa::EncodeSink,
+        __cache: &mut ::polyrpc::generated::buffa::SizeCache,
+        buf: &mut impl ::polyrpc::generated::buffa::EncodeSink,
     ) {
         #[allow(unused_imports)]
-        use ::buffa::Enumeration as _;
+        use ::polyrpc::generated::buffa::Enumeration as _;
         if self.A != 0i64 {
-            ::buffa::types::put_int64_field(1u32, self.A, buf);
+            ::polyrpc::generated::buffa::types::put_int64_field(1u32, self.A, buf);
         }
         if self.B != 0i64 {
-            ::buffa::types::put_int64_field(2u32, self.B, buf);
+            ::polyrpc::generated::buffa::types::put_int64_field(2u32, self.B, buf);
         }
         if self.response_size != 0i32 {
-            ::buffa::types::put_int32_field(3u32, self.response_size, buf);
+            ::polyrpc::generated::buffa::types::put_int32_field(
+                3u32,
+                self.response_size,
+                buf,
+            );
         }
         if !self.numbers.is_empty() {
             let payload: u64 = self
                 .numbers
                 .iter()
-                .map(|&v| ::buffa::types::int32_encoded_len(v) as u64)
+                .map(|&v| {
+                    ::polyrpc::generated::buffa::types::int32_encoded_len(v) as u64
+                })
                 .sum::<u64>();
-            ::buffa::types::put_len_delimited_header(4u32, payload, buf);
+            ::polyrpc::generated::buffa::types::put_len_delimited_header(
+                4u32,
+                payload,
+                buf,
+            );
             for &v in &self.numbers {
-                ::buffa::types::encode_int32(v, buf);
+                ::polyrpc::generated::buffa::types::encode_int32(v, buf);
             }
         }
-        ::buffa::map_codec::write_field::<
-            ::buffa::map_codec::Str,
-            ::buffa::map_codec::Int64,
+        ::polyrpc::generated::buffa::map_codec::write_field::<
+            ::polyrpc::generated::buffa::map_codec::Str,
+            ::polyrpc::generated::buffa::map_codec::Int64,
             _,
         >(&self.scores, 5u32, buf);
         if self.inner.is_set() {
-            ::buffa::types::put_len_delimited_header(
+            ::polyrpc::generated::buffa::types::put_len_delimited_header(
                 6u32,
                 u64::from(__cache.consume_next()),
                 buf,
@@ -257,23 +305,27 @@ impl ::buffa::Message for Values {
         {
             let val = self.color.to_i32();
             if val != 0 {
-                ::buffa::types::put_int32_field(7u32, val, buf);
+                ::polyrpc::generated::buffa::types::put_int32_field(7u32, val, buf);
             }
         }
         if !self.raw.is_empty() {
-            ::buffa::types::put_shared_bytes_field(8u32, &self.raw, buf);
+            ::polyrpc::generated::buffa::types::put_shared_bytes_field(
+                8u32,
+                &self.raw,
+                buf,
+            );
         }
         if self.ratio.to_bits() != 0u64 {
-            ::buffa::types::put_double_field(9u32, self.ratio, buf);
+            ::polyrpc::generated::buffa::types::put_double_field(9u32, self.ratio, buf);
         }
         if self.flag {
-            ::buffa::types::put_bool_field(10u32, self.flag, buf);
+            ::polyrpc::generated::buffa::types::put_bool_field(10u32, self.flag, buf);
         }
         if !self.text.is_empty() {
-            ::buffa::types::put_string_field(11u32, &self.text, buf);
+            ::polyrpc::generated::buffa::types::put_string_field(11u32, &self.text, buf);
         }
         if self.at.is_set() {
-            ::buffa::types::put_len_delimited_header(
+            ::polyrpc::generated::buffa::types::put_len_delimited_header(
                 12u32,
                 u64::from(__cache.consume_next()),
                 buf,
@@ -281,7 +333,7 @@ impl ::buffa::Message for Values {
             self.at.write_to(__cache, buf);
         }
         if self.boxed.is_set() {
-            ::buffa::types::put_len_delimited_header(
+            ::polyrpc::generated::buffa::types::put_len_delimited_header(
                 13u32,
                 u64::from(__cache.consume_next()),
                 buf,
@@ -292,48 +344,54 @@ impl ::buffa::Message for Values {
     }
     fn merge_field(
         &mut self,
-        tag: ::buffa::encoding::Tag,
-        buf: &mut impl ::buffa::bytes::Buf,
-        ctx: ::buffa::DecodeContext<'_>,
-    ) -> ::core::result::Result<(), ::buffa::DecodeError> {
+        tag: ::polyrpc::generated::buffa::encoding::Tag,
+        buf: &mut impl ::polyrpc::generated::buffa::bytes::Buf,
+        ctx: ::polyrpc::generated::buffa::DecodeContext<'_>,
+    ) -> ::core::result::Result<(), ::polyrpc::generated::buffa::DecodeError> {
         #[allow(unused_imports)]
-        use ::buffa::bytes::Buf as _;
+        use ::polyrpc::generated::buffa::bytes::Buf as _;
         #[allow(unused_imports)]
-        use ::buffa::Enumeration as _;
+        use ::polyrpc::generated::buffa::Enumeration as _;
         match tag.field_number() {
             1u32 => {
-                ::buffa::encoding::check_wire_type(
+                ::polyrpc::generated::buffa::encoding::check_wire_type(
                     tag,
-                    ::buffa::encoding::WireType::Varint,
+                    ::polyrpc::generated::buffa::encoding::WireType::Varint,
                 )?;
-                self.A = ::buffa::types::decode_int64(buf)?;
+                self.A = ::polyrpc::generated::buffa::types::decode_int64(buf)?;
             }
             2u32 => {
-                ::buffa::encoding::check_wire_type(
+                ::polyrpc::generated::buffa::encoding::check_wire_type(
                     tag,
-                    ::buffa::encoding::WireType::Varint,
+                    ::polyrpc::generated::buffa::encoding::WireType::Varint,
                 )?;
-                self.B = ::buffa::types::decode_int64(buf)?;
+                self.B = ::polyrpc::generated::buffa::types::decode_int64(buf)?;
             }
             3u32 => {
-                ::buffa::encoding::check_wire_type(
+                ::polyrpc::generated::buffa::encoding::check_wire_type(
                     tag,
-                    ::buffa::encoding::WireType::Varint,
+                    ::polyrpc::generated::buffa::encoding::WireType::Varint,
                 )?;
-                self.response_size = ::buffa::types::decode_int32(buf)?;
+                self.response_size = ::polyrpc::generated::buffa::types::decode_int32(
+                    buf,
+                )?;
             }
             4u32 => {
-                if tag.wire_type() == ::buffa::encoding::WireType::LengthDelimited {
-                    let len = ::buffa::encoding::decode_varint(buf)?;
+                if tag.wire_type()
+                    == ::polyrpc::generated::buffa::encoding::WireType::LengthDelimited
+                {
+                    let len = ::polyrpc::generated::buffa::encoding::decode_varint(buf)?;
                     let len = usize::try_from(len)
-                        .map_err(|_| ::buffa::DecodeError::MessageTooLarge)?;
+                        .map_err(|_| {
+                            ::polyrpc::generated::buffa::DecodeError::MessageTooLarge
+                        })?;
                     if buf.remaining() < len {
                         return ::core::result::Result::Err(
-                            ::buffa::DecodeError::UnexpectedEof,
+                            ::polyrpc::generated::buffa::DecodeError::UnexpectedEof,
                         );
                     }
                     if buf.chunk().len() >= len {
-                        ::buffa::types::extend_packed_int32(
+                        ::polyrpc::generated::buffa::types::extend_packed_int32(
                             &buf.chunk()[..len],
                             &mut self.numbers,
                             len,
@@ -344,100 +402,107 @@ impl ::buffa::Message for Values {
                         let mut limited = buf.take(len);
                         while limited.has_remaining() {
                             self.numbers
-                                .push(::buffa::types::decode_int32_packed(&mut limited)?);
+                                .push(
+                                    ::polyrpc::generated::buffa::types::decode_int32_packed(
+                                        &mut limited,
+                                    )?,
+                                );
                         }
                         let leftover = limited.remaining();
                         if leftover > 0 {
                             limited.advance(leftover);
                         }
                     }
-                } else if tag.wire_type() == ::buffa::encoding::WireType::Varint {
-                    self.numbers.push(::buffa::types::decode_int32(buf)?);
+                } else if tag.wire_type()
+                    == ::polyrpc::generated::buffa::encoding::WireType::Varint
+                {
+                    self.numbers
+                        .push(::polyrpc::generated::buffa::types::decode_int32(buf)?);
                 } else {
                     return ::core::result::Result::Err(
-                        ::buffa::encoding::wire_type_mismatch(
+                        ::polyrpc::generated::buffa::encoding::wire_type_mismatch(
                             tag,
-                            ::buffa::encoding::WireType::LengthDelimited,
+                            ::polyrpc::generated::buffa::encoding::WireType::LengthDelimited,
                         ),
                     );
                 }
             }
             5u32 => {
-                ::buffa::encoding::check_wire_type(
+                ::polyrpc::generated::buffa::encoding::check_wire_type(
                     tag,
-                    ::buffa::encoding::WireType::LengthDelimited,
+                    ::polyrpc::generated::buffa::encoding::WireType::LengthDelimited,
                 )?;
-                ::buffa::map_codec::merge_entry::<
-                    ::buffa::map_codec::Str,
-                    ::buffa::map_codec::Int64,
+                ::polyrpc::generated::buffa::map_codec::merge_entry::<
+                    ::polyrpc::generated::buffa::map_codec::Str,
+                    ::polyrpc::generated::buffa::map_codec::Int64,
                     _,
                 >(&mut self.scores, buf, ctx)?;
             }
             6u32 => {
-                ::buffa::encoding::check_wire_type(
+                ::polyrpc::generated::buffa::encoding::check_wire_type(
                     tag,
-                    ::buffa::encoding::WireType::LengthDelimited,
+                    ::polyrpc::generated::buffa::encoding::WireType::LengthDelimited,
                 )?;
-                ::buffa::Message::merge_length_delimited(
+                ::polyrpc::generated::buffa::Message::merge_length_delimited(
                     self.inner.get_or_insert_default(),
                     buf,
                     ctx,
                 )?;
             }
             7u32 => {
-                ::buffa::encoding::check_wire_type(
+                ::polyrpc::generated::buffa::encoding::check_wire_type(
                     tag,
-                    ::buffa::encoding::WireType::Varint,
+                    ::polyrpc::generated::buffa::encoding::WireType::Varint,
                 )?;
-                self.color = ::buffa::EnumValue::from(
-                    ::buffa::types::decode_int32(buf)?,
+                self.color = ::polyrpc::generated::buffa::EnumValue::from(
+                    ::polyrpc::generated::buffa::types::decode_int32(buf)?,
                 );
             }
             8u32 => {
-                ::buffa::encoding::check_wire_type(
+                ::polyrpc::generated::buffa::encoding::check_wire_type(
                     tag,
-                    ::buffa::encoding::WireType::LengthDelimited,
+                    ::polyrpc::generated::buffa::encoding::WireType::LengthDelimited,
                 )?;
-                ::buffa::types::merge_bytes(&mut self.raw, buf)?;
+                ::polyrpc::generated::buffa::types::merge_bytes(&mut self.raw, buf)?;
             }
             9u32 => {
-                ::buffa::encoding::check_wire_type(
+                ::polyrpc::generated::buffa::encoding::check_wire_type(
                     tag,
-                    ::buffa::encoding::WireType::Fixed64,
+                    ::polyrpc::generated::buffa::encoding::WireType::Fixed64,
                 )?;
-                self.ratio = ::buffa::types::decode_double(buf)?;
+                self.ratio = ::polyrpc::generated::buffa::types::decode_double(buf)?;
             }
             10u32 => {
-                ::buffa::encoding::check_wire_type(
+                ::polyrpc::generated::buffa::encoding::check_wire_type(
                     tag,
-                    ::buffa::encoding::WireType::Varint,
+                    ::polyrpc::generated::buffa::encoding::WireType::Varint,
                 )?;
-                self.flag = ::buffa::types::decode_bool(buf)?;
+                self.flag = ::polyrpc::generated::buffa::types::decode_bool(buf)?;
             }
             11u32 => {
-                ::buffa::encoding::check_wire_type(
+                ::polyrpc::generated::buffa::encoding::check_wire_type(
                     tag,
-                    ::buffa::encoding::WireType::LengthDelimited,
+                    ::polyrpc::generated::buffa::encoding::WireType::LengthDelimited,
                 )?;
-                ::buffa::types::merge_string(&mut self.text, buf)?;
+                ::polyrpc::generated::buffa::types::merge_string(&mut self.text, buf)?;
             }
             12u32 => {
-                ::buffa::encoding::check_wire_type(
+                ::polyrpc::generated::buffa::encoding::check_wire_type(
                     tag,
-                    ::buffa::encoding::WireType::LengthDelimited,
+                    ::polyrpc::generated::buffa::encoding::WireType::LengthDelimited,
                 )?;
-                ::buffa::Message::merge_length_delimited(
+                ::polyrpc::generated::buffa::Message::merge_length_delimited(
                     self.at.get_or_insert_default(),
                     buf,
                     ctx,
                 )?;
             }
             13u32 => {
-                ::buffa::encoding::check_wire_type(
+                ::polyrpc::generated::buffa::encoding::check_wire_type(
                     tag,
-                    ::buffa::encoding::WireType::LengthDelimited,
+                    ::polyrpc::generated::buffa::encoding::WireType::LengthDelimited,
                 )?;
-                ::buffa::Message::merge_length_delimited(
+                ::polyrpc::generated::buffa::Message::merge_length_delimited(
                     self.boxed.get_or_insert_default(),
                     buf,
                     ctx,
@@ -445,7 +510,13 @@ impl ::buffa::Message for Values {
             }
             _ => {
                 self.__buffa_unknown_fields
-                    .push(::buffa::encoding::decode_unknown_field(tag, buf, ctx)?);
+                    .push(
+                        ::polyrpc::generated::buffa::encoding::decode_unknown_field(
+                            tag,
+                            buf,
+                            ctx,
+                        )?,
+                    );
             }
         }
         ::core::result::Result::Ok(())
@@ -455,24 +526,26 @@ impl ::buffa::Message for Values {
         self.B = 0i64;
         self.response_size = 0i32;
         self.numbers.clear();
-        self.scores.clear();
-        self.inner = ::buffa::MessageField::none();
-        self.color = ::buffa::EnumValue::from(0);
+        ::polyrpc::generated::buffa::map_codec::MapStorage::storage_clear(
+            &mut self.scores,
+        );
+        self.inner = ::polyrpc::generated::buffa::MessageField::none();
+        self.color = ::polyrpc::generated::buffa::EnumValue::from(0);
         self.raw.clear();
         self.ratio = 0f64;
         self.flag = false;
         self.text.clear();
-        self.at = ::buffa::MessageField::none();
-        self.boxed = ::buffa::MessageField::none();
+        self.at = ::polyrpc::generated::buffa::MessageField::none();
+        self.boxed = ::polyrpc::generated::buffa::MessageField::none();
         self.__buffa_unknown_fields.clear();
     }
 }
-impl ::buffa::ExtensionSet for Values {
+impl ::polyrpc::generated::buffa::ExtensionSet for Values {
     const PROTO_FQN: &'static str = "test.values.Values";
-    fn unknown_fields(&self) -> &::buffa::UnknownFields {
+    fn unknown_fields(&self) -> &::polyrpc::generated::buffa::UnknownFields {
         &self.__buffa_unknown_fields
     }
-    fn unknown_fields_mut(&mut self) -> &mut ::buffa::UnknownFields {
+    fn unknown_fields_mut(&mut self) -> &mut ::polyrpc::generated::buffa::UnknownFields {
         &mut self.__buffa_unknown_fields
     }
 }

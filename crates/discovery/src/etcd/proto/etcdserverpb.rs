@@ -91,62 +91,74 @@ impl ResponseHeader {
     /// Format: `type.googleapis.com/<fully.qualified.TypeName>`
     pub const TYPE_URL: &'static str = "type.googleapis.com/etcdserverpb.ResponseHeader";
 }
-::buffa::impl_default_instance!(ResponseHeader);
-impl ::buffa::MessageName for ResponseHeader {
+::polyrpc::generated::buffa::impl_default_instance!(ResponseHeader);
+impl ::polyrpc::generated::buffa::MessageName for ResponseHeader {
     const PACKAGE: &'static str = "etcdserverpb";
     const NAME: &'static str = "ResponseHeader";
     const FULL_NAME: &'static str = "etcdserverpb.ResponseHeader";
     const TYPE_URL: &'static str = "type.googleapis.com/etcdserverpb.ResponseHeader";
 }
-impl ::buffa::Message for ResponseHeader {
+impl ::polyrpc::generated::buffa::Message for ResponseHeader {
     /// Returns the total encoded size in bytes.
     ///
     /// Accumulates in `u64` (which cannot overflow for in-memory
     /// data) and saturates to `u32` at return, so a message whose
     /// encoded size exceeds the 2 GiB protobuf limit yields a value
-    /// above [`::buffa::MAX_MESSAGE_BYTES`] that the encode entry
+    /// above [`::polyrpc::generated::buffa::MAX_MESSAGE_BYTES`] that the encode entry
     /// points reject, never a silently wrapped size.
     #[allow(clippy::let_and_return)]
-    fn compute_size(&self, _cache: &mut ::buffa::SizeCache) -> u32 {
+    fn compute_size(&self, _cache: &mut ::polyrpc::generated::buffa::SizeCache) -> u32 {
         #[allow(unused_imports)]
-        use ::buffa::Enumeration as _;
+        use ::polyrpc::generated::buffa::Enumeration as _;
         let mut size = 0u64;
         if self.revision != 0i64 {
-            size += 1u64 + ::buffa::types::int64_encoded_len(self.revision) as u64;
+            size
+                += 1u64
+                    + ::polyrpc::generated::buffa::types::int64_encoded_len(
+                        self.revision,
+                    ) as u64;
         }
-        ::buffa::saturate_size(size)
+        ::polyrpc::generated::buffa::saturate_size(size)
     }
     fn write_to(
         &self,
-        _cache: &mut ::buffa::SizeCache,
-        buf: &mut impl ::buffa::EncodeSink,
+        _cache: &mut ::polyrpc::generated::buffa::SizeCache,
+        buf: &mut impl ::polyrpc::generated::buffa::EncodeSink,
     ) {
         #[allow(unused_imports)]
-        use ::buffa::Enumeration as _;
+        use ::polyrpc::generated::buffa::Enumeration as _;
         if self.revision != 0i64 {
-            ::buffa::types::put_int64_field(3u32, self.revision, buf);
+            ::polyrpc::generated::buffa::types::put_int64_field(
+                3u32,
+                self.revision,
+                buf,
+            );
         }
     }
     fn merge_field(
         &mut self,
-        tag: ::buffa::encoding::Tag,
-        buf: &mut impl ::buffa::bytes::Buf,
-        ctx: ::buffa::DecodeContext<'_>,
-    ) -> ::core::result::Result<(), ::buffa::DecodeError> {
+        tag: ::polyrpc::generated::buffa::encoding::Tag,
+        buf: &mut impl ::polyrpc::generated::buffa::bytes::Buf,
+        ctx: ::polyrpc::generated::buffa::DecodeContext<'_>,
+    ) -> ::core::result::Result<(), ::polyrpc::generated::buffa::DecodeError> {
         #[allow(unused_imports)]
-        use ::buffa::bytes::Buf as _;
+        use ::polyrpc::generated::buffa::bytes::Buf as _;
         #[allow(unused_imports)]
-        use ::buffa::Enumeration as _;
+        use ::polyrpc::generated::buffa::Enumeration as _;
         match tag.field_number() {
             3u32 => {
-                ::buffa::encoding::check_wire_type(
+                ::polyrpc::generated::buffa::encoding::check_wire_type(
                     tag,
-                    ::buffa::encoding::WireType::Varint,
+                    ::polyrpc::generated::buffa::encoding::WireType::Varint,
                 )?;
-                self.revision = ::buffa::types::decode_int64(buf)?;
+                self.revision = ::polyrpc::generated::buffa::types::decode_int64(buf)?;
             }
             _ => {
-                ::buffa::encoding::skip_field_depth(tag, buf, ctx.depth())?;
+                ::polyrpc::generated::buffa::encoding::skip_field_depth(
+                    tag,
+                    buf,
+                    ctx.depth(),
+                )?;
             }
         }
         ::core::result::Result::Ok(())
@@ -158,11 +170,11 @@ impl ::buffa::Message for ResponseHeader {
 #[derive(Clone, PartialEq, Default)]
 pub struct RangeRequest {
     /// Field 1: `key`
-    pub key: ::buffa::bytes::Bytes,
+    pub key: ::polyrpc::generated::buffa::bytes::Bytes,
     /// The first key behind the range; without it the range is the one key, and "\0" is behind all there are.
     ///
     /// Field 2: `range_end`
-    pub range_end: ::buffa::bytes::Bytes,
+    pub range_end: ::polyrpc::generated::buffa::bytes::Bytes,
 }
 impl ::core::fmt::Debug for RangeRequest {
     fn fmt(&self, f: &mut ::core::fmt::Formatter<'_>) -> ::core::fmt::Result {
@@ -179,75 +191,98 @@ impl RangeRequest {
     /// Format: `type.googleapis.com/<fully.qualified.TypeName>`
     pub const TYPE_URL: &'static str = "type.googleapis.com/etcdserverpb.RangeRequest";
 }
-::buffa::impl_default_instance!(RangeRequest);
-impl ::buffa::MessageName for RangeRequest {
+::polyrpc::generated::buffa::impl_default_instance!(RangeRequest);
+impl ::polyrpc::generated::buffa::MessageName for RangeRequest {
     const PACKAGE: &'static str = "etcdserverpb";
     const NAME: &'static str = "RangeRequest";
     const FULL_NAME: &'static str = "etcdserverpb.RangeRequest";
     const TYPE_URL: &'static str = "type.googleapis.com/etcdserverpb.RangeRequest";
 }
-impl ::buffa::Message for RangeRequest {
+impl ::polyrpc::generated::buffa::Message for RangeRequest {
     /// Returns the total encoded size in bytes.
     ///
     /// Accumulates in `u64` (which cannot overflow for in-memory
     /// data) and saturates to `u32` at return, so a message whose
     /// encoded size exceeds the 2 GiB protobuf limit yields a value
-    /// above [`::buffa::MAX_MESSAGE_BYTES`] that the encode entry
+    /// above [`::polyrpc::generated::buffa::MAX_MESSAGE_BYTES`] that the encode entry
     /// points reject, never a silently wrapped size.
     #[allow(clippy::let_and_return)]
-    fn compute_size(&self, _cache: &mut ::buffa::SizeCache) -> u32 {
+    fn compute_size(&self, _cache: &mut ::polyrpc::generated::buffa::SizeCache) -> u32 {
         #[allow(unused_imports)]
-        use ::buffa::Enumeration as _;
+        use ::polyrpc::generated::buffa::Enumeration as _;
         let mut size = 0u64;
         if !self.key.is_empty() {
-            size += 1u64 + ::buffa::types::bytes_encoded_len(&self.key) as u64;
+            size
+                += 1u64
+                    + ::polyrpc::generated::buffa::types::bytes_encoded_len(&self.key)
+                        as u64;
         }
         if !self.range_end.is_empty() {
-            size += 1u64 + ::buffa::types::bytes_encoded_len(&self.range_end) as u64;
+            size
+                += 1u64
+                    + ::polyrpc::generated::buffa::types::bytes_encoded_len(
+                        &self.range_end,
+                    ) as u64;
         }
-        ::buffa::saturate_size(size)
+        ::polyrpc::generated::buffa::saturate_size(size)
     }
     fn write_to(
         &self,
-        _cache: &mut ::buffa::SizeCache,
-        buf: &mut impl ::buffa::EncodeSink,
+        _cache: &mut ::polyrpc::generated::buffa::SizeCache,
+        buf: &mut impl ::polyrpc::generated::buffa::EncodeSink,
     ) {
         #[allow(unused_imports)]
-        use ::buffa::Enumeration as _;
+        use ::polyrpc::generated::buffa::Enumeration as _;
         if !self.key.is_empty() {
-            ::buffa::types::put_shared_bytes_field(1u32, &self.key, buf);
+            ::polyrpc::generated::buffa::types::put_shared_bytes_field(
+                1u32,
+                &self.key,
+                buf,
+            );
         }
         if !self.range_end.is_empty() {
-            ::buffa::types::put_shared_bytes_field(2u32, &self.range_end, buf);
+            ::polyrpc::generated::buffa::types::put_shared_bytes_field(
+                2u32,
+                &self.range_end,
+                buf,
+            );
         }
     }
     fn merge_field(
         &mut self,
-        tag: ::buffa::encoding::Tag,
-        buf: &mut impl ::buffa::bytes::Buf,
-        ctx: ::buffa::DecodeContext<'_>,
-    ) -> ::core::result::Result<(), ::buffa::DecodeError> {
+        tag: ::polyrpc::generated::buffa::encoding::Tag,
+        buf: &mut impl ::polyrpc::generated::buffa::bytes::Buf,
+        ctx: ::polyrpc::generated::buffa::DecodeContext<'_>,
+    ) -> ::core::result::Result<(), ::polyrpc::generated::buffa::DecodeError> {
         #[allow(unused_imports)]
-        use ::buffa::bytes::Buf as _;
+        use ::polyrpc::generated::buffa::bytes::Buf as _;
         #[allow(unused_imports)]
-        use ::buffa::Enumeration as _;
+        use ::polyrpc::generated::buffa::Enumeration as _;
         match tag.field_number() {
             1u32 => {
-                ::buffa::encoding::check_wire_type(
+                ::polyrpc::generated::buffa::encoding::check_wire_type(
                     tag,
-                    ::buffa::encoding::WireType::LengthDelimited,
+                    ::polyrpc::generated::buffa::encoding::WireType::LengthDelimited,
                 )?;
-                self.key = ::buffa::types::decode_bytes_to_bytes(buf)?;
+                self.key = ::polyrpc::generated::buffa::types::decode_bytes_to_bytes(
+                    buf,
+                )?;
             }
             2u32 => {
-                ::buffa::encoding::check_wire_type(
+                ::polyrpc::generated::buffa::encoding::check_wire_type(
                     tag,
-                    ::buffa::encoding::WireType::LengthDelimited,
+                    ::polyrpc::generated::buffa::encoding::WireType::LengthDelimited,
                 )?;
-                self.range_end = ::buffa::types::decode_bytes_to_bytes(buf)?;
+                self.range_end = ::polyrpc::generated::buffa::types::decode_bytes_to_bytes(
+                    buf,
+                )?;
             }
             _ => {
-                ::buffa::encoding::skip_field_depth(tag, buf, ctx.depth())?;
+                ::polyrpc::generated::buffa::encoding::skip_field_depth(
+                    tag,
+                    buf,
+                    ctx.depth(),
+                )?;
             }
         }
         ::core::result::Result::Ok(())
@@ -260,9 +295,12 @@ impl ::buffa::Message for RangeRequest {
 #[derive(Clone, PartialEq, Default)]
 pub struct RangeResponse {
     /// Field 1: `header`
-    pub header: ::buffa::MessageField<ResponseHeader, ::buffa::Inline<ResponseHeader>>,
+    pub header: ::polyrpc::generated::buffa::MessageField<
+        ResponseHeader,
+        ::polyrpc::generated::buffa::Inline<ResponseHeader>,
+    >,
     /// Field 2: `kvs`
-    pub kvs: ::buffa::alloc::vec::Vec<super::mvccpb::KeyValue>,
+    pub kvs: ::polyrpc::generated::buffa::alloc::vec::Vec<super::mvccpb::KeyValue>,
 }
 impl ::core::fmt::Debug for RangeResponse {
     fn fmt(&self, f: &mut ::core::fmt::Formatter<'_>) -> ::core::fmt::Result {
@@ -279,53 +317,57 @@ impl RangeResponse {
     /// Format: `type.googleapis.com/<fully.qualified.TypeName>`
     pub const TYPE_URL: &'static str = "type.googleapis.com/etcdserverpb.RangeResponse";
 }
-::buffa::impl_default_instance!(RangeResponse);
-impl ::buffa::MessageName for RangeResponse {
+::polyrpc::generated::buffa::impl_default_instance!(RangeResponse);
+impl ::polyrpc::generated::buffa::MessageName for RangeResponse {
     const PACKAGE: &'static str = "etcdserverpb";
     const NAME: &'static str = "RangeResponse";
     const FULL_NAME: &'static str = "etcdserverpb.RangeResponse";
     const TYPE_URL: &'static str = "type.googleapis.com/etcdserverpb.RangeResponse";
 }
-impl ::buffa::Message for RangeResponse {
+impl ::polyrpc::generated::buffa::Message for RangeResponse {
     /// Returns the total encoded size in bytes.
     ///
     /// Accumulates in `u64` (which cannot overflow for in-memory
     /// data) and saturates to `u32` at return, so a message whose
     /// encoded size exceeds the 2 GiB protobuf limit yields a value
-    /// above [`::buffa::MAX_MESSAGE_BYTES`] that the encode entry
+    /// above [`::polyrpc::generated::buffa::MAX_MESSAGE_BYTES`] that the encode entry
     /// points reject, never a silently wrapped size.
     #[allow(clippy::let_and_return)]
-    fn compute_size(&self, __cache: &mut ::buffa::SizeCache) -> u32 {
+    fn compute_size(&self, __cache: &mut ::polyrpc::generated::buffa::SizeCache) -> u32 {
         #[allow(unused_imports)]
-        use ::buffa::Enumeration as _;
+        use ::polyrpc::generated::buffa::Enumeration as _;
         let mut size = 0u64;
         if self.header.is_set() {
             let __slot = __cache.reserve();
             let inner_size = self.header.compute_size(__cache);
             __cache.set(__slot, inner_size);
             size
-                += 1u64 + ::buffa::encoding::varint_len(inner_size as u64) as u64
-                    + inner_size as u64;
+                += 1u64
+                    + ::polyrpc::generated::buffa::encoding::varint_len(
+                        inner_size as u64,
+                    ) as u64 + inner_size as u64;
         }
         for v in &self.kvs {
             let __slot = __cache.reserve();
             let inner_size = v.compute_size(__cache);
             __cache.set(__slot, inner_size);
             size
-                += 1u64 + ::buffa::encoding::varint_len(inner_size as u64) as u64
-                    + inner_size as u64;
+                += 1u64
+                    + ::polyrpc::generated::buffa::encoding::varint_len(
+                        inner_size as u64,
+                    ) as u64 + inner_size as u64;
         }
-        ::buffa::saturate_size(size)
+        ::polyrpc::generated::buffa::saturate_size(size)
     }
     fn write_to(
         &self,
-        __cache: &mut ::buffa::SizeCache,
-        buf: &mut impl ::buffa::EncodeSink,
+        __cache: &mut ::polyrpc::generated::buffa::SizeCache,
+        buf: &mut impl ::polyrpc::generated::buffa::EncodeSink,
     ) {
         #[allow(unused_imports)]
-        use ::buffa::Enumeration as _;
+        use ::polyrpc::generated::buffa::Enumeration as _;
         if self.header.is_set() {
-            ::buffa::types::put_len_delimited_header(
+            ::polyrpc::generated::buffa::types::put_len_delimited_header(
                 1u32,
                 u64::from(__cache.consume_next()),
                 buf,
@@ -333,7 +375,7 @@ impl ::buffa::Message for RangeResponse {
             self.header.write_to(__cache, buf);
         }
         for v in &self.kvs {
-            ::buffa::types::put_len_delimited_header(
+            ::polyrpc::generated::buffa::types::put_len_delimited_header(
                 2u32,
                 u64::from(__cache.consume_next()),
                 buf,
@@ -343,55 +385,63 @@ impl ::buffa::Message for RangeResponse {
     }
     fn merge_field(
         &mut self,
-        tag: ::buffa::encoding::Tag,
-        buf: &mut impl ::buffa::bytes::Buf,
-        ctx: ::buffa::DecodeContext<'_>,
-    ) -> ::core::result::Result<(), ::buffa::DecodeError> {
+        tag: ::polyrpc::generated::buffa::encoding::Tag,
+        buf: &mut impl ::polyrpc::generated::buffa::bytes::Buf,
+        ctx: ::polyrpc::generated::buffa::DecodeContext<'_>,
+    ) -> ::core::result::Result<(), ::polyrpc::generated::buffa::DecodeError> {
         #[allow(unused_imports)]
-        use ::buffa::bytes::Buf as _;
+        use ::polyrpc::generated::buffa::bytes::Buf as _;
         #[allow(unused_imports)]
-        use ::buffa::Enumeration as _;
+        use ::polyrpc::generated::buffa::Enumeration as _;
         match tag.field_number() {
             1u32 => {
-                ::buffa::encoding::check_wire_type(
+                ::polyrpc::generated::buffa::encoding::check_wire_type(
                     tag,
-                    ::buffa::encoding::WireType::LengthDelimited,
+                    ::polyrpc::generated::buffa::encoding::WireType::LengthDelimited,
                 )?;
-                ::buffa::Message::merge_length_delimited(
+                ::polyrpc::generated::buffa::Message::merge_length_delimited(
                     self.header.get_or_insert_default(),
                     buf,
                     ctx,
                 )?;
             }
             2u32 => {
-                ::buffa::encoding::check_wire_type(
+                ::polyrpc::generated::buffa::encoding::check_wire_type(
                     tag,
-                    ::buffa::encoding::WireType::LengthDelimited,
+                    ::polyrpc::generated::buffa::encoding::WireType::LengthDelimited,
                 )?;
                 let mut elem = ::core::default::Default::default();
                 ctx.register_element_memory(
-                    ::buffa::__private::element_footprint(&elem),
+                    ::polyrpc::generated::buffa::__private::element_footprint(&elem),
                 )?;
-                ::buffa::Message::merge_length_delimited(&mut elem, buf, ctx)?;
+                ::polyrpc::generated::buffa::Message::merge_length_delimited(
+                    &mut elem,
+                    buf,
+                    ctx,
+                )?;
                 self.kvs.push(elem);
             }
             _ => {
-                ::buffa::encoding::skip_field_depth(tag, buf, ctx.depth())?;
+                ::polyrpc::generated::buffa::encoding::skip_field_depth(
+                    tag,
+                    buf,
+                    ctx.depth(),
+                )?;
             }
         }
         ::core::result::Result::Ok(())
     }
     fn clear(&mut self) {
-        self.header = ::buffa::MessageField::none();
+        self.header = ::polyrpc::generated::buffa::MessageField::none();
         self.kvs.clear();
     }
 }
 #[derive(Clone, PartialEq, Default)]
 pub struct PutRequest {
     /// Field 1: `key`
-    pub key: ::buffa::bytes::Bytes,
+    pub key: ::polyrpc::generated::buffa::bytes::Bytes,
     /// Field 2: `value`
-    pub value: ::buffa::bytes::Bytes,
+    pub value: ::polyrpc::generated::buffa::bytes::Bytes,
     /// Field 3: `lease`
     pub lease: i64,
 }
@@ -411,88 +461,113 @@ impl PutRequest {
     /// Format: `type.googleapis.com/<fully.qualified.TypeName>`
     pub const TYPE_URL: &'static str = "type.googleapis.com/etcdserverpb.PutRequest";
 }
-::buffa::impl_default_instance!(PutRequest);
-impl ::buffa::MessageName for PutRequest {
+::polyrpc::generated::buffa::impl_default_instance!(PutRequest);
+impl ::polyrpc::generated::buffa::MessageName for PutRequest {
     const PACKAGE: &'static str = "etcdserverpb";
     const NAME: &'static str = "PutRequest";
     const FULL_NAME: &'static str = "etcdserverpb.PutRequest";
     const TYPE_URL: &'static str = "type.googleapis.com/etcdserverpb.PutRequest";
 }
-impl ::buffa::Message for PutRequest {
+impl ::polyrpc::generated::buffa::Message for PutRequest {
     /// Returns the total encoded size in bytes.
     ///
     /// Accumulates in `u64` (which cannot overflow for in-memory
     /// data) and saturates to `u32` at return, so a message whose
     /// encoded size exceeds the 2 GiB protobuf limit yields a value
-    /// above [`::buffa::MAX_MESSAGE_BYTES`] that the encode entry
+    /// above [`::polyrpc::generated::buffa::MAX_MESSAGE_BYTES`] that the encode entry
     /// points reject, never a silently wrapped size.
     #[allow(clippy::let_and_return)]
-    fn compute_size(&self, _cache: &mut ::buffa::SizeCache) -> u32 {
+    fn compute_size(&self, _cache: &mut ::polyrpc::generated::buffa::SizeCache) -> u32 {
         #[allow(unused_imports)]
-        use ::buffa::Enumeration as _;
+        use ::polyrpc::generated::buffa::Enumeration as _;
         let mut size = 0u64;
         if !self.key.is_empty() {
-            size += 1u64 + ::buffa::types::bytes_encoded_len(&self.key) as u64;
+            size
+                += 1u64
+                    + ::polyrpc::generated::buffa::types::bytes_encoded_len(&self.key)
+                        as u64;
         }
         if !self.value.is_empty() {
-            size += 1u64 + ::buffa::types::bytes_encoded_len(&self.value) as u64;
+            size
+                += 1u64
+                    + ::polyrpc::generated::buffa::types::bytes_encoded_len(&self.value)
+                        as u64;
         }
         if self.lease != 0i64 {
-            size += 1u64 + ::buffa::types::int64_encoded_len(self.lease) as u64;
+            size
+                += 1u64
+                    + ::polyrpc::generated::buffa::types::int64_encoded_len(self.lease)
+                        as u64;
         }
-        ::buffa::saturate_size(size)
+        ::polyrpc::generated::buffa::saturate_size(size)
     }
     fn write_to(
         &self,
-        _cache: &mut ::buffa::SizeCache,
-        buf: &mut impl ::buffa::EncodeSink,
+        _cache: &mut ::polyrpc::generated::buffa::SizeCache,
+        buf: &mut impl ::polyrpc::generated::buffa::EncodeSink,
     ) {
         #[allow(unused_imports)]
-        use ::buffa::Enumeration as _;
+        use ::polyrpc::generated::buffa::Enumeration as _;
         if !self.key.is_empty() {
-            ::buffa::types::put_shared_bytes_field(1u32, &self.key, buf);
+            ::polyrpc::generated::buffa::types::put_shared_bytes_field(
+                1u32,
+                &self.key,
+                buf,
+            );
         }
         if !self.value.is_empty() {
-            ::buffa::types::put_shared_bytes_field(2u32, &self.value, buf);
+            ::polyrpc::generated::buffa::types::put_shared_bytes_field(
+                2u32,
+                &self.value,
+                buf,
+            );
         }
         if self.lease != 0i64 {
-            ::buffa::types::put_int64_field(3u32, self.lease, buf);
+            ::polyrpc::generated::buffa::types::put_int64_field(3u32, self.lease, buf);
         }
     }
     fn merge_field(
         &mut self,
-        tag: ::buffa::encoding::Tag,
-        buf: &mut impl ::buffa::bytes::Buf,
-        ctx: ::buffa::DecodeContext<'_>,
-    ) -> ::core::result::Result<(), ::buffa::DecodeError> {
+        tag: ::polyrpc::generated::buffa::encoding::Tag,
+        buf: &mut impl ::polyrpc::generated::buffa::bytes::Buf,
+        ctx: ::polyrpc::generated::buffa::DecodeContext<'_>,
+    ) -> ::core::result::Result<(), ::polyrpc::generated::buffa::DecodeError> {
         #[allow(unused_imports)]
-        use ::buffa::bytes::Buf as _;
+        use ::polyrpc::generated::buffa::bytes::Buf as _;
         #[allow(unused_imports)]
-        use ::buffa::Enumeration as _;
+        use ::polyrpc::generated::buffa::Enumeration as _;
         match tag.field_number() {
             1u32 => {
-                ::buffa::encoding::check_wire_type(
+                ::polyrpc::generated::buffa::encoding::check_wire_type(
                     tag,
-                    ::buffa::encoding::WireType::LengthDelimited,
+                    ::polyrpc::generated::buffa::encoding::WireType::LengthDelimited,
                 )?;
-                self.key = ::buffa::types::decode_bytes_to_bytes(buf)?;
+                self.key = ::polyrpc::generated::buffa::types::decode_bytes_to_bytes(
+                    buf,
+                )?;
             }
             2u32 => {
-                ::buffa::encoding::check_wire_type(
+                ::polyrpc::generated::buffa::encoding::check_wire_type(
                     tag,
-                    ::buffa::encoding::WireType::LengthDelimited,
+                    ::polyrpc::generated::buffa::encoding::WireType::LengthDelimited,
                 )?;
-                self.value = ::buffa::types::decode_bytes_to_bytes(buf)?;
+                self.value = ::polyrpc::generated::buffa::types::decode_bytes_to_bytes(
+                    buf,
+                )?;
             }
             3u32 => {
-                ::buffa::encoding::check_wire_type(
+                ::polyrpc::generated::buffa::encoding::check_wire_type(
                     tag,
-                    ::buffa::encoding::WireType::Varint,
+                    ::polyrpc::generated::buffa::encoding::WireType::Varint,
                 )?;
-                self.lease = ::buffa::types::decode_int64(buf)?;
+                self.lease = ::polyrpc::generated::buffa::types::decode_int64(buf)?;
             }
             _ => {
-                ::buffa::encoding::skip_field_depth(tag, buf, ctx.depth())?;
+                ::polyrpc::generated::buffa::encoding::skip_field_depth(
+                    tag,
+                    buf,
+                    ctx.depth(),
+                )?;
             }
         }
         ::core::result::Result::Ok(())
@@ -506,7 +581,7 @@ impl ::buffa::Message for PutRequest {
 #[derive(Clone, PartialEq, Default)]
 pub struct DeleteRangeRequest {
     /// Field 1: `key`
-    pub key: ::buffa::bytes::Bytes,
+    pub key: ::polyrpc::generated::buffa::bytes::Bytes,
 }
 impl ::core::fmt::Debug for DeleteRangeRequest {
     fn fmt(&self, f: &mut ::core::fmt::Formatter<'_>) -> ::core::fmt::Result {
@@ -520,62 +595,75 @@ impl DeleteRangeRequest {
     /// Format: `type.googleapis.com/<fully.qualified.TypeName>`
     pub const TYPE_URL: &'static str = "type.googleapis.com/etcdserverpb.DeleteRangeRequest";
 }
-::buffa::impl_default_instance!(DeleteRangeRequest);
-impl ::buffa::MessageName for DeleteRangeRequest {
+::polyrpc::generated::buffa::impl_default_instance!(DeleteRangeRequest);
+impl ::polyrpc::generated::buffa::MessageName for DeleteRangeRequest {
     const PACKAGE: &'static str = "etcdserverpb";
     const NAME: &'static str = "DeleteRangeRequest";
     const FULL_NAME: &'static str = "etcdserverpb.DeleteRangeRequest";
     const TYPE_URL: &'static str = "type.googleapis.com/etcdserverpb.DeleteRangeRequest";
 }
-impl ::buffa::Message for DeleteRangeRequest {
+impl ::polyrpc::generated::buffa::Message for DeleteRangeRequest {
     /// Returns the total encoded size in bytes.
     ///
     /// Accumulates in `u64` (which cannot overflow for in-memory
     /// data) and saturates to `u32` at return, so a message whose
     /// encoded size exceeds the 2 GiB protobuf limit yields a value
-    /// above [`::buffa::MAX_MESSAGE_BYTES`] that the encode entry
+    /// above [`::polyrpc::generated::buffa::MAX_MESSAGE_BYTES`] that the encode entry
     /// points reject, never a silently wrapped size.
     #[allow(clippy::let_and_return)]
-    fn compute_size(&self, _cache: &mut ::buffa::SizeCache) -> u32 {
+    fn compute_size(&self, _cache: &mut ::polyrpc::generated::buffa::SizeCache) -> u32 {
         #[allow(unused_imports)]
-        use ::buffa::Enumeration as _;
+        use ::polyrpc::generated::buffa::Enumeration as _;
         let mut size = 0u64;
         if !self.key.is_empty() {
-            size += 1u64 + ::buffa::types::bytes_encoded_len(&self.key) as u64;
+            size
+                += 1u64
+                    + ::polyrpc::generated::buffa::types::bytes_encoded_len(&self.key)
+                        as u64;
         }
-        ::buffa::saturate_size(size)
+        ::polyrpc::generated::buffa::saturate_size(size)
     }
     fn write_to(
         &self,
-        _cache: &mut ::buffa::SizeCache,
-        buf: &mut impl ::buffa::EncodeSink,
+        _cache: &mut ::polyrpc::generated::buffa::SizeCache,
+        buf: &mut impl ::polyrpc::generated::buffa::EncodeSink,
     ) {
         #[allow(unused_imports)]
-        use ::buffa::Enumeration as _;
+        use ::polyrpc::generated::buffa::Enumeration as _;
         if !self.key.is_empty() {
-            ::buffa::types::put_shared_bytes_field(1u32, &self.key, buf);
+            ::polyrpc::generated::buffa::types::put_shared_bytes_field(
+                1u32,
+                &self.key,
+                buf,
+            );
         }
     }
     fn merge_field(
         &mut self,
-        tag: ::buffa::encoding::Tag,
-        buf: &mut impl ::buffa::bytes::Buf,
-        ctx: ::buffa::DecodeContext<'_>,
-    ) -> ::core::result::Result<(), ::buffa::DecodeError> {
+        tag: ::polyrpc::generated::buffa::encoding::Tag,
+        buf: &mut impl ::polyrpc::generated::buffa::bytes::Buf,
+        ctx: ::polyrpc::generated::buffa::DecodeContext<'_>,
+    ) -> ::core::result::Result<(), ::polyrpc::generated::buffa::DecodeError> {
         #[allow(unused_imports)]
-        use ::buffa::bytes::Buf as _;
+        use ::polyrpc::generated::buffa::bytes::Buf as _;
         #[allow(unused_imports)]
-        use ::buffa::Enumeration as _;
+        use ::polyrpc::generated::buffa::Enumeration as _;
         match tag.field_number() {
             1u32 => {
-                ::buffa::encoding::check_wire_type(
+                ::polyrpc::generated::buffa::encoding::check_wire_type(
                     tag,
-                    ::buffa::encoding::WireType::LengthDelimited,
+                    ::polyrpc::generated::buffa::encoding::WireType::LengthDelimited,
                 )?;
-                self.key = ::buffa::types::decode_bytes_to_bytes(buf)?;
+                self.key = ::polyrpc::generated::buffa::types::decode_bytes_to_bytes(
+                    buf,
+                )?;
             }
             _ => {
-                ::buffa::encoding::skip_field_depth(tag, buf, ctx.depth())?;
+                ::polyrpc::generated::buffa::encoding::skip_field_depth(
+                    tag,
+                    buf,
+                    ctx.depth(),
+                )?;
             }
         }
         ::core::result::Result::Ok(())
@@ -598,49 +686,53 @@ impl DeleteRangeResponse {
     /// Format: `type.googleapis.com/<fully.qualified.TypeName>`
     pub const TYPE_URL: &'static str = "type.googleapis.com/etcdserverpb.DeleteRangeResponse";
 }
-::buffa::impl_default_instance!(DeleteRangeResponse);
-impl ::buffa::MessageName for DeleteRangeResponse {
+::polyrpc::generated::buffa::impl_default_instance!(DeleteRangeResponse);
+impl ::polyrpc::generated::buffa::MessageName for DeleteRangeResponse {
     const PACKAGE: &'static str = "etcdserverpb";
     const NAME: &'static str = "DeleteRangeResponse";
     const FULL_NAME: &'static str = "etcdserverpb.DeleteRangeResponse";
     const TYPE_URL: &'static str = "type.googleapis.com/etcdserverpb.DeleteRangeResponse";
 }
-impl ::buffa::Message for DeleteRangeResponse {
+impl ::polyrpc::generated::buffa::Message for DeleteRangeResponse {
     /// Returns the total encoded size in bytes.
     ///
     /// Accumulates in `u64` (which cannot overflow for in-memory
     /// data) and saturates to `u32` at return, so a message whose
     /// encoded size exceeds the 2 GiB protobuf limit yields a value
-    /// above [`::buffa::MAX_MESSAGE_BYTES`] that the encode entry
+    /// above [`::polyrpc::generated::buffa::MAX_MESSAGE_BYTES`] that the encode entry
     /// points reject, never a silently wrapped size.
     #[allow(clippy::let_and_return)]
-    fn compute_size(&self, _cache: &mut ::buffa::SizeCache) -> u32 {
+    fn compute_size(&self, _cache: &mut ::polyrpc::generated::buffa::SizeCache) -> u32 {
         #[allow(unused_imports)]
-        use ::buffa::Enumeration as _;
+        use ::polyrpc::generated::buffa::Enumeration as _;
         let size = 0u64;
-        ::buffa::saturate_size(size)
+        ::polyrpc::generated::buffa::saturate_size(size)
     }
     fn write_to(
         &self,
-        _cache: &mut ::buffa::SizeCache,
-        _buf: &mut impl ::buffa::EncodeSink,
+        _cache: &mut ::polyrpc::generated::buffa::SizeCache,
+        _buf: &mut impl ::polyrpc::generated::buffa::EncodeSink,
     ) {
         #[allow(unused_imports)]
-        use ::buffa::Enumeration as _;
+        use ::polyrpc::generated::buffa::Enumeration as _;
     }
     fn merge_field(
         &mut self,
-        tag: ::buffa::encoding::Tag,
-        buf: &mut impl ::buffa::bytes::Buf,
-        ctx: ::buffa::DecodeContext<'_>,
-    ) -> ::core::result::Result<(), ::buffa::DecodeError> {
+        tag: ::polyrpc::generated::buffa::encoding::Tag,
+        buf: &mut impl ::polyrpc::generated::buffa::bytes::Buf,
+        ctx: ::polyrpc::generated::buffa::DecodeContext<'_>,
+    ) -> ::core::result::Result<(), ::polyrpc::generated::buffa::DecodeError> {
         #[allow(unused_imports)]
-        use ::buffa::bytes::Buf as _;
+        use ::polyrpc::generated::buffa::bytes::Buf as _;
         #[allow(unused_imports)]
-        use ::buffa::Enumeration as _;
+        use ::polyrpc::generated::buffa::Enumeration as _;
         match tag.field_number() {
             _ => {
-                ::buffa::encoding::skip_field_depth(tag, buf, ctx.depth())?;
+                ::polyrpc::generated::buffa::encoding::skip_field_depth(
+                    tag,
+                    buf,
+                    ctx.depth(),
+                )?;
             }
         }
         ::core::result::Result::Ok(())
@@ -663,25 +755,25 @@ impl RequestOp {
     /// Format: `type.googleapis.com/<fully.qualified.TypeName>`
     pub const TYPE_URL: &'static str = "type.googleapis.com/etcdserverpb.RequestOp";
 }
-::buffa::impl_default_instance!(RequestOp);
-impl ::buffa::MessageName for RequestOp {
+::polyrpc::generated::buffa::impl_default_instance!(RequestOp);
+impl ::polyrpc::generated::buffa::MessageName for RequestOp {
     const PACKAGE: &'static str = "etcdserverpb";
     const NAME: &'static str = "RequestOp";
     const FULL_NAME: &'static str = "etcdserverpb.RequestOp";
     const TYPE_URL: &'static str = "type.googleapis.com/etcdserverpb.RequestOp";
 }
-impl ::buffa::Message for RequestOp {
+impl ::polyrpc::generated::buffa::Message for RequestOp {
     /// Returns the total encoded size in bytes.
     ///
     /// Accumulates in `u64` (which cannot overflow for in-memory
     /// data) and saturates to `u32` at return, so a message whose
     /// encoded size exceeds the 2 GiB protobuf limit yields a value
-    /// above [`::buffa::MAX_MESSAGE_BYTES`] that the encode entry
+    /// above [`::polyrpc::generated::buffa::MAX_MESSAGE_BYTES`] that the encode entry
     /// points reject, never a silently wrapped size.
     #[allow(clippy::let_and_return)]
-    fn compute_size(&self, __cache: &mut ::buffa::SizeCache) -> u32 {
+    fn compute_size(&self, __cache: &mut ::polyrpc::generated::buffa::SizeCache) -> u32 {
         #[allow(unused_imports)]
-        use ::buffa::Enumeration as _;
+        use ::polyrpc::generated::buffa::Enumeration as _;
         let mut size = 0u64;
         if let ::core::option::Option::Some(ref v) = self.request {
             match v {
@@ -690,24 +782,26 @@ impl ::buffa::Message for RequestOp {
                     let inner = x.compute_size(__cache);
                     __cache.set(__slot, inner);
                     size
-                        += 1u64 + ::buffa::encoding::varint_len(inner as u64) as u64
-                            + inner as u64;
+                        += 1u64
+                            + ::polyrpc::generated::buffa::encoding::varint_len(
+                                inner as u64,
+                            ) as u64 + inner as u64;
                 }
             }
         }
-        ::buffa::saturate_size(size)
+        ::polyrpc::generated::buffa::saturate_size(size)
     }
     fn write_to(
         &self,
-        __cache: &mut ::buffa::SizeCache,
-        buf: &mut impl ::buffa::EncodeSink,
+        __cache: &mut ::polyrpc::generated::buffa::SizeCache,
+        buf: &mut impl ::polyrpc::generated::buffa::EncodeSink,
     ) {
         #[allow(unused_imports)]
-        use ::buffa::Enumeration as _;
+        use ::polyrpc::generated::buffa::Enumeration as _;
         if let ::core::option::Option::Some(ref v) = self.request {
             match v {
                 __buffa::oneof::request_op::Request::RequestPut(x) => {
-                    ::buffa::types::put_len_delimited_header(
+                    ::polyrpc::generated::buffa::types::put_len_delimited_header(
                         2u32,
                         u64::from(__cache.consume_next()),
                         buf,
@@ -719,37 +813,49 @@ impl ::buffa::Message for RequestOp {
     }
     fn merge_field(
         &mut self,
-        tag: ::buffa::encoding::Tag,
-        buf: &mut impl ::buffa::bytes::Buf,
-        ctx: ::buffa::DecodeContext<'_>,
-    ) -> ::core::result::Result<(), ::buffa::DecodeError> {
+        tag: ::polyrpc::generated::buffa::encoding::Tag,
+        buf: &mut impl ::polyrpc::generated::buffa::bytes::Buf,
+        ctx: ::polyrpc::generated::buffa::DecodeContext<'_>,
+    ) -> ::core::result::Result<(), ::polyrpc::generated::buffa::DecodeError> {
         #[allow(unused_imports)]
-        use ::buffa::bytes::Buf as _;
+        use ::polyrpc::generated::buffa::bytes::Buf as _;
         #[allow(unused_imports)]
-        use ::buffa::Enumeration as _;
+        use ::polyrpc::generated::buffa::Enumeration as _;
         match tag.field_number() {
             2u32 => {
-                ::buffa::encoding::check_wire_type(
+                ::polyrpc::generated::buffa::encoding::check_wire_type(
                     tag,
-                    ::buffa::encoding::WireType::LengthDelimited,
+                    ::polyrpc::generated::buffa::encoding::WireType::LengthDelimited,
                 )?;
                 if let ::core::option::Option::Some(
                     __buffa::oneof::request_op::Request::RequestPut(ref mut existing),
                 ) = self.request
                 {
-                    ::buffa::Message::merge_length_delimited(&mut **existing, buf, ctx)?;
+                    ::polyrpc::generated::buffa::Message::merge_length_delimited(
+                        &mut **existing,
+                        buf,
+                        ctx,
+                    )?;
                 } else {
                     let mut val = ::core::default::Default::default();
-                    ::buffa::Message::merge_length_delimited(&mut val, buf, ctx)?;
+                    ::polyrpc::generated::buffa::Message::merge_length_delimited(
+                        &mut val,
+                        buf,
+                        ctx,
+                    )?;
                     self.request = ::core::option::Option::Some(
                         __buffa::oneof::request_op::Request::RequestPut(
-                            ::buffa::alloc::boxed::Box::new(val),
+                            ::polyrpc::generated::buffa::alloc::boxed::Box::new(val),
                         ),
                     );
                 }
             }
             _ => {
-                ::buffa::encoding::skip_field_depth(tag, buf, ctx.depth())?;
+                ::polyrpc::generated::buffa::encoding::skip_field_depth(
+                    tag,
+                    buf,
+                    ctx.depth(),
+                )?;
             }
         }
         ::core::result::Result::Ok(())
@@ -767,11 +873,11 @@ pub mod request_op {
 #[derive(Clone, PartialEq, Default)]
 pub struct Compare {
     /// Field 1: `result`
-    pub result: ::buffa::EnumValue<compare::CompareResult>,
+    pub result: ::polyrpc::generated::buffa::EnumValue<compare::CompareResult>,
     /// Field 2: `target`
-    pub target: ::buffa::EnumValue<compare::CompareTarget>,
+    pub target: ::polyrpc::generated::buffa::EnumValue<compare::CompareTarget>,
     /// Field 3: `key`
-    pub key: ::buffa::bytes::Bytes,
+    pub key: ::polyrpc::generated::buffa::bytes::Bytes,
     pub target_union: ::core::option::Option<__buffa::oneof::compare::TargetUnion>,
 }
 impl ::core::fmt::Debug for Compare {
@@ -791,170 +897,202 @@ impl Compare {
     /// Format: `type.googleapis.com/<fully.qualified.TypeName>`
     pub const TYPE_URL: &'static str = "type.googleapis.com/etcdserverpb.Compare";
 }
-::buffa::impl_default_instance!(Compare);
-impl ::buffa::MessageName for Compare {
+::polyrpc::generated::buffa::impl_default_instance!(Compare);
+impl ::polyrpc::generated::buffa::MessageName for Compare {
     const PACKAGE: &'static str = "etcdserverpb";
     const NAME: &'static str = "Compare";
     const FULL_NAME: &'static str = "etcdserverpb.Compare";
     const TYPE_URL: &'static str = "type.googleapis.com/etcdserverpb.Compare";
 }
-impl ::buffa::Message for Compare {
+impl ::polyrpc::generated::buffa::Message for Compare {
     /// Returns the total encoded size in bytes.
     ///
     /// Accumulates in `u64` (which cannot overflow for in-memory
     /// data) and saturates to `u32` at return, so a message whose
     /// encoded size exceeds the 2 GiB protobuf limit yields a value
-    /// above [`::buffa::MAX_MESSAGE_BYTES`] that the encode entry
+    /// above [`::polyrpc::generated::buffa::MAX_MESSAGE_BYTES`] that the encode entry
     /// points reject, never a silently wrapped size.
     #[allow(clippy::let_and_return)]
-    fn compute_size(&self, _cache: &mut ::buffa::SizeCache) -> u32 {
+    fn compute_size(&self, _cache: &mut ::polyrpc::generated::buffa::SizeCache) -> u32 {
         #[allow(unused_imports)]
-        use ::buffa::Enumeration as _;
+        use ::polyrpc::generated::buffa::Enumeration as _;
         let mut size = 0u64;
         {
             let val = self.result.to_i32();
             if val != 0 {
-                size += 1u64 + ::buffa::types::int32_encoded_len(val) as u64;
+                size
+                    += 1u64
+                        + ::polyrpc::generated::buffa::types::int32_encoded_len(val)
+                            as u64;
             }
         }
         {
             let val = self.target.to_i32();
             if val != 0 {
-                size += 1u64 + ::buffa::types::int32_encoded_len(val) as u64;
+                size
+                    += 1u64
+                        + ::polyrpc::generated::buffa::types::int32_encoded_len(val)
+                            as u64;
             }
         }
         if !self.key.is_empty() {
-            size += 1u64 + ::buffa::types::bytes_encoded_len(&self.key) as u64;
+            size
+                += 1u64
+                    + ::polyrpc::generated::buffa::types::bytes_encoded_len(&self.key)
+                        as u64;
         }
         if let ::core::option::Option::Some(ref v) = self.target_union {
             match v {
                 __buffa::oneof::compare::TargetUnion::Version(v) => {
-                    size += 1u64 + ::buffa::types::int64_encoded_len(*v) as u64;
+                    size
+                        += 1u64
+                            + ::polyrpc::generated::buffa::types::int64_encoded_len(*v)
+                                as u64;
                 }
                 __buffa::oneof::compare::TargetUnion::Value(x) => {
-                    size += 1u64 + ::buffa::types::bytes_encoded_len(x) as u64;
+                    size
+                        += 1u64
+                            + ::polyrpc::generated::buffa::types::bytes_encoded_len(x)
+                                as u64;
                 }
                 __buffa::oneof::compare::TargetUnion::Lease(v) => {
-                    size += 1u64 + ::buffa::types::int64_encoded_len(*v) as u64;
+                    size
+                        += 1u64
+                            + ::polyrpc::generated::buffa::types::int64_encoded_len(*v)
+                                as u64;
                 }
             }
         }
-        ::buffa::saturate_size(size)
+        ::polyrpc::generated::buffa::saturate_size(size)
     }
     fn write_to(
         &self,
-        _cache: &mut ::buffa::SizeCache,
-        buf: &mut impl ::buffa::EncodeSink,
+        _cache: &mut ::polyrpc::generated::buffa::SizeCache,
+        buf: &mut impl ::polyrpc::generated::buffa::EncodeSink,
     ) {
         #[allow(unused_imports)]
-        use ::buffa::Enumeration as _;
+        use ::polyrpc::generated::buffa::Enumeration as _;
         {
             let val = self.result.to_i32();
             if val != 0 {
-                ::buffa::types::put_int32_field(1u32, val, buf);
+                ::polyrpc::generated::buffa::types::put_int32_field(1u32, val, buf);
             }
         }
         {
             let val = self.target.to_i32();
             if val != 0 {
-                ::buffa::types::put_int32_field(2u32, val, buf);
+                ::polyrpc::generated::buffa::types::put_int32_field(2u32, val, buf);
             }
         }
         if !self.key.is_empty() {
-            ::buffa::types::put_shared_bytes_field(3u32, &self.key, buf);
+            ::polyrpc::generated::buffa::types::put_shared_bytes_field(
+                3u32,
+                &self.key,
+                buf,
+            );
         }
         if let ::core::option::Option::Some(ref v) = self.target_union {
             match v {
                 __buffa::oneof::compare::TargetUnion::Version(x) => {
-                    ::buffa::types::put_int64_field(4u32, *x, buf);
+                    ::polyrpc::generated::buffa::types::put_int64_field(4u32, *x, buf);
                 }
                 __buffa::oneof::compare::TargetUnion::Value(x) => {
-                    ::buffa::types::put_shared_bytes_field(7u32, x, buf);
+                    ::polyrpc::generated::buffa::types::put_shared_bytes_field(
+                        7u32,
+                        x,
+                        buf,
+                    );
                 }
                 __buffa::oneof::compare::TargetUnion::Lease(x) => {
-                    ::buffa::types::put_int64_field(8u32, *x, buf);
+                    ::polyrpc::generated::buffa::types::put_int64_field(8u32, *x, buf);
                 }
             }
         }
     }
     fn merge_field(
         &mut self,
-        tag: ::buffa::encoding::Tag,
-        buf: &mut impl ::buffa::bytes::Buf,
-        ctx: ::buffa::DecodeContext<'_>,
-    ) -> ::core::result::Result<(), ::buffa::DecodeError> {
+        tag: ::polyrpc::generated::buffa::encoding::Tag,
+        buf: &mut impl ::polyrpc::generated::buffa::bytes::Buf,
+        ctx: ::polyrpc::generated::buffa::DecodeContext<'_>,
+    ) -> ::core::result::Result<(), ::polyrpc::generated::buffa::DecodeError> {
         #[allow(unused_imports)]
-        use ::buffa::bytes::Buf as _;
+        use ::polyrpc::generated::buffa::bytes::Buf as _;
         #[allow(unused_imports)]
-        use ::buffa::Enumeration as _;
+        use ::polyrpc::generated::buffa::Enumeration as _;
         match tag.field_number() {
             1u32 => {
-                ::buffa::encoding::check_wire_type(
+                ::polyrpc::generated::buffa::encoding::check_wire_type(
                     tag,
-                    ::buffa::encoding::WireType::Varint,
+                    ::polyrpc::generated::buffa::encoding::WireType::Varint,
                 )?;
-                self.result = ::buffa::EnumValue::from(
-                    ::buffa::types::decode_int32(buf)?,
+                self.result = ::polyrpc::generated::buffa::EnumValue::from(
+                    ::polyrpc::generated::buffa::types::decode_int32(buf)?,
                 );
             }
             2u32 => {
-                ::buffa::encoding::check_wire_type(
+                ::polyrpc::generated::buffa::encoding::check_wire_type(
                     tag,
-                    ::buffa::encoding::WireType::Varint,
+                    ::polyrpc::generated::buffa::encoding::WireType::Varint,
                 )?;
-                self.target = ::buffa::EnumValue::from(
-                    ::buffa::types::decode_int32(buf)?,
+                self.target = ::polyrpc::generated::buffa::EnumValue::from(
+                    ::polyrpc::generated::buffa::types::decode_int32(buf)?,
                 );
             }
             3u32 => {
-                ::buffa::encoding::check_wire_type(
+                ::polyrpc::generated::buffa::encoding::check_wire_type(
                     tag,
-                    ::buffa::encoding::WireType::LengthDelimited,
+                    ::polyrpc::generated::buffa::encoding::WireType::LengthDelimited,
                 )?;
-                self.key = ::buffa::types::decode_bytes_to_bytes(buf)?;
+                self.key = ::polyrpc::generated::buffa::types::decode_bytes_to_bytes(
+                    buf,
+                )?;
             }
             4u32 => {
-                ::buffa::encoding::check_wire_type(
+                ::polyrpc::generated::buffa::encoding::check_wire_type(
                     tag,
-                    ::buffa::encoding::WireType::Varint,
+                    ::polyrpc::generated::buffa::encoding::WireType::Varint,
                 )?;
                 self.target_union = ::core::option::Option::Some(
                     __buffa::oneof::compare::TargetUnion::Version(
-                        ::buffa::types::decode_int64(buf)?,
+                        ::polyrpc::generated::buffa::types::decode_int64(buf)?,
                     ),
                 );
             }
             7u32 => {
-                ::buffa::encoding::check_wire_type(
+                ::polyrpc::generated::buffa::encoding::check_wire_type(
                     tag,
-                    ::buffa::encoding::WireType::LengthDelimited,
+                    ::polyrpc::generated::buffa::encoding::WireType::LengthDelimited,
                 )?;
                 self.target_union = ::core::option::Option::Some(
                     __buffa::oneof::compare::TargetUnion::Value(
-                        ::buffa::types::decode_bytes_to_bytes(buf)?,
+                        ::polyrpc::generated::buffa::types::decode_bytes_to_bytes(buf)?,
                     ),
                 );
             }
             8u32 => {
-                ::buffa::encoding::check_wire_type(
+                ::polyrpc::generated::buffa::encoding::check_wire_type(
                     tag,
-                    ::buffa::encoding::WireType::Varint,
+                    ::polyrpc::generated::buffa::encoding::WireType::Varint,
                 )?;
                 self.target_union = ::core::option::Option::Some(
                     __buffa::oneof::compare::TargetUnion::Lease(
-                        ::buffa::types::decode_int64(buf)?,
+                        ::polyrpc::generated::buffa::types::decode_int64(buf)?,
                     ),
                 );
             }
             _ => {
-                ::buffa::encoding::skip_field_depth(tag, buf, ctx.depth())?;
+                ::polyrpc::generated::buffa::encoding::skip_field_depth(
+                    tag,
+                    buf,
+                    ctx.depth(),
+                )?;
             }
         }
         ::core::result::Result::Ok(())
     }
     fn clear(&mut self) {
-        self.result = ::buffa::EnumValue::from(0);
-        self.target = ::buffa::EnumValue::from(0);
+        self.result = ::polyrpc::generated::buffa::EnumValue::from(0);
+        self.target = ::polyrpc::generated::buffa::EnumValue::from(0);
         self.key = ::core::default::Default::default();
         self.target_union = ::core::option::Option::None;
     }
@@ -990,7 +1128,7 @@ pub mod compare {
             Self::EQUAL
         }
     }
-    impl ::buffa::Enumeration for CompareResult {
+    impl ::polyrpc::generated::buffa::Enumeration for CompareResult {
         fn from_i32(value: i32) -> ::core::option::Option<Self> {
             match value {
                 0i32 => ::core::option::Option::Some(Self::EQUAL),
@@ -1056,7 +1194,7 @@ pub mod compare {
             Self::VERSION
         }
     }
-    impl ::buffa::Enumeration for CompareTarget {
+    impl ::polyrpc::generated::buffa::Enumeration for CompareTarget {
         fn from_i32(value: i32) -> ::core::option::Option<Self> {
             match value {
                 0i32 => ::core::option::Option::Some(Self::VERSION),
@@ -1099,13 +1237,13 @@ pub mod compare {
 #[derive(Clone, PartialEq, Default)]
 pub struct TxnRequest {
     /// Field 1: `compare`
-    pub compare: ::buffa::alloc::vec::Vec<Compare>,
+    pub compare: ::polyrpc::generated::buffa::alloc::vec::Vec<Compare>,
     /// Done if all comparisons hold, and if not.
     ///
     /// Field 2: `success`
-    pub success: ::buffa::alloc::vec::Vec<RequestOp>,
+    pub success: ::polyrpc::generated::buffa::alloc::vec::Vec<RequestOp>,
     /// Field 3: `failure`
-    pub failure: ::buffa::alloc::vec::Vec<RequestOp>,
+    pub failure: ::polyrpc::generated::buffa::alloc::vec::Vec<RequestOp>,
 }
 impl ::core::fmt::Debug for TxnRequest {
     fn fmt(&self, f: &mut ::core::fmt::Formatter<'_>) -> ::core::fmt::Result {
@@ -1123,61 +1261,67 @@ impl TxnRequest {
     /// Format: `type.googleapis.com/<fully.qualified.TypeName>`
     pub const TYPE_URL: &'static str = "type.googleapis.com/etcdserverpb.TxnRequest";
 }
-::buffa::impl_default_instance!(TxnRequest);
-impl ::buffa::MessageName for TxnRequest {
+::polyrpc::generated::buffa::impl_default_instance!(TxnRequest);
+impl ::polyrpc::generated::buffa::MessageName for TxnRequest {
     const PACKAGE: &'static str = "etcdserverpb";
     const NAME: &'static str = "TxnRequest";
     const FULL_NAME: &'static str = "etcdserverpb.TxnRequest";
     const TYPE_URL: &'static str = "type.googleapis.com/etcdserverpb.TxnRequest";
 }
-impl ::buffa::Message for TxnRequest {
+impl ::polyrpc::generated::buffa::Message for TxnRequest {
     /// Returns the total encoded size in bytes.
     ///
     /// Accumulates in `u64` (which cannot overflow for in-memory
     /// data) and saturates to `u32` at return, so a message whose
     /// encoded size exceeds the 2 GiB protobuf limit yields a value
-    /// above [`::buffa::MAX_MESSAGE_BYTES`] that the encode entry
+    /// above [`::polyrpc::generated::buffa::MAX_MESSAGE_BYTES`] that the encode entry
     /// points reject, never a silently wrapped size.
     #[allow(clippy::let_and_return)]
-    fn compute_size(&self, __cache: &mut ::buffa::SizeCache) -> u32 {
+    fn compute_size(&self, __cache: &mut ::polyrpc::generated::buffa::SizeCache) -> u32 {
         #[allow(unused_imports)]
-        use ::buffa::Enumeration as _;
+        use ::polyrpc::generated::buffa::Enumeration as _;
         let mut size = 0u64;
         for v in &self.compare {
             let __slot = __cache.reserve();
             let inner_size = v.compute_size(__cache);
             __cache.set(__slot, inner_size);
             size
-                += 1u64 + ::buffa::encoding::varint_len(inner_size as u64) as u64
-                    + inner_size as u64;
+                += 1u64
+                    + ::polyrpc::generated::buffa::encoding::varint_len(
+                        inner_size as u64,
+                    ) as u64 + inner_size as u64;
         }
         for v in &self.success {
             let __slot = __cache.reserve();
             let inner_size = v.compute_size(__cache);
             __cache.set(__slot, inner_size);
             size
-                += 1u64 + ::buffa::encoding::varint_len(inner_size as u64) as u64
-                    + inner_size as u64;
+                += 1u64
+                    + ::polyrpc::generated::buffa::encoding::varint_len(
+                        inner_size as u64,
+                    ) as u64 + inner_size as u64;
         }
         for v in &self.failure {
             let __slot = __cache.reserve();
             let inner_size = v.compute_size(__cache);
             __cache.set(__slot, inner_size);
             size
-                += 1u64 + ::buffa::encoding::varint_len(inner_size as u64) as u64
-                    + inner_size as u64;
+                += 1u64
+                    + ::polyrpc::generated::buffa::encoding::varint_len(
+                        inner_size as u64,
+                    ) as u64 + inner_size as u64;
         }
-        ::buffa::saturate_size(size)
+        ::polyrpc::generated::buffa::saturate_size(size)
     }
     fn write_to(
         &self,
-        __cache: &mut ::buffa::SizeCache,
-        buf: &mut impl ::buffa::EncodeSink,
+        __cache: &mut ::polyrpc::generated::buffa::SizeCache,
+        buf: &mut impl ::polyrpc::generated::buffa::EncodeSink,
     ) {
         #[allow(unused_imports)]
-        use ::buffa::Enumeration as _;
+        use ::polyrpc::generated::buffa::Enumeration as _;
         for v in &self.compare {
-            ::buffa::types::put_len_delimited_header(
+            ::polyrpc::generated::buffa::types::put_len_delimited_header(
                 1u32,
                 u64::from(__cache.consume_next()),
                 buf,
@@ -1185,7 +1329,7 @@ impl ::buffa::Message for TxnRequest {
             v.write_to(__cache, buf);
         }
         for v in &self.success {
-            ::buffa::types::put_len_delimited_header(
+            ::polyrpc::generated::buffa::types::put_len_delimited_header(
                 2u32,
                 u64::from(__cache.consume_next()),
                 buf,
@@ -1193,7 +1337,7 @@ impl ::buffa::Message for TxnRequest {
             v.write_to(__cache, buf);
         }
         for v in &self.failure {
-            ::buffa::types::put_len_delimited_header(
+            ::polyrpc::generated::buffa::types::put_len_delimited_header(
                 3u32,
                 u64::from(__cache.consume_next()),
                 buf,
@@ -1203,53 +1347,69 @@ impl ::buffa::Message for TxnRequest {
     }
     fn merge_field(
         &mut self,
-        tag: ::buffa::encoding::Tag,
-        buf: &mut impl ::buffa::bytes::Buf,
-        ctx: ::buffa::DecodeContext<'_>,
-    ) -> ::core::result::Result<(), ::buffa::DecodeError> {
+        tag: ::polyrpc::generated::buffa::encoding::Tag,
+        buf: &mut impl ::polyrpc::generated::buffa::bytes::Buf,
+        ctx: ::polyrpc::generated::buffa::DecodeContext<'_>,
+    ) -> ::core::result::Result<(), ::polyrpc::generated::buffa::DecodeError> {
         #[allow(unused_imports)]
-        use ::buffa::bytes::Buf as _;
+        use ::polyrpc::generated::buffa::bytes::Buf as _;
         #[allow(unused_imports)]
-        use ::buffa::Enumeration as _;
+        use ::polyrpc::generated::buffa::Enumeration as _;
         match tag.field_number() {
             1u32 => {
-                ::buffa::encoding::check_wire_type(
+                ::polyrpc::generated::buffa::encoding::check_wire_type(
                     tag,
-                    ::buffa::encoding::WireType::LengthDelimited,
+                    ::polyrpc::generated::buffa::encoding::WireType::LengthDelimited,
                 )?;
                 let mut elem = ::core::default::Default::default();
                 ctx.register_element_memory(
-                    ::buffa::__private::element_footprint(&elem),
+                    ::polyrpc::generated::buffa::__private::element_footprint(&elem),
                 )?;
-                ::buffa::Message::merge_length_delimited(&mut elem, buf, ctx)?;
+                ::polyrpc::generated::buffa::Message::merge_length_delimited(
+                    &mut elem,
+                    buf,
+                    ctx,
+                )?;
                 self.compare.push(elem);
             }
             2u32 => {
-                ::buffa::encoding::check_wire_type(
+                ::polyrpc::generated::buffa::encoding::check_wire_type(
                     tag,
-                    ::buffa::encoding::WireType::LengthDelimited,
+                    ::polyrpc::generated::buffa::encoding::WireType::LengthDelimited,
                 )?;
                 let mut elem = ::core::default::Default::default();
                 ctx.register_element_memory(
-                    ::buffa::__private::element_footprint(&elem),
+                    ::polyrpc::generated::buffa::__private::element_footprint(&elem),
                 )?;
-                ::buffa::Message::merge_length_delimited(&mut elem, buf, ctx)?;
+                ::polyrpc::generated::buffa::Message::merge_length_delimited(
+                    &mut elem,
+                    buf,
+                    ctx,
+                )?;
                 self.success.push(elem);
             }
             3u32 => {
-                ::buffa::encoding::check_wire_type(
+                ::polyrpc::generated::buffa::encoding::check_wire_type(
                     tag,
-                    ::buffa::encoding::WireType::LengthDelimited,
+                    ::polyrpc::generated::buffa::encoding::WireType::LengthDelimited,
                 )?;
                 let mut elem = ::core::default::Default::default();
                 ctx.register_element_memory(
-                    ::buffa::__private::element_footprint(&elem),
+                    ::polyrpc::generated::buffa::__private::element_footprint(&elem),
                 )?;
-                ::buffa::Message::merge_length_delimited(&mut elem, buf, ctx)?;
+                ::polyrpc::generated::buffa::Message::merge_length_delimited(
+                    &mut elem,
+                    buf,
+                    ctx,
+                )?;
                 self.failure.push(elem);
             }
             _ => {
-                ::buffa::encoding::skip_field_depth(tag, buf, ctx.depth())?;
+                ::polyrpc::generated::buffa::encoding::skip_field_depth(
+                    tag,
+                    buf,
+                    ctx.depth(),
+                )?;
             }
         }
         ::core::result::Result::Ok(())
@@ -1274,49 +1434,53 @@ impl TxnResponse {
     /// Format: `type.googleapis.com/<fully.qualified.TypeName>`
     pub const TYPE_URL: &'static str = "type.googleapis.com/etcdserverpb.TxnResponse";
 }
-::buffa::impl_default_instance!(TxnResponse);
-impl ::buffa::MessageName for TxnResponse {
+::polyrpc::generated::buffa::impl_default_instance!(TxnResponse);
+impl ::polyrpc::generated::buffa::MessageName for TxnResponse {
     const PACKAGE: &'static str = "etcdserverpb";
     const NAME: &'static str = "TxnResponse";
     const FULL_NAME: &'static str = "etcdserverpb.TxnResponse";
     const TYPE_URL: &'static str = "type.googleapis.com/etcdserverpb.TxnResponse";
 }
-impl ::buffa::Message for TxnResponse {
+impl ::polyrpc::generated::buffa::Message for TxnResponse {
     /// Returns the total encoded size in bytes.
     ///
     /// Accumulates in `u64` (which cannot overflow for in-memory
     /// data) and saturates to `u32` at return, so a message whose
     /// encoded size exceeds the 2 GiB protobuf limit yields a value
-    /// above [`::buffa::MAX_MESSAGE_BYTES`] that the encode entry
+    /// above [`::polyrpc::generated::buffa::MAX_MESSAGE_BYTES`] that the encode entry
     /// points reject, never a silently wrapped size.
     #[allow(clippy::let_and_return)]
-    fn compute_size(&self, _cache: &mut ::buffa::SizeCache) -> u32 {
+    fn compute_size(&self, _cache: &mut ::polyrpc::generated::buffa::SizeCache) -> u32 {
         #[allow(unused_imports)]
-        use ::buffa::Enumeration as _;
+        use ::polyrpc::generated::buffa::Enumeration as _;
         let size = 0u64;
-        ::buffa::saturate_size(size)
+        ::polyrpc::generated::buffa::saturate_size(size)
     }
     fn write_to(
         &self,
-        _cache: &mut ::buffa::SizeCache,
-        _buf: &mut impl ::buffa::EncodeSink,
+        _cache: &mut ::polyrpc::generated::buffa::SizeCache,
+        _buf: &mut impl ::polyrpc::generated::buffa::EncodeSink,
     ) {
         #[allow(unused_imports)]
-        use ::buffa::Enumeration as _;
+        use ::polyrpc::generated::buffa::Enumeration as _;
     }
     fn merge_field(
         &mut self,
-        tag: ::buffa::encoding::Tag,
-        buf: &mut impl ::buffa::bytes::Buf,
-        ctx: ::buffa::DecodeContext<'_>,
-    ) -> ::core::result::Result<(), ::buffa::DecodeError> {
+        tag: ::polyrpc::generated::buffa::encoding::Tag,
+        buf: &mut impl ::polyrpc::generated::buffa::bytes::Buf,
+        ctx: ::polyrpc::generated::buffa::DecodeContext<'_>,
+    ) -> ::core::result::Result<(), ::polyrpc::generated::buffa::DecodeError> {
         #[allow(unused_imports)]
-        use ::buffa::bytes::Buf as _;
+        use ::polyrpc::generated::buffa::bytes::Buf as _;
         #[allow(unused_imports)]
-        use ::buffa::Enumeration as _;
+        use ::polyrpc::generated::buffa::Enumeration as _;
         match tag.field_number() {
             _ => {
-                ::buffa::encoding::skip_field_depth(tag, buf, ctx.depth())?;
+                ::polyrpc::generated::buffa::encoding::skip_field_depth(
+                    tag,
+                    buf,
+                    ctx.depth(),
+                )?;
             }
         }
         ::core::result::Result::Ok(())
@@ -1343,25 +1507,25 @@ impl WatchRequest {
     /// Format: `type.googleapis.com/<fully.qualified.TypeName>`
     pub const TYPE_URL: &'static str = "type.googleapis.com/etcdserverpb.WatchRequest";
 }
-::buffa::impl_default_instance!(WatchRequest);
-impl ::buffa::MessageName for WatchRequest {
+::polyrpc::generated::buffa::impl_default_instance!(WatchRequest);
+impl ::polyrpc::generated::buffa::MessageName for WatchRequest {
     const PACKAGE: &'static str = "etcdserverpb";
     const NAME: &'static str = "WatchRequest";
     const FULL_NAME: &'static str = "etcdserverpb.WatchRequest";
     const TYPE_URL: &'static str = "type.googleapis.com/etcdserverpb.WatchRequest";
 }
-impl ::buffa::Message for WatchRequest {
+impl ::polyrpc::generated::buffa::Message for WatchRequest {
     /// Returns the total encoded size in bytes.
     ///
     /// Accumulates in `u64` (which cannot overflow for in-memory
     /// data) and saturates to `u32` at return, so a message whose
     /// encoded size exceeds the 2 GiB protobuf limit yields a value
-    /// above [`::buffa::MAX_MESSAGE_BYTES`] that the encode entry
+    /// above [`::polyrpc::generated::buffa::MAX_MESSAGE_BYTES`] that the encode entry
     /// points reject, never a silently wrapped size.
     #[allow(clippy::let_and_return)]
-    fn compute_size(&self, __cache: &mut ::buffa::SizeCache) -> u32 {
+    fn compute_size(&self, __cache: &mut ::polyrpc::generated::buffa::SizeCache) -> u32 {
         #[allow(unused_imports)]
-        use ::buffa::Enumeration as _;
+        use ::polyrpc::generated::buffa::Enumeration as _;
         let mut size = 0u64;
         if let ::core::option::Option::Some(ref v) = self.request_union {
             match v {
@@ -1370,24 +1534,26 @@ impl ::buffa::Message for WatchRequest {
                     let inner = x.compute_size(__cache);
                     __cache.set(__slot, inner);
                     size
-                        += 1u64 + ::buffa::encoding::varint_len(inner as u64) as u64
-                            + inner as u64;
+                        += 1u64
+                            + ::polyrpc::generated::buffa::encoding::varint_len(
+                                inner as u64,
+                            ) as u64 + inner as u64;
                 }
             }
         }
-        ::buffa::saturate_size(size)
+        ::polyrpc::generated::buffa::saturate_size(size)
     }
     fn write_to(
         &self,
-        __cache: &mut ::buffa::SizeCache,
-        buf: &mut impl ::buffa::EncodeSink,
+        __cache: &mut ::polyrpc::generated::buffa::SizeCache,
+        buf: &mut impl ::polyrpc::generated::buffa::EncodeSink,
     ) {
         #[allow(unused_imports)]
-        use ::buffa::Enumeration as _;
+        use ::polyrpc::generated::buffa::Enumeration as _;
         if let ::core::option::Option::Some(ref v) = self.request_union {
             match v {
                 __buffa::oneof::watch_request::RequestUnion::CreateRequest(x) => {
-                    ::buffa::types::put_len_delimited_header(
+                    ::polyrpc::generated::buffa::types::put_len_delimited_header(
                         1u32,
                         u64::from(__cache.consume_next()),
                         buf,
@@ -1399,19 +1565,19 @@ impl ::buffa::Message for WatchRequest {
     }
     fn merge_field(
         &mut self,
-        tag: ::buffa::encoding::Tag,
-        buf: &mut impl ::buffa::bytes::Buf,
-        ctx: ::buffa::DecodeContext<'_>,
-    ) -> ::core::result::Result<(), ::buffa::DecodeError> {
+        tag: ::polyrpc::generated::buffa::encoding::Tag,
+        buf: &mut impl ::polyrpc::generated::buffa::bytes::Buf,
+        ctx: ::polyrpc::generated::buffa::DecodeContext<'_>,
+    ) -> ::core::result::Result<(), ::polyrpc::generated::buffa::DecodeError> {
         #[allow(unused_imports)]
-        use ::buffa::bytes::Buf as _;
+        use ::polyrpc::generated::buffa::bytes::Buf as _;
         #[allow(unused_imports)]
-        use ::buffa::Enumeration as _;
+        use ::polyrpc::generated::buffa::Enumeration as _;
         match tag.field_number() {
             1u32 => {
-                ::buffa::encoding::check_wire_type(
+                ::polyrpc::generated::buffa::encoding::check_wire_type(
                     tag,
-                    ::buffa::encoding::WireType::LengthDelimited,
+                    ::polyrpc::generated::buffa::encoding::WireType::LengthDelimited,
                 )?;
                 if let ::core::option::Option::Some(
                     __buffa::oneof::watch_request::RequestUnion::CreateRequest(
@@ -1419,19 +1585,31 @@ impl ::buffa::Message for WatchRequest {
                     ),
                 ) = self.request_union
                 {
-                    ::buffa::Message::merge_length_delimited(&mut **existing, buf, ctx)?;
+                    ::polyrpc::generated::buffa::Message::merge_length_delimited(
+                        &mut **existing,
+                        buf,
+                        ctx,
+                    )?;
                 } else {
                     let mut val = ::core::default::Default::default();
-                    ::buffa::Message::merge_length_delimited(&mut val, buf, ctx)?;
+                    ::polyrpc::generated::buffa::Message::merge_length_delimited(
+                        &mut val,
+                        buf,
+                        ctx,
+                    )?;
                     self.request_union = ::core::option::Option::Some(
                         __buffa::oneof::watch_request::RequestUnion::CreateRequest(
-                            ::buffa::alloc::boxed::Box::new(val),
+                            ::polyrpc::generated::buffa::alloc::boxed::Box::new(val),
                         ),
                     );
                 }
             }
             _ => {
-                ::buffa::encoding::skip_field_depth(tag, buf, ctx.depth())?;
+                ::polyrpc::generated::buffa::encoding::skip_field_depth(
+                    tag,
+                    buf,
+                    ctx.depth(),
+                )?;
             }
         }
         ::core::result::Result::Ok(())
@@ -1449,9 +1627,9 @@ pub mod watch_request {
 #[derive(Clone, PartialEq, Default)]
 pub struct WatchCreateRequest {
     /// Field 1: `key`
-    pub key: ::buffa::bytes::Bytes,
+    pub key: ::polyrpc::generated::buffa::bytes::Bytes,
     /// Field 2: `range_end`
-    pub range_end: ::buffa::bytes::Bytes,
+    pub range_end: ::polyrpc::generated::buffa::bytes::Bytes,
     /// Field 3: `start_revision`
     pub start_revision: i64,
 }
@@ -1471,88 +1649,121 @@ impl WatchCreateRequest {
     /// Format: `type.googleapis.com/<fully.qualified.TypeName>`
     pub const TYPE_URL: &'static str = "type.googleapis.com/etcdserverpb.WatchCreateRequest";
 }
-::buffa::impl_default_instance!(WatchCreateRequest);
-impl ::buffa::MessageName for WatchCreateRequest {
+::polyrpc::generated::buffa::impl_default_instance!(WatchCreateRequest);
+impl ::polyrpc::generated::buffa::MessageName for WatchCreateRequest {
     const PACKAGE: &'static str = "etcdserverpb";
     const NAME: &'static str = "WatchCreateRequest";
     const FULL_NAME: &'static str = "etcdserverpb.WatchCreateRequest";
     const TYPE_URL: &'static str = "type.googleapis.com/etcdserverpb.WatchCreateRequest";
 }
-impl ::buffa::Message for WatchCreateRequest {
+impl ::polyrpc::generated::buffa::Message for WatchCreateRequest {
     /// Returns the total encoded size in bytes.
     ///
     /// Accumulates in `u64` (which cannot overflow for in-memory
     /// data) and saturates to `u32` at return, so a message whose
     /// encoded size exceeds the 2 GiB protobuf limit yields a value
-    /// above [`::buffa::MAX_MESSAGE_BYTES`] that the encode entry
+    /// above [`::polyrpc::generated::buffa::MAX_MESSAGE_BYTES`] that the encode entry
     /// points reject, never a silently wrapped size.
     #[allow(clippy::let_and_return)]
-    fn compute_size(&self, _cache: &mut ::buffa::SizeCache) -> u32 {
+    fn compute_size(&self, _cache: &mut ::polyrpc::generated::buffa::SizeCache) -> u32 {
         #[allow(unused_imports)]
-        use ::buffa::Enumeration as _;
+        use ::polyrpc::generated::buffa::Enumeration as _;
         let mut size = 0u64;
         if !self.key.is_empty() {
-            size += 1u64 + ::buffa::types::bytes_encoded_len(&self.key) as u64;
+            size
+                += 1u64
+                    + ::polyrpc::generated::buffa::types::bytes_encoded_len(&self.key)
+                        as u64;
         }
         if !self.range_end.is_empty() {
-            size += 1u64 + ::buffa::types::bytes_encoded_len(&self.range_end) as u64;
+            size
+                += 1u64
+                    + ::polyrpc::generated::buffa::types::bytes_encoded_len(
+                        &self.range_end,
+                    ) as u64;
         }
         if self.start_revision != 0i64 {
-            size += 1u64 + ::buffa::types::int64_encoded_len(self.start_revision) as u64;
+            size
+                += 1u64
+                    + ::polyrpc::generated::buffa::types::int64_encoded_len(
+                        self.start_revision,
+                    ) as u64;
         }
-        ::buffa::saturate_size(size)
+        ::polyrpc::generated::buffa::saturate_size(size)
     }
     fn write_to(
         &self,
-        _cache: &mut ::buffa::SizeCache,
-        buf: &mut impl ::buffa::EncodeSink,
+        _cache: &mut ::polyrpc::generated::buffa::SizeCache,
+        buf: &mut impl ::polyrpc::generated::buffa::EncodeSink,
     ) {
         #[allow(unused_imports)]
-        use ::buffa::Enumeration as _;
+        use ::polyrpc::generated::buffa::Enumeration as _;
         if !self.key.is_empty() {
-            ::buffa::types::put_shared_bytes_field(1u32, &self.key, buf);
+            ::polyrpc::generated::buffa::types::put_shared_bytes_field(
+                1u32,
+                &self.key,
+                buf,
+            );
         }
         if !self.range_end.is_empty() {
-            ::buffa::types::put_shared_bytes_field(2u32, &self.range_end, buf);
+            ::polyrpc::generated::buffa::types::put_shared_bytes_field(
+                2u32,
+                &self.range_end,
+                buf,
+            );
         }
         if self.start_revision != 0i64 {
-            ::buffa::types::put_int64_field(3u32, self.start_revision, buf);
+            ::polyrpc::generated::buffa::types::put_int64_field(
+                3u32,
+                self.start_revision,
+                buf,
+            );
         }
     }
     fn merge_field(
         &mut self,
-        tag: ::buffa::encoding::Tag,
-        buf: &mut impl ::buffa::bytes::Buf,
-        ctx: ::buffa::DecodeContext<'_>,
-    ) -> ::core::result::Result<(), ::buffa::DecodeError> {
+        tag: ::polyrpc::generated::buffa::encoding::Tag,
+        buf: &mut impl ::polyrpc::generated::buffa::bytes::Buf,
+        ctx: ::polyrpc::generated::buffa::DecodeContext<'_>,
+    ) -> ::core::result::Result<(), ::polyrpc::generated::buffa::DecodeError> {
         #[allow(unused_imports)]
-        use ::buffa::bytes::Buf as _;
+        use ::polyrpc::generated::buffa::bytes::Buf as _;
         #[allow(unused_imports)]
-        use ::buffa::Enumeration as _;
+        use ::polyrpc::generated::buffa::Enumeration as _;
         match tag.field_number() {
             1u32 => {
-                ::buffa::encoding::check_wire_type(
+                ::polyrpc::generated::buffa::encoding::check_wire_type(
                     tag,
-                    ::buffa::encoding::WireType::LengthDelimited,
+                    ::polyrpc::generated::buffa::encoding::WireType::LengthDelimited,
                 )?;
-                self.key = ::buffa::types::decode_bytes_to_bytes(buf)?;
+                self.key = ::polyrpc::generated::buffa::types::decode_bytes_to_bytes(
+                    buf,
+                )?;
             }
             2u32 => {
-                ::buffa::encoding::check_wire_type(
+                ::polyrpc::generated::buffa::encoding::check_wire_type(
                     tag,
-                    ::buffa::encoding::WireType::LengthDelimited,
+                    ::polyrpc::generated::buffa::encoding::WireType::LengthDelimited,
                 )?;
-                self.range_end = ::buffa::types::decode_bytes_to_bytes(buf)?;
+                self.range_end = ::polyrpc::generated::buffa::types::decode_bytes_to_bytes(
+                    buf,
+                )?;
             }
             3u32 => {
-                ::buffa::encoding::check_wire_type(
+                ::polyrpc::generated::buffa::encoding::check_wire_type(
                     tag,
-                    ::buffa::encoding::WireType::Varint,
+                    ::polyrpc::generated::buffa::encoding::WireType::Varint,
                 )?;
-                self.start_revision = ::buffa::types::decode_int64(buf)?;
+                self.start_revision = ::polyrpc::generated::buffa::types::decode_int64(
+                    buf,
+                )?;
             }
             _ => {
-                ::buffa::encoding::skip_field_depth(tag, buf, ctx.depth())?;
+                ::polyrpc::generated::buffa::encoding::skip_field_depth(
+                    tag,
+                    buf,
+                    ctx.depth(),
+                )?;
             }
         }
         ::core::result::Result::Ok(())
@@ -1568,9 +1779,9 @@ pub struct WatchResponse {
     /// Field 4: `canceled`
     pub canceled: bool,
     /// Field 6: `cancel_reason`
-    pub cancel_reason: ::buffa::alloc::string::String,
+    pub cancel_reason: ::polyrpc::generated::buffa::alloc::string::String,
     /// Field 11: `events`
-    pub events: ::buffa::alloc::vec::Vec<super::mvccpb::Event>,
+    pub events: ::polyrpc::generated::buffa::alloc::vec::Vec<super::mvccpb::Event>,
 }
 impl ::core::fmt::Debug for WatchResponse {
     fn fmt(&self, f: &mut ::core::fmt::Formatter<'_>) -> ::core::fmt::Result {
@@ -1588,58 +1799,67 @@ impl WatchResponse {
     /// Format: `type.googleapis.com/<fully.qualified.TypeName>`
     pub const TYPE_URL: &'static str = "type.googleapis.com/etcdserverpb.WatchResponse";
 }
-::buffa::impl_default_instance!(WatchResponse);
-impl ::buffa::MessageName for WatchResponse {
+::polyrpc::generated::buffa::impl_default_instance!(WatchResponse);
+impl ::polyrpc::generated::buffa::MessageName for WatchResponse {
     const PACKAGE: &'static str = "etcdserverpb";
     const NAME: &'static str = "WatchResponse";
     const FULL_NAME: &'static str = "etcdserverpb.WatchResponse";
     const TYPE_URL: &'static str = "type.googleapis.com/etcdserverpb.WatchResponse";
 }
-impl ::buffa::Message for WatchResponse {
+impl ::polyrpc::generated::buffa::Message for WatchResponse {
     /// Returns the total encoded size in bytes.
     ///
     /// Accumulates in `u64` (which cannot overflow for in-memory
     /// data) and saturates to `u32` at return, so a message whose
     /// encoded size exceeds the 2 GiB protobuf limit yields a value
-    /// above [`::buffa::MAX_MESSAGE_BYTES`] that the encode entry
+    /// above [`::polyrpc::generated::buffa::MAX_MESSAGE_BYTES`] that the encode entry
     /// points reject, never a silently wrapped size.
     #[allow(clippy::let_and_return)]
-    fn compute_size(&self, __cache: &mut ::buffa::SizeCache) -> u32 {
+    fn compute_size(&self, __cache: &mut ::polyrpc::generated::buffa::SizeCache) -> u32 {
         #[allow(unused_imports)]
-        use ::buffa::Enumeration as _;
+        use ::polyrpc::generated::buffa::Enumeration as _;
         let mut size = 0u64;
         if self.canceled {
-            size += 1u64 + ::buffa::types::BOOL_ENCODED_LEN as u64;
+            size += 1u64 + ::polyrpc::generated::buffa::types::BOOL_ENCODED_LEN as u64;
         }
         if !self.cancel_reason.is_empty() {
             size
-                += 1u64 + ::buffa::types::string_encoded_len(&self.cancel_reason) as u64;
+                += 1u64
+                    + ::polyrpc::generated::buffa::types::string_encoded_len(
+                        &self.cancel_reason,
+                    ) as u64;
         }
         for v in &self.events {
             let __slot = __cache.reserve();
             let inner_size = v.compute_size(__cache);
             __cache.set(__slot, inner_size);
             size
-                += 1u64 + ::buffa::encoding::varint_len(inner_size as u64) as u64
-                    + inner_size as u64;
+                += 1u64
+                    + ::polyrpc::generated::buffa::encoding::varint_len(
+                        inner_size as u64,
+                    ) as u64 + inner_size as u64;
         }
-        ::buffa::saturate_size(size)
+        ::polyrpc::generated::buffa::saturate_size(size)
     }
     fn write_to(
         &self,
-        __cache: &mut ::buffa::SizeCache,
-        buf: &mut impl ::buffa::EncodeSink,
+        __cache: &mut ::polyrpc::generated::buffa::SizeCache,
+        buf: &mut impl ::polyrpc::generated::buffa::EncodeSink,
     ) {
         #[allow(unused_imports)]
-        use ::buffa::Enumeration as _;
+        use ::polyrpc::generated::buffa::Enumeration as _;
         if self.canceled {
-            ::buffa::types::put_bool_field(4u32, self.canceled, buf);
+            ::polyrpc::generated::buffa::types::put_bool_field(4u32, self.canceled, buf);
         }
         if !self.cancel_reason.is_empty() {
-            ::buffa::types::put_string_field(6u32, &self.cancel_reason, buf);
+            ::polyrpc::generated::buffa::types::put_string_field(
+                6u32,
+                &self.cancel_reason,
+                buf,
+            );
         }
         for v in &self.events {
-            ::buffa::types::put_len_delimited_header(
+            ::polyrpc::generated::buffa::types::put_len_delimited_header(
                 11u32,
                 u64::from(__cache.consume_next()),
                 buf,
@@ -1649,43 +1869,54 @@ impl ::buffa::Message for WatchResponse {
     }
     fn merge_field(
         &mut self,
-        tag: ::buffa::encoding::Tag,
-        buf: &mut impl ::buffa::bytes::Buf,
-        ctx: ::buffa::DecodeContext<'_>,
-    ) -> ::core::result::Result<(), ::buffa::DecodeError> {
+        tag: ::polyrpc::generated::buffa::encoding::Tag,
+        buf: &mut impl ::polyrpc::generated::buffa::bytes::Buf,
+        ctx: ::polyrpc::generated::buffa::DecodeContext<'_>,
+    ) -> ::core::result::Result<(), ::polyrpc::generated::buffa::DecodeError> {
         #[allow(unused_imports)]
-        use ::buffa::bytes::Buf as _;
+        use ::polyrpc::generated::buffa::bytes::Buf as _;
         #[allow(unused_imports)]
-        use ::buffa::Enumeration as _;
+        use ::polyrpc::generated::buffa::Enumeration as _;
         match tag.field_number() {
             4u32 => {
-                ::buffa::encoding::check_wire_type(
+                ::polyrpc::generated::buffa::encoding::check_wire_type(
                     tag,
-                    ::buffa::encoding::WireType::Varint,
+                    ::polyrpc::generated::buffa::encoding::WireType::Varint,
                 )?;
-                self.canceled = ::buffa::types::decode_bool(buf)?;
+                self.canceled = ::polyrpc::generated::buffa::types::decode_bool(buf)?;
             }
             6u32 => {
-                ::buffa::encoding::check_wire_type(
+                ::polyrpc::generated::buffa::encoding::check_wire_type(
                     tag,
-                    ::buffa::encoding::WireType::LengthDelimited,
+                    ::polyrpc::generated::buffa::encoding::WireType::LengthDelimited,
                 )?;
-                ::buffa::types::merge_string(&mut self.cancel_reason, buf)?;
+                ::polyrpc::generated::buffa::types::merge_string(
+                    &mut self.cancel_reason,
+                    buf,
+                )?;
             }
             11u32 => {
-                ::buffa::encoding::check_wire_type(
+                ::polyrpc::generated::buffa::encoding::check_wire_type(
                     tag,
-                    ::buffa::encoding::WireType::LengthDelimited,
+                    ::polyrpc::generated::buffa::encoding::WireType::LengthDelimited,
                 )?;
                 let mut elem = ::core::default::Default::default();
                 ctx.register_element_memory(
-                    ::buffa::__private::element_footprint(&elem),
+                    ::polyrpc::generated::buffa::__private::element_footprint(&elem),
                 )?;
-                ::buffa::Message::merge_length_delimited(&mut elem, buf, ctx)?;
+                ::polyrpc::generated::buffa::Message::merge_length_delimited(
+                    &mut elem,
+                    buf,
+                    ctx,
+                )?;
                 self.events.push(elem);
             }
             _ => {
-                ::buffa::encoding::skip_field_depth(tag, buf, ctx.depth())?;
+                ::polyrpc::generated::buffa::encoding::skip_field_depth(
+                    tag,
+                    buf,
+                    ctx.depth(),
+                )?;
             }
         }
         ::core::result::Result::Ok(())
@@ -1716,62 +1947,69 @@ impl LeaseGrantRequest {
     /// Format: `type.googleapis.com/<fully.qualified.TypeName>`
     pub const TYPE_URL: &'static str = "type.googleapis.com/etcdserverpb.LeaseGrantRequest";
 }
-::buffa::impl_default_instance!(LeaseGrantRequest);
-impl ::buffa::MessageName for LeaseGrantRequest {
+::polyrpc::generated::buffa::impl_default_instance!(LeaseGrantRequest);
+impl ::polyrpc::generated::buffa::MessageName for LeaseGrantRequest {
     const PACKAGE: &'static str = "etcdserverpb";
     const NAME: &'static str = "LeaseGrantRequest";
     const FULL_NAME: &'static str = "etcdserverpb.LeaseGrantRequest";
     const TYPE_URL: &'static str = "type.googleapis.com/etcdserverpb.LeaseGrantRequest";
 }
-impl ::buffa::Message for LeaseGrantRequest {
+impl ::polyrpc::generated::buffa::Message for LeaseGrantRequest {
     /// Returns the total encoded size in bytes.
     ///
     /// Accumulates in `u64` (which cannot overflow for in-memory
     /// data) and saturates to `u32` at return, so a message whose
     /// encoded size exceeds the 2 GiB protobuf limit yields a value
-    /// above [`::buffa::MAX_MESSAGE_BYTES`] that the encode entry
+    /// above [`::polyrpc::generated::buffa::MAX_MESSAGE_BYTES`] that the encode entry
     /// points reject, never a silently wrapped size.
     #[allow(clippy::let_and_return)]
-    fn compute_size(&self, _cache: &mut ::buffa::SizeCache) -> u32 {
+    fn compute_size(&self, _cache: &mut ::polyrpc::generated::buffa::SizeCache) -> u32 {
         #[allow(unused_imports)]
-        use ::buffa::Enumeration as _;
+        use ::polyrpc::generated::buffa::Enumeration as _;
         let mut size = 0u64;
         if self.TTL != 0i64 {
-            size += 1u64 + ::buffa::types::int64_encoded_len(self.TTL) as u64;
+            size
+                += 1u64
+                    + ::polyrpc::generated::buffa::types::int64_encoded_len(self.TTL)
+                        as u64;
         }
-        ::buffa::saturate_size(size)
+        ::polyrpc::generated::buffa::saturate_size(size)
     }
     fn write_to(
         &self,
-        _cache: &mut ::buffa::SizeCache,
-        buf: &mut impl ::buffa::EncodeSink,
+        _cache: &mut ::polyrpc::generated::buffa::SizeCache,
+        buf: &mut impl ::polyrpc::generated::buffa::EncodeSink,
     ) {
         #[allow(unused_imports)]
-        use ::buffa::Enumeration as _;
+        use ::polyrpc::generated::buffa::Enumeration as _;
         if self.TTL != 0i64 {
-            ::buffa::types::put_int64_field(1u32, self.TTL, buf);
+            ::polyrpc::generated::buffa::types::put_int64_field(1u32, self.TTL, buf);
         }
     }
     fn merge_field(
         &mut self,
-        tag: ::buffa::encoding::Tag,
-        buf: &mut impl ::buffa::bytes::Buf,
-        ctx: ::buffa::DecodeContext<'_>,
-    ) -> ::core::result::Result<(), ::buffa::DecodeError> {
+        tag: ::polyrpc::generated::buffa::encoding::Tag,
+        buf: &mut impl ::polyrpc::generated::buffa::bytes::Buf,
+        ctx: ::polyrpc::generated::buffa::DecodeContext<'_>,
+    ) -> ::core::result::Result<(), ::polyrpc::generated::buffa::DecodeError> {
         #[allow(unused_imports)]
-        use ::buffa::bytes::Buf as _;
+        use ::polyrpc::generated::buffa::bytes::Buf as _;
         #[allow(unused_imports)]
-        use ::buffa::Enumeration as _;
+        use ::polyrpc::generated::buffa::Enumeration as _;
         match tag.field_number() {
             1u32 => {
-                ::buffa::encoding::check_wire_type(
+                ::polyrpc::generated::buffa::encoding::check_wire_type(
                     tag,
-                    ::buffa::encoding::WireType::Varint,
+                    ::polyrpc::generated::buffa::encoding::WireType::Varint,
                 )?;
-                self.TTL = ::buffa::types::decode_int64(buf)?;
+                self.TTL = ::polyrpc::generated::buffa::types::decode_int64(buf)?;
             }
             _ => {
-                ::buffa::encoding::skip_field_depth(tag, buf, ctx.depth())?;
+                ::polyrpc::generated::buffa::encoding::skip_field_depth(
+                    tag,
+                    buf,
+                    ctx.depth(),
+                )?;
             }
         }
         ::core::result::Result::Ok(())
@@ -1798,62 +2036,69 @@ impl LeaseGrantResponse {
     /// Format: `type.googleapis.com/<fully.qualified.TypeName>`
     pub const TYPE_URL: &'static str = "type.googleapis.com/etcdserverpb.LeaseGrantResponse";
 }
-::buffa::impl_default_instance!(LeaseGrantResponse);
-impl ::buffa::MessageName for LeaseGrantResponse {
+::polyrpc::generated::buffa::impl_default_instance!(LeaseGrantResponse);
+impl ::polyrpc::generated::buffa::MessageName for LeaseGrantResponse {
     const PACKAGE: &'static str = "etcdserverpb";
     const NAME: &'static str = "LeaseGrantResponse";
     const FULL_NAME: &'static str = "etcdserverpb.LeaseGrantResponse";
     const TYPE_URL: &'static str = "type.googleapis.com/etcdserverpb.LeaseGrantResponse";
 }
-impl ::buffa::Message for LeaseGrantResponse {
+impl ::polyrpc::generated::buffa::Message for LeaseGrantResponse {
     /// Returns the total encoded size in bytes.
     ///
     /// Accumulates in `u64` (which cannot overflow for in-memory
     /// data) and saturates to `u32` at return, so a message whose
     /// encoded size exceeds the 2 GiB protobuf limit yields a value
-    /// above [`::buffa::MAX_MESSAGE_BYTES`] that the encode entry
+    /// above [`::polyrpc::generated::buffa::MAX_MESSAGE_BYTES`] that the encode entry
     /// points reject, never a silently wrapped size.
     #[allow(clippy::let_and_return)]
-    fn compute_size(&self, _cache: &mut ::buffa::SizeCache) -> u32 {
+    fn compute_size(&self, _cache: &mut ::polyrpc::generated::buffa::SizeCache) -> u32 {
         #[allow(unused_imports)]
-        use ::buffa::Enumeration as _;
+        use ::polyrpc::generated::buffa::Enumeration as _;
         let mut size = 0u64;
         if self.ID != 0i64 {
-            size += 1u64 + ::buffa::types::int64_encoded_len(self.ID) as u64;
+            size
+                += 1u64
+                    + ::polyrpc::generated::buffa::types::int64_encoded_len(self.ID)
+                        as u64;
         }
-        ::buffa::saturate_size(size)
+        ::polyrpc::generated::buffa::saturate_size(size)
     }
     fn write_to(
         &self,
-        _cache: &mut ::buffa::SizeCache,
-        buf: &mut impl ::buffa::EncodeSink,
+        _cache: &mut ::polyrpc::generated::buffa::SizeCache,
+        buf: &mut impl ::polyrpc::generated::buffa::EncodeSink,
     ) {
         #[allow(unused_imports)]
-        use ::buffa::Enumeration as _;
+        use ::polyrpc::generated::buffa::Enumeration as _;
         if self.ID != 0i64 {
-            ::buffa::types::put_int64_field(2u32, self.ID, buf);
+            ::polyrpc::generated::buffa::types::put_int64_field(2u32, self.ID, buf);
         }
     }
     fn merge_field(
         &mut self,
-        tag: ::buffa::encoding::Tag,
-        buf: &mut impl ::buffa::bytes::Buf,
-        ctx: ::buffa::DecodeContext<'_>,
-    ) -> ::core::result::Result<(), ::buffa::DecodeError> {
+        tag: ::polyrpc::generated::buffa::encoding::Tag,
+        buf: &mut impl ::polyrpc::generated::buffa::bytes::Buf,
+        ctx: ::polyrpc::generated::buffa::DecodeContext<'_>,
+    ) -> ::core::result::Result<(), ::polyrpc::generated::buffa::DecodeError> {
         #[allow(unused_imports)]
-        use ::buffa::bytes::Buf as _;
+        use ::polyrpc::generated::buffa::bytes::Buf as _;
         #[allow(unused_imports)]
-        use ::buffa::Enumeration as _;
+        use ::polyrpc::generated::buffa::Enumeration as _;
         match tag.field_number() {
             2u32 => {
-                ::buffa::encoding::check_wire_type(
+                ::polyrpc::generated::buffa::encoding::check_wire_type(
                     tag,
-                    ::buffa::encoding::WireType::Varint,
+                    ::polyrpc::generated::buffa::encoding::WireType::Varint,
                 )?;
-                self.ID = ::buffa::types::decode_int64(buf)?;
+                self.ID = ::polyrpc::generated::buffa::types::decode_int64(buf)?;
             }
             _ => {
-                ::buffa::encoding::skip_field_depth(tag, buf, ctx.depth())?;
+                ::polyrpc::generated::buffa::encoding::skip_field_depth(
+                    tag,
+                    buf,
+                    ctx.depth(),
+                )?;
             }
         }
         ::core::result::Result::Ok(())
@@ -1880,62 +2125,69 @@ impl LeaseKeepAliveRequest {
     /// Format: `type.googleapis.com/<fully.qualified.TypeName>`
     pub const TYPE_URL: &'static str = "type.googleapis.com/etcdserverpb.LeaseKeepAliveRequest";
 }
-::buffa::impl_default_instance!(LeaseKeepAliveRequest);
-impl ::buffa::MessageName for LeaseKeepAliveRequest {
+::polyrpc::generated::buffa::impl_default_instance!(LeaseKeepAliveRequest);
+impl ::polyrpc::generated::buffa::MessageName for LeaseKeepAliveRequest {
     const PACKAGE: &'static str = "etcdserverpb";
     const NAME: &'static str = "LeaseKeepAliveRequest";
     const FULL_NAME: &'static str = "etcdserverpb.LeaseKeepAliveRequest";
     const TYPE_URL: &'static str = "type.googleapis.com/etcdserverpb.LeaseKeepAliveRequest";
 }
-impl ::buffa::Message for LeaseKeepAliveRequest {
+impl ::polyrpc::generated::buffa::Message for LeaseKeepAliveRequest {
     /// Returns the total encoded size in bytes.
     ///
     /// Accumulates in `u64` (which cannot overflow for in-memory
     /// data) and saturates to `u32` at return, so a message whose
     /// encoded size exceeds the 2 GiB protobuf limit yields a value
-    /// above [`::buffa::MAX_MESSAGE_BYTES`] that the encode entry
+    /// above [`::polyrpc::generated::buffa::MAX_MESSAGE_BYTES`] that the encode entry
     /// points reject, never a silently wrapped size.
     #[allow(clippy::let_and_return)]
-    fn compute_size(&self, _cache: &mut ::buffa::SizeCache) -> u32 {
+    fn compute_size(&self, _cache: &mut ::polyrpc::generated::buffa::SizeCache) -> u32 {
         #[allow(unused_imports)]
-        use ::buffa::Enumeration as _;
+        use ::polyrpc::generated::buffa::Enumeration as _;
         let mut size = 0u64;
         if self.ID != 0i64 {
-            size += 1u64 + ::buffa::types::int64_encoded_len(self.ID) as u64;
+            size
+                += 1u64
+                    + ::polyrpc::generated::buffa::types::int64_encoded_len(self.ID)
+                        as u64;
         }
-        ::buffa::saturate_size(size)
+        ::polyrpc::generated::buffa::saturate_size(size)
     }
     fn write_to(
         &self,
-        _cache: &mut ::buffa::SizeCache,
-        buf: &mut impl ::buffa::EncodeSink,
+        _cache: &mut ::polyrpc::generated::buffa::SizeCache,
+        buf: &mut impl ::polyrpc::generated::buffa::EncodeSink,
     ) {
         #[allow(unused_imports)]
-        use ::buffa::Enumeration as _;
+        use ::polyrpc::generated::buffa::Enumeration as _;
         if self.ID != 0i64 {
-            ::buffa::types::put_int64_field(1u32, self.ID, buf);
+            ::polyrpc::generated::buffa::types::put_int64_field(1u32, self.ID, buf);
         }
     }
     fn merge_field(
         &mut self,
-        tag: ::buffa::encoding::Tag,
-        buf: &mut impl ::buffa::bytes::Buf,
-        ctx: ::buffa::DecodeContext<'_>,
-    ) -> ::core::result::Result<(), ::buffa::DecodeError> {
+        tag: ::polyrpc::generated::buffa::encoding::Tag,
+        buf: &mut impl ::polyrpc::generated::buffa::bytes::Buf,
+        ctx: ::polyrpc::generated::buffa::DecodeContext<'_>,
+    ) -> ::core::result::Result<(), ::polyrpc::generated::buffa::DecodeError> {
         #[allow(unused_imports)]
-        use ::buffa::bytes::Buf as _;
+        use ::polyrpc::generated::buffa::bytes::Buf as _;
         #[allow(unused_imports)]
-        use ::buffa::Enumeration as _;
+        use ::polyrpc::generated::buffa::Enumeration as _;
         match tag.field_number() {
             1u32 => {
-                ::buffa::encoding::check_wire_type(
+                ::polyrpc::generated::buffa::encoding::check_wire_type(
                     tag,
-                    ::buffa::encoding::WireType::Varint,
+                    ::polyrpc::generated::buffa::encoding::WireType::Varint,
                 )?;
-                self.ID = ::buffa::types::decode_int64(buf)?;
+                self.ID = ::polyrpc::generated::buffa::types::decode_int64(buf)?;
             }
             _ => {
-                ::buffa::encoding::skip_field_depth(tag, buf, ctx.depth())?;
+                ::polyrpc::generated::buffa::encoding::skip_field_depth(
+                    tag,
+                    buf,
+                    ctx.depth(),
+                )?;
             }
         }
         ::core::result::Result::Ok(())
@@ -1964,62 +2216,69 @@ impl LeaseKeepAliveResponse {
     /// Format: `type.googleapis.com/<fully.qualified.TypeName>`
     pub const TYPE_URL: &'static str = "type.googleapis.com/etcdserverpb.LeaseKeepAliveResponse";
 }
-::buffa::impl_default_instance!(LeaseKeepAliveResponse);
-impl ::buffa::MessageName for LeaseKeepAliveResponse {
+::polyrpc::generated::buffa::impl_default_instance!(LeaseKeepAliveResponse);
+impl ::polyrpc::generated::buffa::MessageName for LeaseKeepAliveResponse {
     const PACKAGE: &'static str = "etcdserverpb";
     const NAME: &'static str = "LeaseKeepAliveResponse";
     const FULL_NAME: &'static str = "etcdserverpb.LeaseKeepAliveResponse";
     const TYPE_URL: &'static str = "type.googleapis.com/etcdserverpb.LeaseKeepAliveResponse";
 }
-impl ::buffa::Message for LeaseKeepAliveResponse {
+impl ::polyrpc::generated::buffa::Message for LeaseKeepAliveResponse {
     /// Returns the total encoded size in bytes.
     ///
     /// Accumulates in `u64` (which cannot overflow for in-memory
     /// data) and saturates to `u32` at return, so a message whose
     /// encoded size exceeds the 2 GiB protobuf limit yields a value
-    /// above [`::buffa::MAX_MESSAGE_BYTES`] that the encode entry
+    /// above [`::polyrpc::generated::buffa::MAX_MESSAGE_BYTES`] that the encode entry
     /// points reject, never a silently wrapped size.
     #[allow(clippy::let_and_return)]
-    fn compute_size(&self, _cache: &mut ::buffa::SizeCache) -> u32 {
+    fn compute_size(&self, _cache: &mut ::polyrpc::generated::buffa::SizeCache) -> u32 {
         #[allow(unused_imports)]
-        use ::buffa::Enumeration as _;
+        use ::polyrpc::generated::buffa::Enumeration as _;
         let mut size = 0u64;
         if self.TTL != 0i64 {
-            size += 1u64 + ::buffa::types::int64_encoded_len(self.TTL) as u64;
+            size
+                += 1u64
+                    + ::polyrpc::generated::buffa::types::int64_encoded_len(self.TTL)
+                        as u64;
         }
-        ::buffa::saturate_size(size)
+        ::polyrpc::generated::buffa::saturate_size(size)
     }
     fn write_to(
         &self,
-        _cache: &mut ::buffa::SizeCache,
-        buf: &mut impl ::buffa::EncodeSink,
+        _cache: &mut ::polyrpc::generated::buffa::SizeCache,
+        buf: &mut impl ::polyrpc::generated::buffa::EncodeSink,
     ) {
         #[allow(unused_imports)]
-        use ::buffa::Enumeration as _;
+        use ::polyrpc::generated::buffa::Enumeration as _;
         if self.TTL != 0i64 {
-            ::buffa::types::put_int64_field(3u32, self.TTL, buf);
+            ::polyrpc::generated::buffa::types::put_int64_field(3u32, self.TTL, buf);
         }
     }
     fn merge_field(
         &mut self,
-        tag: ::buffa::encoding::Tag,
-        buf: &mut impl ::buffa::bytes::Buf,
-        ctx: ::buffa::DecodeContext<'_>,
-    ) -> ::core::result::Result<(), ::buffa::DecodeError> {
+        tag: ::polyrpc::generated::buffa::encoding::Tag,
+        buf: &mut impl ::polyrpc::generated::buffa::bytes::Buf,
+        ctx: ::polyrpc::generated::buffa::DecodeContext<'_>,
+    ) -> ::core::result::Result<(), ::polyrpc::generated::buffa::DecodeError> {
         #[allow(unused_imports)]
-        use ::buffa::bytes::Buf as _;
+        use ::polyrpc::generated::buffa::bytes::Buf as _;
         #[allow(unused_imports)]
-        use ::buffa::Enumeration as _;
+        use ::polyrpc::generated::buffa::Enumeration as _;
         match tag.field_number() {
             3u32 => {
-                ::buffa::encoding::check_wire_type(
+                ::polyrpc::generated::buffa::encoding::check_wire_type(
                     tag,
-                    ::buffa::encoding::WireType::Varint,
+                    ::polyrpc::generated::buffa::encoding::WireType::Varint,
                 )?;
-                self.TTL = ::buffa::types::decode_int64(buf)?;
+                self.TTL = ::polyrpc::generated::buffa::types::decode_int64(buf)?;
             }
             _ => {
-                ::buffa::encoding::skip_field_depth(tag, buf, ctx.depth())?;
+                ::polyrpc::generated::buffa::encoding::skip_field_depth(
+                    tag,
+                    buf,
+                    ctx.depth(),
+                )?;
             }
         }
         ::core::result::Result::Ok(())
@@ -2031,9 +2290,9 @@ impl ::buffa::Message for LeaseKeepAliveResponse {
 #[derive(Clone, PartialEq, Default)]
 pub struct AuthenticateRequest {
     /// Field 1: `name`
-    pub name: ::buffa::alloc::string::String,
+    pub name: ::polyrpc::generated::buffa::alloc::string::String,
     /// Field 2: `password`
-    pub password: ::buffa::alloc::string::String,
+    pub password: ::polyrpc::generated::buffa::alloc::string::String,
 }
 impl ::core::fmt::Debug for AuthenticateRequest {
     fn fmt(&self, f: &mut ::core::fmt::Formatter<'_>) -> ::core::fmt::Result {
@@ -2050,75 +2309,93 @@ impl AuthenticateRequest {
     /// Format: `type.googleapis.com/<fully.qualified.TypeName>`
     pub const TYPE_URL: &'static str = "type.googleapis.com/etcdserverpb.AuthenticateRequest";
 }
-::buffa::impl_default_instance!(AuthenticateRequest);
-impl ::buffa::MessageName for AuthenticateRequest {
+::polyrpc::generated::buffa::impl_default_instance!(AuthenticateRequest);
+impl ::polyrpc::generated::buffa::MessageName for AuthenticateRequest {
     const PACKAGE: &'static str = "etcdserverpb";
     const NAME: &'static str = "AuthenticateRequest";
     const FULL_NAME: &'static str = "etcdserverpb.AuthenticateRequest";
     const TYPE_URL: &'static str = "type.googleapis.com/etcdserverpb.AuthenticateRequest";
 }
-impl ::buffa::Message for AuthenticateRequest {
+impl ::polyrpc::generated::buffa::Message for AuthenticateRequest {
     /// Returns the total encoded size in bytes.
     ///
     /// Accumulates in `u64` (which cannot overflow for in-memory
     /// data) and saturates to `u32` at return, so a message whose
     /// encoded size exceeds the 2 GiB protobuf limit yields a value
-    /// above [`::buffa::MAX_MESSAGE_BYTES`] that the encode entry
+    /// above [`::polyrpc::generated::buffa::MAX_MESSAGE_BYTES`] that the encode entry
     /// points reject, never a silently wrapped size.
     #[allow(clippy::let_and_return)]
-    fn compute_size(&self, _cache: &mut ::buffa::SizeCache) -> u32 {
+    fn compute_size(&self, _cache: &mut ::polyrpc::generated::buffa::SizeCache) -> u32 {
         #[allow(unused_imports)]
-        use ::buffa::Enumeration as _;
+        use ::polyrpc::generated::buffa::Enumeration as _;
         let mut size = 0u64;
         if !self.name.is_empty() {
-            size += 1u64 + ::buffa::types::string_encoded_len(&self.name) as u64;
+            size
+                += 1u64
+                    + ::polyrpc::generated::buffa::types::string_encoded_len(&self.name)
+                        as u64;
         }
         if !self.password.is_empty() {
-            size += 1u64 + ::buffa::types::string_encoded_len(&self.password) as u64;
+            size
+                += 1u64
+                    + ::polyrpc::generated::buffa::types::string_encoded_len(
+                        &self.password,
+                    ) as u64;
         }
-        ::buffa::saturate_size(size)
+        ::polyrpc::generated::buffa::saturate_size(size)
     }
     fn write_to(
         &self,
-        _cache: &mut ::buffa::SizeCache,
-        buf: &mut impl ::buffa::EncodeSink,
+        _cache: &mut ::polyrpc::generated::buffa::SizeCache,
+        buf: &mut impl ::polyrpc::generated::buffa::EncodeSink,
     ) {
         #[allow(unused_imports)]
-        use ::buffa::Enumeration as _;
+        use ::polyrpc::generated::buffa::Enumeration as _;
         if !self.name.is_empty() {
-            ::buffa::types::put_string_field(1u32, &self.name, buf);
+            ::polyrpc::generated::buffa::types::put_string_field(1u32, &self.name, buf);
         }
         if !self.password.is_empty() {
-            ::buffa::types::put_string_field(2u32, &self.password, buf);
+            ::polyrpc::generated::buffa::types::put_string_field(
+                2u32,
+                &self.password,
+                buf,
+            );
         }
     }
     fn merge_field(
         &mut self,
-        tag: ::buffa::encoding::Tag,
-        buf: &mut impl ::buffa::bytes::Buf,
-        ctx: ::buffa::DecodeContext<'_>,
-    ) -> ::core::result::Result<(), ::buffa::DecodeError> {
+        tag: ::polyrpc::generated::buffa::encoding::Tag,
+        buf: &mut impl ::polyrpc::generated::buffa::bytes::Buf,
+        ctx: ::polyrpc::generated::buffa::DecodeContext<'_>,
+    ) -> ::core::result::Result<(), ::polyrpc::generated::buffa::DecodeError> {
         #[allow(unused_imports)]
-        use ::buffa::bytes::Buf as _;
+        use ::polyrpc::generated::buffa::bytes::Buf as _;
         #[allow(unused_imports)]
-        use ::buffa::Enumeration as _;
+        use ::polyrpc::generated::buffa::Enumeration as _;
         match tag.field_number() {
             1u32 => {
-                ::buffa::encoding::check_wire_type(
+                ::polyrpc::generated::buffa::encoding::check_wire_type(
                     tag,
-                    ::buffa::encoding::WireType::LengthDelimited,
+                    ::polyrpc::generated::buffa::encoding::WireType::LengthDelimited,
                 )?;
-                ::buffa::types::merge_string(&mut self.name, buf)?;
+                ::polyrpc::generated::buffa::types::merge_string(&mut self.name, buf)?;
             }
             2u32 => {
-                ::buffa::encoding::check_wire_type(
+                ::polyrpc::generated::buffa::encoding::check_wire_type(
                     tag,
-                    ::buffa::encoding::WireType::LengthDelimited,
+                    ::polyrpc::generated::buffa::encoding::WireType::LengthDelimited,
                 )?;
-                ::buffa::types::merge_string(&mut self.password, buf)?;
+                ::polyrpc::generated::buffa::types::merge_string(
+                    &mut self.password,
+                    buf,
+                )?;
             }
             _ => {
-                ::buffa::encoding::skip_field_depth(tag, buf, ctx.depth())?;
+                ::polyrpc::generated::buffa::encoding::skip_field_depth(
+                    tag,
+                    buf,
+                    ctx.depth(),
+                )?;
             }
         }
         ::core::result::Result::Ok(())
@@ -2131,7 +2408,7 @@ impl ::buffa::Message for AuthenticateRequest {
 #[derive(Clone, PartialEq, Default)]
 pub struct AuthenticateResponse {
     /// Field 2: `token`
-    pub token: ::buffa::alloc::string::String,
+    pub token: ::polyrpc::generated::buffa::alloc::string::String,
 }
 impl ::core::fmt::Debug for AuthenticateResponse {
     fn fmt(&self, f: &mut ::core::fmt::Formatter<'_>) -> ::core::fmt::Result {
@@ -2145,62 +2422,69 @@ impl AuthenticateResponse {
     /// Format: `type.googleapis.com/<fully.qualified.TypeName>`
     pub const TYPE_URL: &'static str = "type.googleapis.com/etcdserverpb.AuthenticateResponse";
 }
-::buffa::impl_default_instance!(AuthenticateResponse);
-impl ::buffa::MessageName for AuthenticateResponse {
+::polyrpc::generated::buffa::impl_default_instance!(AuthenticateResponse);
+impl ::polyrpc::generated::buffa::MessageName for AuthenticateResponse {
     const PACKAGE: &'static str = "etcdserverpb";
     const NAME: &'static str = "AuthenticateResponse";
     const FULL_NAME: &'static str = "etcdserverpb.AuthenticateResponse";
     const TYPE_URL: &'static str = "type.googleapis.com/etcdserverpb.AuthenticateResponse";
 }
-impl ::buffa::Message for AuthenticateResponse {
+impl ::polyrpc::generated::buffa::Message for AuthenticateResponse {
     /// Returns the total encoded size in bytes.
     ///
     /// Accumulates in `u64` (which cannot overflow for in-memory
     /// data) and saturates to `u32` at return, so a message whose
     /// encoded size exceeds the 2 GiB protobuf limit yields a value
-    /// above [`::buffa::MAX_MESSAGE_BYTES`] that the encode entry
+    /// above [`::polyrpc::generated::buffa::MAX_MESSAGE_BYTES`] that the encode entry
     /// points reject, never a silently wrapped size.
     #[allow(clippy::let_and_return)]
-    fn compute_size(&self, _cache: &mut ::buffa::SizeCache) -> u32 {
+    fn compute_size(&self, _cache: &mut ::polyrpc::generated::buffa::SizeCache) -> u32 {
         #[allow(unused_imports)]
-        use ::buffa::Enumeration as _;
+        use ::polyrpc::generated::buffa::Enumeration as _;
         let mut size = 0u64;
         if !self.token.is_empty() {
-            size += 1u64 + ::buffa::types::string_encoded_len(&self.token) as u64;
+            size
+                += 1u64
+                    + ::polyrpc::generated::buffa::types::string_encoded_len(&self.token)
+                        as u64;
         }
-        ::buffa::saturate_size(size)
+        ::polyrpc::generated::buffa::saturate_size(size)
     }
     fn write_to(
         &self,
-        _cache: &mut ::buffa::SizeCache,
-        buf: &mut impl ::buffa::EncodeSink,
+        _cache: &mut ::polyrpc::generated::buffa::SizeCache,
+        buf: &mut impl ::polyrpc::generated::buffa::EncodeSink,
     ) {
         #[allow(unused_imports)]
-        use ::buffa::Enumeration as _;
+        use ::polyrpc::generated::buffa::Enumeration as _;
         if !self.token.is_empty() {
-            ::buffa::types::put_string_field(2u32, &self.token, buf);
+            ::polyrpc::generated::buffa::types::put_string_field(2u32, &self.token, buf);
         }
     }
     fn merge_field(
         &mut self,
-        tag: ::buffa::encoding::Tag,
-        buf: &mut impl ::buffa::bytes::Buf,
-        ctx: ::buffa::DecodeContext<'_>,
-    ) -> ::core::result::Result<(), ::buffa::DecodeError> {
+        tag: ::polyrpc::generated::buffa::encoding::Tag,
+        buf: &mut impl ::polyrpc::generated::buffa::bytes::Buf,
+        ctx: ::polyrpc::generated::buffa::DecodeContext<'_>,
+    ) -> ::core::result::Result<(), ::polyrpc::generated::buffa::DecodeError> {
         #[allow(unused_imports)]
-        use ::buffa::bytes::Buf as _;
+        use ::polyrpc::generated::buffa::bytes::Buf as _;
         #[allow(unused_imports)]
-        use ::buffa::Enumeration as _;
+        use ::polyrpc::generated::buffa::Enumeration as _;
         match tag.field_number() {
             2u32 => {
-                ::buffa::encoding::check_wire_type(
+                ::polyrpc::generated::buffa::encoding::check_wire_type(
                     tag,
-                    ::buffa::encoding::WireType::LengthDelimited,
+                    ::polyrpc::generated::buffa::encoding::WireType::LengthDelimited,
                 )?;
-                ::buffa::types::merge_string(&mut self.token, buf)?;
+                ::polyrpc::generated::buffa::types::merge_string(&mut self.token, buf)?;
             }
             _ => {
-                ::buffa::encoding::skip_field_depth(tag, buf, ctx.depth())?;
+                ::polyrpc::generated::buffa::encoding::skip_field_depth(
+                    tag,
+                    buf,
+                    ctx.depth(),
+                )?;
             }
         }
         ::core::result::Result::Ok(())
@@ -2231,12 +2515,18 @@ pub mod __buffa {
             use super::*;
             #[derive(Clone, PartialEq, Debug)]
             pub enum Request {
-                RequestPut(::buffa::alloc::boxed::Box<super::super::super::PutRequest>),
+                RequestPut(
+                    ::polyrpc::generated::buffa::alloc::boxed::Box<
+                        super::super::super::PutRequest,
+                    >,
+                ),
             }
-            impl ::buffa::Oneof for Request {}
+            impl ::polyrpc::generated::buffa::Oneof for Request {}
             impl From<super::super::super::PutRequest> for Request {
                 fn from(v: super::super::super::PutRequest) -> Self {
-                    Self::RequestPut(::buffa::alloc::boxed::Box::new(v))
+                    Self::RequestPut(
+                        ::polyrpc::generated::buffa::alloc::boxed::Box::new(v),
+                    )
                 }
             }
             impl From<super::super::super::PutRequest>
@@ -2252,10 +2542,10 @@ pub mod __buffa {
             #[derive(Clone, PartialEq, Debug)]
             pub enum TargetUnion {
                 Version(i64),
-                Value(::buffa::bytes::Bytes),
+                Value(::polyrpc::generated::buffa::bytes::Bytes),
                 Lease(i64),
             }
-            impl ::buffa::Oneof for TargetUnion {}
+            impl ::polyrpc::generated::buffa::Oneof for TargetUnion {}
         }
         pub mod watch_request {
             #[allow(unused_imports)]
@@ -2263,13 +2553,17 @@ pub mod __buffa {
             #[derive(Clone, PartialEq, Debug)]
             pub enum RequestUnion {
                 CreateRequest(
-                    ::buffa::alloc::boxed::Box<super::super::super::WatchCreateRequest>,
+                    ::polyrpc::generated::buffa::alloc::boxed::Box<
+                        super::super::super::WatchCreateRequest,
+                    >,
                 ),
             }
-            impl ::buffa::Oneof for RequestUnion {}
+            impl ::polyrpc::generated::buffa::Oneof for RequestUnion {}
             impl From<super::super::super::WatchCreateRequest> for RequestUnion {
                 fn from(v: super::super::super::WatchCreateRequest) -> Self {
-                    Self::CreateRequest(::buffa::alloc::boxed::Box::new(v))
+                    Self::CreateRequest(
+                        ::polyrpc::generated::buffa::alloc::boxed::Box::new(v),
+                    )
                 }
             }
             impl From<super::super::super::WatchCreateRequest>

@@ -3,9 +3,9 @@
 #[derive(Clone, PartialEq, Default)]
 pub struct KeyValue {
     /// Field 1: `key`
-    pub key: ::buffa::bytes::Bytes,
+    pub key: ::polyrpc::generated::buffa::bytes::Bytes,
     /// Field 5: `value`
-    pub value: ::buffa::bytes::Bytes,
+    pub value: ::polyrpc::generated::buffa::bytes::Bytes,
 }
 impl ::core::fmt::Debug for KeyValue {
     fn fmt(&self, f: &mut ::core::fmt::Formatter<'_>) -> ::core::fmt::Result {
@@ -22,75 +22,97 @@ impl KeyValue {
     /// Format: `type.googleapis.com/<fully.qualified.TypeName>`
     pub const TYPE_URL: &'static str = "type.googleapis.com/mvccpb.KeyValue";
 }
-::buffa::impl_default_instance!(KeyValue);
-impl ::buffa::MessageName for KeyValue {
+::polyrpc::generated::buffa::impl_default_instance!(KeyValue);
+impl ::polyrpc::generated::buffa::MessageName for KeyValue {
     const PACKAGE: &'static str = "mvccpb";
     const NAME: &'static str = "KeyValue";
     const FULL_NAME: &'static str = "mvccpb.KeyValue";
     const TYPE_URL: &'static str = "type.googleapis.com/mvccpb.KeyValue";
 }
-impl ::buffa::Message for KeyValue {
+impl ::polyrpc::generated::buffa::Message for KeyValue {
     /// Returns the total encoded size in bytes.
     ///
     /// Accumulates in `u64` (which cannot overflow for in-memory
     /// data) and saturates to `u32` at return, so a message whose
     /// encoded size exceeds the 2 GiB protobuf limit yields a value
-    /// above [`::buffa::MAX_MESSAGE_BYTES`] that the encode entry
+    /// above [`::polyrpc::generated::buffa::MAX_MESSAGE_BYTES`] that the encode entry
     /// points reject, never a silently wrapped size.
     #[allow(clippy::let_and_return)]
-    fn compute_size(&self, _cache: &mut ::buffa::SizeCache) -> u32 {
+    fn compute_size(&self, _cache: &mut ::polyrpc::generated::buffa::SizeCache) -> u32 {
         #[allow(unused_imports)]
-        use ::buffa::Enumeration as _;
+        use ::polyrpc::generated::buffa::Enumeration as _;
         let mut size = 0u64;
         if !self.key.is_empty() {
-            size += 1u64 + ::buffa::types::bytes_encoded_len(&self.key) as u64;
+            size
+                += 1u64
+                    + ::polyrpc::generated::buffa::types::bytes_encoded_len(&self.key)
+                        as u64;
         }
         if !self.value.is_empty() {
-            size += 1u64 + ::buffa::types::bytes_encoded_len(&self.value) as u64;
+            size
+                += 1u64
+                    + ::polyrpc::generated::buffa::types::bytes_encoded_len(&self.value)
+                        as u64;
         }
-        ::buffa::saturate_size(size)
+        ::polyrpc::generated::buffa::saturate_size(size)
     }
     fn write_to(
         &self,
-        _cache: &mut ::buffa::SizeCache,
-        buf: &mut impl ::buffa::EncodeSink,
+        _cache: &mut ::polyrpc::generated::buffa::SizeCache,
+        buf: &mut impl ::polyrpc::generated::buffa::EncodeSink,
     ) {
         #[allow(unused_imports)]
-        use ::buffa::Enumeration as _;
+        use ::polyrpc::generated::buffa::Enumeration as _;
         if !self.key.is_empty() {
-            ::buffa::types::put_shared_bytes_field(1u32, &self.key, buf);
+            ::polyrpc::generated::buffa::types::put_shared_bytes_field(
+                1u32,
+                &self.key,
+                buf,
+            );
         }
         if !self.value.is_empty() {
-            ::buffa::types::put_shared_bytes_field(5u32, &self.value, buf);
+            ::polyrpc::generated::buffa::types::put_shared_bytes_field(
+                5u32,
+                &self.value,
+                buf,
+            );
         }
     }
     fn merge_field(
         &mut self,
-        tag: ::buffa::encoding::Tag,
-        buf: &mut impl ::buffa::bytes::Buf,
-        ctx: ::buffa::DecodeContext<'_>,
-    ) -> ::core::result::Result<(), ::buffa::DecodeError> {
+        tag: ::polyrpc::generated::buffa::encoding::Tag,
+        buf: &mut impl ::polyrpc::generated::buffa::bytes::Buf,
+        ctx: ::polyrpc::generated::buffa::DecodeContext<'_>,
+    ) -> ::core::result::Result<(), ::polyrpc::generated::buffa::DecodeError> {
         #[allow(unused_imports)]
-        use ::buffa::bytes::Buf as _;
+        use ::polyrpc::generated::buffa::bytes::Buf as _;
         #[allow(unused_imports)]
-        use ::buffa::Enumeration as _;
+        use ::polyrpc::generated::buffa::Enumeration as _;
         match tag.field_number() {
             1u32 => {
-                ::buffa::encoding::check_wire_type(
+                ::polyrpc::generated::buffa::encoding::check_wire_type(
                     tag,
-                    ::buffa::encoding::WireType::LengthDelimited,
+                    ::polyrpc::generated::buffa::encoding::WireType::LengthDelimited,
                 )?;
-                self.key = ::buffa::types::decode_bytes_to_bytes(buf)?;
+                self.key = ::polyrpc::generated::buffa::types::decode_bytes_to_bytes(
+                    buf,
+                )?;
             }
             5u32 => {
-                ::buffa::encoding::check_wire_type(
+                ::polyrpc::generated::buffa::encoding::check_wire_type(
                     tag,
-                    ::buffa::encoding::WireType::LengthDelimited,
+                    ::polyrpc::generated::buffa::encoding::WireType::LengthDelimited,
                 )?;
-                self.value = ::buffa::types::decode_bytes_to_bytes(buf)?;
+                self.value = ::polyrpc::generated::buffa::types::decode_bytes_to_bytes(
+                    buf,
+                )?;
             }
             _ => {
-                ::buffa::encoding::skip_field_depth(tag, buf, ctx.depth())?;
+                ::polyrpc::generated::buffa::encoding::skip_field_depth(
+                    tag,
+                    buf,
+                    ctx.depth(),
+                )?;
             }
         }
         ::core::result::Result::Ok(())
@@ -115,49 +137,53 @@ impl Event {
     /// Format: `type.googleapis.com/<fully.qualified.TypeName>`
     pub const TYPE_URL: &'static str = "type.googleapis.com/mvccpb.Event";
 }
-::buffa::impl_default_instance!(Event);
-impl ::buffa::MessageName for Event {
+::polyrpc::generated::buffa::impl_default_instance!(Event);
+impl ::polyrpc::generated::buffa::MessageName for Event {
     const PACKAGE: &'static str = "mvccpb";
     const NAME: &'static str = "Event";
     const FULL_NAME: &'static str = "mvccpb.Event";
     const TYPE_URL: &'static str = "type.googleapis.com/mvccpb.Event";
 }
-impl ::buffa::Message for Event {
+impl ::polyrpc::generated::buffa::Message for Event {
     /// Returns the total encoded size in bytes.
     ///
     /// Accumulates in `u64` (which cannot overflow for in-memory
     /// data) and saturates to `u32` at return, so a message whose
     /// encoded size exceeds the 2 GiB protobuf limit yields a value
-    /// above [`::buffa::MAX_MESSAGE_BYTES`] that the encode entry
+    /// above [`::polyrpc::generated::buffa::MAX_MESSAGE_BYTES`] that the encode entry
     /// points reject, never a silently wrapped size.
     #[allow(clippy::let_and_return)]
-    fn compute_size(&self, _cache: &mut ::buffa::SizeCache) -> u32 {
+    fn compute_size(&self, _cache: &mut ::polyrpc::generated::buffa::SizeCache) -> u32 {
         #[allow(unused_imports)]
-        use ::buffa::Enumeration as _;
+        use ::polyrpc::generated::buffa::Enumeration as _;
         let size = 0u64;
-        ::buffa::saturate_size(size)
+        ::polyrpc::generated::buffa::saturate_size(size)
     }
     fn write_to(
         &self,
-        _cache: &mut ::buffa::SizeCache,
-        _buf: &mut impl ::buffa::EncodeSink,
+        _cache: &mut ::polyrpc::generated::buffa::SizeCache,
+        _buf: &mut impl ::polyrpc::generated::buffa::EncodeSink,
     ) {
         #[allow(unused_imports)]
-        use ::buffa::Enumeration as _;
+        use ::polyrpc::generated::buffa::Enumeration as _;
     }
     fn merge_field(
         &mut self,
-        tag: ::buffa::encoding::Tag,
-        buf: &mut impl ::buffa::bytes::Buf,
-        ctx: ::buffa::DecodeContext<'_>,
-    ) -> ::core::result::Result<(), ::buffa::DecodeError> {
+        tag: ::polyrpc::generated::buffa::encoding::Tag,
+        buf: &mut impl ::polyrpc::generated::buffa::bytes::Buf,
+        ctx: ::polyrpc::generated::buffa::DecodeContext<'_>,
+    ) -> ::core::result::Result<(), ::polyrpc::generated::buffa::DecodeError> {
         #[allow(unused_imports)]
-        use ::buffa::bytes::Buf as _;
+        use ::polyrpc::generated::buffa::bytes::Buf as _;
         #[allow(unused_imports)]
-        use ::buffa::Enumeration as _;
+        use ::polyrpc::generated::buffa::Enumeration as _;
         match tag.field_number() {
             _ => {
-                ::buffa::encoding::skip_field_depth(tag, buf, ctx.depth())?;
+                ::polyrpc::generated::buffa::encoding::skip_field_depth(
+                    tag,
+                    buf,
+                    ctx.depth(),
+                )?;
             }
         }
         ::core::result::Result::Ok(())

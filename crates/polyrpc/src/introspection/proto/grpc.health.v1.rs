@@ -36,9 +36,9 @@ pub struct HealthCheckRequest {
     /// The service's full name; empty for the server as a whole.
     ///
     /// Field 1: `service`
-    pub service: ::buffa::alloc::string::String,
+    pub service: ::polyrpc::generated::buffa::alloc::string::String,
     #[doc(hidden)]
-    pub __buffa_unknown_fields: ::buffa::UnknownFields,
+    pub __buffa_unknown_fields: ::polyrpc::generated::buffa::UnknownFields,
 }
 impl ::core::fmt::Debug for HealthCheckRequest {
     fn fmt(&self, f: &mut ::core::fmt::Formatter<'_>) -> ::core::fmt::Result {
@@ -52,65 +52,82 @@ impl HealthCheckRequest {
     /// Format: `type.googleapis.com/<fully.qualified.TypeName>`
     pub const TYPE_URL: &'static str = "type.googleapis.com/grpc.health.v1.HealthCheckRequest";
 }
-::buffa::impl_default_instance!(HealthCheckRequest);
-impl ::buffa::MessageName for HealthCheckRequest {
+::polyrpc::generated::buffa::impl_default_instance!(HealthCheckRequest);
+impl ::polyrpc::generated::buffa::MessageName for HealthCheckRequest {
     const PACKAGE: &'static str = "grpc.health.v1";
     const NAME: &'static str = "HealthCheckRequest";
     const FULL_NAME: &'static str = "grpc.health.v1.HealthCheckRequest";
     const TYPE_URL: &'static str = "type.googleapis.com/grpc.health.v1.HealthCheckRequest";
 }
-impl ::buffa::Message for HealthCheckRequest {
+impl ::polyrpc::generated::buffa::Message for HealthCheckRequest {
     /// Returns the total encoded size in bytes.
     ///
     /// Accumulates in `u64` (which cannot overflow for in-memory
     /// data) and saturates to `u32` at return, so a message whose
     /// encoded size exceeds the 2 GiB protobuf limit yields a value
-    /// above [`::buffa::MAX_MESSAGE_BYTES`] that the encode entry
+    /// above [`::polyrpc::generated::buffa::MAX_MESSAGE_BYTES`] that the encode entry
     /// points reject, never a silently wrapped size.
     #[allow(clippy::let_and_return)]
-    fn compute_size(&self, _cache: &mut ::buffa::SizeCache) -> u32 {
+    fn compute_size(&self, _cache: &mut ::polyrpc::generated::buffa::SizeCache) -> u32 {
         #[allow(unused_imports)]
-        use ::buffa::Enumeration as _;
+        use ::polyrpc::generated::buffa::Enumeration as _;
         let mut size = 0u64;
         if !self.service.is_empty() {
-            size += 1u64 + ::buffa::types::string_encoded_len(&self.service) as u64;
+            size
+                += 1u64
+                    + ::polyrpc::generated::buffa::types::string_encoded_len(
+                        &self.service,
+                    ) as u64;
         }
         size += self.__buffa_unknown_fields.encoded_len() as u64;
-        ::buffa::saturate_size(size)
+        ::polyrpc::generated::buffa::saturate_size(size)
     }
     fn write_to(
         &self,
-        _cache: &mut ::buffa::SizeCache,
-        buf: &mut impl ::buffa::EncodeSink,
+        _cache: &mut ::polyrpc::generated::buffa::SizeCache,
+        buf: &mut impl ::polyrpc::generated::buffa::EncodeSink,
     ) {
         #[allow(unused_imports)]
-        use ::buffa::Enumeration as _;
+        use ::polyrpc::generated::buffa::Enumeration as _;
         if !self.service.is_empty() {
-            ::buffa::types::put_string_field(1u32, &self.service, buf);
+            ::polyrpc::generated::buffa::types::put_string_field(
+                1u32,
+                &self.service,
+                buf,
+            );
         }
         self.__buffa_unknown_fields.write_to(buf);
     }
     fn merge_field(
         &mut self,
-        tag: ::buffa::encoding::Tag,
-        buf: &mut impl ::buffa::bytes::Buf,
-        ctx: ::buffa::DecodeContext<'_>,
-    ) -> ::core::result::Result<(), ::buffa::DecodeError> {
+        tag: ::polyrpc::generated::buffa::encoding::Tag,
+        buf: &mut impl ::polyrpc::generated::buffa::bytes::Buf,
+        ctx: ::polyrpc::generated::buffa::DecodeContext<'_>,
+    ) -> ::core::result::Result<(), ::polyrpc::generated::buffa::DecodeError> {
         #[allow(unused_imports)]
-        use ::buffa::bytes::Buf as _;
+        use ::polyrpc::generated::buffa::bytes::Buf as _;
         #[allow(unused_imports)]
-        use ::buffa::Enumeration as _;
+        use ::polyrpc::generated::buffa::Enumeration as _;
         match tag.field_number() {
             1u32 => {
-                ::buffa::encoding::check_wire_type(
+                ::polyrpc::generated::buffa::encoding::check_wire_type(
                     tag,
-                    ::buffa::encoding::WireType::LengthDelimited,
+                    ::polyrpc::generated::buffa::encoding::WireType::LengthDelimited,
                 )?;
-                ::buffa::types::merge_string(&mut self.service, buf)?;
+                ::polyrpc::generated::buffa::types::merge_string(
+                    &mut self.service,
+                    buf,
+                )?;
             }
             _ => {
                 self.__buffa_unknown_fields
-                    .push(::buffa::encoding::decode_unknown_field(tag, buf, ctx)?);
+                    .push(
+                        ::polyrpc::generated::buffa::encoding::decode_unknown_field(
+                            tag,
+                            buf,
+                            ctx,
+                        )?,
+                    );
             }
         }
         ::core::result::Result::Ok(())
@@ -120,21 +137,23 @@ impl ::buffa::Message for HealthCheckRequest {
         self.__buffa_unknown_fields.clear();
     }
 }
-impl ::buffa::ExtensionSet for HealthCheckRequest {
+impl ::polyrpc::generated::buffa::ExtensionSet for HealthCheckRequest {
     const PROTO_FQN: &'static str = "grpc.health.v1.HealthCheckRequest";
-    fn unknown_fields(&self) -> &::buffa::UnknownFields {
+    fn unknown_fields(&self) -> &::polyrpc::generated::buffa::UnknownFields {
         &self.__buffa_unknown_fields
     }
-    fn unknown_fields_mut(&mut self) -> &mut ::buffa::UnknownFields {
+    fn unknown_fields_mut(&mut self) -> &mut ::polyrpc::generated::buffa::UnknownFields {
         &mut self.__buffa_unknown_fields
     }
 }
 #[derive(Clone, PartialEq, Default)]
 pub struct HealthCheckResponse {
     /// Field 1: `status`
-    pub status: ::buffa::EnumValue<health_check_response::ServingStatus>,
+    pub status: ::polyrpc::generated::buffa::EnumValue<
+        health_check_response::ServingStatus,
+    >,
     #[doc(hidden)]
-    pub __buffa_unknown_fields: ::buffa::UnknownFields,
+    pub __buffa_unknown_fields: ::polyrpc::generated::buffa::UnknownFields,
 }
 impl ::core::fmt::Debug for HealthCheckResponse {
     fn fmt(&self, f: &mut ::core::fmt::Formatter<'_>) -> ::core::fmt::Result {
@@ -148,88 +167,97 @@ impl HealthCheckResponse {
     /// Format: `type.googleapis.com/<fully.qualified.TypeName>`
     pub const TYPE_URL: &'static str = "type.googleapis.com/grpc.health.v1.HealthCheckResponse";
 }
-::buffa::impl_default_instance!(HealthCheckResponse);
-impl ::buffa::MessageName for HealthCheckResponse {
+::polyrpc::generated::buffa::impl_default_instance!(HealthCheckResponse);
+impl ::polyrpc::generated::buffa::MessageName for HealthCheckResponse {
     const PACKAGE: &'static str = "grpc.health.v1";
     const NAME: &'static str = "HealthCheckResponse";
     const FULL_NAME: &'static str = "grpc.health.v1.HealthCheckResponse";
     const TYPE_URL: &'static str = "type.googleapis.com/grpc.health.v1.HealthCheckResponse";
 }
-impl ::buffa::Message for HealthCheckResponse {
+impl ::polyrpc::generated::buffa::Message for HealthCheckResponse {
     /// Returns the total encoded size in bytes.
     ///
     /// Accumulates in `u64` (which cannot overflow for in-memory
     /// data) and saturates to `u32` at return, so a message whose
     /// encoded size exceeds the 2 GiB protobuf limit yields a value
-    /// above [`::buffa::MAX_MESSAGE_BYTES`] that the encode entry
+    /// above [`::polyrpc::generated::buffa::MAX_MESSAGE_BYTES`] that the encode entry
     /// points reject, never a silently wrapped size.
     #[allow(clippy::let_and_return)]
-    fn compute_size(&self, _cache: &mut ::buffa::SizeCache) -> u32 {
+    fn compute_size(&self, _cache: &mut ::polyrpc::generated::buffa::SizeCache) -> u32 {
         #[allow(unused_imports)]
-        use ::buffa::Enumeration as _;
+        use ::polyrpc::generated::buffa::Enumeration as _;
         let mut size = 0u64;
         {
             let val = self.status.to_i32();
             if val != 0 {
-                size += 1u64 + ::buffa::types::int32_encoded_len(val) as u64;
+                size
+                    += 1u64
+                        + ::polyrpc::generated::buffa::types::int32_encoded_len(val)
+                            as u64;
             }
         }
         size += self.__buffa_unknown_fields.encoded_len() as u64;
-        ::buffa::saturate_size(size)
+        ::polyrpc::generated::buffa::saturate_size(size)
     }
     fn write_to(
         &self,
-        _cache: &mut ::buffa::SizeCache,
-        buf: &mut impl ::buffa::EncodeSink,
+        _cache: &mut ::polyrpc::generated::buffa::SizeCache,
+        buf: &mut impl ::polyrpc::generated::buffa::EncodeSink,
     ) {
         #[allow(unused_imports)]
-        use ::buffa::Enumeration as _;
+        use ::polyrpc::generated::buffa::Enumeration as _;
         {
             let val = self.status.to_i32();
             if val != 0 {
-                ::buffa::types::put_int32_field(1u32, val, buf);
+                ::polyrpc::generated::buffa::types::put_int32_field(1u32, val, buf);
             }
         }
         self.__buffa_unknown_fields.write_to(buf);
     }
     fn merge_field(
         &mut self,
-        tag: ::buffa::encoding::Tag,
-        buf: &mut impl ::buffa::bytes::Buf,
-        ctx: ::buffa::DecodeContext<'_>,
-    ) -> ::core::result::Result<(), ::buffa::DecodeError> {
+        tag: ::polyrpc::generated::buffa::encoding::Tag,
+        buf: &mut impl ::polyrpc::generated::buffa::bytes::Buf,
+        ctx: ::polyrpc::generated::buffa::DecodeContext<'_>,
+    ) -> ::core::result::Result<(), ::polyrpc::generated::buffa::DecodeError> {
         #[allow(unused_imports)]
-        use ::buffa::bytes::Buf as _;
+        use ::polyrpc::generated::buffa::bytes::Buf as _;
         #[allow(unused_imports)]
-        use ::buffa::Enumeration as _;
+        use ::polyrpc::generated::buffa::Enumeration as _;
         match tag.field_number() {
             1u32 => {
-                ::buffa::encoding::check_wire_type(
+                ::polyrpc::generated::buffa::encoding::check_wire_type(
                     tag,
-                    ::buffa::encoding::WireType::Varint,
+                    ::polyrpc::generated::buffa::encoding::WireType::Varint,
                 )?;
-                self.status = ::buffa::EnumValue::from(
-                    ::buffa::types::decode_int32(buf)?,
+                self.status = ::polyrpc::generated::buffa::EnumValue::from(
+                    ::polyrpc::generated::buffa::types::decode_int32(buf)?,
                 );
             }
             _ => {
                 self.__buffa_unknown_fields
-                    .push(::buffa::encoding::decode_unknown_field(tag, buf, ctx)?);
+                    .push(
+                        ::polyrpc::generated::buffa::encoding::decode_unknown_field(
+                            tag,
+                            buf,
+                            ctx,
+                        )?,
+                    );
             }
         }
         ::core::result::Result::Ok(())
     }
     fn clear(&mut self) {
-        self.status = ::buffa::EnumValue::from(0);
+        self.status = ::polyrpc::generated::buffa::EnumValue::from(0);
         self.__buffa_unknown_fields.clear();
     }
 }
-impl ::buffa::ExtensionSet for HealthCheckResponse {
+impl ::polyrpc::generated::buffa::ExtensionSet for HealthCheckResponse {
     const PROTO_FQN: &'static str = "grpc.health.v1.HealthCheckResponse";
-    fn unknown_fields(&self) -> &::buffa::UnknownFields {
+    fn unknown_fields(&self) -> &::polyrpc::generated::buffa::UnknownFields {
         &self.__buffa_unknown_fields
     }
-    fn unknown_fields_mut(&mut self) -> &mut ::buffa::UnknownFields {
+    fn unknown_fields_mut(&mut self) -> &mut ::polyrpc::generated::buffa::UnknownFields {
         &mut self.__buffa_unknown_fields
     }
 }
@@ -265,7 +293,7 @@ pub mod health_check_response {
             Self::UNKNOWN
         }
     }
-    impl ::buffa::Enumeration for ServingStatus {
+    impl ::polyrpc::generated::buffa::Enumeration for ServingStatus {
         fn from_i32(value: i32) -> ::core::option::Option<Self> {
             match value {
                 0i32 => ::core::option::Option::Some(Self::UNKNOWN),
@@ -303,7 +331,7 @@ pub mod health_check_response {
 #[derive(Clone, PartialEq, Default)]
 pub struct HealthListRequest {
     #[doc(hidden)]
-    pub __buffa_unknown_fields: ::buffa::UnknownFields,
+    pub __buffa_unknown_fields: ::polyrpc::generated::buffa::UnknownFields,
 }
 impl ::core::fmt::Debug for HealthListRequest {
     fn fmt(&self, f: &mut ::core::fmt::Formatter<'_>) -> ::core::fmt::Result {
@@ -317,52 +345,58 @@ impl HealthListRequest {
     /// Format: `type.googleapis.com/<fully.qualified.TypeName>`
     pub const TYPE_URL: &'static str = "type.googleapis.com/grpc.health.v1.HealthListRequest";
 }
-::buffa::impl_default_instance!(HealthListRequest);
-impl ::buffa::MessageName for HealthListRequest {
+::polyrpc::generated::buffa::impl_default_instance!(HealthListRequest);
+impl ::polyrpc::generated::buffa::MessageName for HealthListRequest {
     const PACKAGE: &'static str = "grpc.health.v1";
     const NAME: &'static str = "HealthListRequest";
     const FULL_NAME: &'static str = "grpc.health.v1.HealthListRequest";
     const TYPE_URL: &'static str = "type.googleapis.com/grpc.health.v1.HealthListRequest";
 }
-impl ::buffa::Message for HealthListRequest {
+impl ::polyrpc::generated::buffa::Message for HealthListRequest {
     /// Returns the total encoded size in bytes.
     ///
     /// Accumulates in `u64` (which cannot overflow for in-memory
     /// data) and saturates to `u32` at return, so a message whose
     /// encoded size exceeds the 2 GiB protobuf limit yields a value
-    /// above [`::buffa::MAX_MESSAGE_BYTES`] that the encode entry
+    /// above [`::polyrpc::generated::buffa::MAX_MESSAGE_BYTES`] that the encode entry
     /// points reject, never a silently wrapped size.
     #[allow(clippy::let_and_return)]
-    fn compute_size(&self, _cache: &mut ::buffa::SizeCache) -> u32 {
+    fn compute_size(&self, _cache: &mut ::polyrpc::generated::buffa::SizeCache) -> u32 {
         #[allow(unused_imports)]
-        use ::buffa::Enumeration as _;
+        use ::polyrpc::generated::buffa::Enumeration as _;
         let mut size = 0u64;
         size += self.__buffa_unknown_fields.encoded_len() as u64;
-        ::buffa::saturate_size(size)
+        ::polyrpc::generated::buffa::saturate_size(size)
     }
     fn write_to(
         &self,
-        _cache: &mut ::buffa::SizeCache,
-        buf: &mut impl ::buffa::EncodeSink,
+        _cache: &mut ::polyrpc::generated::buffa::SizeCache,
+        buf: &mut impl ::polyrpc::generated::buffa::EncodeSink,
     ) {
         #[allow(unused_imports)]
-        use ::buffa::Enumeration as _;
+        use ::polyrpc::generated::buffa::Enumeration as _;
         self.__buffa_unknown_fields.write_to(buf);
     }
     fn merge_field(
         &mut self,
-        tag: ::buffa::encoding::Tag,
-        buf: &mut impl ::buffa::bytes::Buf,
-        ctx: ::buffa::DecodeContext<'_>,
-    ) -> ::core::result::Result<(), ::buffa::DecodeError> {
+        tag: ::polyrpc::generated::buffa::encoding::Tag,
+        buf: &mut impl ::polyrpc::generated::buffa::bytes::Buf,
+        ctx: ::polyrpc::generated::buffa::DecodeContext<'_>,
+    ) -> ::core::result::Result<(), ::polyrpc::generated::buffa::DecodeError> {
         #[allow(unused_imports)]
-        use ::buffa::bytes::Buf as _;
+        use ::polyrpc::generated::buffa::bytes::Buf as _;
         #[allow(unused_imports)]
-        use ::buffa::Enumeration as _;
+        use ::polyrpc::generated::buffa::Enumeration as _;
         match tag.field_number() {
             _ => {
                 self.__buffa_unknown_fields
-                    .push(::buffa::encoding::decode_unknown_field(tag, buf, ctx)?);
+                    .push(
+                        ::polyrpc::generated::buffa::encoding::decode_unknown_field(
+                            tag,
+                            buf,
+                            ctx,
+                        )?,
+                    );
             }
         }
         ::core::result::Result::Ok(())
@@ -371,12 +405,12 @@ impl ::buffa::Message for HealthListRequest {
         self.__buffa_unknown_fields.clear();
     }
 }
-impl ::buffa::ExtensionSet for HealthListRequest {
+impl ::polyrpc::generated::buffa::ExtensionSet for HealthListRequest {
     const PROTO_FQN: &'static str = "grpc.health.v1.HealthListRequest";
-    fn unknown_fields(&self) -> &::buffa::UnknownFields {
+    fn unknown_fields(&self) -> &::polyrpc::generated::buffa::UnknownFields {
         &self.__buffa_unknown_fields
     }
-    fn unknown_fields_mut(&mut self) -> &mut ::buffa::UnknownFields {
+    fn unknown_fields_mut(&mut self) -> &mut ::polyrpc::generated::buffa::UnknownFields {
         &mut self.__buffa_unknown_fields
     }
 }
@@ -385,12 +419,12 @@ pub struct HealthListResponse {
     /// How each service is, by its name.
     ///
     /// Field 1: `statuses`
-    pub statuses: ::buffa::__private::HashMap<
-        ::buffa::alloc::string::String,
+    pub statuses: ::std::collections::HashMap<
+        ::polyrpc::generated::buffa::alloc::string::String,
         HealthCheckResponse,
     >,
     #[doc(hidden)]
-    pub __buffa_unknown_fields: ::buffa::UnknownFields,
+    pub __buffa_unknown_fields: ::polyrpc::generated::buffa::UnknownFields,
 }
 impl ::core::fmt::Debug for HealthListResponse {
     fn fmt(&self, f: &mut ::core::fmt::Formatter<'_>) -> ::core::fmt::Result {
@@ -404,44 +438,44 @@ impl HealthListResponse {
     /// Format: `type.googleapis.com/<fully.qualified.TypeName>`
     pub const TYPE_URL: &'static str = "type.googleapis.com/grpc.health.v1.HealthListResponse";
 }
-::buffa::impl_default_instance!(HealthListResponse);
-impl ::buffa::MessageName for HealthListResponse {
+::polyrpc::generated::buffa::impl_default_instance!(HealthListResponse);
+impl ::polyrpc::generated::buffa::MessageName for HealthListResponse {
     const PACKAGE: &'static str = "grpc.health.v1";
     const NAME: &'static str = "HealthListResponse";
     const FULL_NAME: &'static str = "grpc.health.v1.HealthListResponse";
     const TYPE_URL: &'static str = "type.googleapis.com/grpc.health.v1.HealthListResponse";
 }
-impl ::buffa::Message for HealthListResponse {
+impl ::polyrpc::generated::buffa::Message for HealthListResponse {
     /// Returns the total encoded size in bytes.
     ///
     /// Accumulates in `u64` (which cannot overflow for in-memory
     /// data) and saturates to `u32` at return, so a message whose
     /// encoded size exceeds the 2 GiB protobuf limit yields a value
-    /// above [`::buffa::MAX_MESSAGE_BYTES`] that the encode entry
+    /// above [`::polyrpc::generated::buffa::MAX_MESSAGE_BYTES`] that the encode entry
     /// points reject, never a silently wrapped size.
     #[allow(clippy::let_and_return)]
-    fn compute_size(&self, __cache: &mut ::buffa::SizeCache) -> u32 {
+    fn compute_size(&self, __cache: &mut ::polyrpc::generated::buffa::SizeCache) -> u32 {
         #[allow(unused_imports)]
-        use ::buffa::Enumeration as _;
+        use ::polyrpc::generated::buffa::Enumeration as _;
         let mut size = 0u64;
         size
-            += ::buffa::map_codec::message_field_len::<
-                ::buffa::map_codec::Str,
+            += ::polyrpc::generated::buffa::map_codec::message_field_len::<
+                ::polyrpc::generated::buffa::map_codec::Str,
                 _,
                 _,
             >(&self.statuses, 1u64, __cache);
         size += self.__buffa_unknown_fields.encoded_len() as u64;
-        ::buffa::saturate_size(size)
+        ::polyrpc::generated::buffa::saturate_size(size)
     }
     fn write_to(
         &self,
-        __cache: &mut ::buffa::SizeCache,
-        buf: &mut impl ::buffa::EncodeSink,
+        __cache: &mut ::polyrpc::generated::buffa::SizeCache,
+        buf: &mut impl ::polyrpc::generated::buffa::EncodeSink,
     ) {
         #[allow(unused_imports)]
-        use ::buffa::Enumeration as _;
-        ::buffa::map_codec::write_message_field::<
-            ::buffa::map_codec::Str,
+        use ::polyrpc::generated::buffa::Enumeration as _;
+        ::polyrpc::generated::buffa::map_codec::write_message_field::<
+            ::polyrpc::generated::buffa::map_codec::Str,
             _,
             _,
         >(&self.statuses, 1u32, __cache, buf);
@@ -449,44 +483,52 @@ impl ::buffa::Message for HealthListResponse {
     }
     fn merge_field(
         &mut self,
-        tag: ::buffa::encoding::Tag,
-        buf: &mut impl ::buffa::bytes::Buf,
-        ctx: ::buffa::DecodeContext<'_>,
-    ) -> ::core::result::Result<(), ::buffa::DecodeError> {
+        tag: ::polyrpc::generated::buffa::encoding::Tag,
+        buf: &mut impl ::polyrpc::generated::buffa::bytes::Buf,
+        ctx: ::polyrpc::generated::buffa::DecodeContext<'_>,
+    ) -> ::core::result::Result<(), ::polyrpc::generated::buffa::DecodeError> {
         #[allow(unused_imports)]
-        use ::buffa::bytes::Buf as _;
+        use ::polyrpc::generated::buffa::bytes::Buf as _;
         #[allow(unused_imports)]
-        use ::buffa::Enumeration as _;
+        use ::polyrpc::generated::buffa::Enumeration as _;
         match tag.field_number() {
             1u32 => {
-                ::buffa::encoding::check_wire_type(
+                ::polyrpc::generated::buffa::encoding::check_wire_type(
                     tag,
-                    ::buffa::encoding::WireType::LengthDelimited,
+                    ::polyrpc::generated::buffa::encoding::WireType::LengthDelimited,
                 )?;
-                ::buffa::map_codec::merge_entry::<
-                    ::buffa::map_codec::Str,
-                    ::buffa::map_codec::Msg<_>,
+                ::polyrpc::generated::buffa::map_codec::merge_entry::<
+                    ::polyrpc::generated::buffa::map_codec::Str,
+                    ::polyrpc::generated::buffa::map_codec::Msg<_>,
                     _,
                 >(&mut self.statuses, buf, ctx)?;
             }
             _ => {
                 self.__buffa_unknown_fields
-                    .push(::buffa::encoding::decode_unknown_field(tag, buf, ctx)?);
+                    .push(
+                        ::polyrpc::generated::buffa::encoding::decode_unknown_field(
+                            tag,
+                            buf,
+                            ctx,
+                        )?,
+                    );
             }
         }
         ::core::result::Result::Ok(())
     }
     fn clear(&mut self) {
-        self.statuses.clear();
+        ::polyrpc::generated::buffa::map_codec::MapStorage::storage_clear(
+            &mut self.statuses,
+        );
         self.__buffa_unknown_fields.clear();
     }
 }
-impl ::buffa::ExtensionSet for HealthListResponse {
+impl ::polyrpc::generated::buffa::ExtensionSet for HealthListResponse {
     const PROTO_FQN: &'static str = "grpc.health.v1.HealthListResponse";
-    fn unknown_fields(&self) -> &::buffa::UnknownFields {
+    fn unknown_fields(&self) -> &::polyrpc::generated::buffa::UnknownFields {
         &self.__buffa_unknown_fields
     }
-    fn unknown_fields_mut(&mut self) -> &mut ::buffa::UnknownFields {
+    fn unknown_fields_mut(&mut self) -> &mut ::polyrpc::generated::buffa::UnknownFields {
         &mut self.__buffa_unknown_fields
     }
 }

@@ -19,12 +19,12 @@ pub trait ServerReflection {
 #[derive(Clone, PartialEq, Default)]
 pub struct ServerReflectionRequest {
     /// Field 1: `host`
-    pub host: ::buffa::alloc::string::String,
+    pub host: ::polyrpc::generated::buffa::alloc::string::String,
     pub message_request: ::core::option::Option<
         __buffa::oneof::server_reflection_request::MessageRequest,
     >,
     #[doc(hidden)]
-    pub __buffa_unknown_fields: ::buffa::UnknownFields,
+    pub __buffa_unknown_fields: ::polyrpc::generated::buffa::UnknownFields,
 }
 impl ::core::fmt::Debug for ServerReflectionRequest {
     fn fmt(&self, f: &mut ::core::fmt::Formatter<'_>) -> ::core::fmt::Result {
@@ -41,40 +41,49 @@ impl ServerReflectionRequest {
     /// Format: `type.googleapis.com/<fully.qualified.TypeName>`
     pub const TYPE_URL: &'static str = "type.googleapis.com/grpc.reflection.v1alpha.ServerReflectionRequest";
 }
-::buffa::impl_default_instance!(ServerReflectionRequest);
-impl ::buffa::MessageName for ServerReflectionRequest {
+::polyrpc::generated::buffa::impl_default_instance!(ServerReflectionRequest);
+impl ::polyrpc::generated::buffa::MessageName for ServerReflectionRequest {
     const PACKAGE: &'static str = "grpc.reflection.v1alpha";
     const NAME: &'static str = "ServerReflectionRequest";
     const FULL_NAME: &'static str = "grpc.reflection.v1alpha.ServerReflectionRequest";
     const TYPE_URL: &'static str = "type.googleapis.com/grpc.reflection.v1alpha.ServerReflectionRequest";
 }
-impl ::buffa::Message for ServerReflectionRequest {
+impl ::polyrpc::generated::buffa::Message for ServerReflectionRequest {
     /// Returns the total encoded size in bytes.
     ///
     /// Accumulates in `u64` (which cannot overflow for in-memory
     /// data) and saturates to `u32` at return, so a message whose
     /// encoded size exceeds the 2 GiB protobuf limit yields a value
-    /// above [`::buffa::MAX_MESSAGE_BYTES`] that the encode entry
+    /// above [`::polyrpc::generated::buffa::MAX_MESSAGE_BYTES`] that the encode entry
     /// points reject, never a silently wrapped size.
     #[allow(clippy::let_and_return)]
-    fn compute_size(&self, __cache: &mut ::buffa::SizeCache) -> u32 {
+    fn compute_size(&self, __cache: &mut ::polyrpc::generated::buffa::SizeCache) -> u32 {
         #[allow(unused_imports)]
-        use ::buffa::Enumeration as _;
+        use ::polyrpc::generated::buffa::Enumeration as _;
         let mut size = 0u64;
         if !self.host.is_empty() {
-            size += 1u64 + ::buffa::types::string_encoded_len(&self.host) as u64;
+            size
+                += 1u64
+                    + ::polyrpc::generated::buffa::types::string_encoded_len(&self.host)
+                        as u64;
         }
         if let ::core::option::Option::Some(ref v) = self.message_request {
             match v {
                 __buffa::oneof::server_reflection_request::MessageRequest::FileByFilename(
                     x,
                 ) => {
-                    size += 1u64 + ::buffa::types::string_encoded_len(x) as u64;
+                    size
+                        += 1u64
+                            + ::polyrpc::generated::buffa::types::string_encoded_len(x)
+                                as u64;
                 }
                 __buffa::oneof::server_reflection_request::MessageRequest::FileContainingSymbol(
                     x,
                 ) => {
-                    size += 1u64 + ::buffa::types::string_encoded_len(x) as u64;
+                    size
+                        += 1u64
+                            + ::polyrpc::generated::buffa::types::string_encoded_len(x)
+                                as u64;
                 }
                 __buffa::oneof::server_reflection_request::MessageRequest::FileContainingExtension(
                     x,
@@ -83,50 +92,58 @@ impl ::buffa::Message for ServerReflectionRequest {
                     let inner = x.compute_size(__cache);
                     __cache.set(__slot, inner);
                     size
-                        += 1u64 + ::buffa::encoding::varint_len(inner as u64) as u64
-                            + inner as u64;
+                        += 1u64
+                            + ::polyrpc::generated::buffa::encoding::varint_len(
+                                inner as u64,
+                            ) as u64 + inner as u64;
                 }
                 __buffa::oneof::server_reflection_request::MessageRequest::AllExtensionNumbersOfType(
                     x,
                 ) => {
-                    size += 1u64 + ::buffa::types::string_encoded_len(x) as u64;
+                    size
+                        += 1u64
+                            + ::polyrpc::generated::buffa::types::string_encoded_len(x)
+                                as u64;
                 }
                 __buffa::oneof::server_reflection_request::MessageRequest::ListServices(
                     x,
                 ) => {
-                    size += 1u64 + ::buffa::types::string_encoded_len(x) as u64;
+                    size
+                        += 1u64
+                            + ::polyrpc::generated::buffa::types::string_encoded_len(x)
+                                as u64;
                 }
             }
         }
         size += self.__buffa_unknown_fields.encoded_len() as u64;
-        ::buffa::saturate_size(size)
+        ::polyrpc::generated::buffa::saturate_size(size)
     }
     fn write_to(
         &self,
-        __cache: &mut ::buffa::SizeCache,
-        buf: &mut impl ::buffa::EncodeSink,
+        __cache: &mut ::polyrpc::generated::buffa::SizeCache,
+        buf: &mut impl ::polyrpc::generated::buffa::EncodeSink,
     ) {
         #[allow(unused_imports)]
-        use ::buffa::Enumeration as _;
+        use ::polyrpc::generated::buffa::Enumeration as _;
         if !self.host.is_empty() {
-            ::buffa::types::put_string_field(1u32, &self.host, buf);
+            ::polyrpc::generated::buffa::types::put_string_field(1u32, &self.host, buf);
         }
         if let ::core::option::Option::Some(ref v) = self.message_request {
             match v {
                 __buffa::oneof::server_reflection_request::MessageRequest::FileByFilename(
                     x,
                 ) => {
-                    ::buffa::types::put_string_field(3u32, x, buf);
+                    ::polyrpc::generated::buffa::types::put_string_field(3u32, x, buf);
                 }
                 __buffa::oneof::server_reflection_request::MessageRequest::FileContainingSymbol(
                     x,
                 ) => {
-                    ::buffa::types::put_string_field(4u32, x, buf);
+                    ::polyrpc::generated::buffa::types::put_string_field(4u32, x, buf);
                 }
                 __buffa::oneof::server_reflection_request::MessageRequest::FileContainingExtension(
                     x,
                 ) => {
-                    ::buffa::types::put_len_delimited_header(
+                    ::polyrpc::generated::buffa::types::put_len_delimited_header(
                         5u32,
                         u64::from(__cache.consume_next()),
                         buf,
@@ -136,12 +153,12 @@ impl ::buffa::Message for ServerReflectionRequest {
                 __buffa::oneof::server_reflection_request::MessageRequest::AllExtensionNumbersOfType(
                     x,
                 ) => {
-                    ::buffa::types::put_string_field(6u32, x, buf);
+                    ::polyrpc::generated::buffa::types::put_string_field(6u32, x, buf);
                 }
                 __buffa::oneof::server_reflection_request::MessageRequest::ListServices(
                     x,
                 ) => {
-                    ::buffa::types::put_string_field(7u32, x, buf);
+                    ::polyrpc::generated::buffa::types::put_string_field(7u32, x, buf);
                 }
             }
         }
@@ -149,48 +166,48 @@ impl ::buffa::Message for ServerReflectionRequest {
     }
     fn merge_field(
         &mut self,
-        tag: ::buffa::encoding::Tag,
-        buf: &mut impl ::buffa::bytes::Buf,
-        ctx: ::buffa::DecodeContext<'_>,
-    ) -> ::core::result::Result<(), ::buffa::DecodeError> {
+        tag: ::polyrpc::generated::buffa::encoding::Tag,
+        buf: &mut impl ::polyrpc::generated::buffa::bytes::Buf,
+        ctx: ::polyrpc::generated::buffa::DecodeContext<'_>,
+    ) -> ::core::result::Result<(), ::polyrpc::generated::buffa::DecodeError> {
         #[allow(unused_imports)]
-        use ::buffa::bytes::Buf as _;
+        use ::polyrpc::generated::buffa::bytes::Buf as _;
         #[allow(unused_imports)]
-        use ::buffa::Enumeration as _;
+        use ::polyrpc::generated::buffa::Enumeration as _;
         match tag.field_number() {
             1u32 => {
-                ::buffa::encoding::check_wire_type(
+                ::polyrpc::generated::buffa::encoding::check_wire_type(
                     tag,
-                    ::buffa::encoding::WireType::LengthDelimited,
+                    ::polyrpc::generated::buffa::encoding::WireType::LengthDelimited,
                 )?;
-                ::buffa::types::merge_string(&mut self.host, buf)?;
+                ::polyrpc::generated::buffa::types::merge_string(&mut self.host, buf)?;
             }
             3u32 => {
-                ::buffa::encoding::check_wire_type(
+                ::polyrpc::generated::buffa::encoding::check_wire_type(
                     tag,
-                    ::buffa::encoding::WireType::LengthDelimited,
+                    ::polyrpc::generated::buffa::encoding::WireType::LengthDelimited,
                 )?;
                 self.message_request = ::core::option::Option::Some(
                     __buffa::oneof::server_reflection_request::MessageRequest::FileByFilename(
-                        ::buffa::types::decode_string(buf)?,
+                        ::polyrpc::generated::buffa::types::decode_string(buf)?,
                     ),
                 );
             }
             4u32 => {
-                ::buffa::encoding::check_wire_type(
+                ::polyrpc::generated::buffa::encoding::check_wire_type(
                     tag,
-                    ::buffa::encoding::WireType::LengthDelimited,
+                    ::polyrpc::generated::buffa::encoding::WireType::LengthDelimited,
                 )?;
                 self.message_request = ::core::option::Option::Some(
                     __buffa::oneof::server_reflection_request::MessageRequest::FileContainingSymbol(
-                        ::buffa::types::decode_string(buf)?,
+                        ::polyrpc::generated::buffa::types::decode_string(buf)?,
                     ),
                 );
             }
             5u32 => {
-                ::buffa::encoding::check_wire_type(
+                ::polyrpc::generated::buffa::encoding::check_wire_type(
                     tag,
-                    ::buffa::encoding::WireType::LengthDelimited,
+                    ::polyrpc::generated::buffa::encoding::WireType::LengthDelimited,
                 )?;
                 if let ::core::option::Option::Some(
                     __buffa::oneof::server_reflection_request::MessageRequest::FileContainingExtension(
@@ -198,42 +215,56 @@ impl ::buffa::Message for ServerReflectionRequest {
                     ),
                 ) = self.message_request
                 {
-                    ::buffa::Message::merge_length_delimited(&mut **existing, buf, ctx)?;
+                    ::polyrpc::generated::buffa::Message::merge_length_delimited(
+                        &mut **existing,
+                        buf,
+                        ctx,
+                    )?;
                 } else {
                     let mut val = ::core::default::Default::default();
-                    ::buffa::Message::merge_length_delimited(&mut val, buf, ctx)?;
+                    ::polyrpc::generated::buffa::Message::merge_length_delimited(
+                        &mut val,
+                        buf,
+                        ctx,
+                    )?;
                     self.message_request = ::core::option::Option::Some(
                         __buffa::oneof::server_reflection_request::MessageRequest::FileContainingExtension(
-                            ::buffa::alloc::boxed::Box::new(val),
+                            ::polyrpc::generated::buffa::alloc::boxed::Box::new(val),
                         ),
                     );
                 }
             }
             6u32 => {
-                ::buffa::encoding::check_wire_type(
+                ::polyrpc::generated::buffa::encoding::check_wire_type(
                     tag,
-                    ::buffa::encoding::WireType::LengthDelimited,
+                    ::polyrpc::generated::buffa::encoding::WireType::LengthDelimited,
                 )?;
                 self.message_request = ::core::option::Option::Some(
                     __buffa::oneof::server_reflection_request::MessageRequest::AllExtensionNumbersOfType(
-                        ::buffa::types::decode_string(buf)?,
+                        ::polyrpc::generated::buffa::types::decode_string(buf)?,
                     ),
                 );
             }
             7u32 => {
-                ::buffa::encoding::check_wire_type(
+                ::polyrpc::generated::buffa::encoding::check_wire_type(
                     tag,
-                    ::buffa::encoding::WireType::LengthDelimited,
+                    ::polyrpc::generated::buffa::encoding::WireType::LengthDelimited,
                 )?;
                 self.message_request = ::core::option::Option::Some(
                     __buffa::oneof::server_reflection_request::MessageRequest::ListServices(
-                        ::buffa::types::decode_string(buf)?,
+                        ::polyrpc::generated::buffa::types::decode_string(buf)?,
                     ),
                 );
             }
             _ => {
                 self.__buffa_unknown_fields
-                    .push(::buffa::encoding::decode_unknown_field(tag, buf, ctx)?);
+                    .push(
+                        ::polyrpc::generated::buffa::encoding::decode_unknown_field(
+                            tag,
+                            buf,
+                            ctx,
+                        )?,
+                    );
             }
         }
         ::core::result::Result::Ok(())
@@ -244,12 +275,12 @@ impl ::buffa::Message for ServerReflectionRequest {
         self.__buffa_unknown_fields.clear();
     }
 }
-impl ::buffa::ExtensionSet for ServerReflectionRequest {
+impl ::polyrpc::generated::buffa::ExtensionSet for ServerReflectionRequest {
     const PROTO_FQN: &'static str = "grpc.reflection.v1alpha.ServerReflectionRequest";
-    fn unknown_fields(&self) -> &::buffa::UnknownFields {
+    fn unknown_fields(&self) -> &::polyrpc::generated::buffa::UnknownFields {
         &self.__buffa_unknown_fields
     }
-    fn unknown_fields_mut(&mut self) -> &mut ::buffa::UnknownFields {
+    fn unknown_fields_mut(&mut self) -> &mut ::polyrpc::generated::buffa::UnknownFields {
         &mut self.__buffa_unknown_fields
     }
 }
@@ -264,11 +295,11 @@ pub struct ExtensionRequest {
     /// The full name of the message that is extended.
     ///
     /// Field 1: `containing_type`
-    pub containing_type: ::buffa::alloc::string::String,
+    pub containing_type: ::polyrpc::generated::buffa::alloc::string::String,
     /// Field 2: `extension_number`
     pub extension_number: i32,
     #[doc(hidden)]
-    pub __buffa_unknown_fields: ::buffa::UnknownFields,
+    pub __buffa_unknown_fields: ::polyrpc::generated::buffa::UnknownFields,
 }
 impl ::core::fmt::Debug for ExtensionRequest {
     fn fmt(&self, f: &mut ::core::fmt::Formatter<'_>) -> ::core::fmt::Result {
@@ -285,82 +316,105 @@ impl ExtensionRequest {
     /// Format: `type.googleapis.com/<fully.qualified.TypeName>`
     pub const TYPE_URL: &'static str = "type.googleapis.com/grpc.reflection.v1alpha.ExtensionRequest";
 }
-::buffa::impl_default_instance!(ExtensionRequest);
-impl ::buffa::MessageName for ExtensionRequest {
+::polyrpc::generated::buffa::impl_default_instance!(ExtensionRequest);
+impl ::polyrpc::generated::buffa::MessageName for ExtensionRequest {
     const PACKAGE: &'static str = "grpc.reflection.v1alpha";
     const NAME: &'static str = "ExtensionRequest";
     const FULL_NAME: &'static str = "grpc.reflection.v1alpha.ExtensionRequest";
     const TYPE_URL: &'static str = "type.googleapis.com/grpc.reflection.v1alpha.ExtensionRequest";
 }
-impl ::buffa::Message for ExtensionRequest {
+impl ::polyrpc::generated::buffa::Message for ExtensionRequest {
     /// Returns the total encoded size in bytes.
     ///
     /// Accumulates in `u64` (which cannot overflow for in-memory
     /// data) and saturates to `u32` at return, so a message whose
     /// encoded size exceeds the 2 GiB protobuf limit yields a value
-    /// above [`::buffa::MAX_MESSAGE_BYTES`] that the encode entry
+    /// above [`::polyrpc::generated::buffa::MAX_MESSAGE_BYTES`] that the encode entry
     /// points reject, never a silently wrapped size.
     #[allow(clippy::let_and_return)]
-    fn compute_size(&self, _cache: &mut ::buffa::SizeCache) -> u32 {
+    fn compute_size(&self, _cache: &mut ::polyrpc::generated::buffa::SizeCache) -> u32 {
         #[allow(unused_imports)]
-        use ::buffa::Enumeration as _;
+        use ::polyrpc::generated::buffa::Enumeration as _;
         let mut size = 0u64;
         if !self.containing_type.is_empty() {
             size
                 += 1u64
-                    + ::buffa::types::string_encoded_len(&self.containing_type) as u64;
+                    + ::polyrpc::generated::buffa::types::string_encoded_len(
+                        &self.containing_type,
+                    ) as u64;
         }
         if self.extension_number != 0i32 {
             size
                 += 1u64
-                    + ::buffa::types::int32_encoded_len(self.extension_number) as u64;
+                    + ::polyrpc::generated::buffa::types::int32_encoded_len(
+                        self.extension_number,
+                    ) as u64;
         }
         size += self.__buffa_unknown_fields.encoded_len() as u64;
-        ::buffa::saturate_size(size)
+        ::polyrpc::generated::buffa::saturate_size(size)
     }
     fn write_to(
         &self,
-        _cache: &mut ::buffa::SizeCache,
-        buf: &mut impl ::buffa::EncodeSink,
+        _cache: &mut ::polyrpc::generated::buffa::SizeCache,
+        buf: &mut impl ::polyrpc::generated::buffa::EncodeSink,
     ) {
         #[allow(unused_imports)]
-        use ::buffa::Enumeration as _;
+        use ::polyrpc::generated::buffa::Enumeration as _;
         if !self.containing_type.is_empty() {
-            ::buffa::types::put_string_field(1u32, &self.containing_type, buf);
+            ::polyrpc::generated::buffa::types::put_string_field(
+                1u32,
+                &self.containing_type,
+                buf,
+            );
         }
         if self.extension_number != 0i32 {
-            ::buffa::types::put_int32_field(2u32, self.extension_number, buf);
+            ::polyrpc::generated::buffa::types::put_int32_field(
+                2u32,
+                self.extension_number,
+                buf,
+            );
         }
         self.__buffa_unknown_fields.write_to(buf);
     }
     fn merge_field(
         &mut self,
-        tag: ::buffa::encoding::Tag,
-        buf: &mut impl ::buffa::bytes::Buf,
-        ctx: ::buffa::DecodeContext<'_>,
-    ) -> ::core::result::Result<(), ::buffa::DecodeError> {
+        tag: ::polyrpc::generated::buffa::encoding::Tag,
+        buf: &mut impl ::polyrpc::generated::buffa::bytes::Buf,
+        ctx: ::polyrpc::generated::buffa::DecodeContext<'_>,
+    ) -> ::core::result::Result<(), ::polyrpc::generated::buffa::DecodeError> {
         #[allow(unused_imports)]
-        use ::buffa::bytes::Buf as _;
+        use ::polyrpc::generated::buffa::bytes::Buf as _;
         #[allow(unused_imports)]
-        use ::buffa::Enumeration as _;
+        use ::polyrpc::generated::buffa::Enumeration as _;
         match tag.field_number() {
             1u32 => {
-                ::buffa::encoding::check_wire_type(
+                ::polyrpc::generated::buffa::encoding::check_wire_type(
                     tag,
-                    ::buffa::encoding::WireType::LengthDelimited,
+                    ::polyrpc::generated::buffa::encoding::WireType::LengthDelimited,
                 )?;
-                ::buffa::types::merge_string(&mut self.containing_type, buf)?;
+                ::polyrpc::generated::buffa::types::merge_string(
+                    &mut self.containing_type,
+                    buf,
+                )?;
             }
             2u32 => {
-                ::buffa::encoding::check_wire_type(
+                ::polyrpc::generated::buffa::encoding::check_wire_type(
                     tag,
-                    ::buffa::encoding::WireType::Varint,
+                    ::polyrpc::generated::buffa::encoding::WireType::Varint,
                 )?;
-                self.extension_number = ::buffa::types::decode_int32(buf)?;
+                self.extension_number = ::polyrpc::generated::buffa::types::decode_int32(
+                    buf,
+                )?;
             }
             _ => {
                 self.__buffa_unknown_fields
-                    .push(::buffa::encoding::decode_unknown_field(tag, buf, ctx)?);
+                    .push(
+                        ::polyrpc::generated::buffa::encoding::decode_unknown_field(
+                            tag,
+                            buf,
+                            ctx,
+                        )?,
+                    );
             }
         }
         ::core::result::Result::Ok(())
@@ -371,12 +425,12 @@ impl ::buffa::Message for ExtensionRequest {
         self.__buffa_unknown_fields.clear();
     }
 }
-impl ::buffa::ExtensionSet for ExtensionRequest {
+impl ::polyrpc::generated::buffa::ExtensionSet for ExtensionRequest {
     const PROTO_FQN: &'static str = "grpc.reflection.v1alpha.ExtensionRequest";
-    fn unknown_fields(&self) -> &::buffa::UnknownFields {
+    fn unknown_fields(&self) -> &::polyrpc::generated::buffa::UnknownFields {
         &self.__buffa_unknown_fields
     }
-    fn unknown_fields_mut(&mut self) -> &mut ::buffa::UnknownFields {
+    fn unknown_fields_mut(&mut self) -> &mut ::polyrpc::generated::buffa::UnknownFields {
         &mut self.__buffa_unknown_fields
     }
 }
@@ -385,17 +439,17 @@ pub struct ServerReflectionResponse {
     /// The host of the question.
     ///
     /// Field 1: `valid_host`
-    pub valid_host: ::buffa::alloc::string::String,
+    pub valid_host: ::polyrpc::generated::buffa::alloc::string::String,
     /// Field 2: `original_request`
-    pub original_request: ::buffa::MessageField<
+    pub original_request: ::polyrpc::generated::buffa::MessageField<
         ServerReflectionRequest,
-        ::buffa::Inline<ServerReflectionRequest>,
+        ::polyrpc::generated::buffa::Inline<ServerReflectionRequest>,
     >,
     pub message_response: ::core::option::Option<
         __buffa::oneof::server_reflection_response::MessageResponse,
     >,
     #[doc(hidden)]
-    pub __buffa_unknown_fields: ::buffa::UnknownFields,
+    pub __buffa_unknown_fields: ::polyrpc::generated::buffa::UnknownFields,
 }
 impl ::core::fmt::Debug for ServerReflectionResponse {
     fn fmt(&self, f: &mut ::core::fmt::Formatter<'_>) -> ::core::fmt::Result {
@@ -413,36 +467,42 @@ impl ServerReflectionResponse {
     /// Format: `type.googleapis.com/<fully.qualified.TypeName>`
     pub const TYPE_URL: &'static str = "type.googleapis.com/grpc.reflection.v1alpha.ServerReflectionResponse";
 }
-::buffa::impl_default_instance!(ServerReflectionResponse);
-impl ::buffa::MessageName for ServerReflectionResponse {
+::polyrpc::generated::buffa::impl_default_instance!(ServerReflectionResponse);
+impl ::polyrpc::generated::buffa::MessageName for ServerReflectionResponse {
     const PACKAGE: &'static str = "grpc.reflection.v1alpha";
     const NAME: &'static str = "ServerReflectionResponse";
     const FULL_NAME: &'static str = "grpc.reflection.v1alpha.ServerReflectionResponse";
     const TYPE_URL: &'static str = "type.googleapis.com/grpc.reflection.v1alpha.ServerReflectionResponse";
 }
-impl ::buffa::Message for ServerReflectionResponse {
+impl ::polyrpc::generated::buffa::Message for ServerReflectionResponse {
     /// Returns the total encoded size in bytes.
     ///
     /// Accumulates in `u64` (which cannot overflow for in-memory
     /// data) and saturates to `u32` at return, so a message whose
     /// encoded size exceeds the 2 GiB protobuf limit yields a value
-    /// above [`::buffa::MAX_MESSAGE_BYTES`] that the encode entry
+    /// above [`::polyrpc::generated::buffa::MAX_MESSAGE_BYTES`] that the encode entry
     /// points reject, never a silently wrapped size.
     #[allow(clippy::let_and_return)]
-    fn compute_size(&self, __cache: &mut ::buffa::SizeCache) -> u32 {
+    fn compute_size(&self, __cache: &mut ::polyrpc::generated::buffa::SizeCache) -> u32 {
         #[allow(unused_imports)]
-        use ::buffa::Enumeration as _;
+        use ::polyrpc::generated::buffa::Enumeration as _;
         let mut size = 0u64;
         if !self.valid_host.is_empty() {
-            size += 1u64 + ::buffa::types::string_encoded_len(&self.valid_host) as u64;
+            size
+                += 1u64
+                    + ::polyrpc::generated::buffa::types::string_encoded_len(
+                        &self.valid_host,
+                    ) as u64;
         }
         if self.original_request.is_set() {
             let __slot = __cache.reserve();
             let inner_size = self.original_request.compute_size(__cache);
             __cache.set(__slot, inner_size);
             size
-                += 1u64 + ::buffa::encoding::varint_len(inner_size as u64) as u64
-                    + inner_size as u64;
+                += 1u64
+                    + ::polyrpc::generated::buffa::encoding::varint_len(
+                        inner_size as u64,
+                    ) as u64 + inner_size as u64;
         }
         if let ::core::option::Option::Some(ref v) = self.message_response {
             match v {
@@ -453,8 +513,10 @@ impl ::buffa::Message for ServerReflectionResponse {
                     let inner = x.compute_size(__cache);
                     __cache.set(__slot, inner);
                     size
-                        += 1u64 + ::buffa::encoding::varint_len(inner as u64) as u64
-                            + inner as u64;
+                        += 1u64
+                            + ::polyrpc::generated::buffa::encoding::varint_len(
+                                inner as u64,
+                            ) as u64 + inner as u64;
                 }
                 __buffa::oneof::server_reflection_response::MessageResponse::AllExtensionNumbersResponse(
                     x,
@@ -463,8 +525,10 @@ impl ::buffa::Message for ServerReflectionResponse {
                     let inner = x.compute_size(__cache);
                     __cache.set(__slot, inner);
                     size
-                        += 1u64 + ::buffa::encoding::varint_len(inner as u64) as u64
-                            + inner as u64;
+                        += 1u64
+                            + ::polyrpc::generated::buffa::encoding::varint_len(
+                                inner as u64,
+                            ) as u64 + inner as u64;
                 }
                 __buffa::oneof::server_reflection_response::MessageResponse::ListServicesResponse(
                     x,
@@ -473,8 +537,10 @@ impl ::buffa::Message for ServerReflectionResponse {
                     let inner = x.compute_size(__cache);
                     __cache.set(__slot, inner);
                     size
-                        += 1u64 + ::buffa::encoding::varint_len(inner as u64) as u64
-                            + inner as u64;
+                        += 1u64
+                            + ::polyrpc::generated::buffa::encoding::varint_len(
+                                inner as u64,
+                            ) as u64 + inner as u64;
                 }
                 __buffa::oneof::server_reflection_response::MessageResponse::ErrorResponse(
                     x,
@@ -483,26 +549,32 @@ impl ::buffa::Message for ServerReflectionResponse {
                     let inner = x.compute_size(__cache);
                     __cache.set(__slot, inner);
                     size
-                        += 1u64 + ::buffa::encoding::varint_len(inner as u64) as u64
-                            + inner as u64;
+                        += 1u64
+                            + ::polyrpc::generated::buffa::encoding::varint_len(
+                                inner as u64,
+                            ) as u64 + inner as u64;
                 }
             }
         }
         size += self.__buffa_unknown_fields.encoded_len() as u64;
-        ::buffa::saturate_size(size)
+        ::polyrpc::generated::buffa::saturate_size(size)
     }
     fn write_to(
         &self,
-        __cache: &mut ::buffa::SizeCache,
-        buf: &mut impl ::buffa::EncodeSink,
+        __cache: &mut ::polyrpc::generated::buffa::SizeCache,
+        buf: &mut impl ::polyrpc::generated::buffa::EncodeSink,
     ) {
         #[allow(unused_imports)]
-        use ::buffa::Enumeration as _;
+        use ::polyrpc::generated::buffa::Enumeration as _;
         if !self.valid_host.is_empty() {
-            ::buffa::types::put_string_field(1u32, &self.valid_host, buf);
+            ::polyrpc::generated::buffa::types::put_string_field(
+                1u32,
+                &self.valid_host,
+                buf,
+            );
         }
         if self.original_request.is_set() {
-            ::buffa::types::put_len_delimited_header(
+            ::polyrpc::generated::buffa::types::put_len_delimited_header(
                 2u32,
                 u64::from(__cache.consume_next()),
                 buf,
@@ -514,7 +586,7 @@ impl ::buffa::Message for ServerReflectionResponse {
                 __buffa::oneof::server_reflection_response::MessageResponse::FileDescriptorResponse(
                     x,
                 ) => {
-                    ::buffa::types::put_len_delimited_header(
+                    ::polyrpc::generated::buffa::types::put_len_delimited_header(
                         4u32,
                         u64::from(__cache.consume_next()),
                         buf,
@@ -524,7 +596,7 @@ impl ::buffa::Message for ServerReflectionResponse {
                 __buffa::oneof::server_reflection_response::MessageResponse::AllExtensionNumbersResponse(
                     x,
                 ) => {
-                    ::buffa::types::put_len_delimited_header(
+                    ::polyrpc::generated::buffa::types::put_len_delimited_header(
                         5u32,
                         u64::from(__cache.consume_next()),
                         buf,
@@ -534,7 +606,7 @@ impl ::buffa::Message for ServerReflectionResponse {
                 __buffa::oneof::server_reflection_response::MessageResponse::ListServicesResponse(
                     x,
                 ) => {
-                    ::buffa::types::put_len_delimited_header(
+                    ::polyrpc::generated::buffa::types::put_len_delimited_header(
                         6u32,
                         u64::from(__cache.consume_next()),
                         buf,
@@ -544,7 +616,7 @@ impl ::buffa::Message for ServerReflectionResponse {
                 __buffa::oneof::server_reflection_response::MessageResponse::ErrorResponse(
                     x,
                 ) => {
-                    ::buffa::types::put_len_delimited_header(
+                    ::polyrpc::generated::buffa::types::put_len_delimited_header(
                         7u32,
                         u64::from(__cache.consume_next()),
                         buf,
@@ -557,37 +629,40 @@ impl ::buffa::Message for ServerReflectionResponse {
     }
     fn merge_field(
         &mut self,
-        tag: ::buffa::encoding::Tag,
-        buf: &mut impl ::buffa::bytes::Buf,
-        ctx: ::buffa::DecodeContext<'_>,
-    ) -> ::core::result::Result<(), ::buffa::DecodeError> {
+        tag: ::polyrpc::generated::buffa::encoding::Tag,
+        buf: &mut impl ::polyrpc::generated::buffa::bytes::Buf,
+        ctx: ::polyrpc::generated::buffa::DecodeContext<'_>,
+    ) -> ::core::result::Result<(), ::polyrpc::generated::buffa::DecodeError> {
         #[allow(unused_imports)]
-        use ::buffa::bytes::Buf as _;
+        use ::polyrpc::generated::buffa::bytes::Buf as _;
         #[allow(unused_imports)]
-        use ::buffa::Enumeration as _;
+        use ::polyrpc::generated::buffa::Enumeration as _;
         match tag.field_number() {
             1u32 => {
-                ::buffa::encoding::check_wire_type(
+                ::polyrpc::generated::buffa::encoding::check_wire_type(
                     tag,
-                    ::buffa::encoding::WireType::LengthDelimited,
+                    ::polyrpc::generated::buffa::encoding::WireType::LengthDelimited,
                 )?;
-                ::buffa::types::merge_string(&mut self.valid_host, buf)?;
+                ::polyrpc::generated::buffa::types::merge_string(
+                    &mut self.valid_host,
+                    buf,
+                )?;
             }
             2u32 => {
-                ::buffa::encoding::check_wire_type(
+                ::polyrpc::generated::buffa::encoding::check_wire_type(
                     tag,
-                    ::buffa::encoding::WireType::LengthDelimited,
+                    ::polyrpc::generated::buffa::encoding::WireType::LengthDelimited,
                 )?;
-                ::buffa::Message::merge_length_delimited(
+                ::polyrpc::generated::buffa::Message::merge_length_delimited(
                     self.original_request.get_or_insert_default(),
                     buf,
                     ctx,
                 )?;
             }
             4u32 => {
-                ::buffa::encoding::check_wire_type(
+                ::polyrpc::generated::buffa::encoding::check_wire_type(
                     tag,
-                    ::buffa::encoding::WireType::LengthDelimited,
+                    ::polyrpc::generated::buffa::encoding::WireType::LengthDelimited,
                 )?;
                 if let ::core::option::Option::Some(
                     __buffa::oneof::server_reflection_response::MessageResponse::FileDescriptorResponse(
@@ -595,21 +670,29 @@ impl ::buffa::Message for ServerReflectionResponse {
                     ),
                 ) = self.message_response
                 {
-                    ::buffa::Message::merge_length_delimited(&mut **existing, buf, ctx)?;
+                    ::polyrpc::generated::buffa::Message::merge_length_delimited(
+                        &mut **existing,
+                        buf,
+                        ctx,
+                    )?;
                 } else {
                     let mut val = ::core::default::Default::default();
-                    ::buffa::Message::merge_length_delimited(&mut val, buf, ctx)?;
+                    ::polyrpc::generated::buffa::Message::merge_length_delimited(
+                        &mut val,
+                        buf,
+                        ctx,
+                    )?;
                     self.message_response = ::core::option::Option::Some(
                         __buffa::oneof::server_reflection_response::MessageResponse::FileDescriptorResponse(
-                            ::buffa::alloc::boxed::Box::new(val),
+                            ::polyrpc::generated::buffa::alloc::boxed::Box::new(val),
                         ),
                     );
                 }
             }
             5u32 => {
-                ::buffa::encoding::check_wire_type(
+                ::polyrpc::generated::buffa::encoding::check_wire_type(
                     tag,
-                    ::buffa::encoding::WireType::LengthDelimited,
+                    ::polyrpc::generated::buffa::encoding::WireType::LengthDelimited,
                 )?;
                 if let ::core::option::Option::Some(
                     __buffa::oneof::server_reflection_response::MessageResponse::AllExtensionNumbersResponse(
@@ -617,21 +700,29 @@ impl ::buffa::Message for ServerReflectionResponse {
                     ),
                 ) = self.message_response
                 {
-                    ::buffa::Message::merge_length_delimited(&mut **existing, buf, ctx)?;
+                    ::polyrpc::generated::buffa::Message::merge_length_delimited(
+                        &mut **existing,
+                        buf,
+                        ctx,
+                    )?;
                 } else {
                     let mut val = ::core::default::Default::default();
-                    ::buffa::Message::merge_length_delimited(&mut val, buf, ctx)?;
+                    ::polyrpc::generated::buffa::Message::merge_length_delimited(
+                        &mut val,
+                        buf,
+                        ctx,
+                    )?;
                     self.message_response = ::core::option::Option::Some(
                         __buffa::oneof::server_reflection_response::MessageResponse::AllExtensionNumbersResponse(
-                            ::buffa::alloc::boxed::Box::new(val),
+                            ::polyrpc::generated::buffa::alloc::boxed::Box::new(val),
                         ),
                     );
                 }
             }
             6u32 => {
-                ::buffa::encoding::check_wire_type(
+                ::polyrpc::generated::buffa::encoding::check_wire_type(
                     tag,
-                    ::buffa::encoding::WireType::LengthDelimited,
+                    ::polyrpc::generated::buffa::encoding::WireType::LengthDelimited,
                 )?;
                 if let ::core::option::Option::Some(
                     __buffa::oneof::server_reflection_response::MessageResponse::ListServicesResponse(
@@ -639,21 +730,29 @@ impl ::buffa::Message for ServerReflectionResponse {
                     ),
                 ) = self.message_response
                 {
-                    ::buffa::Message::merge_length_delimited(&mut **existing, buf, ctx)?;
+                    ::polyrpc::generated::buffa::Message::merge_length_delimited(
+                        &mut **existing,
+                        buf,
+                        ctx,
+                    )?;
                 } else {
                     let mut val = ::core::default::Default::default();
-                    ::buffa::Message::merge_length_delimited(&mut val, buf, ctx)?;
+                    ::polyrpc::generated::buffa::Message::merge_length_delimited(
+                        &mut val,
+                        buf,
+                        ctx,
+                    )?;
                     self.message_response = ::core::option::Option::Some(
                         __buffa::oneof::server_reflection_response::MessageResponse::ListServicesResponse(
-                            ::buffa::alloc::boxed::Box::new(val),
+                            ::polyrpc::generated::buffa::alloc::boxed::Box::new(val),
                         ),
                     );
                 }
             }
             7u32 => {
-                ::buffa::encoding::check_wire_type(
+                ::polyrpc::generated::buffa::encoding::check_wire_type(
                     tag,
-                    ::buffa::encoding::WireType::LengthDelimited,
+                    ::polyrpc::generated::buffa::encoding::WireType::LengthDelimited,
                 )?;
                 if let ::core::option::Option::Some(
                     __buffa::oneof::server_reflection_response::MessageResponse::ErrorResponse(
@@ -661,37 +760,51 @@ impl ::buffa::Message for ServerReflectionResponse {
                     ),
                 ) = self.message_response
                 {
-                    ::buffa::Message::merge_length_delimited(&mut **existing, buf, ctx)?;
+                    ::polyrpc::generated::buffa::Message::merge_length_delimited(
+                        &mut **existing,
+                        buf,
+                        ctx,
+                    )?;
                 } else {
                     let mut val = ::core::default::Default::default();
-                    ::buffa::Message::merge_length_delimited(&mut val, buf, ctx)?;
+                    ::polyrpc::generated::buffa::Message::merge_length_delimited(
+                        &mut val,
+                        buf,
+                        ctx,
+                    )?;
                     self.message_response = ::core::option::Option::Some(
                         __buffa::oneof::server_reflection_response::MessageResponse::ErrorResponse(
-                            ::buffa::alloc::boxed::Box::new(val),
+                            ::polyrpc::generated::buffa::alloc::boxed::Box::new(val),
                         ),
                     );
                 }
             }
             _ => {
                 self.__buffa_unknown_fields
-                    .push(::buffa::encoding::decode_unknown_field(tag, buf, ctx)?);
+                    .push(
+                        ::polyrpc::generated::buffa::encoding::decode_unknown_field(
+                            tag,
+                            buf,
+                            ctx,
+                        )?,
+                    );
             }
         }
         ::core::result::Result::Ok(())
     }
     fn clear(&mut self) {
         self.valid_host.clear();
-        self.original_request = ::buffa::MessageField::none();
+        self.original_request = ::polyrpc::generated::buffa::MessageField::none();
         self.message_response = ::core::option::Option::None;
         self.__buffa_unknown_fields.clear();
     }
 }
-impl ::buffa::ExtensionSet for ServerReflectionResponse {
+impl ::polyrpc::generated::buffa::ExtensionSet for ServerReflectionResponse {
     const PROTO_FQN: &'static str = "grpc.reflection.v1alpha.ServerReflectionResponse";
-    fn unknown_fields(&self) -> &::buffa::UnknownFields {
+    fn unknown_fields(&self) -> &::polyrpc::generated::buffa::UnknownFields {
         &self.__buffa_unknown_fields
     }
-    fn unknown_fields_mut(&mut self) -> &mut ::buffa::UnknownFields {
+    fn unknown_fields_mut(&mut self) -> &mut ::polyrpc::generated::buffa::UnknownFields {
         &mut self.__buffa_unknown_fields
     }
 }
@@ -706,9 +819,11 @@ pub struct FileDescriptorResponse {
     /// Each a serialized google.protobuf.FileDescriptorProto. The one that was asked for comes first.
     ///
     /// Field 1: `file_descriptor_proto`
-    pub file_descriptor_proto: ::buffa::alloc::vec::Vec<::buffa::bytes::Bytes>,
+    pub file_descriptor_proto: ::polyrpc::generated::buffa::alloc::vec::Vec<
+        ::polyrpc::generated::buffa::bytes::Bytes,
+    >,
     #[doc(hidden)]
-    pub __buffa_unknown_fields: ::buffa::UnknownFields,
+    pub __buffa_unknown_fields: ::polyrpc::generated::buffa::UnknownFields,
 }
 impl ::core::fmt::Debug for FileDescriptorResponse {
     fn fmt(&self, f: &mut ::core::fmt::Formatter<'_>) -> ::core::fmt::Result {
@@ -724,69 +839,79 @@ impl FileDescriptorResponse {
     /// Format: `type.googleapis.com/<fully.qualified.TypeName>`
     pub const TYPE_URL: &'static str = "type.googleapis.com/grpc.reflection.v1alpha.FileDescriptorResponse";
 }
-::buffa::impl_default_instance!(FileDescriptorResponse);
-impl ::buffa::MessageName for FileDescriptorResponse {
+::polyrpc::generated::buffa::impl_default_instance!(FileDescriptorResponse);
+impl ::polyrpc::generated::buffa::MessageName for FileDescriptorResponse {
     const PACKAGE: &'static str = "grpc.reflection.v1alpha";
     const NAME: &'static str = "FileDescriptorResponse";
     const FULL_NAME: &'static str = "grpc.reflection.v1alpha.FileDescriptorResponse";
     const TYPE_URL: &'static str = "type.googleapis.com/grpc.reflection.v1alpha.FileDescriptorResponse";
 }
-impl ::buffa::Message for FileDescriptorResponse {
+impl ::polyrpc::generated::buffa::Message for FileDescriptorResponse {
     /// Returns the total encoded size in bytes.
     ///
     /// Accumulates in `u64` (which cannot overflow for in-memory
     /// data) and saturates to `u32` at return, so a message whose
     /// encoded size exceeds the 2 GiB protobuf limit yields a value
-    /// above [`::buffa::MAX_MESSAGE_BYTES`] that the encode entry
+    /// above [`::polyrpc::generated::buffa::MAX_MESSAGE_BYTES`] that the encode entry
     /// points reject, never a silently wrapped size.
     #[allow(clippy::let_and_return)]
-    fn compute_size(&self, _cache: &mut ::buffa::SizeCache) -> u32 {
+    fn compute_size(&self, _cache: &mut ::polyrpc::generated::buffa::SizeCache) -> u32 {
         #[allow(unused_imports)]
-        use ::buffa::Enumeration as _;
+        use ::polyrpc::generated::buffa::Enumeration as _;
         let mut size = 0u64;
         for v in &self.file_descriptor_proto {
-            size += 1u64 + ::buffa::types::bytes_encoded_len(v) as u64;
+            size
+                += 1u64
+                    + ::polyrpc::generated::buffa::types::bytes_encoded_len(v) as u64;
         }
         size += self.__buffa_unknown_fields.encoded_len() as u64;
-        ::buffa::saturate_size(size)
+        ::polyrpc::generated::buffa::saturate_size(size)
     }
     fn write_to(
         &self,
-        _cache: &mut ::buffa::SizeCache,
-        buf: &mut impl ::buffa::EncodeSink,
+        _cache: &mut ::polyrpc::generated::buffa::SizeCache,
+        buf: &mut impl ::polyrpc::generated::buffa::EncodeSink,
     ) {
         #[allow(unused_imports)]
-        use ::buffa::Enumeration as _;
+        use ::polyrpc::generated::buffa::Enumeration as _;
         for v in &self.file_descriptor_proto {
-            ::buffa::types::put_shared_bytes_field(1u32, v, buf);
+            ::polyrpc::generated::buffa::types::put_shared_bytes_field(1u32, v, buf);
         }
         self.__buffa_unknown_fields.write_to(buf);
     }
     fn merge_field(
         &mut self,
-        tag: ::buffa::encoding::Tag,
-        buf: &mut impl ::buffa::bytes::Buf,
-        ctx: ::buffa::DecodeContext<'_>,
-    ) -> ::core::result::Result<(), ::buffa::DecodeError> {
+        tag: ::polyrpc::generated::buffa::encoding::Tag,
+        buf: &mut impl ::polyrpc::generated::buffa::bytes::Buf,
+        ctx: ::polyrpc::generated::buffa::DecodeContext<'_>,
+    ) -> ::core::result::Result<(), ::polyrpc::generated::buffa::DecodeError> {
         #[allow(unused_imports)]
-        use ::buffa::bytes::Buf as _;
+        use ::polyrpc::generated::buffa::bytes::Buf as _;
         #[allow(unused_imports)]
-        use ::buffa::Enumeration as _;
+        use ::polyrpc::generated::buffa::Enumeration as _;
         match tag.field_number() {
             1u32 => {
-                ::buffa::encoding::check_wire_type(
+                ::polyrpc::generated::buffa::encoding::check_wire_type(
                     tag,
-                    ::buffa::encoding::WireType::LengthDelimited,
+                    ::polyrpc::generated::buffa::encoding::WireType::LengthDelimited,
                 )?;
-                let __elem = ::buffa::types::decode_bytes_to_bytes(buf)?;
+                let __elem = ::polyrpc::generated::buffa::types::decode_bytes_to_bytes(
+                    buf,
+                )?;
                 ctx.register_element_memory(
-                    ::buffa::__private::element_footprint(&__elem),
+                    ::polyrpc::generated::buffa::__private::element_footprint(&__elem),
                 )?;
                 self.file_descriptor_proto.push(__elem);
             }
             _ => {
                 self.__buffa_unknown_fields
-                    .push(::buffa::encoding::decode_unknown_field(tag, buf, ctx)?);
+                    .push(
+                        ::polyrpc::generated::buffa::encoding::decode_unknown_field(
+                            tag,
+                            buf,
+                            ctx,
+                        )?,
+                    );
             }
         }
         ::core::result::Result::Ok(())
@@ -796,12 +921,12 @@ impl ::buffa::Message for FileDescriptorResponse {
         self.__buffa_unknown_fields.clear();
     }
 }
-impl ::buffa::ExtensionSet for FileDescriptorResponse {
+impl ::polyrpc::generated::buffa::ExtensionSet for FileDescriptorResponse {
     const PROTO_FQN: &'static str = "grpc.reflection.v1alpha.FileDescriptorResponse";
-    fn unknown_fields(&self) -> &::buffa::UnknownFields {
+    fn unknown_fields(&self) -> &::polyrpc::generated::buffa::UnknownFields {
         &self.__buffa_unknown_fields
     }
-    fn unknown_fields_mut(&mut self) -> &mut ::buffa::UnknownFields {
+    fn unknown_fields_mut(&mut self) -> &mut ::polyrpc::generated::buffa::UnknownFields {
         &mut self.__buffa_unknown_fields
     }
 }
@@ -810,11 +935,11 @@ pub struct ExtensionNumberResponse {
     /// The full name of the message that is extended.
     ///
     /// Field 1: `base_type_name`
-    pub base_type_name: ::buffa::alloc::string::String,
+    pub base_type_name: ::polyrpc::generated::buffa::alloc::string::String,
     /// Field 2: `extension_number`
-    pub extension_number: ::buffa::alloc::vec::Vec<i32>,
+    pub extension_number: ::polyrpc::generated::buffa::alloc::vec::Vec<i32>,
     #[doc(hidden)]
-    pub __buffa_unknown_fields: ::buffa::UnknownFields,
+    pub __buffa_unknown_fields: ::polyrpc::generated::buffa::UnknownFields,
 }
 impl ::core::fmt::Debug for ExtensionNumberResponse {
     fn fmt(&self, f: &mut ::core::fmt::Formatter<'_>) -> ::core::fmt::Result {
@@ -831,95 +956,119 @@ impl ExtensionNumberResponse {
     /// Format: `type.googleapis.com/<fully.qualified.TypeName>`
     pub const TYPE_URL: &'static str = "type.googleapis.com/grpc.reflection.v1alpha.ExtensionNumberResponse";
 }
-::buffa::impl_default_instance!(ExtensionNumberResponse);
-impl ::buffa::MessageName for ExtensionNumberResponse {
+::polyrpc::generated::buffa::impl_default_instance!(ExtensionNumberResponse);
+impl ::polyrpc::generated::buffa::MessageName for ExtensionNumberResponse {
     const PACKAGE: &'static str = "grpc.reflection.v1alpha";
     const NAME: &'static str = "ExtensionNumberResponse";
     const FULL_NAME: &'static str = "grpc.reflection.v1alpha.ExtensionNumberResponse";
     const TYPE_URL: &'static str = "type.googleapis.com/grpc.reflection.v1alpha.ExtensionNumberResponse";
 }
-impl ::buffa::Message for ExtensionNumberResponse {
+impl ::polyrpc::generated::buffa::Message for ExtensionNumberResponse {
     /// Returns the total encoded size in bytes.
     ///
     /// Accumulates in `u64` (which cannot overflow for in-memory
     /// data) and saturates to `u32` at return, so a message whose
     /// encoded size exceeds the 2 GiB protobuf limit yields a value
-    /// above [`::buffa::MAX_MESSAGE_BYTES`] that the encode entry
+    /// above [`::polyrpc::generated::buffa::MAX_MESSAGE_BYTES`] that the encode entry
     /// points reject, never a silently wrapped size.
     #[allow(clippy::let_and_return)]
-    fn compute_size(&self, _cache: &mut ::buffa::SizeCache) -> u32 {
+    fn compute_size(&self, _cache: &mut ::polyrpc::generated::buffa::SizeCache) -> u32 {
         #[allow(unused_imports)]
-        use ::buffa::Enumeration as _;
+        use ::polyrpc::generated::buffa::Enumeration as _;
         let mut size = 0u64;
         if !self.base_type_name.is_empty() {
             size
                 += 1u64
-                    + ::buffa::types::string_encoded_len(&self.base_type_name) as u64;
+                    + ::polyrpc::generated::buffa::types::string_encoded_len(
+                        &self.base_type_name,
+                    ) as u64;
         }
         if !self.extension_number.is_empty() {
             let payload: u64 = self
                 .extension_number
                 .iter()
-                .map(|&v| ::buffa::types::int32_encoded_len(v) as u64)
+                .map(|&v| {
+                    ::polyrpc::generated::buffa::types::int32_encoded_len(v) as u64
+                })
                 .sum::<u64>();
-            size += 1u64 + ::buffa::encoding::varint_len(payload) as u64 + payload;
+            size
+                += 1u64
+                    + ::polyrpc::generated::buffa::encoding::varint_len(payload) as u64
+                    + payload;
         }
         size += self.__buffa_unknown_fields.encoded_len() as u64;
-        ::buffa::saturate_size(size)
+        ::polyrpc::generated::buffa::saturate_size(size)
     }
     fn write_to(
         &self,
-        _cache: &mut ::buffa::SizeCache,
-        buf: &mut impl ::buffa::EncodeSink,
+        _cache: &mut ::polyrpc::generated::buffa::SizeCache,
+        buf: &mut impl ::polyrpc::generated::buffa::EncodeSink,
     ) {
         #[allow(unused_imports)]
-        use ::buffa::Enumeration as _;
+        use ::polyrpc::generated::buffa::Enumeration as _;
         if !self.base_type_name.is_empty() {
-            ::buffa::types::put_string_field(1u32, &self.base_type_name, buf);
+            ::polyrpc::generated::buffa::types::put_string_field(
+                1u32,
+                &self.base_type_name,
+                buf,
+            );
         }
         if !self.extension_number.is_empty() {
             let payload: u64 = self
                 .extension_number
                 .iter()
-                .map(|&v| ::buffa::types::int32_encoded_len(v) as u64)
+                .map(|&v| {
+                    ::polyrpc::generated::buffa::types::int32_encoded_len(v) as u64
+                })
                 .sum::<u64>();
-            ::buffa::types::put_len_delimited_header(2u32, payload, buf);
+            ::polyrpc::generated::buffa::types::put_len_delimited_header(
+                2u32,
+                payload,
+                buf,
+            );
             for &v in &self.extension_number {
-                ::buffa::types::encode_int32(v, buf);
+                ::polyrpc::generated::buffa::types::encode_int32(v, buf);
             }
         }
         self.__buffa_unknown_fields.write_to(buf);
     }
     fn merge_field(
         &mut self,
-        tag: ::buffa::encoding::Tag,
-        buf: &mut impl ::buffa::bytes::Buf,
-        ctx: ::buffa::DecodeContext<'_>,
-    ) -> ::core::result::Result<(), ::buffa::DecodeError> {
+        tag: ::polyrpc::generated::buffa::encoding::Tag,
+        buf: &mut impl ::polyrpc::generated::buffa::bytes::Buf,
+        ctx: ::polyrpc::generated::buffa::DecodeContext<'_>,
+    ) -> ::core::result::Result<(), ::polyrpc::generated::buffa::DecodeError> {
         #[allow(unused_imports)]
-        use ::buffa::bytes::Buf as _;
+        use ::polyrpc::generated::buffa::bytes::Buf as _;
         #[allow(unused_imports)]
-        use ::buffa::Enumeration as _;
+        use ::polyrpc::generated::buffa::Enumeration as _;
         match tag.field_number() {
             1u32 => {
-                ::buffa::encoding::check_wire_type(
+                ::polyrpc::generated::buffa::encoding::check_wire_type(
                     tag,
-                    ::buffa::encoding::WireType::LengthDelimited,
+                    ::polyrpc::generated::buffa::encoding::WireType::LengthDelimited,
                 )?;
-                ::buffa::types::merge_string(&mut self.base_type_name, buf)?;
+                ::polyrpc::generated::buffa::types::merge_string(
+                    &mut self.base_type_name,
+                    buf,
+                )?;
             }
             2u32 => {
-                if tag.wire_type() == ::buffa::encoding::WireType::LengthDelimited {
-                    let len = ::buffa::encoding::decode_varint(buf)?;
+                if tag.wire_type()
+                    == ::polyrpc::generated::buffa::encoding::WireType::LengthDelimited
+                {
+                    let len = ::polyrpc::generated::buffa::encoding::decode_varint(buf)?;
                     let len = usize::try_from(len)
-                        .map_err(|_| ::buffa::DecodeError::MessageTooLarge)?;
+                        .map_err(|_| {
+                            ::polyrpc::generated::buffa::DecodeError::MessageTooLarge
+                        })?;
                     if buf.remaining() < len {
                         return ::core::result::Result::Err(
-                            ::buffa::DecodeError::UnexpectedEof,
+                            ::polyrpc::generated::buffa::DecodeError::UnexpectedEof,
                         );
                     }
                     if buf.chunk().len() >= len {
-                        ::buffa::types::extend_packed_int32(
+                        ::polyrpc::generated::buffa::types::extend_packed_int32(
                             &buf.chunk()[..len],
                             &mut self.extension_number,
                             len,
@@ -930,27 +1079,40 @@ impl ::buffa::Message for ExtensionNumberResponse {
                         let mut limited = buf.take(len);
                         while limited.has_remaining() {
                             self.extension_number
-                                .push(::buffa::types::decode_int32_packed(&mut limited)?);
+                                .push(
+                                    ::polyrpc::generated::buffa::types::decode_int32_packed(
+                                        &mut limited,
+                                    )?,
+                                );
                         }
                         let leftover = limited.remaining();
                         if leftover > 0 {
                             limited.advance(leftover);
                         }
                     }
-                } else if tag.wire_type() == ::buffa::encoding::WireType::Varint {
-                    self.extension_number.push(::buffa::types::decode_int32(buf)?);
+                } else if tag.wire_type()
+                    == ::polyrpc::generated::buffa::encoding::WireType::Varint
+                {
+                    self.extension_number
+                        .push(::polyrpc::generated::buffa::types::decode_int32(buf)?);
                 } else {
                     return ::core::result::Result::Err(
-                        ::buffa::encoding::wire_type_mismatch(
+                        ::polyrpc::generated::buffa::encoding::wire_type_mismatch(
                             tag,
-                            ::buffa::encoding::WireType::LengthDelimited,
+                            ::polyrpc::generated::buffa::encoding::WireType::LengthDelimited,
                         ),
                     );
                 }
             }
             _ => {
                 self.__buffa_unknown_fields
-                    .push(::buffa::encoding::decode_unknown_field(tag, buf, ctx)?);
+                    .push(
+                        ::polyrpc::generated::buffa::encoding::decode_unknown_field(
+                            tag,
+                            buf,
+                            ctx,
+                        )?,
+                    );
             }
         }
         ::core::result::Result::Ok(())
@@ -961,21 +1123,21 @@ impl ::buffa::Message for ExtensionNumberResponse {
         self.__buffa_unknown_fields.clear();
     }
 }
-impl ::buffa::ExtensionSet for ExtensionNumberResponse {
+impl ::polyrpc::generated::buffa::ExtensionSet for ExtensionNumberResponse {
     const PROTO_FQN: &'static str = "grpc.reflection.v1alpha.ExtensionNumberResponse";
-    fn unknown_fields(&self) -> &::buffa::UnknownFields {
+    fn unknown_fields(&self) -> &::polyrpc::generated::buffa::UnknownFields {
         &self.__buffa_unknown_fields
     }
-    fn unknown_fields_mut(&mut self) -> &mut ::buffa::UnknownFields {
+    fn unknown_fields_mut(&mut self) -> &mut ::polyrpc::generated::buffa::UnknownFields {
         &mut self.__buffa_unknown_fields
     }
 }
 #[derive(Clone, PartialEq, Default)]
 pub struct ListServiceResponse {
     /// Field 1: `service`
-    pub service: ::buffa::alloc::vec::Vec<ServiceResponse>,
+    pub service: ::polyrpc::generated::buffa::alloc::vec::Vec<ServiceResponse>,
     #[doc(hidden)]
-    pub __buffa_unknown_fields: ::buffa::UnknownFields,
+    pub __buffa_unknown_fields: ::polyrpc::generated::buffa::UnknownFields,
 }
 impl ::core::fmt::Debug for ListServiceResponse {
     fn fmt(&self, f: &mut ::core::fmt::Formatter<'_>) -> ::core::fmt::Result {
@@ -989,46 +1151,48 @@ impl ListServiceResponse {
     /// Format: `type.googleapis.com/<fully.qualified.TypeName>`
     pub const TYPE_URL: &'static str = "type.googleapis.com/grpc.reflection.v1alpha.ListServiceResponse";
 }
-::buffa::impl_default_instance!(ListServiceResponse);
-impl ::buffa::MessageName for ListServiceResponse {
+::polyrpc::generated::buffa::impl_default_instance!(ListServiceResponse);
+impl ::polyrpc::generated::buffa::MessageName for ListServiceResponse {
     const PACKAGE: &'static str = "grpc.reflection.v1alpha";
     const NAME: &'static str = "ListServiceResponse";
     const FULL_NAME: &'static str = "grpc.reflection.v1alpha.ListServiceResponse";
     const TYPE_URL: &'static str = "type.googleapis.com/grpc.reflection.v1alpha.ListServiceResponse";
 }
-impl ::buffa::Message for ListServiceResponse {
+impl ::polyrpc::generated::buffa::Message for ListServiceResponse {
     /// Returns the total encoded size in bytes.
     ///
     /// Accumulates in `u64` (which cannot overflow for in-memory
     /// data) and saturates to `u32` at return, so a message whose
     /// encoded size exceeds the 2 GiB protobuf limit yields a value
-    /// above [`::buffa::MAX_MESSAGE_BYTES`] that the encode entry
+    /// above [`::polyrpc::generated::buffa::MAX_MESSAGE_BYTES`] that the encode entry
     /// points reject, never a silently wrapped size.
     #[allow(clippy::let_and_return)]
-    fn compute_size(&self, __cache: &mut ::buffa::SizeCache) -> u32 {
+    fn compute_size(&self, __cache: &mut ::polyrpc::generated::buffa::SizeCache) -> u32 {
         #[allow(unused_imports)]
-        use ::buffa::Enumeration as _;
+        use ::polyrpc::generated::buffa::Enumeration as _;
         let mut size = 0u64;
         for v in &self.service {
             let __slot = __cache.reserve();
             let inner_size = v.compute_size(__cache);
             __cache.set(__slot, inner_size);
             size
-                += 1u64 + ::buffa::encoding::varint_len(inner_size as u64) as u64
-                    + inner_size as u64;
+                += 1u64
+                    + ::polyrpc::generated::buffa::encoding::varint_len(
+                        inner_size as u64,
+                    ) as u64 + inner_size as u64;
         }
         size += self.__buffa_unknown_fields.encoded_len() as u64;
-        ::buffa::saturate_size(size)
+        ::polyrpc::generated::buffa::saturate_size(size)
     }
     fn write_to(
         &self,
-        __cache: &mut ::buffa::SizeCache,
-        buf: &mut impl ::buffa::EncodeSink,
+        __cache: &mut ::polyrpc::generated::buffa::SizeCache,
+        buf: &mut impl ::polyrpc::generated::buffa::EncodeSink,
     ) {
         #[allow(unused_imports)]
-        use ::buffa::Enumeration as _;
+        use ::polyrpc::generated::buffa::Enumeration as _;
         for v in &self.service {
-            ::buffa::types::put_len_delimited_header(
+            ::polyrpc::generated::buffa::types::put_len_delimited_header(
                 1u32,
                 u64::from(__cache.consume_next()),
                 buf,
@@ -1039,30 +1203,40 @@ impl ::buffa::Message for ListServiceResponse {
     }
     fn merge_field(
         &mut self,
-        tag: ::buffa::encoding::Tag,
-        buf: &mut impl ::buffa::bytes::Buf,
-        ctx: ::buffa::DecodeContext<'_>,
-    ) -> ::core::result::Result<(), ::buffa::DecodeError> {
+        tag: ::polyrpc::generated::buffa::encoding::Tag,
+        buf: &mut impl ::polyrpc::generated::buffa::bytes::Buf,
+        ctx: ::polyrpc::generated::buffa::DecodeContext<'_>,
+    ) -> ::core::result::Result<(), ::polyrpc::generated::buffa::DecodeError> {
         #[allow(unused_imports)]
-        use ::buffa::bytes::Buf as _;
+        use ::polyrpc::generated::buffa::bytes::Buf as _;
         #[allow(unused_imports)]
-        use ::buffa::Enumeration as _;
+        use ::polyrpc::generated::buffa::Enumeration as _;
         match tag.field_number() {
             1u32 => {
-                ::buffa::encoding::check_wire_type(
+                ::polyrpc::generated::buffa::encoding::check_wire_type(
                     tag,
-                    ::buffa::encoding::WireType::LengthDelimited,
+                    ::polyrpc::generated::buffa::encoding::WireType::LengthDelimited,
                 )?;
                 let mut elem = ::core::default::Default::default();
                 ctx.register_element_memory(
-                    ::buffa::__private::element_footprint(&elem),
+                    ::polyrpc::generated::buffa::__private::element_footprint(&elem),
                 )?;
-                ::buffa::Message::merge_length_delimited(&mut elem, buf, ctx)?;
+                ::polyrpc::generated::buffa::Message::merge_length_delimited(
+                    &mut elem,
+                    buf,
+                    ctx,
+                )?;
                 self.service.push(elem);
             }
             _ => {
                 self.__buffa_unknown_fields
-                    .push(::buffa::encoding::decode_unknown_field(tag, buf, ctx)?);
+                    .push(
+                        ::polyrpc::generated::buffa::encoding::decode_unknown_field(
+                            tag,
+                            buf,
+                            ctx,
+                        )?,
+                    );
             }
         }
         ::core::result::Result::Ok(())
@@ -1072,12 +1246,12 @@ impl ::buffa::Message for ListServiceResponse {
         self.__buffa_unknown_fields.clear();
     }
 }
-impl ::buffa::ExtensionSet for ListServiceResponse {
+impl ::polyrpc::generated::buffa::ExtensionSet for ListServiceResponse {
     const PROTO_FQN: &'static str = "grpc.reflection.v1alpha.ListServiceResponse";
-    fn unknown_fields(&self) -> &::buffa::UnknownFields {
+    fn unknown_fields(&self) -> &::polyrpc::generated::buffa::UnknownFields {
         &self.__buffa_unknown_fields
     }
-    fn unknown_fields_mut(&mut self) -> &mut ::buffa::UnknownFields {
+    fn unknown_fields_mut(&mut self) -> &mut ::polyrpc::generated::buffa::UnknownFields {
         &mut self.__buffa_unknown_fields
     }
 }
@@ -1086,9 +1260,9 @@ pub struct ServiceResponse {
     /// The full name.
     ///
     /// Field 1: `name`
-    pub name: ::buffa::alloc::string::String,
+    pub name: ::polyrpc::generated::buffa::alloc::string::String,
     #[doc(hidden)]
-    pub __buffa_unknown_fields: ::buffa::UnknownFields,
+    pub __buffa_unknown_fields: ::polyrpc::generated::buffa::UnknownFields,
 }
 impl ::core::fmt::Debug for ServiceResponse {
     fn fmt(&self, f: &mut ::core::fmt::Formatter<'_>) -> ::core::fmt::Result {
@@ -1102,65 +1276,74 @@ impl ServiceResponse {
     /// Format: `type.googleapis.com/<fully.qualified.TypeName>`
     pub const TYPE_URL: &'static str = "type.googleapis.com/grpc.reflection.v1alpha.ServiceResponse";
 }
-::buffa::impl_default_instance!(ServiceResponse);
-impl ::buffa::MessageName for ServiceResponse {
+::polyrpc::generated::buffa::impl_default_instance!(ServiceResponse);
+impl ::polyrpc::generated::buffa::MessageName for ServiceResponse {
     const PACKAGE: &'static str = "grpc.reflection.v1alpha";
     const NAME: &'static str = "ServiceResponse";
     const FULL_NAME: &'static str = "grpc.reflection.v1alpha.ServiceResponse";
     const TYPE_URL: &'static str = "type.googleapis.com/grpc.reflection.v1alpha.ServiceResponse";
 }
-impl ::buffa::Message for ServiceResponse {
+impl ::polyrpc::generated::buffa::Message for ServiceResponse {
     /// Returns the total encoded size in bytes.
     ///
     /// Accumulates in `u64` (which cannot overflow for in-memory
     /// data) and saturates to `u32` at return, so a message whose
     /// encoded size exceeds the 2 GiB protobuf limit yields a value
-    /// above [`::buffa::MAX_MESSAGE_BYTES`] that the encode entry
+    /// above [`::polyrpc::generated::buffa::MAX_MESSAGE_BYTES`] that the encode entry
     /// points reject, never a silently wrapped size.
     #[allow(clippy::let_and_return)]
-    fn compute_size(&self, _cache: &mut ::buffa::SizeCache) -> u32 {
+    fn compute_size(&self, _cache: &mut ::polyrpc::generated::buffa::SizeCache) -> u32 {
         #[allow(unused_imports)]
-        use ::buffa::Enumeration as _;
+        use ::polyrpc::generated::buffa::Enumeration as _;
         let mut size = 0u64;
         if !self.name.is_empty() {
-            size += 1u64 + ::buffa::types::string_encoded_len(&self.name) as u64;
+            size
+                += 1u64
+                    + ::polyrpc::generated::buffa::types::string_encoded_len(&self.name)
+                        as u64;
         }
         size += self.__buffa_unknown_fields.encoded_len() as u64;
-        ::buffa::saturate_size(size)
+        ::polyrpc::generated::buffa::saturate_size(size)
     }
     fn write_to(
         &self,
-        _cache: &mut ::buffa::SizeCache,
-        buf: &mut impl ::buffa::EncodeSink,
+        _cache: &mut ::polyrpc::generated::buffa::SizeCache,
+        buf: &mut impl ::polyrpc::generated::buffa::EncodeSink,
     ) {
         #[allow(unused_imports)]
-        use ::buffa::Enumeration as _;
+        use ::polyrpc::generated::buffa::Enumeration as _;
         if !self.name.is_empty() {
-            ::buffa::types::put_string_field(1u32, &self.name, buf);
+            ::polyrpc::generated::buffa::types::put_string_field(1u32, &self.name, buf);
         }
         self.__buffa_unknown_fields.write_to(buf);
     }
     fn merge_field(
         &mut self,
-        tag: ::buffa::encoding::Tag,
-        buf: &mut impl ::buffa::bytes::Buf,
-        ctx: ::buffa::DecodeContext<'_>,
-    ) -> ::core::result::Result<(), ::buffa::DecodeError> {
+        tag: ::polyrpc::generated::buffa::encoding::Tag,
+        buf: &mut impl ::polyrpc::generated::buffa::bytes::Buf,
+        ctx: ::polyrpc::generated::buffa::DecodeContext<'_>,
+    ) -> ::core::result::Result<(), ::polyrpc::generated::buffa::DecodeError> {
         #[allow(unused_imports)]
-        use ::buffa::bytes::Buf as _;
+        use ::polyrpc::generated::buffa::bytes::Buf as _;
         #[allow(unused_imports)]
-        use ::buffa::Enumeration as _;
+        use ::polyrpc::generated::buffa::Enumeration as _;
         match tag.field_number() {
             1u32 => {
-                ::buffa::encoding::check_wire_type(
+                ::polyrpc::generated::buffa::encoding::check_wire_type(
                     tag,
-                    ::buffa::encoding::WireType::LengthDelimited,
+                    ::polyrpc::generated::buffa::encoding::WireType::LengthDelimited,
                 )?;
-                ::buffa::types::merge_string(&mut self.name, buf)?;
+                ::polyrpc::generated::buffa::types::merge_string(&mut self.name, buf)?;
             }
             _ => {
                 self.__buffa_unknown_fields
-                    .push(::buffa::encoding::decode_unknown_field(tag, buf, ctx)?);
+                    .push(
+                        ::polyrpc::generated::buffa::encoding::decode_unknown_field(
+                            tag,
+                            buf,
+                            ctx,
+                        )?,
+                    );
             }
         }
         ::core::result::Result::Ok(())
@@ -1170,12 +1353,12 @@ impl ::buffa::Message for ServiceResponse {
         self.__buffa_unknown_fields.clear();
     }
 }
-impl ::buffa::ExtensionSet for ServiceResponse {
+impl ::polyrpc::generated::buffa::ExtensionSet for ServiceResponse {
     const PROTO_FQN: &'static str = "grpc.reflection.v1alpha.ServiceResponse";
-    fn unknown_fields(&self) -> &::buffa::UnknownFields {
+    fn unknown_fields(&self) -> &::polyrpc::generated::buffa::UnknownFields {
         &self.__buffa_unknown_fields
     }
-    fn unknown_fields_mut(&mut self) -> &mut ::buffa::UnknownFields {
+    fn unknown_fields_mut(&mut self) -> &mut ::polyrpc::generated::buffa::UnknownFields {
         &mut self.__buffa_unknown_fields
     }
 }
@@ -1186,9 +1369,9 @@ pub struct ErrorResponse {
     /// Field 1: `error_code`
     pub error_code: i32,
     /// Field 2: `error_message`
-    pub error_message: ::buffa::alloc::string::String,
+    pub error_message: ::polyrpc::generated::buffa::alloc::string::String,
     #[doc(hidden)]
-    pub __buffa_unknown_fields: ::buffa::UnknownFields,
+    pub __buffa_unknown_fields: ::polyrpc::generated::buffa::UnknownFields,
 }
 impl ::core::fmt::Debug for ErrorResponse {
     fn fmt(&self, f: &mut ::core::fmt::Formatter<'_>) -> ::core::fmt::Result {
@@ -1205,79 +1388,103 @@ impl ErrorResponse {
     /// Format: `type.googleapis.com/<fully.qualified.TypeName>`
     pub const TYPE_URL: &'static str = "type.googleapis.com/grpc.reflection.v1alpha.ErrorResponse";
 }
-::buffa::impl_default_instance!(ErrorResponse);
-impl ::buffa::MessageName for ErrorResponse {
+::polyrpc::generated::buffa::impl_default_instance!(ErrorResponse);
+impl ::polyrpc::generated::buffa::MessageName for ErrorResponse {
     const PACKAGE: &'static str = "grpc.reflection.v1alpha";
     const NAME: &'static str = "ErrorResponse";
     const FULL_NAME: &'static str = "grpc.reflection.v1alpha.ErrorResponse";
     const TYPE_URL: &'static str = "type.googleapis.com/grpc.reflection.v1alpha.ErrorResponse";
 }
-impl ::buffa::Message for ErrorResponse {
+impl ::polyrpc::generated::buffa::Message for ErrorResponse {
     /// Returns the total encoded size in bytes.
     ///
     /// Accumulates in `u64` (which cannot overflow for in-memory
     /// data) and saturates to `u32` at return, so a message whose
     /// encoded size exceeds the 2 GiB protobuf limit yields a value
-    /// above [`::buffa::MAX_MESSAGE_BYTES`] that the encode entry
+    /// above [`::polyrpc::generated::buffa::MAX_MESSAGE_BYTES`] that the encode entry
     /// points reject, never a silently wrapped size.
     #[allow(clippy::let_and_return)]
-    fn compute_size(&self, _cache: &mut ::buffa::SizeCache) -> u32 {
+    fn compute_size(&self, _cache: &mut ::polyrpc::generated::buffa::SizeCache) -> u32 {
         #[allow(unused_imports)]
-        use ::buffa::Enumeration as _;
+        use ::polyrpc::generated::buffa::Enumeration as _;
         let mut size = 0u64;
         if self.error_code != 0i32 {
-            size += 1u64 + ::buffa::types::int32_encoded_len(self.error_code) as u64;
+            size
+                += 1u64
+                    + ::polyrpc::generated::buffa::types::int32_encoded_len(
+                        self.error_code,
+                    ) as u64;
         }
         if !self.error_message.is_empty() {
             size
-                += 1u64 + ::buffa::types::string_encoded_len(&self.error_message) as u64;
+                += 1u64
+                    + ::polyrpc::generated::buffa::types::string_encoded_len(
+                        &self.error_message,
+                    ) as u64;
         }
         size += self.__buffa_unknown_fields.encoded_len() as u64;
-        ::buffa::saturate_size(size)
+        ::polyrpc::generated::buffa::saturate_size(size)
     }
     fn write_to(
         &self,
-        _cache: &mut ::buffa::SizeCache,
-        buf: &mut impl ::buffa::EncodeSink,
+        _cache: &mut ::polyrpc::generated::buffa::SizeCache,
+        buf: &mut impl ::polyrpc::generated::buffa::EncodeSink,
     ) {
         #[allow(unused_imports)]
-        use ::buffa::Enumeration as _;
+        use ::polyrpc::generated::buffa::Enumeration as _;
         if self.error_code != 0i32 {
-            ::buffa::types::put_int32_field(1u32, self.error_code, buf);
+            ::polyrpc::generated::buffa::types::put_int32_field(
+                1u32,
+                self.error_code,
+                buf,
+            );
         }
         if !self.error_message.is_empty() {
-            ::buffa::types::put_string_field(2u32, &self.error_message, buf);
+            ::polyrpc::generated::buffa::types::put_string_field(
+                2u32,
+                &self.error_message,
+                buf,
+            );
         }
         self.__buffa_unknown_fields.write_to(buf);
     }
     fn merge_field(
         &mut self,
-        tag: ::buffa::encoding::Tag,
-        buf: &mut impl ::buffa::bytes::Buf,
-        ctx: ::buffa::DecodeContext<'_>,
-    ) -> ::core::result::Result<(), ::buffa::DecodeError> {
+        tag: ::polyrpc::generated::buffa::encoding::Tag,
+        buf: &mut impl ::polyrpc::generated::buffa::bytes::Buf,
+        ctx: ::polyrpc::generated::buffa::DecodeContext<'_>,
+    ) -> ::core::result::Result<(), ::polyrpc::generated::buffa::DecodeError> {
         #[allow(unused_imports)]
-        use ::buffa::bytes::Buf as _;
+        use ::polyrpc::generated::buffa::bytes::Buf as _;
         #[allow(unused_imports)]
-        use ::buffa::Enumeration as _;
+        use ::polyrpc::generated::buffa::Enumeration as _;
         match tag.field_number() {
             1u32 => {
-                ::buffa::encoding::check_wire_type(
+                ::polyrpc::generated::buffa::encoding::check_wire_type(
                     tag,
-                    ::buffa::encoding::WireType::Varint,
+                    ::polyrpc::generated::buffa::encoding::WireType::Varint,
                 )?;
-                self.error_code = ::buffa::types::decode_int32(buf)?;
+                self.error_code = ::polyrpc::generated::buffa::types::decode_int32(buf)?;
             }
             2u32 => {
-                ::buffa::encoding::check_wire_type(
+                ::polyrpc::generated::buffa::encoding::check_wire_type(
                     tag,
-                    ::buffa::encoding::WireType::LengthDelimited,
+                    ::polyrpc::generated::buffa::encoding::WireType::LengthDelimited,
                 )?;
-                ::buffa::types::merge_string(&mut self.error_message, buf)?;
+                ::polyrpc::generated::buffa::types::merge_string(
+                    &mut self.error_message,
+                    buf,
+                )?;
             }
             _ => {
                 self.__buffa_unknown_fields
-                    .push(::buffa::encoding::decode_unknown_field(tag, buf, ctx)?);
+                    .push(
+                        ::polyrpc::generated::buffa::encoding::decode_unknown_field(
+                            tag,
+                            buf,
+                            ctx,
+                        )?,
+                    );
             }
         }
         ::core::result::Result::Ok(())
@@ -1288,12 +1495,12 @@ impl ::buffa::Message for ErrorResponse {
         self.__buffa_unknown_fields.clear();
     }
 }
-impl ::buffa::ExtensionSet for ErrorResponse {
+impl ::polyrpc::generated::buffa::ExtensionSet for ErrorResponse {
     const PROTO_FQN: &'static str = "grpc.reflection.v1alpha.ErrorResponse";
-    fn unknown_fields(&self) -> &::buffa::UnknownFields {
+    fn unknown_fields(&self) -> &::polyrpc::generated::buffa::UnknownFields {
         &self.__buffa_unknown_fields
     }
-    fn unknown_fields_mut(&mut self) -> &mut ::buffa::UnknownFields {
+    fn unknown_fields_mut(&mut self) -> &mut ::polyrpc::generated::buffa::UnknownFields {
         &mut self.__buffa_unknown_fields
     }
 }
@@ -1319,18 +1526,24 @@ pub mod __buffa {
             use super::*;
             #[derive(Clone, PartialEq, Debug)]
             pub enum MessageRequest {
-                FileByFilename(::buffa::alloc::string::String),
-                FileContainingSymbol(::buffa::alloc::string::String),
+                FileByFilename(::polyrpc::generated::buffa::alloc::string::String),
+                FileContainingSymbol(::polyrpc::generated::buffa::alloc::string::String),
                 FileContainingExtension(
-                    ::buffa::alloc::boxed::Box<super::super::super::ExtensionRequest>,
+                    ::polyrpc::generated::buffa::alloc::boxed::Box<
+                        super::super::super::ExtensionRequest,
+                    >,
                 ),
-                AllExtensionNumbersOfType(::buffa::alloc::string::String),
-                ListServices(::buffa::alloc::string::String),
+                AllExtensionNumbersOfType(
+                    ::polyrpc::generated::buffa::alloc::string::String,
+                ),
+                ListServices(::polyrpc::generated::buffa::alloc::string::String),
             }
-            impl ::buffa::Oneof for MessageRequest {}
+            impl ::polyrpc::generated::buffa::Oneof for MessageRequest {}
             impl From<super::super::super::ExtensionRequest> for MessageRequest {
                 fn from(v: super::super::super::ExtensionRequest) -> Self {
-                    Self::FileContainingExtension(::buffa::alloc::boxed::Box::new(v))
+                    Self::FileContainingExtension(
+                        ::polyrpc::generated::buffa::alloc::boxed::Box::new(v),
+                    )
                 }
             }
             impl From<super::super::super::ExtensionRequest>
@@ -1346,26 +1559,32 @@ pub mod __buffa {
             #[derive(Clone, PartialEq, Debug)]
             pub enum MessageResponse {
                 FileDescriptorResponse(
-                    ::buffa::alloc::boxed::Box<
+                    ::polyrpc::generated::buffa::alloc::boxed::Box<
                         super::super::super::FileDescriptorResponse,
                     >,
                 ),
                 AllExtensionNumbersResponse(
-                    ::buffa::alloc::boxed::Box<
+                    ::polyrpc::generated::buffa::alloc::boxed::Box<
                         super::super::super::ExtensionNumberResponse,
                     >,
                 ),
                 ListServicesResponse(
-                    ::buffa::alloc::boxed::Box<super::super::super::ListServiceResponse>,
+                    ::polyrpc::generated::buffa::alloc::boxed::Box<
+                        super::super::super::ListServiceResponse,
+                    >,
                 ),
                 ErrorResponse(
-                    ::buffa::alloc::boxed::Box<super::super::super::ErrorResponse>,
+                    ::polyrpc::generated::buffa::alloc::boxed::Box<
+                        super::super::super::ErrorResponse,
+                    >,
                 ),
             }
-            impl ::buffa::Oneof for MessageResponse {}
+            impl ::polyrpc::generated::buffa::Oneof for MessageResponse {}
             impl From<super::super::super::FileDescriptorResponse> for MessageResponse {
                 fn from(v: super::super::super::FileDescriptorResponse) -> Self {
-                    Self::FileDescriptorResponse(::buffa::alloc::boxed::Box::new(v))
+                    Self::FileDescriptorResponse(
+                        ::polyrpc::generated::buffa::alloc::boxed::Box::new(v),
+                    )
                 }
             }
             impl From<super::super::super::FileDescriptorResponse>
@@ -1376,7 +1595,9 @@ pub mod __buffa {
             }
             impl From<super::super::super::ExtensionNumberResponse> for MessageResponse {
                 fn from(v: super::super::super::ExtensionNumberResponse) -> Self {
-                    Self::AllExtensionNumbersResponse(::buffa::alloc::boxed::Box::new(v))
+                    Self::AllExtensionNumbersResponse(
+                        ::polyrpc::generated::buffa::alloc::boxed::Box::new(v),
+                    )
                 }
             }
             impl From<super::super::super::ExtensionNumberResponse>
@@ -1387,7 +1608,9 @@ pub mod __buffa {
             }
             impl From<super::super::super::ListServiceResponse> for MessageResponse {
                 fn from(v: super::super::super::ListServiceResponse) -> Self {
-                    Self::ListServicesResponse(::buffa::alloc::boxed::Box::new(v))
+                    Self::ListServicesResponse(
+                        ::polyrpc::generated::buffa::alloc::boxed::Box::new(v),
+                    )
                 }
             }
             impl From<super::super::super::ListServiceResponse>
@@ -1398,7 +1621,9 @@ pub mod __buffa {
             }
             impl From<super::super::super::ErrorResponse> for MessageResponse {
                 fn from(v: super::super::super::ErrorResponse) -> Self {
-                    Self::ErrorResponse(::buffa::alloc::boxed::Box::new(v))
+                    Self::ErrorResponse(
+                        ::polyrpc::generated::buffa::alloc::boxed::Box::new(v),
+                    )
                 }
             }
             impl From<super::super::super::ErrorResponse>

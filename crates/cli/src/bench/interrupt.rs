@@ -1,0 +1,64 @@
+//! Ctrl-C and SIGTERM while a load runs.
+
+use std::process;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+
+use polyrpc::signal;
+use tokio::runtime::Builder;
+use tokio::sync::oneshot;
+
+use crate::failure::Failure;
+
+/// Tells the callers of an interrupt.
+pub(super) struct Interrupt {
+    callers: Arc<Mutex<Callers>>,
+}
+
+/// Who is to be told; `None` once they were. Each has a channel of its own, so that looking at it costs no other caller
+/// its cache line.
+type Callers = Option<Vec<oneshot::Sender<()>>>;
+
+impl Interrupt {
+    /// Handles the signals from now on. The first is an interrupt, the second ends the program.
+    pub(super) fn watch() -> Result<Self, Failure> {
+        let runtime = Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(|error| Failure::system("start a runtime", &error))?;
+        let first = {
+            let _inside = runtime.enter();
+            signal::shutdown()
+        };
+        let callers = Arc::new(Mutex::new(Some(Vec::new())));
+        let told = callers.clone();
+        thread::spawn(move || {
+            runtime.block_on(async {
+                first.await;
+                // Dropped senders tell it.
+                drop(locked(&told).take());
+                signal::shutdown().await;
+            });
+            process::exit(INTERRUPTED);
+        });
+        Ok(Self { callers })
+    }
+
+    /// Is disconnected once there is an interrupt.
+    pub(super) fn subscribe(&self) -> oneshot::Receiver<()> {
+        let (sender, receiver) = oneshot::channel();
+        if let Some(callers) = &mut *locked(&self.callers) {
+            callers.push(sender);
+        }
+        receiver
+    }
+
+    pub(super) fn happened(&self) -> bool {
+        locked(&self.callers).is_none()
+    }
+}
+
+fn locked(callers: &Mutex<Callers>) -> MutexGuard<'_, Callers> {
+    callers.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What shells report of a program that Ctrl-C ended.
+const INTERRUPTED: i32 = 130;
