@@ -9,6 +9,12 @@
 //!
 //! With another C library, on another system, or in a program with an allocator of its own, nothing here has an effect.
 
+// Here, since it is compiled before `polyrpc`, whose many errors on such a system would hide this one.
+#[cfg(not(unix))]
+compile_error!(
+    "PolyRPC runs on Linux and macOS. It does not support this system: it needs Unix sockets and poll(2)"
+);
+
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 use glibc as imp;
 #[cfg(not(all(target_os = "linux", target_env = "gnu")))]

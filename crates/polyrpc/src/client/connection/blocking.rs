@@ -342,7 +342,7 @@ impl RawSocket {
 
     /// Sends as much as possible without blocking.
     fn try_send(&self, bytes: &[u8]) {
-        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+        let flags = SendFlags::DONTWAIT | NO_SIGNAL;
         // Best effort: the connection is about to be dropped.
         let _ = match self {
             Self::Tcp(stream) => rustix::net::send(stream, bytes, flags),
@@ -399,3 +399,8 @@ impl tls::Socket for RawSocket {
         }
     }
 }
+/// A closed connection is an error, not a signal. On Apple's systems std sets that on every socket.
+#[cfg(not(target_vendor = "apple"))]
+const NO_SIGNAL: SendFlags = SendFlags::NOSIGNAL;
+#[cfg(target_vendor = "apple")]
+const NO_SIGNAL: SendFlags = SendFlags::empty();
