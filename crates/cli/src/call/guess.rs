@@ -102,7 +102,7 @@ async fn speaks(scheme: &str, place: &str, options: &CommonOptions) -> bool {
         builder = builder.tls(tls::Client::new().dangerously_accept_any_certificate());
     }
     let Ok(client) = builder.build() else { return false };
-    let format = client.only_format().unwrap_or(match scheme.split('+').next() {
+    let format = client.only_format().unwrap_or_else(|| match scheme.split('+').next() {
         Some("rest-rpc") => client.generation().map_or(Format::MessagePackArray, Generation::format),
         Some("rpcx") => Format::Json(Json::Go),
         Some("baidu-std" | "grpc" | "grpcs") => Format::Protobuf,

@@ -12,7 +12,7 @@ use crate::failure::Failure;
 /// Writes the user's JSON in protobuf's binary format.
 pub(super) fn to_protobuf(message: &Message, argument: &[u8]) -> Result<Vec<u8>, Failure> {
     let text = std::str::from_utf8(argument).map_err(|_| not_utf8())?;
-    let value = Value::of(text).map_err(|error| no_json(error))?;
+    let value = Value::of(text).map_err(no_json)?;
     if let Err(wrong) = in_message(message.pool(), message, value) {
         return Err(wrong.of(message));
     }
