@@ -23,7 +23,7 @@ use polyrpc::service::ServiceBuilder;
 use polyrpc::{Context, Protocol, Result, Status, Streaming};
 use protox::prost::Message;
 use protox::prost_reflect::prost_types::FileDescriptorSet;
-use running::{Server, TempDir};
+use running::{Server, TempDir, polyrpc};
 use tokio::runtime::Runtime;
 
 #[test]
@@ -41,6 +41,19 @@ fn uses_and_mistakes_are_answered_as_the_transcript_says() {
         assert_eq!(found, wanted);
     }
     assert_eq!(found, wanted);
+}
+
+#[test]
+fn a_foreign_service_is_measured_by_its_own_description() {
+    let places = Places::new();
+    let bench = |message: &str| {
+        let url = places.fill("grpc://{foreign}");
+        polyrpc(["bench", &url, "example.EchoService/Echo", message, "-n", "3", "--warmup", "1ms"])
+    };
+    // This program's own EchoService has no such field, and wants a message.
+    let ran = bench(r#"{"copies":2}"#);
+    assert_eq!((ran.stderr.as_str(), ran.code), ("", 0), "{ran:?}");
+    assert!(bench(r#"{"copeis":2}"#).stderr.contains("did you mean `copies`?"));
 }
 
 /// One use: comments, the command line, what it reads, and what it prints.

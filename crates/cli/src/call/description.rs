@@ -8,7 +8,7 @@ use tokio::time::timeout;
 use super::Options;
 use super::advice;
 use crate::failure::Failure;
-use crate::message::{SchemaSource, Translator, split};
+use crate::message::{SchemaSource, Translator};
 use crate::reflection::Reflection;
 
 /// How the method's messages travel.
@@ -56,29 +56,8 @@ async fn described(client: &Client, options: &Options) -> Result<Option<Vec<u8>>
 }
 
 async fn reflected(client: &Client, options: &Options) -> Result<Option<Vec<u8>>, Error> {
-    let mut reflection = Reflection::new(client, options.asking());
-    let found = match (options.message.message_types(), split(&options.target)) {
-        (Some((request, response)), _) => {
-            reflection.find(request).await? && reflection.find(response).await?
-        }
-        (None, Some((service, _))) => find_service(&mut reflection, service).await?,
-        (None, None) => false,
-    };
-    if !found {
-        return Ok(None);
-    }
-    reflection.complete().await?;
-    reflection.set().map(Some)
-}
-
-async fn find_service(reflection: &mut Reflection<'_>, service: &str) -> Result<bool, Error> {
-    if reflection.find(service).await? {
-        return Ok(true);
-    }
-    match reflection.full_name(service).await? {
-        Some(name) => reflection.find(&name).await,
-        None => Ok(false),
-    }
+    let reflection = Reflection::new(client, options.asking());
+    options.message.reflected(reflection, &options.target).await
 }
 
 /// How long a server is asked by a protocol that the user does not speak with it.

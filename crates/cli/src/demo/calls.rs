@@ -38,7 +38,7 @@ impl Call {
     async fn try_to(&self, address: &Address) -> Result<Outcome, Failure> {
         let url = url(self.scheme, address);
         let client = Client::new(&url)?;
-        let translator = Translator::new(&client, self.target, &Options::of(self.format))?;
+        let translator = Translator::built_in(&client, self.target, &Options::of(self.format))?;
         let request = translator.request(self.request.as_bytes())?;
         let options = client::CallOptions {
             metadata: self.headers.iter().copied().collect(),

@@ -15,15 +15,19 @@ mod strict;
 mod struct_pack;
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use bytes::Bytes;
 use clap::{Args, ValueEnum};
+use polyrpc::client::CallOptions;
 use polyrpc::codec::{Body, Codec, Serde};
 use polyrpc::payload::{Format, Json, gob, transcode};
 use polyrpc::service::StreamType;
-use polyrpc::{Client, Protocol, Status};
+use polyrpc::{Client, Error, Protocol, Status};
 
 use crate::failure::Failure;
+use crate::reflection::Reflection;
+use crate::terminal;
 
 pub(crate) use raw::readable;
 pub(crate) use schema::{SchemaSource, Types, service_hint, split};
@@ -111,6 +115,19 @@ impl Options {
         }
     }
 
+    /// What the server says of the method's service, or of the messages that the user names.
+    pub(crate) async fn reflected(
+        &self,
+        reflection: Reflection<'_>,
+        target: &str,
+    ) -> Result<Option<Vec<u8>>, Error> {
+        match (self.message_types(), split(target)) {
+            (Some((request, response)), _) => reflection.of_messages(request, response).await,
+            (None, Some((service, _))) => reflection.of_service(service).await,
+            (None, None) => Ok(None),
+        }
+    }
+
     /// Whether messages are to travel as FlatBuffers.
     fn wants_flatbuffers(&self, client: &Client) -> bool {
         let numbers_methods = client.protocol().descriptor().capabilities.numbers_methods;
@@ -163,12 +180,27 @@ pub(crate) struct Translator {
 
 impl Translator {
     /// How `target` is called by this client, on a server that may be this program's own: its services are known where
-    /// no file describes others.
+    /// neither a file nor gRPC's reflection describes others. Waits for the server; not for use within a runtime.
     pub(crate) fn new(client: &Client, target: &str, options: &Options) -> Result<Self, Failure> {
         let translator = Self::of_files(client, target, options)?;
         if translator.knows_the_method() {
             return Ok(translator);
         }
+        if client.protocol() == Protocol::Grpc && options.needs_types(client, target) {
+            let asking = CallOptions { timeout: Some(ASKING), ..CallOptions::default() };
+            let asked = options.reflected(Reflection::new(client, asking), target);
+            // Why it could not be asked, the call will say.
+            if let Ok(Some(set)) = terminal::block_on(asked)? {
+                let types =
+                    options.types(&SchemaSource::new(&set, "the server's own description")?, target)?;
+                return Ok(Self::described(client, target, options, types));
+            }
+        }
+        Self::built_in(client, target, options)
+    }
+
+    /// How `target` is called by this client on a server of this program's own services.
+    pub(crate) fn built_in(client: &Client, target: &str, options: &Options) -> Result<Self, Failure> {
         let own =
             if options.wants_flatbuffers(client) { Method::own(client.protocol(), target)? } else { None };
         Ok(match own {
@@ -417,6 +449,9 @@ impl Types {
         transcode::from_protobuf(&self.output, FOR_USERS, &protobuf).map_err(wrong)
     }
 }
+
+/// How long a server is asked what its messages are.
+const ASKING: Duration = Duration::from_secs(10);
 
 /// The JSON that users write and read: what protobuf's own documentation shows.
 const FOR_USERS: Format = Format::Json(Json::Proto3);

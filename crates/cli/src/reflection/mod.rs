@@ -58,8 +58,33 @@ impl<'a> Reflection<'a> {
         self.fetch(MessageRequest::FileContainingSymbol(symbol.to_owned())).await
     }
 
+    /// What the server says of a service, which may lack its package, as a serialized `FileDescriptorSet` with all that it
+    /// imports. `None` if the server has no such service.
+    pub(crate) async fn of_service(mut self, service: &str) -> Result<Option<Vec<u8>>> {
+        let found = self.find(service).await?
+            || match self.full_name(service).await? {
+                Some(name) => self.find(&name).await?,
+                None => false,
+            };
+        self.all(found).await
+    }
+
+    /// The same of two messages.
+    pub(crate) async fn of_messages(mut self, one: &str, other: &str) -> Result<Option<Vec<u8>>> {
+        let found = self.find(one).await? && self.find(other).await?;
+        self.all(found).await
+    }
+
+    async fn all(mut self, found: bool) -> Result<Option<Vec<u8>>> {
+        if !found {
+            return Ok(None);
+        }
+        self.complete().await?;
+        self.set().map(Some)
+    }
+
     /// The full name of a service, which may lack its package; `None` if the server has none, or several, of that name.
-    pub(crate) async fn full_name(&mut self, service: &str) -> Result<Option<String>> {
+    async fn full_name(&mut self, service: &str) -> Result<Option<String>> {
         let mut names = self.services().await?;
         names.retain(|name| name == service || name.rsplit('.').next() == Some(service));
         Ok(if names.len() == 1 { names.pop() } else { None })
@@ -83,7 +108,7 @@ impl<'a> Reflection<'a> {
     }
 
     /// The same as a serialized `FileDescriptorSet`, each file as it came.
-    pub(crate) fn set(&self) -> Result<Vec<u8>> {
+    fn set(&self) -> Result<Vec<u8>> {
         let mut set = BytesMut::new();
         for file in self.files.values() {
             // FileDescriptorSet.file = 1
