@@ -9,6 +9,7 @@
 //! * [`bench`](mod@bench) calls it for a while and measures the cost.
 //! * [`generate`] generates the Rust code of `.proto` and `.fbs` files.
 //! * [`shell`] writes completions and manual pages.
+//! * [`new`] writes a project to begin with.
 //!
 //! `demo`, `call` and `bench` encode and decode messages by [`message`]: JSON in, any format on the wire, JSON out.
 //! Without a `.proto`, `list` and `call` query the server by [`reflection`]; what this program knows of its own services is
@@ -30,6 +31,7 @@ mod call;
 mod bench;
 
 mod generate;
+mod new;
 
 mod shell;
 
@@ -108,6 +110,8 @@ enum Command {
     Completions(shell::Completions),
     /// Print the manual page, or write those of all commands
     Man(shell::Man),
+    /// Write a project: a service, a client, tests and a container file
+    New(new::Options),
 }
 
 impl Command {
@@ -130,6 +134,7 @@ impl Command {
             Self::Generate(options) => generate::run(options),
             Self::Completions(options) => shell::completions(&options, &mut Cli::command()),
             Self::Man(options) => shell::man(&options, Cli::command()),
+            Self::New(options) => new::run(options),
         }
     }
 }
