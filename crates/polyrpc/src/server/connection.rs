@@ -861,7 +861,8 @@ impl<'a, S: Session> Connection<'a, S> {
         ready!(self.fairness.poll_budget(&self.registration.connection));
         // Bytes read behind calls that wait for another call's reply must not make these calls look younger.
         let waits = !self.inbox.bytes.is_empty() && (self.session.blocks_input() || self.saturated());
-        match self.inbox.poll_fill(self.stream, cx, self.session.bytes_needed())? {
+        let wanted = self.session.bytes_needed();
+        match self.inbox.poll_fill_up_to(self.fairness.read_size(), self.stream, cx, wanted)? {
             // The peer sends no more but may still read: pending calls are answered.
             Poll::Ready(0) => {
                 self.half_closed = true;
