@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use bytes::BytesMut;
+use polyrpc_core::session::server::Ticket as _;
 use polyrpc_core::session::{Server, ServerEvent, Verdict};
 use polyrpc_core::testing::{Heard, tell, tell_part};
 use polyrpc_core::{Call, Detected, Message, Metadata, Outbox, Push, Reply, Status, StreamId};
@@ -255,7 +256,7 @@ impl<S: Server> Connection<S> {
         let number = self.heard.calls.len();
         if number == 1 && self.manner.has(REFUSES) {
             self.refused = self.session.reject(ticket, Status::unauthenticated("not you"), &mut self.out);
-        } else if self.manner.has(ACCEPTS) && S::offered_streams(&ticket).is_some() {
+        } else if self.manner.has(ACCEPTS) && ticket.offered_streams().is_some() {
             self.accept(ticket, reply);
         } else {
             self.owed.push((ticket, reply));
@@ -283,7 +284,7 @@ impl<S: Server> Connection<S> {
     }
 
     fn end(&mut self, stream: StreamId) {
-        let Some(at) = self.streams.iter().position(|ticket| S::stream(ticket) == Some(stream)) else {
+        let Some(at) = self.streams.iter().position(|ticket| ticket.stream() == Some(stream)) else {
             return;
         };
         let ticket = self.streams.swap_remove(at);

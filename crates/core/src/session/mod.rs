@@ -28,7 +28,7 @@ mod client;
 mod event;
 mod limits;
 mod refusals;
-mod server;
+pub mod server;
 mod violation;
 
 pub use self::attached_streams::{OfferedStreams, StreamOptions};

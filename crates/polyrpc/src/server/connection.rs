@@ -5,6 +5,7 @@ use std::{io, mem};
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
+use polyrpc_core::session::server::Ticket as _;
 use polyrpc_core::session::{Handover, Server as Session, ServerEvent, Verdict, ViolationKind};
 use polyrpc_core::{Code, Credential, Outbox, Reply, Retry, Status, StreamId, Topic, Violation};
 
@@ -436,8 +437,7 @@ impl<'a, S: Session> Connection<'a, S> {
                     self.write_batch.calls += 1;
                     let (streams, arrival) = (&mut self.streams, &mut self.arrival);
                     let found = CallEnvironment { over_share, streams, arrival };
-                    let (started, call_record) =
-                        self.dispatch.start::<S>(call, &ticket, &mut renamed, found, cx);
+                    let (started, call_record) = self.dispatch.start(call, &ticket, &mut renamed, found, cx);
                     self.track_or_answer(started, PendingReply { ticket, call_record });
                 }
                 Ok(Some(ServerEvent::Open(call, ticket, stream))) => {
@@ -448,7 +448,7 @@ impl<'a, S: Session> Connection<'a, S> {
                     let (streams, arrival) = (&mut self.streams, &mut self.arrival);
                     let found = CallEnvironment { over_share, streams, arrival };
                     let (started, call_record) =
-                        self.dispatch.open::<S>(call, &ticket, &mut renamed, stream, found);
+                        self.dispatch.open(call, &ticket, &mut renamed, stream, found);
                     self.track_or_answer(started, PendingReply { ticket, call_record });
                 }
                 Ok(Some(ServerEvent::Message(stream, message))) => {
@@ -630,12 +630,12 @@ impl<'a, S: Session> Connection<'a, S> {
         match started {
             Dispatched::Finished(ending) => self.end_call(owed, ending),
             Dispatched::Pending { handling, site, deadline, inherited, way, bytes } => {
-                let stream = S::stream(&owed.ticket);
+                let stream = owed.ticket.stream();
                 let running = RunningCall::new(handling, site, owed, deadline, inherited, stream, way);
                 self.in_flight.push(running.holding(bytes));
             }
             Dispatched::AwaitingMessage { gathering, site, deadline, inherited, bytes } => {
-                let stream = S::stream(&owed.ticket);
+                let stream = owed.ticket.stream();
                 let running = RunningCall::gathering(gathering, site, owed, deadline, inherited, stream);
                 self.in_flight.push(running.holding(bytes));
             }
@@ -688,7 +688,7 @@ impl<'a, S: Session> Connection<'a, S> {
         PendingReply { ticket, mut call_record }: PendingReply<S::Ticket>,
         mut ending: Outcome,
     ) {
-        unsendable::refuse::<S>(&ticket, &mut ending);
+        unsendable::refuse(&ticket, &mut ending);
         self.calls.ended(ending.succeeded());
         if let Some(call_record) = &mut call_record {
             call_record.set_outcome(&ending);
@@ -743,7 +743,7 @@ impl<'a, S: Session> Connection<'a, S> {
         if status.code() == Code::ResourceExhausted && status.retry() == Retry::Never {
             self.registration.connection.refused(Refusal::TooLarge);
         }
-        match S::decompression_failure(&ticket, status) {
+        match ticket.decompression_failure(status) {
             Ok(status) => self.session.reply(ticket, Reply::failure(status), &mut self.out),
             // In this protocol a decompression failure ends the connection without a reply.
             Err(_) => self.give_up(),
@@ -764,7 +764,7 @@ impl<'a, S: Session> Connection<'a, S> {
         }
         for (ticket, accepted) in tickets.into_iter().zip(accepted.streams) {
             self.calls.started += 1;
-            let (stream, sending) = self.streams.adopt(accepted, idle);
+            let (stream, sending) = self.streams.adopt(accepted, ticket.carrier(), idle);
             let owed = PendingReply { ticket, call_record: None };
             // The scope of the original call ended with it.
             let inherited = CallScope::default();
@@ -777,7 +777,7 @@ impl<'a, S: Session> Connection<'a, S> {
 
     fn end_stream(&mut self, stream: StreamId, owed: PendingReply<S::Ticket>, mut ending: Outcome) {
         let PendingReply { ticket, mut call_record } = owed;
-        unsendable::refuse::<S>(&ticket, &mut ending);
+        unsendable::refuse(&ticket, &mut ending);
         self.calls.ended(ending.succeeded());
         if let Some(call_record) = &mut call_record {
             call_record.set_outcome(&ending);

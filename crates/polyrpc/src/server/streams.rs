@@ -4,7 +4,7 @@ use std::task::Waker;
 use bytes::Bytes;
 use foldhash::HashMap;
 use polyrpc_core::session::{OfferedStreams, Server as Session};
-use polyrpc_core::{Compression, Message, Metadata, Outbox, Reply, Status, StreamId};
+use polyrpc_core::{Carrier, Compression, Message, Metadata, Outbox, Reply, Status, StreamId};
 use tokio::sync::oneshot;
 
 use super::unsendable;
@@ -36,6 +36,8 @@ struct OpenStream {
     idle: Option<u32>,
     feed: IncomingSender,
     drain: OutgoingReceiver,
+    /// How its response carries metadata.
+    carrier: Carrier,
     /// The response has started: its end must be that of a stream.
     begun: bool,
     /// Its head could not be encoded: the call fails, whatever its handler returns.
@@ -73,7 +75,7 @@ impl Streams {
     }
 
     /// Opens both directions of a call, whose messages may have `limit` bytes after decompression.
-    pub(super) fn open(&mut self, stream: StreamId, limit: usize) -> (Incoming, Outgoing) {
+    pub(super) fn open(&mut self, stream: StreamId, carrier: Carrier, limit: usize) -> (Incoming, Outgoing) {
         let (feed, incoming) = Incoming::new(stream.0, self.bell.clone(), limit);
         let (outgoing, drain) = Outgoing::new(stream.0, self.bell.clone());
         let open = OpenStream {
@@ -81,6 +83,7 @@ impl Streams {
             idle: None,
             feed,
             drain,
+            carrier,
             begun: false,
             unsendable: None,
             over: None,
@@ -91,8 +94,14 @@ impl Streams {
 
     /// Opens both directions of a call, whose first message was received with it unless it is empty: an empty one only
     /// opens.
-    pub(super) fn open_with(&mut self, stream: StreamId, first: Bytes, limit: usize) -> (Incoming, Outgoing) {
-        let ways = self.open(stream, limit);
+    pub(super) fn open_with(
+        &mut self,
+        stream: StreamId,
+        carrier: Carrier,
+        first: Bytes,
+        limit: usize,
+    ) -> (Incoming, Outgoing) {
+        let ways = self.open(stream, carrier, limit);
         if let Some(open) = self.open.get(&stream).filter(|_| !first.is_empty()) {
             open.feed.preface(Message { body: first, compression: Compression::None });
         }
@@ -108,11 +117,13 @@ impl Streams {
     pub(super) fn adopt(
         &mut self,
         accepted: AcceptedStream,
+        carrier: Carrier,
         idle: Option<u32>,
     ) -> (StreamId, ResponseFuture) {
         let AcceptedStream { stream, feed, drain, sending, over } = accepted;
         let over = Some(over);
-        let open = OpenStream { active: self.now, idle, feed, drain, begun: true, unsendable: None, over };
+        let active = self.now;
+        let open = OpenStream { active, idle, feed, drain, carrier, begun: true, unsendable: None, over };
         self.open.insert(stream, open);
         (stream, sending)
     }
@@ -304,7 +315,7 @@ impl OpenStream {
     fn begin(&mut self, stream: StreamId, session: &mut impl Session, out: &mut Outbox) {
         if let Some(head) = self.drain.head() {
             self.begun = true;
-            self.unsendable = unsendable::of_head(session.carrier_of(stream), &head.metadata);
+            self.unsendable = unsendable::of_head(self.carrier, &head.metadata);
             session.start_response(stream, head, out);
         }
     }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use polyrpc_core::session::server::Ticket as _;
 use polyrpc_core::session::{ClientEvent, NotFound, OfferedStreams, ServerEvent, StreamOptions};
 use polyrpc_core::{
     Call, CallId, Carrier, Code, Compression, Credential, Fault, Format, Head, Json, Limits, Message,
@@ -120,34 +121,6 @@ impl session::Server for Server {
         }
     }
 
-    /// A service without a dot is looked up by its short name, which is the only way to get 1001 (brpc
-    /// `policy/baidu_rpc_protocol.cpp`, `ProcessRpcRequest`).
-    fn not_found_failure(call: &Call<'_>, missing: NotFound) -> Status {
-        match missing {
-            NotFound::Service if !call.service.contains('.') => {
-                status::status(ENOSERVICE, format!("Fail to find service={}", call.service_or_function()))
-            }
-            NotFound::Service | NotFound::Method => {
-                status::status(ENOMETHOD, format!("Fail to find method={}/{}", call.service, call.method))
-            }
-        }
-    }
-
-    /// A message that decompresses beyond the limit is a bad request like any other. If it were reported by the number
-    /// of an exceeded limit, brpc's client would retry it on the next server (`retry_policy.cpp`), and so on all of
-    /// them.
-    fn decode_failure(status: Status) -> Status {
-        match status.code() {
-            Code::ResourceExhausted => status::status(EREQUEST, status.message().to_owned()),
-            _ => status,
-        }
-    }
-
-    /// brpc's server answers in protobuf whatever the request's format, unless the handler chooses another.
-    fn reply_format(_: Format) -> Format {
-        Format::Protobuf
-    }
-
     /// The only failure whose text has no address prefix and whose meta has only two fields.
     fn reject(&mut self, ticket: Ticket, status: Status, out: &mut Outbox) -> bool {
         let text = if status.message().is_empty() { "Fail to authenticate" } else { status.message() };
@@ -159,22 +132,6 @@ impl session::Server for Server {
         let meta = Meta { response, correlation_id, ..Meta::default() };
         write_frame(&meta, 0, out.buffer());
         true
-    }
-
-    fn stream(ticket: &Ticket) -> Option<StreamId> {
-        match &ticket.0 {
-            OwedReply::Response { offering, .. } => {
-                let offering = offering.as_ref().filter(|offering| offering.count.is_some())?;
-                Some(StreamId(offering.first))
-            }
-            OwedReply::Stream(id) => Some(StreamId(*id)),
-        }
-    }
-
-    fn offered_streams(ticket: &Ticket) -> Option<OfferedStreams> {
-        let OwedReply::Response { offering: Some(offering), .. } = &ticket.0 else { return None };
-        let streams = offering.count.map_or(0, NonZeroUsize::get);
-        Some(OfferedStreams { first: StreamId(offering.first), streams, writable: offering.writable })
     }
 
     fn accept_streams(&mut self, ticket: &mut Ticket, options: &StreamOptions) -> Vec<Ticket> {
@@ -205,7 +162,7 @@ impl session::Server for Server {
 
     /// brpc does not transmit why a stream ends: a failed stream ends with `RST`, any other with `CLOSE`.
     fn finish(&mut self, ticket: Ticket, result: Result<(), Status>, trailers: Metadata, out: &mut Outbox) {
-        match (<Self as session::Server>::stream(&ticket), result) {
+        match (ticket.stream(), result) {
             (Some(stream), Ok(())) => {
                 self.start_response(stream, Head::default(), out);
                 self.end_stream(stream.0, true, out);
@@ -243,6 +200,55 @@ impl session::Server for Server {
 
     fn drain(&mut self, _out: &mut Outbox) {
         self.draining = true;
+    }
+}
+
+impl session::server::Ticket for Ticket {
+    /// A service without a dot is looked up by its short name, which is the only way to get 1001 (brpc
+    /// `policy/baidu_rpc_protocol.cpp`, `ProcessRpcRequest`).
+    fn not_found_failure(&self, call: &Call<'_>, missing: NotFound) -> Status {
+        match missing {
+            NotFound::Service if !call.service.contains('.') => {
+                status::status(ENOSERVICE, format!("Fail to find service={}", call.service_or_function()))
+            }
+            NotFound::Service | NotFound::Method => {
+                status::status(ENOMETHOD, format!("Fail to find method={}/{}", call.service, call.method))
+            }
+        }
+    }
+
+    fn decode_failure(&self) -> fn(Status) -> Status {
+        decode_failure
+    }
+
+    /// brpc's server answers in protobuf whatever the request's format, unless the handler chooses another.
+    fn reply_format(&self, _: Format) -> Format {
+        Format::Protobuf
+    }
+
+    fn stream(&self) -> Option<StreamId> {
+        match &self.0 {
+            OwedReply::Response { offering, .. } => {
+                let offering = offering.as_ref().filter(|offering| offering.count.is_some())?;
+                Some(StreamId(offering.first))
+            }
+            OwedReply::Stream(id) => Some(StreamId(*id)),
+        }
+    }
+
+    fn offered_streams(&self) -> Option<OfferedStreams> {
+        let OwedReply::Response { offering: Some(offering), .. } = &self.0 else { return None };
+        let streams = offering.count.map_or(0, NonZeroUsize::get);
+        Some(OfferedStreams { first: StreamId(offering.first), streams, writable: offering.writable })
+    }
+}
+
+/// A message that decompresses beyond the limit is a bad request like any other. If it were reported by the number of
+/// an exceeded limit, brpc's client would retry it on the next server (`retry_policy.cpp`), and so on all of them.
+fn decode_failure(status: Status) -> Status {
+    match status.code() {
+        Code::ResourceExhausted => status::status(EREQUEST, status.message().to_owned()),
+        _ => status,
     }
 }
 

@@ -126,10 +126,6 @@ impl session::Server for Server {
         }
     }
 
-    fn not_found_failure(call: &Call<'_>, missing: NotFound) -> Status {
-        status::unknown(call, missing)
-    }
-
     fn reject(&mut self, ticket: Ticket, status: Status, out: &mut Outbox) -> bool {
         let status = match ticket.signed {
             true => status,
@@ -163,6 +159,12 @@ pub struct Ticket {
     tag: Tag,
     /// The call has a credential.
     signed: bool,
+}
+
+impl session::server::Ticket for Ticket {
+    fn not_found_failure(&self, call: &Call<'_>, missing: NotFound) -> Status {
+        status::unknown(call, missing)
+    }
 }
 
 /// Answers with a failure, which every codec can encode.

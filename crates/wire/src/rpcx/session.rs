@@ -93,17 +93,6 @@ impl session::Server for Server {
         ticket.answer(reply, &self.config.compressors, out);
     }
 
-    fn not_found_failure(call: &Call<'_>, missing: NotFound) -> Status {
-        status::unknown(call, missing)
-    }
-
-    /// rpcx decompresses a message while reading it (`protocol/message.go`, `Decode`), so that a message it cannot
-    /// decompress is malformed.
-    #[cold]
-    fn decompression_failure(_ticket: &Ticket, status: Status) -> Result<Status, Violation> {
-        Err(Violation::new(format!("a message cannot be decompressed: {}", status.message())))
-    }
-
     fn reject(&mut self, ticket: Ticket, status: Status, out: &mut Outbox) -> bool {
         ticket.answer(Reply::failure(status), &self.config.compressors, out);
         // rpcx `server/server_conn.go`, `serveConn`: "auth failed, closed the connection".
@@ -138,6 +127,19 @@ pub struct Ticket {
     header: Header,
     /// Path and method, as the request encoded them.
     names: Bytes,
+}
+
+impl session::server::Ticket for Ticket {
+    fn not_found_failure(&self, call: &Call<'_>, missing: NotFound) -> Status {
+        status::unknown(call, missing)
+    }
+
+    /// rpcx decompresses a message while reading it (`protocol/message.go`, `Decode`), so that a message it cannot
+    /// decompress is malformed.
+    #[cold]
+    fn decompression_failure(&self, status: Status) -> Result<Status, Violation> {
+        Err(Violation::new(format!("a message cannot be decompressed: {}", status.message())))
+    }
 }
 
 impl Ticket {

@@ -1,17 +1,20 @@
 //! Server side of a connection.
 
+mod ticket;
+
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 
-use super::{NotFound, OfferedStreams, Refusals, ServerEvent, StreamOptions, Verdict, Violation};
-use crate::{Call, Carrier, Format, Head, Metadata, Outbox, Push, Reply, Status, StreamId};
+pub use self::ticket::Ticket;
+
+use super::{Refusals, ServerEvent, StreamOptions, Verdict, Violation};
+use crate::{Head, Metadata, Outbox, Push, Reply, Status, StreamId};
 
 /// Server side of a connection.
 pub trait Server {
-    /// Data needed to answer a call. It is consumed by the reply, so that no call is answered twice; dropping it leaves
-    /// the call unanswered.
-    type Ticket: Send + 'static;
+    /// Data needed to answer a call.
+    type Ticket: Ticket;
 
     /// Minimum number of replies to write while more calls are pending: with fewer, system calls and waking the peer
     /// cost more than is gained by keeping it busy.
@@ -36,75 +39,9 @@ pub trait Server {
     /// Answers a call. Calls may be answered in any order; the session restores the order if the protocol requires it.
     fn reply(&mut self, ticket: Self::Ticket, reply: Reply, out: &mut Outbox);
 
-    /// Maps the failure of a call whose message its method cannot decode to the protocol's own one, if there is one.
-    fn decode_failure(status: Status) -> Status {
-        status
-    }
-
-    /// As [`decode_failure`](Self::decode_failure), for connections with several kinds of calls, which the ticket
-    /// distinguishes.
-    fn decode_failure_of(_ticket: &Self::Ticket) -> fn(Status) -> Status {
-        Self::decode_failure
-    }
-
-    /// Whether a call without a message means the default message, even if the format encodes that differently.
-    fn may_be_empty(_ticket: &Self::Ticket) -> bool {
-        false
-    }
-
-    /// Maps the failure of a call whose message cannot be decompressed to the protocol's own one, if there is one.
-    ///
-    /// # Errors
-    ///
-    /// A [`Violation`] if such a message ends the connection instead.
-    fn decompression_failure(_ticket: &Self::Ticket, status: Status) -> Result<Status, Violation> {
-        Ok(Self::decode_failure(status))
-    }
-
-    /// Returns the failure of a call to a service or method that does not exist, with the protocol's own text and code.
-    fn not_found_failure(call: &Call<'_>, missing: NotFound) -> Status;
-
-    /// As [`not_found_failure`](Self::not_found_failure), for connections with several kinds of calls, which the ticket
-    /// distinguishes.
-    fn not_found_failure_of(_ticket: &Self::Ticket, call: &Call<'_>, missing: NotFound) -> Status {
-        Self::not_found_failure(call, missing)
-    }
-
-    /// Returns how the reply to this call carries metadata and trailers: the driver replaces a reply whose metadata
-    /// [cannot be sent](Carrier::check) by a failure.
-    fn carrier(_ticket: &Self::Ticket) -> Carrier {
-        Carrier::Any
-    }
-
-    /// As [`carrier`](Self::carrier), for a streamed response that is about to start.
-    fn carrier_of(&self, _stream: StreamId) -> Carrier {
-        Carrier::Any
-    }
-
-    /// Returns the format of a reply if the handler does not select one: by default that of the request.
-    fn reply_format(request: Format) -> Format {
-        request
-    }
-
     /// Answers a call whose credential was rejected, in the protocol's own form. Returns whether the connection must be
     /// closed after `out` is written.
     fn reject(&mut self, ticket: Self::Ticket, status: Status, out: &mut Outbox) -> bool;
-
-    /// Returns the identifier of this call in later events; `None` if the protocol has no such events.
-    fn stream(_ticket: &Self::Ticket) -> Option<StreamId> {
-        None
-    }
-
-    /// Whether it is an HTTP request other than a call: its metadata are all its fields, including `:method`, `:path`
-    /// and `:authority`; its messages are the pieces of its body; the head of its response contains `:status`.
-    fn is_exchange(_ticket: &Self::Ticket) -> bool {
-        false
-    }
-
-    /// Returns the streams that the caller offers with the call.
-    fn offered_streams(_ticket: &Self::Ticket) -> Option<OfferedStreams> {
-        None
-    }
 
     /// Accepts the offered streams, with a reply that must follow immediately. Each stream has its own ticket, by which
     /// it is [finished](Self::finish).

@@ -205,9 +205,9 @@ mod setup {
         let mut ends = Ends::new();
         ends.open(&ids, &StreamOptions::default());
         let Heard::Call(ticket) = ends.server_hears().remove(0) else { panic!("want a call") };
-        assert_eq!(Server::offered_streams(&ticket).map(|offered| offered.streams), Some(3));
+        assert_eq!(ticket.offered_streams().map(|offered| offered.streams), Some(3));
         let tickets = ends.accept(ticket, b"", &StreamOptions::default());
-        let served: Vec<_> = tickets.iter().filter_map(Server::stream).collect();
+        let served: Vec<_> = tickets.iter().filter_map(Ticket::stream).collect();
         assert_eq!(served, [StreamId(0), StreamId(1), StreamId(2)]);
         for stream in &served {
             ends.server.message(*stream, format!("on {}", stream.0).into(), &mut ends.server_out);
@@ -387,7 +387,7 @@ mod setup {
         asking.open(&[STREAM, CallId(2), CallId(3)], &StreamOptions::default());
         server.to_server.extend_from_slice(&asking.client_out.take());
         let Heard::Call(mut ticket) = server.server_hears().remove(0) else { panic!("want a call") };
-        assert_eq!(Server::offered_streams(&ticket).map(|offered| offered.streams), Some(0));
+        assert_eq!(ticket.offered_streams().map(|offered| offered.streams), Some(0));
         assert!(server.server.accept_streams(&mut ticket, &StreamOptions::default()).is_empty());
     }
 }
@@ -433,7 +433,7 @@ mod flow {
         let mut ends = Ends::new();
         ends.open(&[STREAM], &StreamOptions { receives: false, ..<_>::default() });
         let Heard::Call(ticket) = ends.server_hears().remove(0) else { panic!("want a call") };
-        assert_eq!(Server::offered_streams(&ticket).map(|offered| offered.writable), Some(false));
+        assert_eq!(ticket.offered_streams().map(|offered| offered.writable), Some(false));
         ends.accept(ticket, b"", &StreamOptions { receives: false, ..<_>::default() });
         ends.client_hears();
         assert!(!ends.client.writable(STREAM));
@@ -640,7 +640,7 @@ mod methods_that_stream {
         let mut ends = Ends::new();
         ends.open(&[STREAM], &StreamOptions::default());
         let Heard::Call(ticket) = ends.server_hears().remove(0) else { panic!("want a call") };
-        assert_eq!(Server::stream(&ticket), Some(SERVED));
+        assert_eq!(ticket.stream(), Some(SERVED));
         let mut head = Head { format: Format::Json(Json::Brpc), ..Head::default() };
         head.metadata.insert("key", "value");
         assert!(ends.server.has_room(SERVED));

@@ -217,6 +217,53 @@ enum Form {
     Web(Dialect),
 }
 
+impl session::server::Ticket for Ticket {
+    fn not_found_failure(&self, call: &Call<'_>, missing: NotFound) -> Status {
+        match &self.form {
+            Form::Web(dialect) if dialect.connect().is_some() => connect::status::unknown(call, missing),
+            Form::Web(_) => grpc::status::unknown(call, missing),
+            Form::Http(form) => form.unknown(call, missing),
+            Form::Exchange => answer::unknown(call, missing),
+            Form::Entry(_) | Form::Nothing => answer::unknown_to_rpcx(call, missing),
+        }
+    }
+
+    /// A call of gRPC-Web is answered as in gRPC.
+    fn decode_failure(&self) -> fn(Status) -> Status {
+        match self.form {
+            Form::Web(dialect) if dialect.connect().is_none() => grpc::incoming::decompression_failed,
+            Form::Web(_) | Form::Http(_) | Form::Entry(_) | Form::Exchange | Form::Nothing => {
+                std::convert::identity
+            }
+        }
+    }
+
+    fn may_be_empty(&self) -> bool {
+        matches!(&self.form, Form::Http(form) if form.may_be_empty())
+    }
+
+    fn carrier(&self) -> Carrier {
+        match &self.form {
+            Form::Web(_) => Carrier::Grpc,
+            Form::Http(form) => form.carrier(),
+            Form::Exchange | Form::Entry(_) | Form::Nothing => Carrier::Any,
+        }
+    }
+
+    fn stream(&self) -> Option<StreamId> {
+        let is_stream = match self.form {
+            Form::Web(dialect) => dialect.connect() != Some(Kind::Unary),
+            Form::Exchange => true,
+            Form::Http(_) | Form::Entry(_) | Form::Nothing => false,
+        };
+        is_stream.then(|| web::id(&self.exchange))
+    }
+
+    fn is_exchange(&self) -> bool {
+        matches!(self.form, Form::Exchange)
+    }
+}
+
 impl Server {
     /// Creates the session of a new connection.
     pub fn new(config: Arc<ServerConfig>) -> Self {
@@ -750,59 +797,6 @@ impl session::Server for Server {
                 self.respond(exchange, answer, out);
             }
         }
-    }
-
-    fn may_be_empty(ticket: &Ticket) -> bool {
-        matches!(&ticket.form, Form::Http(form) if form.may_be_empty())
-    }
-
-    /// A call of gRPC-Web is answered as in gRPC.
-    fn decode_failure_of(ticket: &Ticket) -> fn(Status) -> Status {
-        match ticket.form {
-            Form::Web(dialect) if dialect.connect().is_none() => grpc::incoming::decompression_failed,
-            Form::Web(_) | Form::Http(_) | Form::Entry(_) | Form::Exchange | Form::Nothing => {
-                std::convert::identity
-            }
-        }
-    }
-
-    fn not_found_failure(call: &Call<'_>, missing: NotFound) -> Status {
-        answer::unknown(call, missing)
-    }
-
-    fn not_found_failure_of(ticket: &Ticket, call: &Call<'_>, missing: NotFound) -> Status {
-        match &ticket.form {
-            Form::Web(dialect) if dialect.connect().is_some() => connect::status::unknown(call, missing),
-            Form::Web(_) => grpc::status::unknown(call, missing),
-            Form::Http(form) => form.unknown(call, missing),
-            Form::Exchange => Self::not_found_failure(call, missing),
-            Form::Entry(_) | Form::Nothing => answer::unknown_to_rpcx(call, missing),
-        }
-    }
-
-    fn carrier(ticket: &Ticket) -> Carrier {
-        match &ticket.form {
-            Form::Web(_) => Carrier::Grpc,
-            Form::Http(form) => form.carrier(),
-            Form::Exchange | Form::Entry(_) | Form::Nothing => Carrier::Any,
-        }
-    }
-
-    fn carrier_of(&self, stream: StreamId) -> Carrier {
-        if self.answers(stream) { Carrier::Grpc } else { Carrier::Any }
-    }
-
-    fn stream(ticket: &Ticket) -> Option<StreamId> {
-        let is_stream = match ticket.form {
-            Form::Web(dialect) => dialect.connect() != Some(Kind::Unary),
-            Form::Exchange => true,
-            Form::Http(_) | Form::Entry(_) | Form::Nothing => false,
-        };
-        is_stream.then(|| web::id(&ticket.exchange))
-    }
-
-    fn is_exchange(ticket: &Ticket) -> bool {
-        matches!(ticket.form, Form::Exchange)
     }
 
     fn start_response(&mut self, stream: StreamId, head: Head, out: &mut Outbox) {

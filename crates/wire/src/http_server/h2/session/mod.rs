@@ -145,6 +145,46 @@ impl Ticket {
     }
 }
 
+impl session::server::Ticket for Ticket {
+    fn not_found_failure(&self, call: &Call<'_>, missing: NotFound) -> Status {
+        match &self.http {
+            None if self.connect.is_some() => connect::status::unknown(call, missing),
+            None => status::unknown(call, missing),
+            Some(http) => http.unknown(call, missing),
+        }
+    }
+
+    /// A request that its method cannot decode is INTERNAL (`doc/statuscodes.md`); mapped HTTP requests have their own
+    /// status.
+    fn decode_failure(&self) -> fn(Status) -> Status {
+        match self.http {
+            None if self.connect.is_none() => incoming::decompression_failed,
+            _ => std::convert::identity,
+        }
+    }
+
+    /// An empty gRPC message is valid in every format (brpc `policy/http_rpc_protocol.cpp`).
+    fn may_be_empty(&self) -> bool {
+        self.http.as_ref().is_none_or(|owed| owed.may_be_empty())
+    }
+
+    fn carrier(&self) -> Carrier {
+        self.http.as_ref().map_or(Carrier::Grpc, |owed| owed.carrier())
+    }
+
+    fn stream(&self) -> Option<StreamId> {
+        let is_stream = match &self.http {
+            None => self.connect != Some(Kind::Unary),
+            Some(owed) => owed.is_exchange(),
+        };
+        is_stream.then(|| id(self.stream))
+    }
+
+    fn is_exchange(&self) -> bool {
+        self.http.as_ref().is_some_and(|owed| owed.is_exchange())
+    }
+}
+
 impl Messages {
     /// Adds a piece. Returns how many of its bytes do not belong to a message.
     fn push(&mut self, piece: Bytes, end: bool) -> usize {
@@ -322,50 +362,6 @@ impl session::Server for Server {
         }
     }
 
-    /// An empty gRPC message is valid in every format (brpc `policy/http_rpc_protocol.cpp`).
-    fn may_be_empty(ticket: &Ticket) -> bool {
-        ticket.http.as_ref().is_none_or(|owed| owed.may_be_empty())
-    }
-
-    fn not_found_failure(call: &Call<'_>, missing: NotFound) -> Status {
-        status::unknown(call, missing)
-    }
-
-    fn not_found_failure_of(ticket: &Ticket, call: &Call<'_>, missing: NotFound) -> Status {
-        match &ticket.http {
-            None if ticket.connect.is_some() => connect::status::unknown(call, missing),
-            None => Self::not_found_failure(call, missing),
-            Some(http) => http.unknown(call, missing),
-        }
-    }
-
-    fn carrier(ticket: &Ticket) -> Carrier {
-        ticket.http.as_ref().map_or(Carrier::Grpc, |owed| owed.carrier())
-    }
-
-    fn carrier_of(&self, stream: StreamId) -> Carrier {
-        match self.http_calls.is_passing(stream.0 as u32) {
-            true => Carrier::Any,
-            false => Carrier::Grpc,
-        }
-    }
-
-    /// A request that its method cannot decode is INTERNAL (`doc/statuscodes.md`); mapped HTTP requests have their own
-    /// status.
-    fn decode_failure_of(ticket: &Ticket) -> fn(Status) -> Status {
-        match ticket.http {
-            None if ticket.connect.is_none() => incoming::decompression_failed,
-            _ => std::convert::identity,
-        }
-    }
-
-    fn decompression_failure(ticket: &Ticket, status: Status) -> Result<Status, Violation> {
-        Ok(match ticket.http {
-            None if ticket.connect.is_none() => incoming::decompression_failed(status),
-            _ => status,
-        })
-    }
-
     fn reject(&mut self, ticket: Ticket, status: Status, out: &mut Outbox) -> bool {
         if let Some(owed) = ticket.http {
             self.http_refuse(ticket.stream, *owed, status, out);
@@ -373,18 +369,6 @@ impl session::Server for Server {
         }
         self.finish(ticket, Err(status), Metadata::new(), out);
         false
-    }
-
-    fn stream(ticket: &Ticket) -> Option<StreamId> {
-        let is_stream = match &ticket.http {
-            None => ticket.connect != Some(Kind::Unary),
-            Some(owed) => owed.is_exchange(),
-        };
-        is_stream.then(|| id(ticket.stream))
-    }
-
-    fn is_exchange(ticket: &Ticket) -> bool {
-        ticket.http.as_ref().is_some_and(|owed| owed.is_exchange())
     }
 
     fn start_response(&mut self, stream: StreamId, head: Head, out: &mut Outbox) {
