@@ -121,6 +121,9 @@ impl session::Server for LineServer {
     }
 }
 
+// It keeps nothing between events: no buffer, no timeout.
+impl session::server::Housekeeping for LineServer {}
+
 fn fail(number: u64, status: &Status, out: &mut Outbox) {
     let message = status.message().replace(['\r', '\n'], " ");
     out.extend_from_slice(format!("ERR {number} {}: {message}\n", status.code()).as_bytes());

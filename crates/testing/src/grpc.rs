@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use polyrpc_core::session::Client as _;
 use polyrpc_core::session::Server as _;
-use polyrpc_core::session::server::Ticket as _;
+use polyrpc_core::session::server::{Awaited, Housekeeping as _, Streaming as _, Ticket as _};
 use polyrpc_core::session::{ClientEvent, ServerEvent, Verdict};
 use polyrpc_core::testing::tell;
 use polyrpc_core::{
@@ -340,7 +340,7 @@ impl Serving {
         // A header block may not be whole, or too much was reset.
         if self.heard.violation.is_none() {
             assert_eq!(self.session.ids(), [0; 0]);
-            assert!(!self.session.has_pending_output(), "nobody is left to whom anything is owed");
+            assert_ne!(self.session.awaited(), Awaited::Room, "nobody is left to whom anything is owed");
         }
         self.heard = told;
     }

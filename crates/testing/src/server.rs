@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::BytesMut;
-use polyrpc_core::session::server::Ticket as _;
+use polyrpc_core::session::server::{Streaming as _, Ticket as _};
 use polyrpc_core::session::{Server, ServerEvent, Verdict};
 use polyrpc_core::testing::{Heard, tell, tell_part};
 use polyrpc_core::{Call, Detected, Message, Metadata, Outbox, Push, Reply, Status, StreamId};
@@ -265,21 +265,26 @@ impl<S: Server> Connection<S> {
             self.session.drain(&mut self.out);
         }
         if number.is_multiple_of(4) && self.manner.has(PUSHES) {
-            // Most protocols cannot, and say so.
-            let _ = self.session.push(push(), &mut self.out);
+            // Most protocols cannot.
+            if let Some(pushing) = self.session.pushing() {
+                let _ = pushing.push(push(), &mut self.out);
+            }
         }
         self.answer_down_to(usize::from((self.manner.bits & HOLDS) >> 4));
     }
 
     fn accept(&mut self, mut ticket: S::Ticket, reply: Reply) {
-        self.streams.extend(self.session.accept_streams(&mut ticket, &Default::default()));
+        if let Some(streaming) = self.session.streaming() {
+            self.streams.extend(streaming.accept_streams(&mut ticket, &Default::default()));
+        }
         self.session.reply(ticket, reply, &mut self.out);
     }
 
     fn echo(&mut self, stream: StreamId, message: Message) {
-        self.session.consumed(stream, message.body.len(), &mut self.out);
-        if self.session.has_room(stream) {
-            self.session.message(stream, message.body, &mut self.out);
+        let streaming = self.session.streaming().expect("messages are of streams");
+        streaming.consumed(stream, message.body.len(), &mut self.out);
+        if streaming.has_room(stream) {
+            streaming.message(stream, message.body, &mut self.out);
         }
     }
 
@@ -288,7 +293,8 @@ impl<S: Server> Connection<S> {
             return;
         };
         let ticket = self.streams.swap_remove(at);
-        self.session.finish(ticket, Ok(()), Metadata::new(), &mut self.out);
+        let streaming = self.session.streaming().expect("it is a stream");
+        streaming.finish(ticket, Ok(()), Metadata::new(), &mut self.out);
     }
 
     fn answer_down_to(&mut self, held: usize) {

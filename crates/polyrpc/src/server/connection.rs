@@ -3,11 +3,14 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::{io, mem};
 
+use bytes::Bytes;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use polyrpc_core::session::server::Ticket as _;
+use polyrpc_core::session::server::{Awaited, Incomplete, Streaming as _, Ticket as _};
 use polyrpc_core::session::{Handover, Server as Session, ServerEvent, Verdict, ViolationKind};
-use polyrpc_core::{Code, Credential, Outbox, Reply, Retry, Status, StreamId, Topic, Violation};
+use polyrpc_core::{
+    Code, Credential, Head, Metadata, Outbox, Reply, Retry, Status, StreamId, Topic, Violation,
+};
 
 use super::arrival_time::ArrivalTime;
 use super::authentication::AuthenticationResult;
@@ -262,7 +265,7 @@ impl<'a, S: Session> Connection<'a, S> {
             half_closed: false,
             draining: false,
             inbox_drained: false,
-            write_batch: WriteBatch::new(S::PART),
+            write_batch: WriteBatch::new(S::WRITE_BATCH),
             fairness: FairnessBudget::default(),
             account: registration.connection.account.clone(),
             clocks: Clocks::new(
@@ -703,10 +706,19 @@ impl<'a, S: Session> Connection<'a, S> {
             Outcome::Unauthenticated(status) => self.answer_refused(ticket, status),
             Outcome::Corrupt(status) => self.answer_corrupt(ticket, status),
             Outcome::Accept(reply, accepted) => self.accept(ticket, *reply, accepted),
-            Outcome::Finish { result, trailers } => {
-                self.session.finish(ticket, result, trailers, &mut self.out);
-            }
+            Outcome::Finish { result, trailers } => self.end_response(ticket, result, trailers),
             Outcome::CloseConnection => self.finish(),
+        }
+    }
+
+    /// Ends a streamed response; without streaming, it is an empty reply.
+    fn end_response(&mut self, ticket: S::Ticket, result: Result<(), Status>, trailers: Metadata) {
+        match self.session.streaming() {
+            Some(streaming) => streaming.finish(ticket, result, trailers, &mut self.out),
+            None => {
+                let reply = Reply::new(result.map(|()| Bytes::new()), Head::default());
+                self.session.reply(ticket, Reply { trailers, ..reply }, &mut self.out);
+            }
         }
     }
 
@@ -753,9 +765,9 @@ impl<'a, S: Session> Connection<'a, S> {
     /// Answers a call whose handler accepted streams. Each stream continues as a call of its own, unless input is no
     /// longer read.
     fn accept(&mut self, mut ticket: S::Ticket, reply: Reply, accepted: AcceptedStreams) {
-        let tickets = match self.state {
-            State::Serving => self.session.accept_streams(&mut ticket, &accepted.options),
-            State::Finishing | State::Lingering => Vec::new(),
+        let tickets = match (self.state, self.session.streaming()) {
+            (State::Serving, Some(streaming)) => streaming.accept_streams(&mut ticket, &accepted.options),
+            _ => Vec::new(),
         };
         self.session.reply(ticket, reply, &mut self.out);
         let idle = accepted.options.idle_timeout.map(ticks);
@@ -805,13 +817,15 @@ impl<'a, S: Session> Connection<'a, S> {
         }
         let hooks = &self.listener.server.hooks;
         for unasked in self.registration.connection.take_pushes() {
+            // If the protocol cannot push, that was reported when the message was queued.
+            let Some(pushing) = self.session.pushing() else { continue };
             if !hooks.is_empty() {
                 hooks.pushed(&self.dispatch.caller().peer, &unasked.as_push());
             }
-            // If the protocol cannot push, that was reported when the message was queued.
+            // What it cannot express is not sent.
             let _ = match unasked {
-                ServerPush::Push(push) => self.session.push(push, &mut self.out),
-                ServerPush::Published(topic, data) => self.session.publish(&topic, data, &mut self.out),
+                ServerPush::Push(push) => pushing.push(push, &mut self.out),
+                ServerPush::Published(topic, data) => pushing.publish(&topic, data, &mut self.out),
             };
         }
     }
@@ -883,9 +897,7 @@ impl<'a, S: Session> Connection<'a, S> {
             }
             Poll::Pending if self.registration.connection.has_pushes() && !self.has_write_backlog() => {}
             Poll::Pending => {
-                let settled = written && self.in_flight.is_empty() && !self.session.has_pending_output();
-                let quiet = self.inbox.bytes.is_empty() && !self.session.expects();
-                if !(self.draining && settled && (quiet || self.is_overdue())) {
+                if !(self.draining && written && self.in_flight.is_empty() && self.is_drained()) {
                     return Poll::Pending;
                 }
                 self.finish();
@@ -947,6 +959,15 @@ impl<'a, S: Session> Connection<'a, S> {
     fn is_read_paused(&self) -> bool {
         self.is_over_share()
             && self.session.unsent() + self.subscriptions.held_bytes() <= self.account.bytes() / 2
+    }
+
+    /// Whether a draining connection whose calls are answered may end.
+    fn is_drained(&self) -> bool {
+        match self.session.awaited() {
+            Awaited::Nothing => self.inbox.bytes.is_empty() || self.is_overdue(),
+            Awaited::Calls => self.is_overdue(),
+            Awaited::Room => false,
+        }
     }
 
     /// Whether a draining server has waited long enough for messages that the peer has started to send.
@@ -1023,18 +1044,18 @@ impl<'a, S: Session> Connection<'a, S> {
     fn activity(&self) -> Activity {
         let reads = self.state == State::Serving && !self.saturated() && !self.session.blocks_input();
         let unsent = self.session.unsent();
-        let mid_message = reads && self.session.is_mid_message(&self.inbox.bytes);
-        let incomplete = match () {
+        let incomplete = if reads { self.session.incomplete(&self.inbox.bytes) } else { None };
+        let incomplete = match incomplete {
             // The rest of the message, or the window update that its replies need, will not be read.
-            () if reads
+            _ if reads
                 && self.is_read_paused()
-                && (mid_message || unsent > 0 || self.session.needs_ticks()) =>
+                && (incomplete.is_some() || unsent > 0 || self.session.needs_ticks()) =>
             {
                 Some(IncompletePart::Paused)
             }
-            () if !mid_message => None,
-            () if self.session.is_in_head() => Some(IncompletePart::Head),
-            () => Some(IncompletePart::Message),
+            None => None,
+            Some(Incomplete::Head) => Some(IncompletePart::Head),
+            Some(Incomplete::Message) => Some(IncompletePart::Message),
         };
         let owes = !self.in_flight.is_empty();
         Activity {
@@ -1056,7 +1077,7 @@ impl<'a, S: Session> Connection<'a, S> {
         match self.state {
             State::Lingering => false,
             _ if !self.in_flight.is_empty() || self.session.needs_ticks() => false,
-            State::Serving if self.session.is_mid_message(&self.inbox.bytes) => false,
+            State::Serving if self.session.incomplete(&self.inbox.bytes).is_some() => false,
             _ if self.unwritten() > 0 || self.session.unsent() > 0 => false,
             _ if self.subscriptions.expect_silence() => false,
             // The transport itself detects whether the peer is still alive.

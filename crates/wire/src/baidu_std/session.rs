@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use polyrpc_core::session::Server as _;
 use polyrpc_core::session::server::Ticket as _;
 use polyrpc_core::session::{ClientEvent, NotFound, OfferedStreams, ServerEvent, StreamOptions};
 use polyrpc_core::{
@@ -134,6 +135,21 @@ impl session::Server for Server {
         true
     }
 
+    fn bytes_needed(&self) -> usize {
+        self.wanted
+    }
+
+    fn drain(&mut self, _out: &mut Outbox) {
+        self.draining = true;
+    }
+
+    #[inline]
+    fn streaming(&mut self) -> Option<&mut impl session::server::Streaming<Ticket>> {
+        Some(self)
+    }
+}
+
+impl session::server::Streaming<Ticket> for Server {
     fn accept_streams(&mut self, ticket: &mut Ticket, options: &StreamOptions) -> Vec<Ticket> {
         let (OwedReply::Response { offering: Some(offering), .. }, Some(streams)) =
             (&mut ticket.0, &mut self.streams)
@@ -188,18 +204,12 @@ impl session::Server for Server {
     fn reset(&mut self, stream: StreamId, out: &mut Outbox) {
         self.end_stream(stream.0, false, out);
     }
+}
 
+impl session::server::Housekeeping for Server {
     /// Bytes of incomplete stream messages, and of the streams' state.
     fn buffered(&self) -> usize {
         self.streams.as_ref().map_or(0, |streams| streams.held())
-    }
-
-    fn bytes_needed(&self) -> usize {
-        self.wanted
-    }
-
-    fn drain(&mut self, _out: &mut Outbox) {
-        self.draining = true;
     }
 }
 

@@ -156,6 +156,8 @@ impl session::Server for Server {
     }
 }
 
+impl session::server::Housekeeping for Server {}
+
 impl session::server::Ticket for Ticket {
     fn not_found_failure(&self, call: &Call<'_>, _: NotFound) -> Status {
         failure(ENOMETHOD, format!("there is no method {}/{} by number", call.service, call.method))

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
+use polyrpc_core::session::server::Incomplete;
 use polyrpc_core::session::{ClientEvent, NotFound, ServerEvent};
 use polyrpc_core::{
     Call, CallId, Compression, Credential, Detected, Format, Head, Limits, Outbox, Reply, Status, Violation,
@@ -140,16 +141,20 @@ impl session::Server for Server {
         self.spoken.as_ref().map_or(0, |spoken| spoken.framing.bytes_needed())
     }
 
-    fn is_mid_message(&self, inbox: &BytesMut) -> bool {
-        self.spoken.as_ref().map_or(!inbox.is_empty(), |spoken| spoken.framing.is_mid_message(inbox))
+    fn drain(&mut self, _out: &mut Outbox) {
+        self.draining = true;
+    }
+}
+
+impl session::server::Housekeeping for Server {
+    fn incomplete(&self, inbox: &BytesMut) -> Option<Incomplete> {
+        let is_mid_message =
+            self.spoken.as_ref().map_or(!inbox.is_empty(), |spoken| spoken.framing.is_mid_message(inbox));
+        is_mid_message.then_some(Incomplete::Message)
     }
 
     fn buffered(&self) -> usize {
         self.spoken.as_ref().map_or(0, |spoken| spoken.framing.held())
-    }
-
-    fn drain(&mut self, _out: &mut Outbox) {
-        self.draining = true;
     }
 }
 

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 use polyrpc_core::session::Client as _;
 use polyrpc_core::session::Server as _;
-use polyrpc_core::session::server::Ticket as _;
+use polyrpc_core::session::server::{Housekeeping as _, Ticket as _};
 use polyrpc_core::session::{ClientEvent, NotFound, ServerEvent};
 use polyrpc_core::testing::{Pair, assert_bytes, assert_case, hex, sole_reply};
 use polyrpc_core::{
@@ -237,7 +237,7 @@ fn an_incomplete_message_is_told_from_an_idle_connection() {
         let bytes = out.take();
         let mut inbox = BytesMut::new();
         let mut server = server(codec);
-        assert!(!server.is_mid_message(&inbox));
+        assert!(server.incomplete(&inbox).is_none());
         for byte in &bytes[..bytes.len() - 1] {
             inbox.extend_from_slice(&[*byte]);
             let last = server.next_event(&mut inbox, &mut out).expect("a call");
@@ -245,12 +245,12 @@ fn an_incomplete_message_is_told_from_an_idle_connection() {
             if last.is_some() {
                 break;
             }
-            assert!(server.is_mid_message(&inbox), "{codec:?}");
+            assert!(server.incomplete(&inbox).is_some(), "{codec:?}");
             assert!(server.bytes_needed() == 0 || server.bytes_needed() > inbox.len(), "{codec:?}");
         }
         inbox.extend_from_slice(&bytes[bytes.len() - 1..]);
         let _ = server.next_event(&mut inbox, &mut out).expect("a call");
-        assert!(!server.is_mid_message(&inbox), "{codec:?}");
+        assert!(server.incomplete(&inbox).is_none(), "{codec:?}");
     }
 }
 

@@ -254,6 +254,24 @@ impl session::Server for Server {
         true
     }
 
+    fn blocks_input(&self) -> bool {
+        self.answering
+    }
+
+    fn bytes_needed(&self) -> usize {
+        self.wanted
+    }
+
+    fn drain(&mut self, _out: &mut Outbox) {
+        self.draining = true;
+    }
+
+    fn pushing(&mut self) -> Option<&mut dyn session::server::Pushing> {
+        Some(self)
+    }
+}
+
+impl session::server::Pushing for Server {
     /// Publishes a message: the topic is the push's service.
     fn push(&mut self, push: Push, out: &mut Outbox) -> Result<(), Status> {
         self.publish(push.service.as_bytes(), push.body, out)
@@ -282,21 +300,11 @@ impl session::Server for Server {
             }
         }
     }
+}
 
+impl session::server::Housekeeping for Server {
     fn heartbeats(&self) -> u64 {
         self.heartbeats
-    }
-
-    fn blocks_input(&self) -> bool {
-        self.answering
-    }
-
-    fn bytes_needed(&self) -> usize {
-        self.wanted
-    }
-
-    fn drain(&mut self, _out: &mut Outbox) {
-        self.draining = true;
     }
 }
 

@@ -99,6 +99,20 @@ impl session::Server for Server {
         true
     }
 
+    fn bytes_needed(&self) -> usize {
+        self.wanted
+    }
+
+    fn drain(&mut self, _out: &mut Outbox) {
+        self.draining = true;
+    }
+
+    fn pushing(&mut self) -> Option<&mut dyn session::server::Pushing> {
+        Some(self)
+    }
+}
+
+impl session::server::Pushing for Server {
     fn push(&mut self, push: Push, out: &mut Outbox) -> Result<(), Status> {
         self.pushed += 1;
         let header = Header::new(Flags::REQUEST.with(Flags::ONEWAY), RAW, self.pushed);
@@ -106,17 +120,11 @@ impl session::Server for Server {
         frame.pairs(&push.metadata, |_| false);
         frame.finish(push.body).map_err(overlong)
     }
+}
 
-    fn bytes_needed(&self) -> usize {
-        self.wanted
-    }
-
+impl session::server::Housekeeping for Server {
     fn heartbeats(&self) -> u64 {
         self.heartbeats
-    }
-
-    fn drain(&mut self, _out: &mut Outbox) {
-        self.draining = true;
     }
 }
 

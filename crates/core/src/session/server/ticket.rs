@@ -48,8 +48,8 @@ pub trait Ticket: Send + 'static {
         request
     }
 
-    /// Returns the identifier of this call in later events and in [`Streaming`](super::Streaming); `None` if it has no
-    /// such events.
+    /// Returns the identifier of this call in later events and in [`Streaming`](super::Streaming), which the session
+    /// must have then; `None` if the call is one message each way.
     fn stream(&self) -> Option<StreamId> {
         None
     }

@@ -194,6 +194,20 @@ impl Session for Lines {
         false
     }
 
+    fn bytes_needed(&self) -> usize {
+        0
+    }
+
+    fn drain(&mut self, _: &mut Outbox) {}
+
+    fn streaming(&mut self) -> Option<&mut impl session::server::Streaming<Ticket>> {
+        Some(self)
+    }
+}
+
+impl session::server::Housekeeping for Lines {}
+
+impl session::server::Streaming<Ticket> for Lines {
     fn start_response(&mut self, stream: StreamId, head: Head, out: &mut Outbox) {
         say(out, format_args!("begin {}{}", stream.0, pairs(&head.metadata)));
     }
@@ -222,12 +236,6 @@ impl Session for Lines {
     fn consumed(&mut self, stream: StreamId, bytes: usize, out: &mut Outbox) {
         say(out, format_args!("consumed {} {bytes}", stream.0));
     }
-
-    fn bytes_needed(&self) -> usize {
-        0
-    }
-
-    fn drain(&mut self, _: &mut Outbox) {}
 }
 
 fn say(out: &mut Outbox, line: std::fmt::Arguments<'_>) {

@@ -4,7 +4,7 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use polyrpc_core::session::Client as _;
 use polyrpc_core::session::Server as _;
-use polyrpc_core::session::server::Ticket as _;
+use polyrpc_core::session::server::{Streaming as _, Ticket as _};
 use polyrpc_core::session::{ClientEvent, NotFound, ServerEvent, Verdict};
 use polyrpc_core::testing::{
     Pair, assert_any_split, assert_client_survives_damage, assert_survives_damage, sole_reply,

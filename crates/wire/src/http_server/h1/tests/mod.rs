@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use polyrpc_core::session::Server as _;
-use polyrpc_core::session::server::Ticket as _;
+use polyrpc_core::session::server::{Housekeeping as _, Streaming as _, Ticket as _};
 use polyrpc_core::session::{ServerEvent, Verdict};
 use polyrpc_core::{Call, Json, Limits, Outbox, Reply, Status};
 
