@@ -7,6 +7,7 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use polyrpc_core::session::Client as _;
 use polyrpc_core::session::Server as _;
+use polyrpc_core::session::client::Streaming as _;
 use polyrpc_core::session::server::{Awaited, Housekeeping as _, Streaming as _, Ticket as _};
 use polyrpc_core::session::{ClientEvent, ServerEvent, Verdict};
 use polyrpc_core::testing::tell;

@@ -24,7 +24,7 @@
 //! reply, and each of them continues by itself, [`Message`](ServerEvent::Message) by message, until one side ends it.
 
 mod attached_streams;
-mod client;
+pub mod client;
 mod event;
 mod limits;
 mod refusals;

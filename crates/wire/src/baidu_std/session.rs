@@ -447,48 +447,6 @@ impl session::Client for Client {
         self.request(id, call, out, |_| None)
     }
 
-    fn send_beside(
-        &mut self,
-        id: CallId,
-        call: Call<'_>,
-        streams: &[CallId],
-        options: &StreamOptions,
-        out: &mut Outbox,
-    ) -> Result<(), Status> {
-        let (limits, message) = (&self.stream_limits, self.limits.message);
-        let asked = self.streams.get_or_insert_with(|| Box::new(ClientStreams::new(limits.clone(), message)));
-        if !asked.has_place_for(streams.len()) {
-            return Err(Status::resource_exhausted("too many streams are open on this connection"));
-        }
-        self.request(id, call, out, |client| Some(client.streams.as_mut()?.ask(id, streams, options)))
-    }
-
-    fn message(&mut self, id: CallId, message: Bytes, out: &mut Outbox) {
-        if let Some(asked) = &mut self.streams {
-            asked.streams.send(id.0, message, out);
-        }
-    }
-
-    fn close(&mut self, id: CallId, out: &mut Outbox) {
-        if let Some(asked) = &mut self.streams {
-            asked.streams.close(id.0, out);
-        }
-    }
-
-    fn has_room(&self, id: CallId) -> bool {
-        self.streams.as_ref().is_none_or(|asked| asked.streams.has_room(id.0))
-    }
-
-    fn writable(&self, id: CallId) -> bool {
-        self.streams.as_ref().is_some_and(|asked| asked.streams.is_writable(id.0))
-    }
-
-    fn consumed(&mut self, id: CallId, bytes: usize, out: &mut Outbox) {
-        if let Some(asked) = &mut self.streams {
-            asked.streams.consumed(id.0, bytes, out);
-        }
-    }
-
     fn cancel(&mut self, id: CallId, out: &mut Outbox) {
         if let Some(asked) = &mut self.streams {
             asked.cancel(id, out);
@@ -528,6 +486,55 @@ impl session::Client for Client {
     /// responses and choose another server for new calls.
     fn reusable(&self) -> bool {
         !self.logged_off
+    }
+
+    #[inline]
+    fn streaming(&mut self) -> Option<&mut dyn session::client::Streaming> {
+        Some(self)
+    }
+}
+
+impl session::client::Streaming for Client {
+    fn send_with_streams(
+        &mut self,
+        id: CallId,
+        call: Call<'_>,
+        streams: &[CallId],
+        options: &StreamOptions,
+        out: &mut Outbox,
+    ) -> Result<(), Status> {
+        let (limits, message) = (&self.stream_limits, self.limits.message);
+        let asked = self.streams.get_or_insert_with(|| Box::new(ClientStreams::new(limits.clone(), message)));
+        if !asked.has_place_for(streams.len()) {
+            return Err(Status::resource_exhausted("too many streams are open on this connection"));
+        }
+        self.request(id, call, out, |client| Some(client.streams.as_mut()?.ask(id, streams, options)))
+    }
+
+    fn message(&mut self, id: CallId, message: Bytes, out: &mut Outbox) {
+        if let Some(asked) = &mut self.streams {
+            asked.streams.send(id.0, message, out);
+        }
+    }
+
+    fn close(&mut self, id: CallId, out: &mut Outbox) {
+        if let Some(asked) = &mut self.streams {
+            asked.streams.close(id.0, out);
+        }
+    }
+
+    fn has_room(&mut self, id: CallId) -> bool {
+        self.streams.as_ref().is_none_or(|asked| asked.streams.has_room(id.0))
+    }
+
+    fn writable(&mut self, id: CallId) -> bool {
+        self.streams.as_ref().is_some_and(|asked| asked.streams.is_writable(id.0))
+    }
+
+    fn consumed(&mut self, id: CallId, bytes: usize, out: &mut Outbox) {
+        if let Some(asked) = &mut self.streams {
+            asked.streams.consumed(id.0, bytes, out);
+        }
     }
 }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use polyrpc_core::session::Client as _;
 use polyrpc_core::session::Server as _;
+use polyrpc_core::session::client::Streaming as _;
 use polyrpc_core::session::server::{Housekeeping as _, Streaming as _, Ticket as _};
 use polyrpc_core::session::{ClientEvent, NotFound, ServerEvent};
 use polyrpc_core::testing::{Pair, assert_bytes, assert_case, hear, hex, sole_reply};

@@ -55,7 +55,7 @@ mod vectors {
         let (mut client, mut out, mut inbox) = (super::client(), Outbox::new(), BytesMut::new());
         let (id, stream) = (CallId(171_798_691_842), CallId(0));
         let call = super::call(b"\n\x06stream");
-        client.send_beside(id, call, &[stream], &StreamOptions::default(), &mut out).expect("it can");
+        client.send_with_streams(id, call, &[stream], &StreamOptions::default(), &mut out).expect("it can");
         let mut said = out.take();
         let (mut sent, mut closed) = (0, None);
         for (_, bytes) in scenario.frames.iter().filter(|(way, _)| *way == ToClient) {
@@ -91,7 +91,7 @@ mod vectors {
         let (mut client, mut out) = (super::client(), Outbox::new());
         let (id, stream) = (CallId(176_093_659_142), CallId(1));
         let call = super::call(b"\n\x08nostream");
-        client.send_beside(id, call, &[stream], &StreamOptions::default(), &mut out).expect("it can");
+        client.send_with_streams(id, call, &[stream], &StreamOptions::default(), &mut out).expect("it can");
         assert_bytes(out.take(), scenario.sent());
         let mut inbox = BytesMut::from(&scenario.received()[..]);
         let status = failure(client.next_event(&mut inbox, &mut out), id);
@@ -373,7 +373,7 @@ mod setup {
         let mut ends = Ends::with(&limits);
         ends.open(&[STREAM], &StreamOptions::default());
         let two = [CallId(2), CallId(3)];
-        let refused = ends.client.send_beside(
+        let refused = ends.client.send_with_streams(
             CallId(101),
             call(b""),
             &two,
@@ -770,7 +770,7 @@ impl Ends {
     }
 
     fn open_as(&mut self, id: CallId, streams: &[CallId], options: &StreamOptions) {
-        self.client.send_beside(id, call(b""), streams, options, &mut self.client_out).expect("it can");
+        self.client.send_with_streams(id, call(b""), streams, options, &mut self.client_out).expect("it can");
     }
 
     fn accept(&mut self, mut ticket: Ticket, reply: &'static [u8], options: &StreamOptions) -> Vec<Ticket> {

@@ -4,6 +4,7 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use polyrpc_core::session::Client as _;
 use polyrpc_core::session::Server as _;
+use polyrpc_core::session::client::Streaming as _;
 use polyrpc_core::session::server::{Streaming as _, Ticket as _};
 use polyrpc_core::session::{ClientEvent, NotFound, ServerEvent, Verdict};
 use polyrpc_core::testing::{
