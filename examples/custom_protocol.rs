@@ -121,7 +121,7 @@ impl session::Server for LineServer {
     }
 }
 
-// It keeps nothing between events: no buffer, no timeout.
+// The session keeps nothing between events: no buffer, no timeout.
 impl session::server::Housekeeping for LineServer {}
 
 fn fail(number: u64, status: &Status, out: &mut Outbox) {

@@ -24,7 +24,7 @@ pub enum ServerEvent<'s, T> {
     Room(StreamId),
     /// The peer has cancelled this call: its reply would be discarded.
     Cancelled(StreamId),
-    /// The peer has answered a [`ping`](super::Server::ping).
+    /// The peer has answered a [`ping`](super::server::Housekeeping::ping).
     Alive,
     /// Much work was done for this peer, possibly without other events: other connections should have their turn. The
     /// inbox may contain more.

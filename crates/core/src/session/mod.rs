@@ -15,13 +15,29 @@
 //! ```text
 //!              server                                            client
 //!   Open ─▶ Message* ─▶ End        request                     open ─▶ message* ─▶ end
-//!   begin ─▶ message* ─▶ finish    response                    Head ─▶ Message* ─▶ Reply
+//!   start ─▶ message* ─▶ finish    response                    Head ─▶ Message* ─▶ Reply
 //! ```
 //!
 //! Both directions are independent, and either side may end the whole call early.
 //!
-//! A unary call may also have attached streams (brpc): the server [accepts](Server::accept_streams) them with its
-//! reply, and each of them continues by itself, [`Message`](ServerEvent::Message) by message, until one side ends it.
+//! A unary call may also have attached streams (brpc): the server [accepts](server::Streaming::accept_streams) them with
+//! its reply, and each of them continues by itself, [`Message`](ServerEvent::Message) by message, until one side ends
+//! it.
+//!
+//! # Traits
+//!
+//! A protocol implements what it has. One with unary calls and nothing else needs six methods on a server and three on a
+//! client.
+//!
+//! | trait | for | implemented by |
+//! |---|---|---|
+//! | [`Server`] | calls and their replies | every protocol |
+//! | [`server::Ticket`] | the rules for one call, in the protocol's own words | every protocol |
+//! | [`server::Housekeeping`] | memory, time and shutdown | every protocol; all methods have defaults |
+//! | [`server::Streaming`] | messages of streaming calls | HTTP/1, HTTP/2, baidu_std |
+//! | [`server::Pushing`] | messages that belong to no call | rpcx, rest_rpc |
+//! | [`Client`] | calls and their replies | every protocol |
+//! | [`client::Streaming`] | opened calls, subscriptions | gRPC, gRPC-Web, Connect, baidu_std, rest_rpc, WebSocket |
 
 mod attached_streams;
 pub mod client;

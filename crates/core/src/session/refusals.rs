@@ -38,7 +38,8 @@ impl UnreportedRefusals {
         }
     }
 
-    /// Returns the rejections since the last call, for [`Server::take_refusals`](super::Server::take_refusals).
+    /// Returns the rejections since the last call, for
+    /// [`Housekeeping::take_refusals`](super::server::Housekeeping::take_refusals).
     pub fn take(&mut self) -> Option<Refusals> {
         self.0.take().map(|refusals| *refusals)
     }
