@@ -61,15 +61,23 @@ impl LineServer {
     }
 }
 
+/// Number of a call, which its reply needs.
+pub(crate) struct Ticket(u64);
+
+impl session::server::Ticket for Ticket {
+    fn not_found_failure(&self, call: &Call<'_>, _: NotFound) -> Status {
+        Status::unimplemented(format!("there is no {}", call.method))
+    }
+}
+
 impl session::Server for LineServer {
-    /// Number of the call, which its reply needs.
-    type Ticket = u64;
+    type Ticket = Ticket;
 
     fn next_event(
         &mut self,
         inbox: &mut BytesMut,
         out: &mut Outbox,
-    ) -> Result<Option<ServerEvent<'_, u64>>, Violation> {
+    ) -> Result<Option<ServerEvent<'_, Ticket>>, Violation> {
         let Some(line) = next_line(inbox, &self.limits)? else { return Ok(None) };
         self.line = line;
         let rest = self.line.strip_prefix("CALL ").ok_or_else(|| Violation::new("no line begins so"))?;
@@ -84,10 +92,10 @@ impl session::Server for LineServer {
         let body = Bytes::copy_from_slice(body.as_bytes());
         let mut call = Call::new(service, method, JSON, body);
         call.head.positional = call.body.starts_with(b"[");
-        Ok(Some(ServerEvent::Call(call, number)))
+        Ok(Some(ServerEvent::Call(call, Ticket(number))))
     }
 
-    fn reply(&mut self, number: u64, reply: Reply, out: &mut Outbox) {
+    fn reply(&mut self, Ticket(number): Ticket, reply: Reply, out: &mut Outbox) {
         match reply.result {
             Ok(body) => {
                 out.extend_from_slice(format!("OK {number} ").as_bytes());
@@ -98,13 +106,9 @@ impl session::Server for LineServer {
         }
     }
 
-    fn reject(&mut self, number: u64, status: Status, out: &mut Outbox) -> bool {
+    fn reject(&mut self, Ticket(number): Ticket, status: Status, out: &mut Outbox) -> bool {
         fail(number, &status, out);
         false
-    }
-
-    fn not_found_failure(call: &Call<'_>, _: NotFound) -> Status {
-        Status::unimplemented(format!("there is no {}", call.method))
     }
 
     fn bytes_needed(&self) -> usize {
@@ -116,6 +120,9 @@ impl session::Server for LineServer {
         self.draining = true;
     }
 }
+
+// The session keeps nothing between events: no buffer, no timeout.
+impl session::server::Housekeeping for LineServer {}
 
 fn fail(number: u64, status: &Status, out: &mut Outbox) {
     let message = status.message().replace(['\r', '\n'], " ");
@@ -217,12 +224,12 @@ mod tests {
         let mut inbox = BytesMut::from(&line[..9]);
         assert!(server.next_event(&mut inbox, &mut answered).unwrap().is_none());
         inbox.extend_from_slice(&line[9..]);
-        let Ok(Some(ServerEvent::Call(call, number))) = server.next_event(&mut inbox, &mut answered) else {
+        let Ok(Some(ServerEvent::Call(call, ticket))) = server.next_event(&mut inbox, &mut answered) else {
             panic!("it is a call");
         };
-        assert_eq!((call.method, &call.body[..], number), ("add", &b"[1,2]"[..], 7));
+        assert_eq!((call.method, &call.body[..], ticket.0), ("add", &b"[1,2]"[..], 7));
 
-        server.reply(number, Reply::message(JSON, "3".into()), &mut answered);
+        server.reply(ticket, Reply::message(JSON, "3".into()), &mut answered);
         let mut inbox = BytesMut::from(&answered.take()[..]);
         let Ok(Some(ClientEvent::Reply(id, reply))) = client.next_event(&mut inbox, &mut sent) else {
             panic!("it is an answer");

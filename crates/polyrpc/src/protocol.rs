@@ -28,8 +28,14 @@
 //! itself, such as those to heartbeats, are appended to the outbox without an event; return
 //! [`ServerEvent::Pause`](session::ServerEvent::Pause) afterwards if a peer could cause many of them.
 //!
-//! If the protocol requires replies in order, the session keeps that order. Methods for features that the protocol
-//! lacks keep their default implementation.
+//! If the protocol requires replies in order, the session keeps that order.
+//!
+//! The ticket is a type of your crate that implements [`Ticket`](session::server::Ticket): it says with which failure a
+//! call to an unknown method is answered. [`Housekeeping`](session::server::Housekeeping) has only defaults; implement
+//! its methods if the session holds bytes or has timeouts of its own. If the protocol has streaming calls or pushed
+//! messages, implement [`Streaming`](session::server::Streaming) or [`Pushing`](session::server::Pushing), and return
+//! the session itself from [`streaming`](session::Server::streaming) or [`pushing`](session::Server::pushing). There is
+//! a [`Streaming`](session::client::Streaming) for clients, too.
 //!
 //! **On a client** [`send`](session::Client::send) appends a call to the outbox, and
 //! [`next_event`](session::Client::next_event) returns the reply with the call's [`CallId`]. A call that the protocol

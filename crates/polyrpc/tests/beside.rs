@@ -13,7 +13,7 @@ use polyrpc::codec::{Raw, Serde};
 use polyrpc::server::{Limits, ServerHandle};
 use polyrpc::streaming::StreamOptions;
 use polyrpc::{Client, Code, Context, Format, Protocol, Result, Server, Status, Streaming};
-use polyrpc_core::session::Client as _;
+use polyrpc_core::session::client::Streaming as _;
 use polyrpc_core::{Call, CallId, Credential, Head, Outbox};
 use polyrpc_wire::baidu_std;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -313,7 +313,7 @@ fn asks_for_a_stream(what: &str) -> Vec<u8> {
         spoiled: None,
     };
     let options = StreamOptions::default();
-    session.send_beside(CallId(1), call, &[CallId(2)], &options, &mut out).unwrap();
+    session.send_with_streams(CallId(1), call, &[CallId(2)], &options, &mut out).unwrap();
     out.take()
 }
 

@@ -7,6 +7,8 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use polyrpc_core::session::Client as _;
 use polyrpc_core::session::Server as _;
+use polyrpc_core::session::client::Streaming as _;
+use polyrpc_core::session::server::{Awaited, Housekeeping as _, Streaming as _, Ticket as _};
 use polyrpc_core::session::{ClientEvent, ServerEvent, Verdict};
 use polyrpc_core::testing::tell;
 use polyrpc_core::{
@@ -212,18 +214,18 @@ impl Serving {
     fn handle(&mut self, found: Found) {
         match found {
             Found::Open(told, head, ticket) => self.open(told, head, ticket),
-            Found::Call(told, head, ticket, Ok(message)) if Server::stream(&ticket).is_none() => {
+            Found::Call(told, head, ticket, Ok(message)) if ticket.stream().is_none() => {
                 self.hear(told);
                 self.session.reply(ticket, Reply::new(Ok(message.body), head), &mut self.out);
             }
             Found::Call(told, head, ticket, Ok(message)) => {
-                let Some(stream) = Server::stream(&ticket) else { return };
+                let Some(stream) = ticket.stream() else { return };
                 self.open(told, head, ticket);
                 self.message(stream, message);
                 self.end(stream);
             }
             Found::Call(told, head, ticket, Err(spoiled)) => {
-                let Some(stream) = Server::stream(&ticket) else { return };
+                let Some(stream) = ticket.stream() else { return };
                 self.open(told, head, ticket);
                 if let Some(Owed { ticket, .. }) = self.owed.remove(&stream) {
                     self.hear(format!("{stream:?} cancelled"));
@@ -248,7 +250,7 @@ impl Serving {
     }
 
     fn open(&mut self, told: String, head: Head, ticket: Ticket) {
-        let Some(stream) = Server::stream(&ticket) else { return };
+        let Some(stream) = ticket.stream() else { return };
         self.hear(format!("{stream:?} {told}"));
         self.calls += 1;
         if self.calls == 2 && self.manner.has(DRAINS) {
@@ -339,7 +341,7 @@ impl Serving {
         // A header block may not be whole, or too much was reset.
         if self.heard.violation.is_none() {
             assert_eq!(self.session.ids(), [0; 0]);
-            assert!(!self.session.has_pending_output(), "nobody is left to whom anything is owed");
+            assert_ne!(self.session.awaited(), Awaited::Room, "nobody is left to whom anything is owed");
         }
         self.heard = told;
     }

@@ -3,16 +3,15 @@
 
 use std::time::Duration;
 
-use polyrpc_core::session::Server as Session;
-use polyrpc_core::{Carrier, Misfit};
-use polyrpc_core::{Metadata, Status};
+use polyrpc_core::session::server::Ticket;
+use polyrpc_core::{Carrier, Metadata, Misfit, Status};
 
 use crate::rate_limited::EventLimiter;
 use crate::service::Outcome;
 
 /// Turns a response that cannot be encoded into a failure. A response that is already a failure only loses the entry.
 #[inline]
-pub(super) fn refuse<S: Session>(ticket: &S::Ticket, ending: &mut Outcome) {
+pub(super) fn refuse(ticket: &impl Ticket, ending: &mut Outcome) {
     let has_none = match ending {
         Outcome::Reply(reply) => reply.head.metadata.is_empty() && reply.trailers.is_empty(),
         Outcome::Accept(reply, _) => reply.head.metadata.is_empty() && reply.trailers.is_empty(),
@@ -20,7 +19,7 @@ pub(super) fn refuse<S: Session>(ticket: &S::Ticket, ending: &mut Outcome) {
         Outcome::CloseConnection | Outcome::Unauthenticated(_) | Outcome::Corrupt(_) => true,
     };
     if !has_none {
-        refuse_entries(S::carrier(ticket), ending);
+        refuse_entries(ticket.carrier(), ending);
     }
 }
 

@@ -293,7 +293,8 @@ impl Wire {
     /// The bytes that open a call whose messages follow.
     pub(crate) fn open(&mut self, id: u64, call: &Call<'_>) -> Vec<u8> {
         let mut out = Outbox::new();
-        self.session.open(CallId(id), call.clone(), &mut out).expect("the protocol can say it");
+        let streaming = self.session.streaming().expect("the protocol has streams");
+        streaming.open(CallId(id), call.clone(), &mut out).expect("the protocol can say it");
         out.take()
     }
 

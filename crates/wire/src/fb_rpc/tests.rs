@@ -5,6 +5,7 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 use polyrpc_core::session::Client as _;
 use polyrpc_core::session::Server as _;
+use polyrpc_core::session::server::Ticket as _;
 use polyrpc_core::session::{ClientEvent, ServerEvent};
 use polyrpc_core::testing::{
     Pair, assert_any_split, assert_bytes, assert_case, assert_client_survives_damage, assert_survives_damage,
@@ -175,10 +176,15 @@ fn a_failure_that_brings_a_message_is_none() {
 
 #[test]
 fn a_method_of_other_messages_is_none() {
-    let status = Server::decode_failure(Status::invalid_argument("it takes protobuf"));
+    let (mut server, mut out) = (server(), Outbox::new());
+    let mut inbox = BytesMut::from(&vector("frpc_request")[..]);
+    let Ok(Some(ServerEvent::Call(_, ticket))) = server.next_event(&mut inbox, &mut out) else {
+        panic!("want a call")
+    };
+    let status = ticket.decode_failure()(Status::invalid_argument("it takes protobuf"));
     assert_eq!(status.number(), Some(1002));
     let failed = Status::invalid_argument("no message").with_number(status::FAILED);
-    assert_eq!(Server::decode_failure(failed).number(), Some(-1));
+    assert_eq!(ticket.decode_failure()(failed).number(), Some(-1));
 }
 
 #[test]
@@ -218,7 +224,7 @@ fn numbers_that_mean_nothing_are_told_as_such() {
             panic!("want a call")
         };
         assert_eq!((call.service, call.method), want);
-        let refusal = Server::not_found_failure(&call, polyrpc_core::session::NotFound::Method);
+        let refusal = ticket.not_found_failure(&call, polyrpc_core::session::NotFound::Method);
         server.reply(ticket, Reply::failure(refusal), &mut out);
     }
     assert_eq!(error_codes(&out.take()), [1002; 4]);

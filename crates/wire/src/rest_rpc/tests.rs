@@ -5,6 +5,8 @@ use crate::Protocol;
 use bytes::{Bytes, BytesMut};
 use polyrpc_core::session::Client as _;
 use polyrpc_core::session::Server as _;
+use polyrpc_core::session::client::Streaming as _;
+use polyrpc_core::session::server::{Housekeeping as _, Pushing as _, Ticket as _};
 use polyrpc_core::session::{ClientEvent, NotFound, ServerEvent};
 use polyrpc_core::testing::{
     Pair, assert_any_split, assert_bytes, assert_case, assert_client_survives_damage, assert_survives_damage,
@@ -309,7 +311,7 @@ fn an_unknown_function_is_told_by_its_name_or_its_number() {
         let mut inbox = BytesMut::from(&bytes[..]);
         match server.next_event(&mut inbox, &mut out) {
             Ok(Some(ServerEvent::Call(call, ticket))) => {
-                let status = Server::not_found_failure_of(&ticket, &call, NotFound::Service);
+                let status = ticket.not_found_failure(&call, NotFound::Service);
                 assert_eq!((status.message(), status.code()), (want, Code::Unimplemented));
             }
             other => panic!("{other:?}"),
@@ -405,7 +407,7 @@ fn a_call_by_no_name_is_of_no_number_either() {
         let mut inbox = BytesMut::from(&hex(bytes)[..]);
         match server.next_event(&mut inbox, &mut out) {
             Ok(Some(ServerEvent::Call(call, ticket))) => {
-                let status = Server::not_found_failure_of(&ticket, &call, NotFound::Service);
+                let status = ticket.not_found_failure(&call, NotFound::Service);
                 assert_eq!(status.message(), "unknown function: ", "{generation}");
             }
             other => panic!("{other:?}"),

@@ -207,9 +207,9 @@ fn a_failure_is_told_by_status_number_and_text() {
 
 #[test]
 fn what_does_not_exist_is_told_in_brpcs_words() {
-    let call = called(bare("/S/M/rest"));
+    let (call, ticket) = Talk::new().say(bare("/S/M/rest")).call().expect("a call");
     for missing in [NotFound::Service, NotFound::Method] {
-        let status = Server::not_found_failure(&call, missing);
+        let status = ticket.not_found_failure(&call, missing);
         assert_eq!((status.code(), status.number()), (Code::Unimplemented, Some(1002)));
         assert_eq!(status.message(), "Fail to find method on `/S/M/rest'");
     }

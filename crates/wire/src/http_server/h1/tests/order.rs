@@ -43,7 +43,7 @@ fn only_so_many_requests_are_let_in_at_once() {
     let mut talk = Talk::new();
     let mut calls = talk.say(bare("/S/M").repeat(100)).calls();
     assert_eq!(calls.len(), 64);
-    assert!(!talk.server.is_mid_message(&talk.inbox), "the peer is not to blame for what waits");
+    assert!(talk.server.incomplete(&talk.inbox).is_none(), "the peer is not to blame for what waits");
     let (call, ticket) = calls.pop().expect("a call");
     talk.reply(ticket, echo(&call));
     assert_eq!(talk.calls().len(), 0, "the first one is still owed, and so are all responses");
