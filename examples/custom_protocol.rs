@@ -11,13 +11,18 @@
 use polyrpc::payload::Json;
 use polyrpc::protocol::session::{self, ClientEvent, NotFound, ServerEvent};
 use polyrpc::protocol::{
-    BytesMut, Call, CallId, Descriptor, Detected, Limits, Outbox, Reply, Scheme, Violation, by_magic,
+    BytesMut, Call, CallId, Descriptor, Detected, Limits, Outbox, Parameter, Parameters, Reply, Scheme,
+    Violation, by_magic,
 };
 use polyrpc::{Bytes, Client, Code, Compression, Format, Result, Server, Status};
 
 /// Descriptor of the protocol for servers and clients.
-pub(crate) static LINES: Descriptor =
-    Descriptor { schemes: &[Scheme::new("lines")], prefer: |_| JSON, ..Descriptor::new("lines", recognise) };
+pub(crate) static LINES: Descriptor = Descriptor {
+    schemes: &[Scheme::new("lines")],
+    parameters: &[Parameter::new("end", &["lf", "crlf"], "end of a client's lines")],
+    prefer: |_| JSON,
+    ..Descriptor::new("lines", recognise)
+};
 
 const JSON: Format = Format::Json(Json::Go);
 
@@ -133,11 +138,17 @@ fn fail(number: u64, status: &Status, out: &mut Outbox) {
 pub(crate) struct LineClient {
     limits: Limits,
     credential: Option<Bytes>,
+    end: &'static [u8],
 }
 
 impl LineClient {
     pub(crate) fn new(limits: &Limits, credential: Option<&Bytes>) -> Self {
-        Self { limits: limits.clone(), credential: credential.cloned() }
+        Self { limits: limits.clone(), credential: credential.cloned(), end: b"\n" }
+    }
+
+    /// Applies the parameters of the URL, which were checked against the descriptor.
+    pub(crate) fn with(self, parameters: &Parameters) -> Self {
+        Self { end: if parameters.has("end", "crlf") { b"\r\n" } else { b"\n" }, ..self }
     }
 }
 
@@ -156,7 +167,7 @@ impl session::Client for LineClient {
         let slash = if call.service.is_empty() { "" } else { "/" };
         out.extend_from_slice(format!("CALL {} {}{slash}{} ", id.0, call.service, call.method).as_bytes());
         out.body(call.body);
-        out.extend_from_slice(b"\n");
+        out.extend_from_slice(self.end);
         Ok(())
     }
 
@@ -189,8 +200,10 @@ async fn main() -> Result<()> {
         .await?
         .start();
 
-    let client = Client::builder(&format!("lines://{}", server.address()))
-        .protocol(&LINES, |context| LineClient::new(context.limits(), context.credential()))
+    let client = Client::builder(&format!("lines://{}?end=crlf", server.address()))
+        .protocol(&LINES, |context| {
+            LineClient::new(context.limits(), context.credential()).with(&context.dialect().parameters)
+        })
         .build()?;
     println!("{}: 1 + 2 = {}", client.protocol().as_str(), client.call::<i32>("add", &(1, 2)).await?);
     if let Err(error) = client.call::<i32>("half", &3).await {

@@ -25,13 +25,13 @@ over_udp() {
         "$(carried quic)" "${cases[@]}" raw_1mib
 
     local server
-    server=rpcx+kcp://$(address go-udp listening-kcp)
+    server="rpcx://$(address go-udp listening-kcp)?transport=kcp"
     group "our client over KCP, AES and parity → Go rpcx server"
     answers json '{"C":56}' "$server" Arith/Mul "$args" --format json "${kcp[@]}"
     answers long "$long" "$server" Echo/Str "$long" --format json "${kcp[@]}"
     fails other_key 'deadline' "$server" Arith/Mul "$args" --format json --kcp-cipher aes --kcp-key "${key:32}" \
         --timeout 1s
-    server=rpcx+quic://$(address go-udp listening-quic)
+    server="rpcx://$(address go-udp listening-quic)?transport=quic"
     group "our client over QUIC → Go rpcx server"
     answers json '{"C":56}' "$server" Arith/Mul "$args" --format json "${ca[@]}"
     answers long "$long" "$server" Echo/Str "$long" --format json "${ca[@]}"

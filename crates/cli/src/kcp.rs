@@ -9,7 +9,7 @@ use crate::failure::Failure;
 
 /// What both sides of a conversation must have alike.
 #[derive(Debug, Clone, Args)]
-#[command(next_help_heading = "Over KCP (kcp://, rpcx+kcp://…)")]
+#[command(next_help_heading = "Over KCP (kcp://, rpcx://host:port?transport=kcp)")]
 pub(crate) struct Kcp {
     /// Encrypt datagrams: none (with a checksum), xor, aes, salsa20, sm4, tea, xtea, blowfish, cast5, 3des or twofish;
     /// rpcx wants one of them

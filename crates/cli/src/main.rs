@@ -45,6 +45,7 @@ mod limits;
 mod log;
 mod terminal;
 mod tls;
+mod url;
 
 #[allow(warnings, reason = "generated")]
 mod proto;

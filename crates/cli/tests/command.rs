@@ -47,7 +47,7 @@ fn every_protocol_carries_every_format_it_knows() {
         ("http", "json", ECHO),
         ("http", "msgpack", ECHO),
         ("http", "text", ECHO),
-        ("http+json-rpc", "json", ECHO),
+        ("http?dialect=json-rpc", "json", ECHO),
     ];
     for (scheme, format, target) in answers {
         let message = r#"{"message":"héllo"}"#;
@@ -134,7 +134,13 @@ fn go_net_rpc_is_answered_in_every_codec() {
         "--old-gencode-listen",
         "127.0.0.1:0",
     ]);
-    for scheme in ["net-rpc", "net-rpc+http", "net-rpc+json", "net-rpc+http+msgpack", "net-rpc+msgpack"] {
+    for scheme in [
+        "net-rpc",
+        "net-rpc?transport=http-connect",
+        "net-rpc?codec=json",
+        "net-rpc?transport=http-connect&codec=msgpack",
+        "net-rpc?codec=msgpack",
+    ] {
         for (target, message, reply) in [
             ("Arith/Mul", r#"{"A":7,"B":8}"#, r#"{"C":56}"#),
             ("math/times", r#"{"A":7,"B":8}"#, r#"{"C":56}"#),
@@ -154,11 +160,11 @@ fn go_net_rpc_is_answered_in_every_codec() {
         let line = server.said().lines().find_map(|line| line.strip_prefix(&format!("listening {name} ")));
         line.expect("it is announced").to_owned()
     };
-    let old = format!("net-rpc+protobuf://{}", listening("old-protobuf"));
+    let old = format!("net-rpc://{}?codec=protobuf", listening("old-protobuf"));
     let proto = concat!(env!("CARGO_MANIFEST_DIR"), "/proto/arith.proto");
     let ran = polyrpc(["call", &old, "PBArith/Mul", "{}", "--proto", proto]);
     assert_ne!(ran.code, 0, "it has another service: {ran:?}");
-    let gencode = format!("net-rpc+gencode://{}", listening("old-gencode"));
+    let gencode = format!("net-rpc://{}?codec=gencode", listening("old-gencode"));
     let ran = polyrpc(["call", &gencode, "Arith/Mul", "AAAABBBB"]);
     let product = 0x4141_4141_i32.wrapping_mul(0x4242_4242);
     assert_eq!((ran.code, ran.stdout.is_empty()), (0, false), "{product:x} {ran:?}");
@@ -265,7 +271,13 @@ fn a_failed_call_says_why_and_exits_with_its_status() {
     let text =
         format!("error: unimplemented (1002): [{address}][E1002]Fail to find method on `/Arith/Nope'\n");
     fails("http", "Arith/Nope", "{}", &text, 76);
-    fails("http+json-rpc", "Arith/Nope", "{}", "error: unimplemented: rpcx: can't find method Nope\n", 76);
+    fails(
+        "http?dialect=json-rpc",
+        "Arith/Nope",
+        "{}",
+        "error: unimplemented: rpcx: can't find method Nope\n",
+        76,
+    );
 }
 
 #[test]
@@ -312,6 +324,10 @@ fn what_cannot_be_sent_is_refused_before_it_is_sent() {
         "error: invalid argument: `ftp://h:1` is no URL to call: the protocol `ftp` is none of baidu-std, rpcx, fb-rpc, grpc, grpc-web, connect, http, rest-rpc, net-rpc\n",
     );
     fails(
+        &["rpcx+kcp://h:1", "x"],
+        "error: invalid argument: `rpcx+kcp://h:1` is no URL to call: `+kcp` is spelled `?transport=kcp`\n",
+    );
+    fails(
         &["rpcx://h:1", "echo", "hello"],
         "error: the argument is not JSON: line 1, column 1: expected value\nhint: a text is JSON too, in quotes: '\"hello\"'\n",
     );
@@ -334,7 +350,7 @@ fn what_cannot_be_sent_is_refused_before_it_is_sent() {
 fn a_refused_connection_says_what_would_help() {
     let address = running::free_address();
     for scheme in SCHEMES {
-        let ran = polyrpc(["call", &format!("{scheme}://{address}"), ECHO, r#"{"message":"hi"}"#]);
+        let ran = polyrpc(["call", &running::url_of(scheme, &address), ECHO, r#"{"message":"hi"}"#]);
         let text = format!(
             "error: unavailable: cannot connect to {address}: Connection refused (os error 111)\n\
              hint: nothing listens there; `polyrpc serve --listen {address}` would\n"
@@ -354,9 +370,9 @@ fn listeners_with_an_authenticator_take_only_their_credential() {
         |url: String, token: &str| polyrpc(["call", &url, ECHO, r#"{"message":"hi"}"#, "--auth", token]);
 
     for scheme in SCHEMES {
-        let ran = call(format!("{scheme}://{auth}"), "secret-token");
+        let ran = call(running::url_of(scheme, auth), "secret-token");
         assert_eq!(ran.json()["message"], "hi", "{scheme}");
-        let ran = call(format!("{scheme}://{auth}"), "wrong");
+        let ran = call(running::url_of(scheme, auth), "wrong");
         assert!(ran.code > 64, "{scheme}: {ran:?}");
     }
     let ran = call(format!("baidu-std://{auth}"), "wrong");
@@ -387,7 +403,7 @@ fn serve_speaks_only_the_protocols_it_is_told_and_listens_on_unix_sockets() {
     );
     let call = |url: &str| polyrpc(["call", url, "add", "[1,2]"]);
     assert_eq!(call(&server.url("rpcx")).stdout, "3\n");
-    assert_eq!(call(&format!("rpcx+unix://{socket}")).stdout, "3\n");
+    assert_eq!(call(&format!("rpcx://{socket}")).stdout, "3\n");
     assert_eq!(call(&server.url("baidu-std")).code, 78);
     assert!(server.stop().success());
     let ran = polyrpc(["serve", "--protocols", "corba"]);
@@ -504,4 +520,4 @@ fn bench(url: &str, more: &[&str]) -> Ran {
 }
 
 const ECHO: &str = "example.EchoService/Echo";
-const SCHEMES: [&str; 5] = ["baidu-std", "rpcx", "http", "http+json-rpc", "grpc"];
+const SCHEMES: [&str; 5] = ["baidu-std", "rpcx", "http", "http?dialect=json-rpc", "grpc"];

@@ -52,7 +52,7 @@ fn a_server_is_asked_what_it_offers() {
         let text = list(&[method]);
         assert!(text.contains("\nrpc SayHello (") && text.contains(request), "{text}");
     }
-    for protocol in ["grpc-web", "grpc-web+h2"] {
+    for protocol in ["grpc-web", "grpc-web?http_version=2"] {
         let ran = polyrpc(["list", &server.url(protocol)]);
         assert_eq!((ran.stderr.as_str(), &ran.stdout, ran.code), ("", &services, 0), "{protocol}");
     }

@@ -42,7 +42,7 @@ fn echo(url: &str, more: &[&str]) -> Ran {
     polyrpc(call.iter().chain(more))
 }
 
-const SCHEMES: [&str; 5] = ["baidu-std+tls", "rpcx+tls", "grpcs", "https", "https+json-rpc"];
+const SCHEMES: [&str; 5] = ["baidu-std+tls", "rpcx+tls", "grpcs", "https", "https?dialect=json-rpc"];
 
 #[test]
 fn a_server_with_a_certificate_is_called_within_tls_and_in_clear_text() {

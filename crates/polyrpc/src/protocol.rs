@@ -2,7 +2,8 @@
 //!
 //! The built-in protocols consist of the same parts:
 //!
-//! * a static [`Descriptor`]: its name, the schemes of its URLs, how its first bytes are recognised, what it can carry;
+//! * a static [`Descriptor`]: its name, schemes and [parameters](Parameter) of its URLs, how its first bytes are
+//!   recognised, what it can carry;
 //! * a server session, which implements [`session::Server`] and is added by
 //!   [`Server::protocol`](crate::Server::protocol);
 //! * a client session, which implements [`session::Client`] and is added by

@@ -61,7 +61,7 @@ async fn every_credential_is_judged_and_baidu_std_sends_one_for_a_connection() {
         }
         assert_eq!(guarded.counts(), (judged, 5), "{protocol:?}");
     }
-    let url = format!("http+json-rpc://{}", guarded.server.address());
+    let url = format!("http://{}?dialect=json-rpc", guarded.server.address());
     let client = Client::builder(&url).credential("secret").build().unwrap();
     for _ in 0..5 {
         assert_eq!(soon(client.call::<String>("Probe/Echo", "a")).await.unwrap(), "a");

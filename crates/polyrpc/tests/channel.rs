@@ -990,7 +990,7 @@ async fn instances_are_reached_by_their_networks() {
             assert_eq!(echo(&client).await.unwrap(), "hello", "{protocol:?} {instance}");
         }
     }
-    let client = Client::new(&format!("rpcx+http://{place}")).unwrap();
+    let client = Client::new(&format!("rpcx://{place}?transport=http-connect")).unwrap();
     assert_eq!(echo(&client).await.unwrap(), "hello");
     drop(server);
     let _ = std::fs::remove_file(path);
@@ -1093,8 +1093,11 @@ fn a_wrong_url_of_several_servers_says_what_is_wrong() {
     for (url, why) in [
         ("rpcx+list://", "want host:port"),
         ("rpcx+list://a", "want network@host:port"),
-        ("rpcx+lst://a:1", "`+lst` is unknown here"),
+        ("rpcx+lst://a:1", "`+lst` is neither `+tls` nor a registry"),
         ("ftp+list://a:1", "the protocol `ftp` is none of"),
+        ("rpcx+kcp+list://a:1", "`+kcp` is spelled `?transport=kcp`"),
+        ("rpcx+list://a:1?transport=unix", "`transport=unix` means nothing for servers that are discovered"),
+        ("rpcx+list://a:1?trnsport=ws", "the parameter `trnsport` is unknown: `list` has none"),
     ] {
         let error = Client::new(url).unwrap_err();
         assert!(error.message().contains(why), "{url}: {error}");

@@ -377,7 +377,7 @@ async fn serve_behind(gate: &Gate, ended: &Gate) -> String {
             });
         }
     });
-    format!("rpcx+http://{address}")
+    format!("rpcx://{address}?transport=http-connect")
 }
 
 #[tokio::test]
@@ -795,7 +795,7 @@ async fn unix_sockets_serve_as_well() {
     let server = Prober::default().server().bind(listen.as_str()).await.unwrap().start();
     assert!(Prober::default().server().bind(listen.as_str()).await.is_err());
     for protocol in PROTOCOLS {
-        let url = format!("{}+unix://{}", protocol.as_str(), path.display());
+        let url = format!("{}://{}?transport=unix", protocol.as_str(), path.display());
         let probe = ProbeClient::new(Client::new(&url).unwrap());
         assert_eq!(probe.peer().await.unwrap(), "unix", "{protocol:?}");
         let blocking = tokio::task::spawn_blocking(move || {
@@ -804,7 +804,7 @@ async fn unix_sockets_serve_as_well() {
         assert_eq!(soon(blocking).await.unwrap().unwrap(), "a", "{protocol:?}");
     }
     soon(server.shutdown(PATIENCE)).await;
-    let url = format!("rpcx+unix://{}", path.display());
+    let url = format!("rpcx://{}", path.display());
     let error = Client::new(&url).unwrap().call::<()>("f", &()).await.unwrap_err();
     assert!(error.message().starts_with("cannot connect to unix:"), "{error}");
 }

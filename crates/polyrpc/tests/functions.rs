@@ -29,7 +29,7 @@ fn sums() -> Server {
 async fn a_function_takes_up_to_eight_arguments() {
     let server = serve(sums()).await;
     let urls = PROTOCOLS.map(|protocol| url(protocol, &server));
-    let json_rpc = format!("http+json-rpc://{}", server.address());
+    let json_rpc = format!("http://{}?dialect=json-rpc", server.address());
     for url in urls.iter().chain([&json_rpc]) {
         let client = Client::new(url).unwrap();
         assert_eq!(client.call::<i32>("sum0", &()).await.expect(url), 0);

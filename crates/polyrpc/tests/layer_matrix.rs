@@ -6,7 +6,7 @@ mod common;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use common::{serve, soon, until};
+use common::{serve, soon, until, url_of};
 use polyrpc::client::{CallOptions, Request};
 use polyrpc::codec::{Body, Serde};
 use polyrpc::layer::{Call, Layer, Next, Outcome, Side};
@@ -115,8 +115,16 @@ use Kind::{Beside, Bidi, ClientStreams, Oneway, RawStreams, ServerStreams, Subsc
 const KINDS: [Kind; 8] =
     [Unary, Oneway, ClientStreams, ServerStreams, Bidi, RawStreams, Beside, Subscription];
 
-const SCHEMES: [&str; 8] =
-    ["baidu-std", "rpcx", "grpc", "http", "rest-rpc", "net-rpc", "http+json-rpc", "rpcx+ws"];
+const SCHEMES: [&str; 8] = [
+    "baidu-std",
+    "rpcx",
+    "grpc",
+    "http",
+    "rest-rpc",
+    "net-rpc",
+    "http?dialect=json-rpc",
+    "rpcx?transport=ws",
+];
 
 /// Whether the protocol has such calls.
 fn has(scheme: &str, kind: Kind) -> bool {
@@ -236,7 +244,7 @@ async fn each(
             let server = Server::new().service(ShapesServer::new(Shaped)).layer(server_guard.clone());
             let publisher = server.publisher();
             let server = serve(server).await;
-            let url = format!("{scheme}://{}", server.address());
+            let url = url_of(scheme, server.address());
             let client = Client::builder(&url).layer(client_guard.clone()).build().unwrap();
             let made = tokio::time::timeout(common::PATIENCE, call(kind, &client, &publisher)).await;
             let result = made.unwrap_or_else(|_| panic!("{scheme} {kind:?} does not end"));

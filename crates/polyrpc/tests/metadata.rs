@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use common::{failure_of, serve, soon};
+use common::{failure_of, serve, soon, url_of};
 use polyrpc::client::{CallOptions, Request};
 use polyrpc::codec::Body;
 use polyrpc::fallback::RawRequest;
@@ -69,11 +69,11 @@ enum By {
 const SCHEMES: [(&str, By); 11] = [
     ("grpc", By::Grpc),
     ("grpc-web", By::Grpc),
-    ("grpc-web+h2", By::Grpc),
+    ("grpc-web?http_version=2", By::Grpc),
     ("connect", By::Grpc),
-    ("connect+h2", By::Grpc),
+    ("connect?http_version=2", By::Grpc),
     ("http", By::Http),
-    ("http+json-rpc", By::Map),
+    ("http?dialect=json-rpc", By::Map),
     ("baidu-std", By::Map),
     ("rpcx", By::Map),
     ("net-rpc", By::None),
@@ -111,7 +111,7 @@ async fn looked() -> (ServerHandle, Looker) {
 }
 
 fn client(scheme: &str, server: &ServerHandle) -> LookClient {
-    LookClient::new(Client::new(&format!("{scheme}://{}", server.address())).unwrap())
+    LookClient::new(Client::new(&url_of(scheme, server.address())).unwrap())
 }
 
 fn with(key: &str, metadata: Metadata) -> Request<String> {
@@ -177,7 +177,7 @@ async fn what_the_framework_adds_travels_beside_what_a_call_sets() {
         [("traceparent", parent.to_string()), ("baggage", " user=7 ".to_owned())].into_iter().collect();
     let trace = Trace::read(&incoming).unwrap();
     for (scheme, by) in SCHEMES {
-        let url = format!("{scheme}://{}", server.address());
+        let url = url_of(scheme, server.address());
         let client = LookClient::new(Client::builder(&url).credential("mine").build().unwrap());
         let metadata = match by {
             By::None => continue,
@@ -226,7 +226,7 @@ async fn an_answer_whose_metadata_cannot_be_sent_is_a_failure_that_names_the_key
 async fn a_proxy_leaves_out_what_is_of_one_connection_and_refuses_the_rest_in_words() {
     let (backend, _) = looked().await;
     for onward in ["grpc", "http", "rpcx"] {
-        let backend = Client::new(&format!("{onward}://{}", backend.address())).unwrap();
+        let backend = Client::new(&url_of(onward, backend.address())).unwrap();
         let proxy = Server::new().fallback(move |call: RawRequest| {
             let backend = backend.clone();
             async move { call.forward(&backend).await }

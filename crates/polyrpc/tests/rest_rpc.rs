@@ -61,7 +61,7 @@ async fn listening(server: Server, generation: Generation) -> ServerHandle {
 }
 
 fn url(server: &ServerHandle, generation: Generation) -> String {
-    format!("rest-rpc+{generation}://{}", server.address())
+    format!("rest-rpc://{}?{}", server.address(), generation.url_parameters())
 }
 
 fn client(server: &ServerHandle, generation: Generation) -> Client {

@@ -19,8 +19,7 @@ use crate::terminal::Painter;
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Options {
     /// The registry: etcd://, zookeeper://, consul://, redis://, nacos://, kubernetes://, list://, dlist://, file://,
-    /// remotefile://, dns://, mdns://; a protocol before it (rpcx+dns://) is
-    /// ignored
+    /// remotefile://, dns://, mdns://; a protocol before it (rpcx+dns://) is ignored, and so are its parameters
     url: String,
     /// Go on, and print every change
     #[arg(long)]

@@ -188,7 +188,7 @@ impl Server {
     }
 
     pub(crate) fn url(&self, scheme: &str) -> String {
-        format!("{scheme}://{}", self.address())
+        url_of(scheme, self.address())
     }
 
     /// Asks it to stop, as `kill` does, and waits until it has.
@@ -204,6 +204,14 @@ impl Drop for Server {
         // It may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
+    }
+}
+
+/// The URL of a server for a scheme with parameters, as in `rpcx?transport=ws`.
+pub(crate) fn url_of(scheme: &str, place: &str) -> String {
+    match scheme.split_once('?') {
+        Some((scheme, parameters)) => format!("{scheme}://{place}?{parameters}"),
+        None => format!("{scheme}://{place}"),
     }
 }
 

@@ -67,6 +67,7 @@ pub use self::hook::{Attempt, Hook, OutgoingRequest, ReceivedReply};
 pub use self::mock::MockCall;
 pub use self::pool::ConnectionMode;
 pub use self::streams::{RawCall, RawReceiver, RawSender};
+pub use self::url::{registry_url, url_parameters};
 
 use self::balance::LoadBalancer;
 use self::call_defaults::CallDefaults;
@@ -81,7 +82,7 @@ use self::hook::Hooks;
 use self::mock::Mock;
 use self::pool::{Pool, PoolLimits};
 use self::unsupported_warnings::UnsupportedWarnings;
-use self::url::Url;
+use self::url::{RegistryUrl, Url};
 #[cfg(feature = "otel")]
 use crate::call::Target;
 use crate::call::redacted;
@@ -124,19 +125,32 @@ enum Transport {
 }
 
 impl Client {
-    /// Creates a client of the server at `url`: `baidu-std://host:port`, `rpcx://host:port`, `http://host:port`;
-    /// `rpcx+unix:///path` over a Unix socket, `rpcx+ws://host:port` within a WebSocket, `http+json-rpc://host:port`
-    /// for JSON-RPC 2.0; `grpc-web://host:port` for gRPC-Web over HTTP/1.1, which has one call at a time on a
-    /// connection, and `grpc-web+h2://` over HTTP/2; `connect://`, `connect+tls://`, `connect+h2://` and
-    /// `connect+h2+tls://` likewise for the Connect protocol, with `+get` for unary calls by GET, which servers accept
-    /// for methods declared free of side effects; `rest-rpc+v0.11://host:port` in that generation of rest_rpc, by
-    /// default the newest; `net-rpc://host:port` for Go's `net/rpc` in gob, `net-rpc+json://`, `net-rpc+msgpack://`,
-    /// `net-rpc+protobuf://` and so on in another [codec](polyrpc_wire::net_rpc::Codec), `net-rpc+http://` if a Go
-    /// server offers it over HTTP; with TLS `grpcs://host:port`, `https://host`, `rpcx+tls://host:port` and so on
-    /// (feature `tls`).
+    /// Creates a client of the server at `url`: `protocol[+tls][+registry]://place[?parameters]`.
     ///
-    /// The URL of a client of several servers names where to find them: `rpcx+list://host:port,host:port`, or any other
-    /// scheme of [`discovery::open`].
+    /// * The **protocol** is `baidu-std`, `rpcx`, `fb-rpc`, `grpc`, `grpc-web`, `connect`, `http`, `rest-rpc` or
+    ///   `net-rpc`. `+tls` behind it adds TLS (feature `tls`); `grpcs` and `https` are `grpc+tls` and `http+tls`.
+    /// * The **place** is `host:port`, or the path of a Unix socket behind an empty host: `rpcx:///run/echo.sock`.
+    /// * **Parameters** select the transport and the dialect of the protocol:
+    ///
+    /// | parameter | values | default | URLs of | selects |
+    /// |---|---|---|---|---|
+    /// | `transport` | `tcp`, `unix`, `ws`, `kcp`, `quic` | `tcp` | `baidu-std`, `fb-rpc`, `grpc`, `grpc-web`, `connect`, `http`, `rest-rpc` | what carries the protocol; unix is implied by an empty host |
+    /// | `http_path` | text | none | `baidu-std`, `rpcx`, `fb-rpc`, `grpc`, `grpc-web`, `connect`, `http`, `rest-rpc`, `net-rpc` | path and query of the request that opens a WebSocket or a CONNECT |
+    /// | `transport` | `tcp`, `unix`, `ws`, `kcp`, `quic`, `http-connect` | `tcp` | `rpcx`, `net-rpc` | what carries the protocol; unix is implied by an empty host |
+    /// | `version` | `frpc`, `frpc-two-dots`, `brpc`, `brpc-two-dots` | `frpc` | `fb-rpc` | magic of a frame, and the dots in the name that a service's number is the hash of |
+    /// | `http_version` | `1.1`, `2` | `1.1` | `grpc-web`, `connect` | version of HTTP |
+    /// | `http_method` | `post`, `get` | `post` | `connect` | HTTP method of unary calls; get is for methods declared free of side effects |
+    /// | `dialect` | `path`, `json-rpc` | `path` | `http` | whether the path of a request or a JSON-RPC 2.0 message names the method |
+    /// | `version` | `0.21`, `0.20`, `0.12`, `2023-02-16`, `2022-12-23`, `0.11`, `0.10`, `0.09`, `0.08`, `0.07`, `0.06`, `0.05`, `0.04`, `0.03`, `0.02`, `0.01` | `0.21` | `rest-rpc` | tag of rest_rpc, or the day of a commit between tags |
+    /// | `byte_order` | `little`, `big` | `little` | `rest-rpc` | byte order of the header; big needs version 0.21 |
+    /// | `codec` | `gob`, `json`, `msgpack`, `protobuf`, `gencode`, `colfer`, `bson` | `gob` | `net-rpc` | encoding of headers and bodies |
+    ///
+    /// Several servers are found by a **registry**: `rpcx+list://host:port,host:port`, `grpc+dns://host:port`,
+    /// `rpcx+tls+etcd://host:port/base/Service`. The keywords are those of [`discovery::open`]. Then the place is the
+    /// registry's, and so are all parameters that the protocol's URLs do not have.
+    ///
+    /// Anything else is an error: an unknown parameter, one that occurs twice, or one that means nothing here.
+    /// [`url_parameters`] returns the parameters of a protocol, and `docs/guides/urls.md` has examples.
     ///
     /// # Errors
     ///
@@ -174,9 +188,9 @@ impl Client {
     }
 
     /// Creates a client over a connected socket.
-    pub(crate) fn over_stream(stream: Stream, protocol: Protocol, words: &[&str]) -> Result<Self, Status> {
+    pub(crate) fn over_stream(stream: Stream, protocol: Protocol, query: &str) -> Result<Self, Status> {
         let builder = Builder::new("");
-        let url = Url::in_process(protocol, words)?;
+        let url = Url::in_process(protocol, query)?;
         let link = builder.sessions(&url)?.start(stream, None, ConnectionListeners::default());
         Ok(Self {
             transport: Transport::Network(Arc::new(Pool::fixed(link))),
@@ -235,7 +249,7 @@ impl Client {
     /// Returns the generation of rest_rpc, if that is the protocol.
     pub fn generation(&self) -> Option<Generation> {
         let is_rest_rpc = self.defaults.protocol == Protocol::RestRpc;
-        is_rest_rpc.then(|| Generation::named(&self.defaults.dialect.words).unwrap_or_default())
+        is_rest_rpc.then(|| Generation::selected_by(&self.defaults.dialect.parameters).unwrap_or_default())
     }
 
     /// Returns the state of the servers of a client with discovery; empty for a client of one server, and before the
@@ -663,7 +677,7 @@ impl Builder {
     }
 
     /// Discovers the servers, instead of calling the one that the URL names: the URL still selects protocol and
-    /// variants, and each instance its network. Watching starts with the first call, in that call's runtime or on
+    /// parameters, and each instance its network. Watching starts with the first call, in that call's runtime or on
     /// [`executor`](Self::executor)'s threads, and ends when the last clone of the client is dropped.
     ///
     /// The last known servers remain valid while the registry fails, or returns no servers
@@ -826,37 +840,23 @@ impl Builder {
 
     /// Returns how servers are called, and the discovery unless the URL names a server.
     fn resolve_url(&mut self) -> Result<(Url, Option<Box<dyn Discover>>)> {
-        let (scheme, rest) = self.url.split_once("://").unwrap_or((&self.url, ""));
+        let known = self.known();
         if let Some(discover) = self.plan.as_mut().and_then(|plan| plan.discover.take()) {
-            return Ok((
-                Url::parse(&self.url, &self.known()).or_else(|_| Url::from_scheme(scheme, &self.known()))?,
-                Some(discover),
-            ));
+            return Ok((Url::of_service(&self.url, &known)?, Some(discover)));
         }
-        // A word of the protocol is not the name of a registry (`net-rpc+http`).
-        if Url::from_scheme(scheme, &self.known()).is_err() {
-            let words: Vec<_> = scheme.split('+').collect();
-            for (place, word) in words.iter().enumerate().skip(1) {
-                if let Some(discover) = discovery::open(word, rest)? {
-                    let others = words.iter().enumerate().filter(|(other, _)| *other != place);
-                    let others: Vec<_> = others.map(|(_, word)| *word).collect();
-                    return Ok((Url::from_scheme(&others.join("+"), &self.known())?, Some(discover)));
-                }
-            }
-            if let Some(error) = words.iter().skip(1).find_map(|word| discovery::how_to_add(word)) {
-                return Err(error.into());
-            }
+        if let Some(found) = RegistryUrl::parse(&self.url, &known)?
+            && let Some(discover) = discovery::open(found.registry, &found.rest)?
+        {
+            return Ok((found.url()?, Some(discover)));
         }
-        Ok((Url::parse(&self.url, &self.known())?, None))
+        Ok((Url::parse(&self.url, &known)?, None))
     }
 
     /// Whether the client needs a channel.
     fn uses_channel(&self) -> Result<bool> {
-        let scheme = self.url.split_once("://").map_or("", |(scheme, _)| scheme);
+        let found = RegistryUrl::parse(&self.url, &self.known())?;
         let names_registry = |word: &str| matches!(discovery::open(word, ""), Ok(Some(_)) | Err(_));
-        Ok(self.plan.is_some()
-            || Url::from_scheme(scheme, &self.known()).is_err()
-                && scheme.split('+').skip(1).any(names_registry))
+        Ok(self.plan.is_some() || found.is_some_and(|found| names_registry(found.registry)))
     }
 
     fn defaults(&self, url: &Url) -> CallDefaults {

@@ -50,7 +50,7 @@ pub(crate) fn how_to_add(word: &str) -> Option<Status> {
 /// | `list` | `host:port tag,host:port tag` | [`List`] |
 /// | `dlist` | the same | [`Names`], resolved every 5 s |
 /// | `file` | `/path` | [`File`] |
-/// | `remotefile` | `http://host:port/path` or `host:port/path` | [`RemoteFile`] |
+/// | `remotefile` | `http://host:port/path?query` or `host:port/path?query` | [`RemoteFile`] |
 /// | `dns` | `host:port`, or `_service._tcp.domain` for SRV; optionally `server:port/` before it | [`Dns`](super::Dns) (feature `dns`) |
 /// | `mdns` | a service's name | [`Mdns`](super::Mdns) (feature `mdns`) |
 ///
@@ -60,6 +60,7 @@ pub(crate) fn how_to_add(word: &str) -> Option<Status> {
 ///
 /// If the rest is invalid for the keyword.
 pub fn open(word: &str, rest: &str) -> Result<Option<Box<dyn Discover>>> {
+    refuse_parameters(word, rest)?;
     Ok(Some(match word {
         "list" => Box::new(rest.parse::<List>()?),
         "dlist" => Box::new(rest.parse::<Names>()?),
@@ -86,6 +87,18 @@ pub fn open_registry(word: &str, rest: &str) -> Result<Option<Box<dyn Registrar>
         #[cfg(feature = "mdns")]
         ("mdns", domain) => Ok(Some(Box::new(super::Mdns::new("").domain(domain)?))),
         _ => Ok(None),
+    }
+}
+
+/// Rejects parameters of the keywords that have none: a mistake would be taken for a part of a path or a tag.
+fn refuse_parameters(word: &str, rest: &str) -> Result<()> {
+    match rest.split_once('?') {
+        Some((_, query)) if ["list", "dlist", "file", "dns", "mdns"].contains(&word) => {
+            let name = query.split(['=', '&']).next().unwrap_or_default();
+            Err(Status::invalid_argument(format!("the parameter `{name}` is unknown: `{word}` has none"))
+                .into())
+        }
+        _ => Ok(()),
     }
 }
 
@@ -117,6 +130,22 @@ mod tests {
         }
         assert!(open("etcd", "127.0.0.1:2379/x").unwrap().is_none());
         assert!(open_registry("list", "a:1").unwrap().is_none());
+    }
+
+    #[test]
+    fn a_keyword_without_parameters_refuses_them() {
+        for (word, rest) in [
+            ("list", "a:1 3?trnsport=ws"),
+            ("dlist", "localhost:1?trnsport=ws&x"),
+            ("file", "/etc/servers?trnsport"),
+            ("dns", "localhost:80?trnsport=ws"),
+            ("mdns", "Arith?trnsport=ws"),
+        ] {
+            let error = open(word, rest).err().expect(word);
+            let expected = format!("the parameter `trnsport` is unknown: `{word}` has none");
+            assert_eq!(error.message(), expected);
+        }
+        assert!(open("remotefile", "http://h/servers?x=1").unwrap().is_some());
     }
 
     #[tokio::test]

@@ -3,6 +3,7 @@
 
 #![allow(dead_code, reason = "every test file uses its own part of it")]
 
+use std::fmt::Display;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -109,6 +110,14 @@ pub(crate) async fn serve(server: Server) -> ServerHandle {
 
 pub(crate) fn url(protocol: Protocol, server: &ServerHandle) -> String {
     format!("{}://{}", protocol.as_str(), server.address())
+}
+
+/// URL of a server for a scheme with parameters, as in `rpcx?transport=ws`.
+pub(crate) fn url_of(scheme: &str, place: impl Display) -> String {
+    match scheme.split_once('?') {
+        Some((scheme, parameters)) => format!("{scheme}://{place}?{parameters}"),
+        None => format!("{scheme}://{place}"),
+    }
 }
 
 pub(crate) fn client(protocol: Protocol, server: &ServerHandle) -> Client {

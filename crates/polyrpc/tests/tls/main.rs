@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use authority::{Authority, Issued};
-use common::{PROTOCOLS, ProbeClient, Prober, Socket, rpcx_frame, serve_apart, soon, until};
+use common::{PROTOCOLS, ProbeClient, Prober, Socket, rpcx_frame, serve_apart, soon, until, url_of};
 use polyrpc::client::blocking;
 use polyrpc::server::{Limits, Listen, ServerHandle};
 use polyrpc::service::Peer;
@@ -150,8 +150,10 @@ async fn a_listener_may_refuse_clear_text() {
 async fn clear_text_to_a_port_of_tls_is_told_so() {
     let place = Place::with(Prober::default().server(), tls::Builder::required).await;
     let address = place.server.address().to_string();
-    for scheme in ["baidu-std", "rpcx", "fb-rpc", "grpc", "http", "http+json-rpc", "rest-rpc", "net-rpc"] {
-        let client = Client::new(&format!("{scheme}://{address}")).unwrap();
+    for scheme in
+        ["baidu-std", "rpcx", "fb-rpc", "grpc", "http", "http?dialect=json-rpc", "rest-rpc", "net-rpc"]
+    {
+        let client = Client::new(&url_of(scheme, &address)).unwrap();
         let error = match scheme {
             "fb-rpc" => {
                 let body = polyrpc::codec::Body::new(polyrpc::Format::Raw, "12345678");

@@ -276,8 +276,8 @@ impl Client {
         (!self.understood).then(|| {
             format!(
                 "if it is there, the server may speak another dialect of fb_rpc than this client ({letters}, {dots}): \
-                 fb-rpc:// is brpc#3559's (FRPC, one dot), fb-rpc+two-dots:// brpc#3197's (FRPC, two dots), \
-                 fb-rpc+pr3197:// that of January 2026 (BRPC, two dots)"
+                 version=frpc in the URL is brpc#3559's (FRPC, one dot), version=frpc-two-dots brpc#3197's (FRPC, \
+                 two dots), version=brpc-two-dots that of January 2026 (BRPC, two dots)"
             )
         })
     }

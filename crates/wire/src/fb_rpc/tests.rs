@@ -3,6 +3,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
+use polyrpc_core::protocol::Parameters;
 use polyrpc_core::session::Client as _;
 use polyrpc_core::session::Server as _;
 use polyrpc_core::session::server::Ticket as _;
@@ -18,8 +19,8 @@ use polyrpc_core::{
 use serde_json::Value;
 
 use super::{
-    Client, ClientConfig, Magic, Server, ServerConfig, ServiceDirectory, ServiceHash, recognise, service_id,
-    status,
+    Client, ClientConfig, DESCRIPTOR, Magic, Server, ServerConfig, ServiceDirectory, ServiceHash, recognise,
+    service_id, status, version,
 };
 
 #[test]
@@ -287,16 +288,31 @@ fn magic_and_service_hash_are_separate_choices() {
 }
 
 #[test]
+fn a_url_selects_magic_and_service_hash() {
+    let selected =
+        |query| version(&Parameters::parse(query, "fb-rpc", DESCRIPTOR.parameters).expect("it is declared"));
+    for (query, expected) in [
+        ("", (Magic::Frpc, ServiceHash::OneDot)),
+        ("version=frpc", (Magic::Frpc, ServiceHash::OneDot)),
+        ("version=frpc-two-dots", (Magic::Frpc, ServiceHash::TwoDots)),
+        ("version=brpc", (Magic::Brpc, ServiceHash::OneDot)),
+        ("version=brpc-two-dots", (Magic::Brpc, ServiceHash::TwoDots)),
+    ] {
+        assert_case(query, selected(query), expected);
+    }
+}
+
+#[test]
 fn who_is_not_understood_is_told_of_the_other_dialects() {
     let (mut client, mut out) = (client(Magic::Frpc), Outbox::new());
-    assert!(client.failure_hint().expect("nothing was heard").contains("fb-rpc+two-dots://"));
+    assert!(client.failure_hint().expect("nothing was heard").contains("version=frpc-two-dots"));
     let mut inbox = BytesMut::from(&vector("frpc_response_error_1002")[..]);
     let Ok(Some(ClientEvent::Reply(_, reply))) = client.next_event(&mut inbox, &mut out) else {
         panic!("want a reply")
     };
     let status = reply.result.unwrap_err();
     assert_eq!(status.number(), Some(1002));
-    assert!(status.message().contains("fb-rpc+pr3197:// that of January 2026"), "{status}");
+    assert!(status.message().contains("version=brpc-two-dots that of January 2026"), "{status}");
     // After a call was understood, an unknown method is simply unknown.
     inbox.extend_from_slice(&vector("frpc_response"));
     inbox.extend_from_slice(&vector("frpc_response_error_1002"));
