@@ -7,16 +7,15 @@ use std::fs;
 use bytes::Bytes;
 use futures_util::StreamExt;
 use polyrpc::codec::Raw;
-use polyrpc::introspection::grpc::reflection::v1alpha::server_reflection_request::MessageRequest;
-use polyrpc::introspection::grpc::reflection::v1alpha::server_reflection_response::MessageResponse;
-use polyrpc::introspection::grpc::reflection::v1alpha::{
-    ErrorResponse, FileDescriptorResponse, ListServiceResponse, ServerReflection, ServerReflectionRequest,
-    ServerReflectionResponse, ServerReflectionServer, ServiceResponse,
-};
 use polyrpc::service::ServiceBuilder;
 use polyrpc::{Context, Result, Streaming};
 use protox::prost::Message;
 use protox::prost_reflect::prost_types::FileDescriptorSet;
+use running::reflection::{
+    ErrorResponse, FileDescriptorResponse, ListServiceResponse, MessageRequest, MessageResponse,
+    ServerReflection, ServerReflectionRequest, ServerReflectionResponse, ServerReflectionServer,
+    ServiceResponse,
+};
 use running::{Server, Talk, TempDir, polyrpc};
 use serde_json::json;
 use tokio::runtime::Runtime;

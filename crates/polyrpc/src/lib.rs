@@ -1,8 +1,5 @@
 #![doc = include_str!("../README.md")]
 
-// Generated code refers to this crate by name from outside; that of the standard services is compiled inside it.
-extern crate self as polyrpc;
-
 // From bottom to top: no module refers to one that comes after it.
 #[cfg(feature = "prost")]
 mod details;

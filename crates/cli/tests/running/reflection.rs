@@ -1,0 +1,24 @@
+//! gRPC's reflection as servers had it before v1.
+
+pub(crate) use polyrpc_grpc_messages::reflection::v1::server_reflection_request::MessageRequest;
+pub(crate) use polyrpc_grpc_messages::reflection::v1::server_reflection_response::MessageResponse;
+pub(crate) use polyrpc_grpc_messages::reflection::v1::{
+    ErrorResponse, FILE_DESCRIPTOR_SET, FileDescriptorResponse, ListServiceResponse, ServerReflectionRequest,
+    ServerReflectionResponse, ServiceResponse,
+};
+
+use polyrpc::{Context, Result, Streaming};
+
+/// The messages are those of v1: the versions differ in nothing but the package.
+#[polyrpc::service(
+    name = "grpc.reflection.v1alpha.ServerReflection",
+    codec = polyrpc::codec::Protobuf,
+    schema = FILE_DESCRIPTOR_SET
+)]
+pub(crate) trait ServerReflection {
+    async fn server_reflection_info(
+        &self,
+        cx: &mut Context,
+        requests: Streaming<ServerReflectionRequest>,
+    ) -> Result<Streaming<ServerReflectionResponse>>;
+}
