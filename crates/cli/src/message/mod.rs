@@ -21,8 +21,8 @@ use bytes::Bytes;
 use clap::{Args, ValueEnum};
 use polyrpc::client::CallOptions;
 use polyrpc::codec::{Body, Codec, Serde};
+use polyrpc::layer::StreamType;
 use polyrpc::payload::{Format, Json, gob, transcode};
-use polyrpc::service::StreamType;
 use polyrpc::{Client, Error, Protocol, Status};
 
 use crate::failure::Failure;

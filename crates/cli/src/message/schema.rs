@@ -4,8 +4,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use polyrpc::layer::StreamType;
 use polyrpc::payload::schema::{Message, Method, Pool, Service};
-use polyrpc::service::StreamType;
 use polyrpc_grpc_messages::health;
 
 use crate::failure::Failure;

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use polyrpc_core::{Format, Head, Metadata, Status};
 use polyrpc_wire::Protocol;
 
-use crate::call::{CallSite, Context, Outcome, ResponseFuture, StreamType, Trailers};
+use crate::call::{CallSite, Context, Outcome, OutcomeKind, ResponseFuture, StreamType, Trailers};
 use crate::codec::{Body, Raw};
 use crate::service::Method;
 use crate::streaming::{Incoming, Outgoing, Streaming, send};
@@ -155,7 +155,8 @@ async fn respond(result: Result<HttpResponse>, site: &CallSite, outgoing: Outgoi
     let result = send::<Raw, Bytes>(body, &outgoing, Format::Raw, None).await;
     let mut trailers = Metadata::new();
     late.append_to(&mut trailers);
-    Outcome::Finish { result: result.map_err(|status| site.status_for_caller(status)), trailers }
+    let result = result.map_err(|status| site.status_for_caller(status));
+    OutcomeKind::Finish { result, trailers }.into()
 }
 
 fn checked(response: HttpResponse) -> Result<HttpResponse> {

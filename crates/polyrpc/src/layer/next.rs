@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::{Call, Layer};
-use crate::call::ResponseFuture;
+use crate::call::{Outcome, ResponseFuture};
 #[cfg(feature = "otel")]
 use crate::call::Target;
 
@@ -13,7 +13,7 @@ use crate::call::Target;
 ///
 /// ```text
 ///   call ─▶ first layer ─▶ second layer ─▶ method, or server
-///                 ◀─ ending ─    ◀─ ending ─
+///                 ◀─ outcome ─   ◀─ outcome ─
 /// ```
 pub struct Next {
     /// How many layers the call has passed.
@@ -64,7 +64,11 @@ impl Next {
     }
 
     /// Continues the call. Dropping the future cancels the call; the server may have started it.
-    pub fn call(mut self, call: Call) -> ResponseFuture {
+    pub fn call(self, call: Call) -> impl Future<Output = Outcome> + Send + Unpin + 'static {
+        self.run(call)
+    }
+
+    pub(crate) fn run(mut self, call: Call) -> ResponseFuture {
         match self.innermost.layers().get(self.passed).cloned() {
             Some(layer) => {
                 self.passed += 1;

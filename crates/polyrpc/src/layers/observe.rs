@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use polyrpc_core::Status;
 use polyrpc_wire::Protocol;
 
-use crate::call::{Outcome, Peer};
+use crate::call::{Outcome, OutcomeKind, Peer};
 use crate::layer::{Call, Layer, Next, Side};
 use crate::propagation::{self, Trace};
 
@@ -128,8 +128,8 @@ impl<O: Observe> ObservedCall<O> {
     }
 
     fn finish(mut self, ending: &Outcome) {
-        let reply = match ending {
-            Outcome::Reply(reply) => reply.result.as_ref().map_or(0, |body| body.len()),
+        let reply = match &ending.0 {
+            OutcomeKind::Reply(reply) => reply.result.as_ref().map_or(0, |body| body.len()),
             _ => 0,
         };
         self.notify(ending.failure(), reply);

@@ -19,7 +19,7 @@ use super::incidents::Refusal;
 use super::listener_context::ListenerContext;
 use super::streams::Streams;
 use crate::call::{
-    CallKind, CallSite, ConnectionFacts, Context, Outcome, RequestedMethod, ResponseFuture, StreamOffer,
+    CallKind, CallSite, ConnectionFacts, Context, Outcome, OutcomeKind, RequestedMethod, ResponseFuture, StreamOffer,
     StreamType,
 };
 use crate::codec::{Body, InPlace, decompress_aside, decompress_in_place, decompress_message_aside};
@@ -295,7 +295,7 @@ impl<'a> Dispatcher<'a> {
                     call.body = body;
                     return self.start_after_authentication::<S>(call, ticket, admitted.into(), found);
                 }
-                Err(status) => return Dispatched::Finished(Outcome::Corrupt(status)),
+                Err(status) => return Dispatched::Finished(OutcomeKind::Corrupt(status).into()),
             },
         };
         if !entry.method().shape().is_unary()
@@ -478,7 +478,7 @@ impl<'a> Dispatcher<'a> {
         let is_stream = ways.is_some();
         let started = later(judging, self.site(&entry), inherited, deadline, async move {
             let bytes = decompress_aside(compression, body, limit, account.clone()).await;
-            let bytes = bytes.map_err(Outcome::Corrupt)?;
+            let bytes = bytes.map_err(OutcomeKind::Corrupt)?;
             // The compressed size is counted with the call.
             let kept =
                 ReservedBytes::new(account, if compression == Compression::None { 0 } else { bytes.len() });
@@ -688,7 +688,7 @@ fn later(
         if let Some(judging) = judging
             && let Err(status) = judging.await
         {
-            return Outcome::Unauthenticated(status);
+            return OutcomeKind::Unauthenticated(status).into();
         }
         match start.await {
             Ok(handling) => handling.await,

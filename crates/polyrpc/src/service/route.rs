@@ -133,7 +133,7 @@ impl Route {
         unreadable: fn(Status) -> Status,
     ) -> ResponseFuture {
         let call = Call::incoming(cx, body, self.method.shape());
-        Next::new(Routed { entry: self.clone(), way, unreadable }).call(call)
+        Next::new(Routed { entry: self.clone(), way, unreadable }).run(call)
     }
 
     /// Behind all layers: passes the call to the method.
