@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use common::{Prober, serve, soon, until};
-use polyrpc::client::balance::RoundRobin;
+use polyrpc::client::balance::Policy;
 use polyrpc::client::{Builder, CircuitBreaker, EndpointInfo, FailMode, HealthCheck, RecoveryPolicy};
 use polyrpc::codec::Serde;
 use polyrpc::discovery::{Instance, List};
@@ -60,7 +60,7 @@ fn of<'s>(protocol: Protocol, servers: impl IntoIterator<Item = &'s ServerHandle
     Client::builder(&format!("{}://some", protocol.as_str()))
         .discover(List::new(instances))
         // The usual one would avoid a server that fails.
-        .balance(RoundRobin::default())
+        .balance(Policy::round_robin())
         .fail_mode(FailMode::Failfast)
 }
 

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use common::{Gate, PROTOCOLS, Prober, serve, serve_apart, soon, until};
 use futures_util::{FutureExt, StreamExt, stream};
 use polyrpc::client::balance::{
-    AttemptOutcome, Candidate, LoadBalancer, PickContext, Picker, RoundRobin, SmoothWeightedRoundRobin,
+    AttemptOutcome, Candidate, LoadBalancer, PickContext, Picker, Policy,
 };
 use polyrpc::client::{
     Backoff, Backup, Builder, CallOptions, FailMode, RecoveryPolicy, Request, Response, RetryBudget,
@@ -89,7 +89,7 @@ fn instance(server: &ServerHandle) -> Instance {
 /// A client that calls each server in its turn, so that it meets all of them.
 fn builder(protocol: Protocol, discover: impl Discover) -> Builder {
     let url = format!("{}://somewhere", protocol.as_str());
-    Client::builder(&url).discover(discover).balance(RoundRobin::new())
+    Client::builder(&url).discover(discover).balance(Policy::round_robin())
 }
 
 fn client(discover: impl Discover) -> Client {
@@ -498,7 +498,7 @@ async fn a_server_without_weight_gets_no_call_whatever_becomes_of_the_others() {
     let registry = Registry::silent();
     registry.say([weightless()]);
     let client = builder(Protocol::Rpcx, registry.clone())
-        .balance(SmoothWeightedRoundRobin::new())
+        .balance(Policy::smooth_weighted_round_robin())
         .recovery(RecoveryPolicy::new(100, Duration::from_secs(3600)))
         .build()
         .unwrap();
@@ -529,7 +529,7 @@ async fn a_call_that_waits_gets_a_server_once_the_balancer_has_one() {
     let registry = Registry::silent();
     registry.say([instance(&server).with("weight=0".parse().unwrap())]);
     let client =
-        builder(Protocol::Rpcx, registry.clone()).balance(SmoothWeightedRoundRobin::new()).build().unwrap();
+        builder(Protocol::Rpcx, registry.clone()).balance(Policy::smooth_weighted_round_robin()).build().unwrap();
     let calling = client.clone();
     let call = tokio::spawn(async move {
         let request = Request::new("hello".to_owned()).with_wait_for_ready();
@@ -854,7 +854,7 @@ struct Counted(First);
 impl LoadBalancer for Counted {
     fn picker(&self, candidates: &[Candidate]) -> Box<dyn Picker> {
         self.0.sets.fetch_add(1, Ordering::SeqCst);
-        RoundRobin::new().picker(candidates)
+        Policy::round_robin().picker(candidates)
     }
 }
 

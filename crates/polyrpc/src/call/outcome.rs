@@ -101,8 +101,10 @@ impl Outcome {
     /// Returns the metadata that the caller receives after the response. `None` if there is no response.
     pub fn trailers_mut(&mut self) -> Option<&mut Metadata> {
         match &mut self.0 {
+            OutcomeKind::Reply(reply) => Some(&mut reply.trailers),
+            OutcomeKind::Accept(reply, _) => Some(&mut reply.trailers),
             OutcomeKind::Finish { trailers, .. } => Some(trailers),
-            _ => Some(&mut self.reply_mut()?.trailers),
+            OutcomeKind::Unauthenticated(_) | OutcomeKind::Corrupt(_) | OutcomeKind::CloseConnection => None,
         }
     }
 
