@@ -45,20 +45,17 @@ mod rate_limit;
 
 mod share;
 
-pub use self::access_log::{AccessLog, LogLine, LoggedCall};
+pub use self::access_log::{AccessLog, LogLine};
 pub use self::alias::Alias;
 pub use self::bearer::{Bearer, Token};
 pub use self::compress::Compress;
-pub use self::ip_list::{IpList, UnknownNetwork};
-#[cfg(feature = "metrics")]
-pub use self::metrics::Recorder;
-pub use self::metrics::{CountedCall, Method, Metrics};
+pub use self::ip_list::IpList;
+pub use self::metrics::{Method, Metrics};
 pub use self::mirror::{Mirror, MirrorStats};
 pub use self::observe::{CallEnd, CallStart, Observe};
 #[cfg(feature = "otel")]
 pub use self::otel::OpenTelemetry;
-pub use self::rate_limit::{ConnectionRate, RateLimit, RateLimitKey};
-pub use self::spans::{Span, Spans, TracedCall};
-pub use crate::layer::Side;
+pub use self::rate_limit::{RateLimit, RateLimitKey};
+pub use self::spans::{Span, Spans};
 
 pub(crate) use self::metrics::pages;

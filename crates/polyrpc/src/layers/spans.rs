@@ -6,8 +6,10 @@ use polyrpc_core::Status;
 use polyrpc_wire::Protocol;
 
 use super::share::Share;
-use super::{CallEnd, CallStart, Observe, Side};
-use crate::call::Peer;
+use super::observe::{Observer, observe};
+use super::{CallEnd, CallStart};
+use crate::call::{Outcome, Peer};
+use crate::layer::{Call, Layer, Next, Side};
 use crate::propagation::{self, Trace, TraceParent};
 
 /// Creates a span for each call and passes it, when the call has ended, to a function of the program, to log it or to
@@ -25,8 +27,8 @@ use crate::propagation::{self, Trace, TraceParent};
 /// });
 /// // As rpcx's OpenTelemetry plugin names them.
 /// let spans = spans.named(|call| match call.side {
-///     polyrpc::layers::Side::Client => format!("rpcx.client.{}.{}", call.service, call.method),
-///     polyrpc::layers::Side::Server => format!("rpcx.service.{}.{}", call.service, call.method),
+///     polyrpc::layer::Side::Client => format!("rpcx.client.{}.{}", call.service, call.method),
+///     polyrpc::layer::Side::Server => format!("rpcx.service.{}.{}", call.service, call.method),
 /// });
 /// let server = polyrpc::Server::new().layer(spans.clone());
 /// let client = polyrpc::Client::builder("rpcx://127.0.0.1:8972").layer(spans);
@@ -104,7 +106,13 @@ pub(super) fn usual_name(call: &CallStart<'_>) -> String {
     }
 }
 
-impl Observe for Spans {
+impl Layer for Spans {
+    fn call(self: Arc<Self>, call: Call, next: Next) -> impl Future<Output = Outcome> + Send + 'static {
+        observe(self, call, next)
+    }
+}
+
+impl Observer for Spans {
     type Call = TracedCall;
 
     fn on_start(&self, call: &CallStart<'_>) -> TracedCall {
@@ -154,7 +162,7 @@ impl Observe for Spans {
 
 /// A call that [`Spans`] observes.
 #[derive(Debug)]
-pub struct TracedCall {
+pub(super) struct TracedCall {
     trace: Trace,
     me: TraceParent,
     /// The data to report.
