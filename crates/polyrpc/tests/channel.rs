@@ -13,8 +13,7 @@ use polyrpc::client::balance::{
     AttemptOutcome, Candidate, LoadBalancer, PickContext, Picker, Policy,
 };
 use polyrpc::client::{
-    Backoff, Backup, Builder, CallOptions, FailMode, RecoveryPolicy, Request, Response, RetryBudget,
-    Signature,
+    Backoff, Builder, CallOptions, FailMode, Request, Response, RetryBudget, Signature,
 };
 use polyrpc::codec::{Raw, Serde};
 use polyrpc::discovery::{Attributes, Discover, Instance, List, Sets};
@@ -351,7 +350,7 @@ async fn a_second_server_answers_when_the_first_takes_its_time() {
         let client = builder(protocol, Registry::of(running(&servers)))
             .balance(first.clone())
             .fail_mode(FailMode::Failbackup)
-            .backup(Backup::After(Duration::from_millis(5)))
+            .backup_after(Duration::from_millis(5))
             .build()
             .unwrap();
         let answer: String = soon(client.call("Probe/Wait", &"hello")).await.unwrap();
@@ -499,7 +498,7 @@ async fn a_server_without_weight_gets_no_call_whatever_becomes_of_the_others() {
     registry.say([weightless()]);
     let client = builder(Protocol::Rpcx, registry.clone())
         .balance(Policy::smooth_weighted_round_robin())
-        .recovery(RecoveryPolicy::new(100, Duration::from_secs(3600)))
+        .recovery(100, Duration::from_secs(3600))
         .build()
         .unwrap();
     let failed = echo(&client).await.unwrap_err();

@@ -12,7 +12,7 @@ use polyrpc::client::balance::{Candidate, LoadBalancer, PickContext, Picker};
 use polyrpc::client::combo::{
     Merge, Parallel, Part, PartIndex, Partition, Selective, SubChannel, fold,
 };
-use polyrpc::client::{Builder, CallOptions, MockCall, Response, RetryBudget};
+use polyrpc::client::{Builder, CallOptions, OutgoingCall, Response, RetryBudget};
 use polyrpc::codec::{Body, Codec, Serde};
 use polyrpc::discovery::{Instance, List};
 use polyrpc::server::ServerHandle;
@@ -30,7 +30,7 @@ fn says(answer: Result<&'static str, Status>) -> (Client, Arc<AtomicUsize>) {
     (client, calls)
 }
 
-fn answer_with(call: &MockCall, text: &str) -> Result<Body> {
+fn answer_with(call: &OutgoingCall<'_>, text: &str) -> Result<Body> {
     call.answer::<Serde, _>(&text.to_owned())
 }
 

@@ -417,7 +417,7 @@ async fn the_layer_that_was_added_first_is_outermost() {
         }
     }
     let noted = Arc::<Mutex<Vec<String>>>::default();
-    let client = Client::mock(|call| call.answer::<Serde, _>(&call.method.clone()));
+    let client = Client::mock(|call| call.answer::<Serde, _>(&call.method.to_owned()));
     let client = client.layered(Noted("a", noted.clone())).layered(Noted("b", noted.clone()));
     assert_eq!(client.call::<String>("S/m", &()).await.unwrap(), "m");
     assert_eq!(*noted.lock().unwrap(), ["a S/m", "b S/m", "b back", "a back"]);
@@ -439,7 +439,7 @@ async fn a_layer_of_a_client_may_call_again_and_elsewhere() {
             }
         }
     }
-    let plain = Client::mock(|call| match &*call.method {
+    let plain = Client::mock(|call| match call.method {
         "first" => Err(Status::not_found("first").into()),
         method => call.answer::<Serde, _>(&method.to_owned()),
     });
