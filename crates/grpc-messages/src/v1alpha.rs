@@ -20,7 +20,8 @@ struct Descriptor {
 
 const SET: Descriptor = Descriptor { parts: &[(1, &FILE)], added: &[] };
 /// `options = { deprecated: true }`
-const FILE: Descriptor = Descriptor { parts: &[(4, &MESSAGE), (6, &SERVICE)], added: b"\x42\x03\xb8\x01\x01" };
+const FILE: Descriptor =
+    Descriptor { parts: &[(4, &MESSAGE), (6, &SERVICE)], added: b"\x42\x03\xb8\x01\x01" };
 const MESSAGE: Descriptor = Descriptor { parts: &[(2, &FIELD)], added: &[] };
 const FIELD: Descriptor = Descriptor { parts: &[], added: &[] };
 const SERVICE: Descriptor = Descriptor { parts: &[(2, &METHOD)], added: &[] };

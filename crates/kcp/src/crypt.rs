@@ -27,6 +27,7 @@ pub struct Cipher {
 
 /// Ciphers of `kcp-go`. They provide secrecy without authentication; tampering is detected by a plain checksum only.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Algorithm {
     /// No encryption, but a checksum. Accepts any key.
     None,

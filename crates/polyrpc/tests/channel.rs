@@ -9,12 +9,8 @@ use std::time::{Duration, Instant};
 
 use common::{Gate, PROTOCOLS, Prober, serve, serve_apart, soon, until};
 use futures_util::{FutureExt, StreamExt, stream};
-use polyrpc::client::balance::{
-    AttemptOutcome, Candidate, LoadBalancer, PickContext, Picker, Policy,
-};
-use polyrpc::client::{
-    Backoff, Builder, CallOptions, FailMode, Request, Response, RetryBudget, Signature,
-};
+use polyrpc::client::balance::{AttemptOutcome, Candidate, LoadBalancer, PickContext, Picker, Policy};
+use polyrpc::client::{Backoff, Builder, CallOptions, FailMode, Request, Response, RetryBudget, Signature};
 use polyrpc::codec::{Raw, Serde};
 use polyrpc::discovery::{Attributes, Discover, Instance, List, Sets};
 use polyrpc::server::{Publisher, ServerHandle};
@@ -527,8 +523,10 @@ async fn a_call_that_waits_gets_a_server_once_the_balancer_has_one() {
     let server = serve(Prober::default().server()).await;
     let registry = Registry::silent();
     registry.say([instance(&server).with("weight=0".parse().unwrap())]);
-    let client =
-        builder(Protocol::Rpcx, registry.clone()).balance(Policy::smooth_weighted_round_robin()).build().unwrap();
+    let client = builder(Protocol::Rpcx, registry.clone())
+        .balance(Policy::smooth_weighted_round_robin())
+        .build()
+        .unwrap();
     let calling = client.clone();
     let call = tokio::spawn(async move {
         let request = Request::new("hello".to_owned()).with_wait_for_ready();

@@ -9,9 +9,7 @@ use std::time::Duration;
 
 use common::{PROTOCOLS, ProbeClient, Prober, serve, soon, until};
 use polyrpc::client::balance::{Candidate, LoadBalancer, PickContext, Picker};
-use polyrpc::client::combo::{
-    Merge, Parallel, Part, PartIndex, Partition, Selective, SubChannel, fold,
-};
+use polyrpc::client::combo::{Merge, Parallel, Part, PartIndex, Partition, Selective, SubChannel, fold};
 use polyrpc::client::{Builder, CallOptions, OutgoingCall, Response, RetryBudget};
 use polyrpc::codec::{Body, Codec, Serde};
 use polyrpc::discovery::{Instance, List};
@@ -211,9 +209,8 @@ async fn who_has_not_answered_in_time_has_failed_and_the_rest_counts() {
     let servers = servers(2).await;
     servers[0].0.gate.open();
     let subs = || servers.iter().map(|(_, server)| common::client(Protocol::Rpcx, server));
-    let builder = || {
-        subs().fold(Parallel::new(), |builder, sub| builder.sub(sub)).timeout(Duration::from_millis(100))
-    };
+    let builder =
+        || subs().fold(Parallel::new(), |builder, sub| builder.sub(sub)).timeout(Duration::from_millis(100));
     assert_eq!(wait(&builder().build().unwrap()).await.unwrap(), "hello");
     let strict = builder().fail_limit(1).build().unwrap();
     assert_eq!(wait(&strict).await.unwrap_err().code(), Code::DeadlineExceeded);

@@ -7,8 +7,7 @@ use std::time::Duration;
 use common::{PROTOCOLS, client, serve, url};
 use polyrpc::client::{CallOptions, Request};
 use polyrpc::codec::Body;
-use polyrpc::payload::Json;
-use polyrpc::{Client, Code, Context, Format, Protocol, Server, Status};
+use polyrpc::{Client, Code, Context, Format, Json, Protocol, Server, Status};
 use serde::{Deserialize, Serialize};
 
 fn sums() -> Server {
@@ -249,14 +248,24 @@ async fn a_call_that_is_built_says_more_than_its_arguments() {
     )
     .await;
     let client = client(Protocol::BaiduStd, &server);
-    assert_eq!(client.call_with::<usize>("attached", Request::new(()).with_attachment("12345")).await.unwrap().message, 5);
+    assert_eq!(
+        client
+            .call_with::<usize>("attached", Request::new(()).with_attachment("12345"))
+            .await
+            .unwrap()
+            .message,
+        5
+    );
     let patient = Request::new(()).with_timeout(Duration::from_secs(3000));
     let left = client.call_with::<u64>("left", patient).await.unwrap().message;
     assert!((2900..=3000).contains(&left));
     let hasty = Request::new(()).with_timeout(Duration::from_millis(20));
     assert_eq!(client.call_with::<()>("hang", hasty).await.unwrap_err().code(), Code::DeadlineExceeded);
     let json = Request::new((1,)).with_format(Format::Json(Json::Brpc));
-    assert_eq!(client.call_with::<String>("format", json).await.unwrap().message, Format::Json(Json::Brpc).as_str());
+    assert_eq!(
+        client.call_with::<String>("format", json).await.unwrap().message,
+        Format::Json(Json::Brpc).as_str()
+    );
 
     let rpcx = common::client(Protocol::Rpcx, &server);
     rpcx.oneway("hang", ()).await.unwrap();
@@ -267,6 +276,9 @@ async fn a_call_that_is_built_says_more_than_its_arguments() {
     });
     let server = Server::new().function("in", || async { 1 }).bind(guarded).await.unwrap().start();
     let grpc = common::client(Protocol::Grpc, &server);
-    assert_eq!(grpc.call_with::<i32>("in", Request::new(()).with_credential("secret")).await.unwrap().message, 1);
+    assert_eq!(
+        grpc.call_with::<i32>("in", Request::new(()).with_credential("secret")).await.unwrap().message,
+        1
+    );
     assert_eq!(grpc.call::<i32>("in", &()).await.unwrap_err().code(), Code::Unauthenticated);
 }

@@ -11,11 +11,10 @@ use polyrpc::client::{CallOptions, Request};
 use polyrpc::codec::{Body, Serde};
 use polyrpc::layer::{Call, Layer, Next, Outcome, Side};
 use polyrpc::layers::{Alias, Bearer, Token};
-use polyrpc::payload::Json;
 use polyrpc::server::{Listen, Publisher};
 use polyrpc::service::Peer;
 use polyrpc::streaming::StreamOptions;
-use polyrpc::{Client, Code, Context, Error, Format, Protocol, Result, Server, Status, Streaming};
+use polyrpc::{Client, Code, Context, Error, Format, Json, Protocol, Result, Server, Status, Streaming};
 
 /// Counts calls and their ends, adds a word to those that leave, and lets only those in that bring it.
 #[derive(Clone, Default)]

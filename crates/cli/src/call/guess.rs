@@ -8,9 +8,8 @@ use futures_util::future::join_all;
 use polyrpc::client::CallOptions;
 use polyrpc::codec::Body;
 use polyrpc::net_rpc::Codec;
-use polyrpc::payload::Json;
 use polyrpc::rest_rpc::Generation;
-use polyrpc::{Code, Format, Scope, Status, tls};
+use polyrpc::{Code, Format, Json, Scope, Status, tls};
 
 use super::CommonOptions;
 

@@ -76,10 +76,10 @@ async fn exchange(
 /// The URL of this server by one protocol.
 pub(super) fn url(scheme: &str, address: &Address) -> String {
     match address {
-        Address::Tcp(address) => format!("{scheme}://{address}"),
         Address::Unix(path) => format!("{scheme}+unix://{}", path.display()),
         Address::Kcp(address) => format!("{scheme}+kcp://{address}"),
         Address::Quic(address) => format!("{scheme}+quic://{address}"),
+        address => format!("{scheme}://{address}"),
     }
 }
 

@@ -22,8 +22,8 @@ use clap::{Args, ValueEnum};
 use polyrpc::client::CallOptions;
 use polyrpc::codec::{Body, Codec, Serde};
 use polyrpc::layer::StreamType;
-use polyrpc::payload::{Format, Json, gob, transcode};
-use polyrpc::{Client, Error, Protocol, Status};
+use polyrpc::payload::{gob, transcode};
+use polyrpc::{Client, Error, Format, Json, Protocol, Status};
 
 use crate::failure::Failure;
 use crate::reflection::Reflection;

@@ -1,13 +1,9 @@
 //! gRPC's reflection as servers had it before v1.
 
-pub(crate) use polyrpc_grpc_messages::reflection::v1::server_reflection_request::MessageRequest;
-pub(crate) use polyrpc_grpc_messages::reflection::v1::server_reflection_response::MessageResponse;
-pub(crate) use polyrpc_grpc_messages::reflection::v1::{
-    ErrorResponse, FILE_DESCRIPTOR_SET, FileDescriptorResponse, ListServiceResponse, ServerReflectionRequest,
-    ServerReflectionResponse, ServiceResponse,
-};
-
 use polyrpc::{Context, Result, Streaming};
+use polyrpc_grpc_messages::reflection::v1::{
+    FILE_DESCRIPTOR_SET, ServerReflectionRequest, ServerReflectionResponse,
+};
 
 /// The messages are those of v1: the versions differ in nothing but the package.
 #[polyrpc::service(

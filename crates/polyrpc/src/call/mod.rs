@@ -24,7 +24,7 @@ mod accept;
 mod context;
 
 pub mod propagation;
-pub mod streaming;
+pub(crate) mod streaming;
 
 pub use self::cancel::CancelHandle;
 pub use self::context::{Context, Pusher, ReplyOptions, Trailers};

@@ -4,7 +4,7 @@
 //!
 //! [`combo`] calls many servers at once; `fanout` creates it from the servers of a cluster.
 //!
-//! [`blocking`] is the same without a runtime: the caller's thread reads and writes.
+//! [`blocking`](crate::blocking) is the same without a runtime: the caller's thread reads and writes.
 
 #[cfg(feature = "otel")]
 mod target;
@@ -36,7 +36,7 @@ mod fanout;
 
 pub mod combo;
 
-pub mod blocking;
+pub(crate) mod blocking;
 
 use std::fmt;
 use std::sync::Arc;

@@ -170,6 +170,7 @@ impl<R: Registrar + ?Sized> Registrar for Arc<R> {
 
 /// Entry that a server publishes in a registry.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Advertisement {
     /// Service name.
     pub service: String,
@@ -177,6 +178,13 @@ pub struct Advertisement {
     pub instance: Instance,
     /// Time to live of the entry if it is not renewed.
     pub ttl: Duration,
+}
+
+impl Advertisement {
+    /// Creates the entry of an instance of `service`.
+    pub fn new(service: impl Into<String>, instance: Instance, ttl: Duration) -> Self {
+        Self { service: service.into(), instance, ttl }
+    }
 }
 
 impl fmt::Display for Advertisement {

@@ -8,14 +8,15 @@ use bytes::Bytes;
 use polyrpc_core::{Format, Head, Metadata, Status};
 use polyrpc_wire::Protocol;
 
+use crate::call::streaming::{Incoming, Outgoing, Streaming, send};
 use crate::call::{CallSite, Context, Outcome, OutcomeKind, ResponseFuture, StreamType, Trailers};
 use crate::codec::{Body, Raw};
 use crate::service::Method;
-use crate::streaming::{Incoming, Outgoing, Streaming, send};
 use crate::{Failure, Result};
 
 /// An HTTP request that the server does not answer itself.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct HttpRequest {
     /// `GET`, `POST`, …
     pub method: String,

@@ -6,10 +6,10 @@ use polyrpc_core::{Format, Head, Metadata, Reply, Status};
 use super::relay::Relay;
 use super::request::{AcceptedStreamSlot, RawRequest};
 use super::response::{Answer, RawResponse};
+use crate::call::streaming::{Incoming, Outgoing, Streaming, send};
 use crate::call::{CallSite, Context, Outcome, OutcomeKind, ResponseFuture, StreamType, Trailers};
 use crate::codec::{Body, Raw};
 use crate::service::Method;
-use crate::streaming::{Incoming, Outgoing, Streaming, send};
 use crate::{Failure, Result};
 
 /// A fallback as a method.

@@ -142,10 +142,9 @@ impl Health {
                 "Check",
                 move |cx: Context, request| ready((cx, checked.check(&request))),
             )
-            .method::<Protobuf, HealthListRequest, HealthListResponse, _, _>(
-                "List",
-                move |cx: Context, _| ready((cx, Ok(listed.list()))),
-            )
+            .method::<Protobuf, HealthListRequest, HealthListResponse, _, _>("List", move |cx: Context, _| {
+                ready((cx, Ok(listed.list())))
+            })
             .server_streaming::<Protobuf, HealthCheckRequest, HealthCheckResponse, _, _>(
                 "Watch",
                 move |cx: Context, request| ready((cx, Ok(watched.watch(request)))),

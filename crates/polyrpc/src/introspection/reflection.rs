@@ -142,4 +142,5 @@ fn not_found(error_message: String) -> MessageResponse {
 const NOT_FOUND: i32 = 5;
 
 /// Names of the service, which describes itself too.
-const VERSIONS: [&str; 2] = ["grpc.reflection.v1.ServerReflection", "grpc.reflection.v1alpha.ServerReflection"];
+const VERSIONS: [&str; 2] =
+    ["grpc.reflection.v1.ServerReflection", "grpc.reflection.v1alpha.ServerReflection"];

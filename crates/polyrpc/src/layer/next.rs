@@ -4,9 +4,9 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::{Call, Layer};
-use crate::call::{Outcome, ResponseFuture};
 #[cfg(feature = "otel")]
 use crate::call::Target;
+use crate::call::{Outcome, ResponseFuture};
 
 /// The next step inside of a layer: the layers that were added after it, and the method, or the connection to the
 /// server.

@@ -5,8 +5,8 @@ use std::time::Duration;
 use polyrpc_core::Status;
 use polyrpc_wire::Protocol;
 
-use super::share::Share;
 use super::observe::{Observer, observe};
+use super::share::Share;
 use super::{CallEnd, CallStart};
 use crate::call::{Outcome, Peer};
 use crate::layer::{Call, Layer, Next, Side};

@@ -74,9 +74,10 @@ impl CallRecord {
             (None, OutcomeKind::Reply(reply)) => End::Succeeded { sent: sent(reply) },
             (None, OutcomeKind::Accept(reply, _)) => End::Succeeded { sent: sent(reply) },
             (None, OutcomeKind::Finish { .. }) => End::Succeeded { sent: 0 },
-            (None, OutcomeKind::CloseConnection | OutcomeKind::Unauthenticated(_) | OutcomeKind::Corrupt(_)) => {
-                End::Unanswered
-            }
+            (
+                None,
+                OutcomeKind::CloseConnection | OutcomeKind::Unauthenticated(_) | OutcomeKind::Corrupt(_),
+            ) => End::Unanswered,
         };
     }
 }

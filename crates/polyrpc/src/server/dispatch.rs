@@ -18,15 +18,15 @@ use super::in_flight::{
 use super::incidents::Refusal;
 use super::listener_context::ListenerContext;
 use super::streams::Streams;
+use crate::call::streaming::{Incoming, Outgoing};
 use crate::call::{
-    CallKind, CallSite, ConnectionFacts, Context, Outcome, OutcomeKind, RequestedMethod, ResponseFuture, StreamOffer,
-    StreamType,
+    CallKind, CallSite, ConnectionFacts, Context, Outcome, OutcomeKind, RequestedMethod, ResponseFuture,
+    StreamOffer, StreamType,
 };
 use crate::codec::{Body, InPlace, decompress_aside, decompress_in_place, decompress_message_aside};
 use crate::memory_budget::{Account, ReservedBytes, exhausted};
 use crate::propagation::CallScope;
 use crate::service::Route;
-use crate::streaming::{Incoming, Outgoing};
 
 /// Result of the first poll of a call.
 pub(super) enum Dispatched {

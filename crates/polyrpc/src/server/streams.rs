@@ -8,9 +8,9 @@ use polyrpc_core::{Compression, Message, Metadata, Outbox, Reply, Status, Stream
 use tokio::sync::oneshot;
 
 use super::unsendable;
+use crate::call::streaming::{Incoming, IncomingSender, Outgoing, OutgoingReceiver, StreamNotify};
 use crate::call::{AcceptedStream, Outcome, OutcomeKind, ResponseFuture, StreamOffer};
 use crate::memory_budget::Account;
-use crate::streaming::{Incoming, IncomingSender, Outgoing, OutgoingReceiver, StreamNotify};
 
 /// The streaming calls of one connection.
 ///

@@ -6,9 +6,9 @@ use polyrpc_core::{Format, Head, Reply, Status};
 use polyrpc_payload::schema;
 
 use crate::Failure;
+use crate::call::streaming::{Incoming, Outgoing};
 use crate::call::{Context, Outcome, OutcomeKind, ResponseFuture, StreamType};
 use crate::codec::{Body, Codec, TypeSchema};
-use crate::streaming::{Incoming, Outgoing};
 
 /// A method with its types erased, as the router stores it.
 ///

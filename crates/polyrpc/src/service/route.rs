@@ -7,12 +7,12 @@ use std::sync::{Arc, OnceLock};
 use polyrpc_core::Status;
 
 use super::{Method, trace_span};
+use crate::call::streaming::Incoming;
 use crate::call::{CallKind, Context, MethodName, Outcome, ResponseFuture};
 use crate::codec::Body;
 use crate::layer::{Call, Erased, Innermost, Layers, Next};
 use crate::propagation;
 use crate::runtime::{AbortOnDrop, wait};
-use crate::streaming::Incoming;
 
 /// Role of a method.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -13,8 +13,8 @@ use super::route::{MethodRole, Route};
 use super::streaming_method::{BidiStreaming, ClientStreaming, ServerStreaming, StreamingMethod};
 use crate::Failure;
 use crate::call::Context;
+use crate::call::streaming::Streaming;
 use crate::codec::Codec;
-use crate::streaming::Streaming;
 
 /// A service with several methods: what `#[polyrpc::service]` implements for a trait.
 #[diagnostic::on_unimplemented(

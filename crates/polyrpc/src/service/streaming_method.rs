@@ -12,9 +12,9 @@ use polyrpc_wire::Protocol;
 use polyrpc_wire::grpc;
 
 use super::method::{Method, finish};
+use crate::call::streaming::{Incoming, Outgoing, Streaming, send};
 use crate::call::{Context, Outcome, OutcomeKind, ResponseFuture, StreamType};
 use crate::codec::{Body, Codec};
-use crate::streaming::{Incoming, Outgoing, Streaming, send};
 use crate::{Failure, Result};
 
 /// A method that streams as its `StreamType` says, with messages of types `Req` and `Resp`, carried by the codec `C`.

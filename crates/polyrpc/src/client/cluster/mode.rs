@@ -8,6 +8,7 @@ use std::time::Duration;
 /// deadline, or if the application rejected it; nor more often than the
 /// [budget](crate::client::RetryBudget) allows. Unreachable servers do not count against the budget.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
 pub enum FailMode {
     /// Returns the failure at once.
     Failfast,

@@ -147,7 +147,9 @@ mod tests {
     fn a_server_that_claims_very_many_parts_is_not_believed() {
         let claim = |of: usize| {
             let mut instance = Instance::tcp("a:1");
-            (0..of).for_each(|index| instance.attributes.append("tag", PartIndex { index, count: of }.to_string()));
+            (0..of).for_each(|index| {
+                instance.attributes.append("tag", PartIndex { index, count: of }.to_string())
+            });
             PartitionAssignment::new(vec![instance], &|tag| tag.parse().ok()).capacities(|_| true)
         };
         assert_eq!(claim(MOST_PARTS).len(), 1);

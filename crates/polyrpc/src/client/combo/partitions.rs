@@ -11,7 +11,7 @@ use polyrpc_core::{Retry, Scope, Status};
 use tokio::sync::{Mutex, watch};
 use tokio::time::{Instant, timeout_at};
 
-use super::assignment::{Parser, PartitionAssignment, PartIndex};
+use super::assignment::{Parser, PartIndex, PartitionAssignment};
 use crate::Client;
 use crate::client::call_defaults::CallDefaults;
 use crate::client::cluster::{FIRST_SET, RegistryHealth, ResolverUpdate, may_call};
@@ -286,8 +286,10 @@ mod tests {
     async fn one_watch_of_the_registry_serves_all_parts() {
         let list: List = "a:1 0/2,b:1 1/2,c:1 tag=0/2&tag=1/2".parse().unwrap();
         let partitions = partitions(&list);
-        let holders =
-            |index| PartitionDiscovery { partitions: partitions.clone(), portion: PartIndex { index, count: 2 } };
+        let holders = |index| PartitionDiscovery {
+            partitions: partitions.clone(),
+            portion: PartIndex { index, count: 2 },
+        };
         let (mut first, mut second) = (holders(0).watch(), holders(1).watch());
         assert_eq!(told(&mut first).await, "tcp@a:1?tag=0%2F2 tcp@c:1?tag=0%2F2&tag=1%2F2");
         assert_eq!(told(&mut second).await, "tcp@b:1?tag=1%2F2 tcp@c:1?tag=0%2F2&tag=1%2F2");
@@ -313,8 +315,10 @@ mod tests {
     async fn who_is_missing_after_trouble_holds_its_part_for_a_while() {
         let list: List = "a:1 0/2,b:1 1/2".parse().unwrap();
         let partitions = partitions(&list);
-        let holders =
-            |index| PartitionDiscovery { partitions: partitions.clone(), portion: PartIndex { index, count: 2 } };
+        let holders = |index| PartitionDiscovery {
+            partitions: partitions.clone(),
+            portion: PartIndex { index, count: 2 },
+        };
         let (mut first, mut second) = (holders(0).watch(), holders(1).watch());
         assert_eq!(told(&mut first).await, "tcp@a:1?tag=0%2F2");
         assert_eq!(told(&mut second).await, "tcp@b:1?tag=1%2F2");
@@ -341,8 +345,10 @@ mod tests {
         let template = move || Ok(Client::builder("rpcx://parts").discover(StaticSet(discover)));
         let parse = |tag: &str| tag.parse().ok();
         let (partitions, _) = Partitions::new(Box::new(template), Box::new(parse)).unwrap();
-        let holders =
-            || PartitionDiscovery { partitions: partitions.clone(), portion: PartIndex { index: 0, count: 1 } };
+        let holders = || PartitionDiscovery {
+            partitions: partitions.clone(),
+            portion: PartIndex { index: 0, count: 1 },
+        };
         let (mut listener, mut other) = (holders().watch(), holders().watch());
         assert_eq!(told(&mut listener).await, "tcp@a:1?tag=0%2F1");
         assert_eq!(told(&mut listener).await, "gone");

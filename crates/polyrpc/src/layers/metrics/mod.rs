@@ -225,6 +225,7 @@ pub(crate) struct CountedCall(SeriesIndex);
 
 /// Counts of a method, by one protocol and on one side.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct Method {
     /// The side on which the calls were observed.
     pub side: Side,

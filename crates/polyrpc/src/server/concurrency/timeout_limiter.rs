@@ -27,8 +27,7 @@ impl TimeoutLimiter {
     /// is always admitted: otherwise the limiter would never learn that calls have become faster.
     pub(super) fn admits(&self, concurrency: usize, timeout: Option<Duration>) -> bool {
         let average = Duration::from_micros(self.average.load(Ordering::Relaxed));
-        concurrency == 1
-            || concurrency <= self.most && average < timeout.unwrap_or(self.timeout)
+        concurrency == 1 || concurrency <= self.most && average < timeout.unwrap_or(self.timeout)
     }
 
     /// Records the end of a call.

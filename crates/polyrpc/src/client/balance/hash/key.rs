@@ -40,11 +40,7 @@ pub fn rpcx_key(service: &str, method: &str, arguments: &(impl Serialize + ?Size
 /// # Errors
 ///
 /// If the arguments fail to serialize.
-pub fn rpcx_key_by_value(
-    service: &str,
-    method: &str,
-    arguments: &(impl Serialize + ?Sized),
-) -> Result<u64> {
+pub fn rpcx_key_by_value(service: &str, method: &str, arguments: &(impl Serialize + ?Sized)) -> Result<u64> {
     key(service, method, false, arguments)
 }
 
