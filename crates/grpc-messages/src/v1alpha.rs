@@ -82,7 +82,9 @@ mod tests {
     #[test]
     fn renamed_descriptors_equal_those_of_the_older_proto() {
         let protos = concat!(env!("CARGO_MANIFEST_DIR"), "/proto");
-        let compiled = protox::compile(["grpc/reflection/v1alpha/reflection.proto"], [protos]).unwrap();
+        let mut compiler = protox::Compiler::new([protos]).unwrap();
+        compiler.open_file("grpc/reflection/v1alpha/reflection.proto").unwrap();
+        let compiled = compiler.include_source_info(false).file_descriptor_set();
         assert_eq!(FileDescriptorSet::decode(&v1alpha_descriptors()[..]).unwrap(), compiled);
     }
 }

@@ -42,11 +42,7 @@ impl ::buffa::Message for HealthCheckRequest {
         use ::buffa::Enumeration as _;
         let mut size = 0u64;
         if !self.service.is_empty() {
-            size
-                += 1u64
-                    + ::buffa::types::string_encoded_len(
-                        &self.service,
-                    ) as u64;
+            size += 1u64 + ::buffa::types::string_encoded_len(&self.service) as u64;
         }
         size += self.__buffa_unknown_fields.encoded_len() as u64;
         ::buffa::saturate_size(size)
@@ -59,11 +55,7 @@ impl ::buffa::Message for HealthCheckRequest {
         #[allow(unused_imports)]
         use ::buffa::Enumeration as _;
         if !self.service.is_empty() {
-            ::buffa::types::put_string_field(
-                1u32,
-                &self.service,
-                buf,
-            );
+            ::buffa::types::put_string_field(1u32, &self.service, buf);
         }
         self.__buffa_unknown_fields.write_to(buf);
     }
@@ -83,20 +75,11 @@ impl ::buffa::Message for HealthCheckRequest {
                     tag,
                     ::buffa::encoding::WireType::LengthDelimited,
                 )?;
-                ::buffa::types::merge_string(
-                    &mut self.service,
-                    buf,
-                )?;
+                ::buffa::types::merge_string(&mut self.service, buf)?;
             }
             _ => {
                 self.__buffa_unknown_fields
-                    .push(
-                        ::buffa::encoding::decode_unknown_field(
-                            tag,
-                            buf,
-                            ctx,
-                        )?,
-                    );
+                    .push(::buffa::encoding::decode_unknown_field(tag, buf, ctx)?);
             }
         }
         ::core::result::Result::Ok(())
@@ -118,9 +101,7 @@ impl ::buffa::ExtensionSet for HealthCheckRequest {
 #[derive(Clone, PartialEq, Default)]
 pub struct HealthCheckResponse {
     /// Field 1: `status`
-    pub status: ::buffa::EnumValue<
-        health_check_response::ServingStatus,
-    >,
+    pub status: ::buffa::EnumValue<health_check_response::ServingStatus>,
     #[doc(hidden)]
     pub __buffa_unknown_fields: ::buffa::UnknownFields,
 }
@@ -159,10 +140,7 @@ impl ::buffa::Message for HealthCheckResponse {
         {
             let val = self.status.to_i32();
             if val != 0 {
-                size
-                    += 1u64
-                        + ::buffa::types::int32_encoded_len(val)
-                            as u64;
+                size += 1u64 + ::buffa::types::int32_encoded_len(val) as u64;
             }
         }
         size += self.__buffa_unknown_fields.encoded_len() as u64;
@@ -205,13 +183,7 @@ impl ::buffa::Message for HealthCheckResponse {
             }
             _ => {
                 self.__buffa_unknown_fields
-                    .push(
-                        ::buffa::encoding::decode_unknown_field(
-                            tag,
-                            buf,
-                            ctx,
-                        )?,
-                    );
+                    .push(::buffa::encoding::decode_unknown_field(tag, buf, ctx)?);
             }
         }
         ::core::result::Result::Ok(())
@@ -359,13 +331,7 @@ impl ::buffa::Message for HealthListRequest {
         match tag.field_number() {
             _ => {
                 self.__buffa_unknown_fields
-                    .push(
-                        ::buffa::encoding::decode_unknown_field(
-                            tag,
-                            buf,
-                            ctx,
-                        )?,
-                    );
+                    .push(::buffa::encoding::decode_unknown_field(tag, buf, ctx)?);
             }
         }
         ::core::result::Result::Ok(())
@@ -474,21 +440,13 @@ impl ::buffa::Message for HealthListResponse {
             }
             _ => {
                 self.__buffa_unknown_fields
-                    .push(
-                        ::buffa::encoding::decode_unknown_field(
-                            tag,
-                            buf,
-                            ctx,
-                        )?,
-                    );
+                    .push(::buffa::encoding::decode_unknown_field(tag, buf, ctx)?);
             }
         }
         ::core::result::Result::Ok(())
     }
     fn clear(&mut self) {
-        ::buffa::map_codec::MapStorage::storage_clear(
-            &mut self.statuses,
-        );
+        ::buffa::map_codec::MapStorage::storage_clear(&mut self.statuses);
         self.__buffa_unknown_fields.clear();
     }
 }

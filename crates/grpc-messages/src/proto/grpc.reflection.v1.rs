@@ -46,28 +46,19 @@ impl ::buffa::Message for ServerReflectionRequest {
         use ::buffa::Enumeration as _;
         let mut size = 0u64;
         if !self.host.is_empty() {
-            size
-                += 1u64
-                    + ::buffa::types::string_encoded_len(&self.host)
-                        as u64;
+            size += 1u64 + ::buffa::types::string_encoded_len(&self.host) as u64;
         }
         if let ::core::option::Option::Some(ref v) = self.message_request {
             match v {
                 __buffa::oneof::server_reflection_request::MessageRequest::FileByFilename(
                     x,
                 ) => {
-                    size
-                        += 1u64
-                            + ::buffa::types::string_encoded_len(x)
-                                as u64;
+                    size += 1u64 + ::buffa::types::string_encoded_len(x) as u64;
                 }
                 __buffa::oneof::server_reflection_request::MessageRequest::FileContainingSymbol(
                     x,
                 ) => {
-                    size
-                        += 1u64
-                            + ::buffa::types::string_encoded_len(x)
-                                as u64;
+                    size += 1u64 + ::buffa::types::string_encoded_len(x) as u64;
                 }
                 __buffa::oneof::server_reflection_request::MessageRequest::FileContainingExtension(
                     x,
@@ -76,26 +67,18 @@ impl ::buffa::Message for ServerReflectionRequest {
                     let inner = x.compute_size(__cache);
                     __cache.set(__slot, inner);
                     size
-                        += 1u64
-                            + ::buffa::encoding::varint_len(
-                                inner as u64,
-                            ) as u64 + inner as u64;
+                        += 1u64 + ::buffa::encoding::varint_len(inner as u64) as u64
+                            + inner as u64;
                 }
                 __buffa::oneof::server_reflection_request::MessageRequest::AllExtensionNumbersOfType(
                     x,
                 ) => {
-                    size
-                        += 1u64
-                            + ::buffa::types::string_encoded_len(x)
-                                as u64;
+                    size += 1u64 + ::buffa::types::string_encoded_len(x) as u64;
                 }
                 __buffa::oneof::server_reflection_request::MessageRequest::ListServices(
                     x,
                 ) => {
-                    size
-                        += 1u64
-                            + ::buffa::types::string_encoded_len(x)
-                                as u64;
+                    size += 1u64 + ::buffa::types::string_encoded_len(x) as u64;
                 }
             }
         }
@@ -199,18 +182,10 @@ impl ::buffa::Message for ServerReflectionRequest {
                     ),
                 ) = self.message_request
                 {
-                    ::buffa::Message::merge_length_delimited(
-                        &mut **existing,
-                        buf,
-                        ctx,
-                    )?;
+                    ::buffa::Message::merge_length_delimited(&mut **existing, buf, ctx)?;
                 } else {
                     let mut val = ::core::default::Default::default();
-                    ::buffa::Message::merge_length_delimited(
-                        &mut val,
-                        buf,
-                        ctx,
-                    )?;
+                    ::buffa::Message::merge_length_delimited(&mut val, buf, ctx)?;
                     self.message_request = ::core::option::Option::Some(
                         __buffa::oneof::server_reflection_request::MessageRequest::FileContainingExtension(
                             ::buffa::alloc::boxed::Box::new(val),
@@ -242,13 +217,7 @@ impl ::buffa::Message for ServerReflectionRequest {
             }
             _ => {
                 self.__buffa_unknown_fields
-                    .push(
-                        ::buffa::encoding::decode_unknown_field(
-                            tag,
-                            buf,
-                            ctx,
-                        )?,
-                    );
+                    .push(::buffa::encoding::decode_unknown_field(tag, buf, ctx)?);
             }
         }
         ::core::result::Result::Ok(())
@@ -323,16 +292,12 @@ impl ::buffa::Message for ExtensionRequest {
         if !self.containing_type.is_empty() {
             size
                 += 1u64
-                    + ::buffa::types::string_encoded_len(
-                        &self.containing_type,
-                    ) as u64;
+                    + ::buffa::types::string_encoded_len(&self.containing_type) as u64;
         }
         if self.extension_number != 0i32 {
             size
                 += 1u64
-                    + ::buffa::types::int32_encoded_len(
-                        self.extension_number,
-                    ) as u64;
+                    + ::buffa::types::int32_encoded_len(self.extension_number) as u64;
         }
         size += self.__buffa_unknown_fields.encoded_len() as u64;
         ::buffa::saturate_size(size)
@@ -345,18 +310,10 @@ impl ::buffa::Message for ExtensionRequest {
         #[allow(unused_imports)]
         use ::buffa::Enumeration as _;
         if !self.containing_type.is_empty() {
-            ::buffa::types::put_string_field(
-                1u32,
-                &self.containing_type,
-                buf,
-            );
+            ::buffa::types::put_string_field(1u32, &self.containing_type, buf);
         }
         if self.extension_number != 0i32 {
-            ::buffa::types::put_int32_field(
-                2u32,
-                self.extension_number,
-                buf,
-            );
+            ::buffa::types::put_int32_field(2u32, self.extension_number, buf);
         }
         self.__buffa_unknown_fields.write_to(buf);
     }
@@ -376,29 +333,18 @@ impl ::buffa::Message for ExtensionRequest {
                     tag,
                     ::buffa::encoding::WireType::LengthDelimited,
                 )?;
-                ::buffa::types::merge_string(
-                    &mut self.containing_type,
-                    buf,
-                )?;
+                ::buffa::types::merge_string(&mut self.containing_type, buf)?;
             }
             2u32 => {
                 ::buffa::encoding::check_wire_type(
                     tag,
                     ::buffa::encoding::WireType::Varint,
                 )?;
-                self.extension_number = ::buffa::types::decode_int32(
-                    buf,
-                )?;
+                self.extension_number = ::buffa::types::decode_int32(buf)?;
             }
             _ => {
                 self.__buffa_unknown_fields
-                    .push(
-                        ::buffa::encoding::decode_unknown_field(
-                            tag,
-                            buf,
-                            ctx,
-                        )?,
-                    );
+                    .push(::buffa::encoding::decode_unknown_field(tag, buf, ctx)?);
             }
         }
         ::core::result::Result::Ok(())
@@ -472,21 +418,15 @@ impl ::buffa::Message for ServerReflectionResponse {
         use ::buffa::Enumeration as _;
         let mut size = 0u64;
         if !self.valid_host.is_empty() {
-            size
-                += 1u64
-                    + ::buffa::types::string_encoded_len(
-                        &self.valid_host,
-                    ) as u64;
+            size += 1u64 + ::buffa::types::string_encoded_len(&self.valid_host) as u64;
         }
         if self.original_request.is_set() {
             let __slot = __cache.reserve();
             let inner_size = self.original_request.compute_size(__cache);
             __cache.set(__slot, inner_size);
             size
-                += 1u64
-                    + ::buffa::encoding::varint_len(
-                        inner_size as u64,
-                    ) as u64 + inner_size as u64;
+                += 1u64 + ::buffa::encoding::varint_len(inner_size as u64) as u64
+                    + inner_size as u64;
         }
         if let ::core::option::Option::Some(ref v) = self.message_response {
             match v {
@@ -497,10 +437,8 @@ impl ::buffa::Message for ServerReflectionResponse {
                     let inner = x.compute_size(__cache);
                     __cache.set(__slot, inner);
                     size
-                        += 1u64
-                            + ::buffa::encoding::varint_len(
-                                inner as u64,
-                            ) as u64 + inner as u64;
+                        += 1u64 + ::buffa::encoding::varint_len(inner as u64) as u64
+                            + inner as u64;
                 }
                 __buffa::oneof::server_reflection_response::MessageResponse::AllExtensionNumbersResponse(
                     x,
@@ -509,10 +447,8 @@ impl ::buffa::Message for ServerReflectionResponse {
                     let inner = x.compute_size(__cache);
                     __cache.set(__slot, inner);
                     size
-                        += 1u64
-                            + ::buffa::encoding::varint_len(
-                                inner as u64,
-                            ) as u64 + inner as u64;
+                        += 1u64 + ::buffa::encoding::varint_len(inner as u64) as u64
+                            + inner as u64;
                 }
                 __buffa::oneof::server_reflection_response::MessageResponse::ListServicesResponse(
                     x,
@@ -521,10 +457,8 @@ impl ::buffa::Message for ServerReflectionResponse {
                     let inner = x.compute_size(__cache);
                     __cache.set(__slot, inner);
                     size
-                        += 1u64
-                            + ::buffa::encoding::varint_len(
-                                inner as u64,
-                            ) as u64 + inner as u64;
+                        += 1u64 + ::buffa::encoding::varint_len(inner as u64) as u64
+                            + inner as u64;
                 }
                 __buffa::oneof::server_reflection_response::MessageResponse::ErrorResponse(
                     x,
@@ -533,10 +467,8 @@ impl ::buffa::Message for ServerReflectionResponse {
                     let inner = x.compute_size(__cache);
                     __cache.set(__slot, inner);
                     size
-                        += 1u64
-                            + ::buffa::encoding::varint_len(
-                                inner as u64,
-                            ) as u64 + inner as u64;
+                        += 1u64 + ::buffa::encoding::varint_len(inner as u64) as u64
+                            + inner as u64;
                 }
             }
         }
@@ -551,11 +483,7 @@ impl ::buffa::Message for ServerReflectionResponse {
         #[allow(unused_imports)]
         use ::buffa::Enumeration as _;
         if !self.valid_host.is_empty() {
-            ::buffa::types::put_string_field(
-                1u32,
-                &self.valid_host,
-                buf,
-            );
+            ::buffa::types::put_string_field(1u32, &self.valid_host, buf);
         }
         if self.original_request.is_set() {
             ::buffa::types::put_len_delimited_header(
@@ -627,10 +555,7 @@ impl ::buffa::Message for ServerReflectionResponse {
                     tag,
                     ::buffa::encoding::WireType::LengthDelimited,
                 )?;
-                ::buffa::types::merge_string(
-                    &mut self.valid_host,
-                    buf,
-                )?;
+                ::buffa::types::merge_string(&mut self.valid_host, buf)?;
             }
             2u32 => {
                 ::buffa::encoding::check_wire_type(
@@ -654,18 +579,10 @@ impl ::buffa::Message for ServerReflectionResponse {
                     ),
                 ) = self.message_response
                 {
-                    ::buffa::Message::merge_length_delimited(
-                        &mut **existing,
-                        buf,
-                        ctx,
-                    )?;
+                    ::buffa::Message::merge_length_delimited(&mut **existing, buf, ctx)?;
                 } else {
                     let mut val = ::core::default::Default::default();
-                    ::buffa::Message::merge_length_delimited(
-                        &mut val,
-                        buf,
-                        ctx,
-                    )?;
+                    ::buffa::Message::merge_length_delimited(&mut val, buf, ctx)?;
                     self.message_response = ::core::option::Option::Some(
                         __buffa::oneof::server_reflection_response::MessageResponse::FileDescriptorResponse(
                             ::buffa::alloc::boxed::Box::new(val),
@@ -684,18 +601,10 @@ impl ::buffa::Message for ServerReflectionResponse {
                     ),
                 ) = self.message_response
                 {
-                    ::buffa::Message::merge_length_delimited(
-                        &mut **existing,
-                        buf,
-                        ctx,
-                    )?;
+                    ::buffa::Message::merge_length_delimited(&mut **existing, buf, ctx)?;
                 } else {
                     let mut val = ::core::default::Default::default();
-                    ::buffa::Message::merge_length_delimited(
-                        &mut val,
-                        buf,
-                        ctx,
-                    )?;
+                    ::buffa::Message::merge_length_delimited(&mut val, buf, ctx)?;
                     self.message_response = ::core::option::Option::Some(
                         __buffa::oneof::server_reflection_response::MessageResponse::AllExtensionNumbersResponse(
                             ::buffa::alloc::boxed::Box::new(val),
@@ -714,18 +623,10 @@ impl ::buffa::Message for ServerReflectionResponse {
                     ),
                 ) = self.message_response
                 {
-                    ::buffa::Message::merge_length_delimited(
-                        &mut **existing,
-                        buf,
-                        ctx,
-                    )?;
+                    ::buffa::Message::merge_length_delimited(&mut **existing, buf, ctx)?;
                 } else {
                     let mut val = ::core::default::Default::default();
-                    ::buffa::Message::merge_length_delimited(
-                        &mut val,
-                        buf,
-                        ctx,
-                    )?;
+                    ::buffa::Message::merge_length_delimited(&mut val, buf, ctx)?;
                     self.message_response = ::core::option::Option::Some(
                         __buffa::oneof::server_reflection_response::MessageResponse::ListServicesResponse(
                             ::buffa::alloc::boxed::Box::new(val),
@@ -744,18 +645,10 @@ impl ::buffa::Message for ServerReflectionResponse {
                     ),
                 ) = self.message_response
                 {
-                    ::buffa::Message::merge_length_delimited(
-                        &mut **existing,
-                        buf,
-                        ctx,
-                    )?;
+                    ::buffa::Message::merge_length_delimited(&mut **existing, buf, ctx)?;
                 } else {
                     let mut val = ::core::default::Default::default();
-                    ::buffa::Message::merge_length_delimited(
-                        &mut val,
-                        buf,
-                        ctx,
-                    )?;
+                    ::buffa::Message::merge_length_delimited(&mut val, buf, ctx)?;
                     self.message_response = ::core::option::Option::Some(
                         __buffa::oneof::server_reflection_response::MessageResponse::ErrorResponse(
                             ::buffa::alloc::boxed::Box::new(val),
@@ -765,13 +658,7 @@ impl ::buffa::Message for ServerReflectionResponse {
             }
             _ => {
                 self.__buffa_unknown_fields
-                    .push(
-                        ::buffa::encoding::decode_unknown_field(
-                            tag,
-                            buf,
-                            ctx,
-                        )?,
-                    );
+                    .push(::buffa::encoding::decode_unknown_field(tag, buf, ctx)?);
             }
         }
         ::core::result::Result::Ok(())
@@ -803,9 +690,7 @@ pub struct FileDescriptorResponse {
     /// Each a serialized google.protobuf.FileDescriptorProto. The one that was asked for comes first.
     ///
     /// Field 1: `file_descriptor_proto`
-    pub file_descriptor_proto: ::buffa::alloc::vec::Vec<
-        ::buffa::bytes::Bytes,
-    >,
+    pub file_descriptor_proto: ::buffa::alloc::vec::Vec<::buffa::bytes::Bytes>,
     #[doc(hidden)]
     pub __buffa_unknown_fields: ::buffa::UnknownFields,
 }
@@ -844,9 +729,7 @@ impl ::buffa::Message for FileDescriptorResponse {
         use ::buffa::Enumeration as _;
         let mut size = 0u64;
         for v in &self.file_descriptor_proto {
-            size
-                += 1u64
-                    + ::buffa::types::bytes_encoded_len(v) as u64;
+            size += 1u64 + ::buffa::types::bytes_encoded_len(v) as u64;
         }
         size += self.__buffa_unknown_fields.encoded_len() as u64;
         ::buffa::saturate_size(size)
@@ -879,9 +762,7 @@ impl ::buffa::Message for FileDescriptorResponse {
                     tag,
                     ::buffa::encoding::WireType::LengthDelimited,
                 )?;
-                let __elem = ::buffa::types::decode_bytes_to_bytes(
-                    buf,
-                )?;
+                let __elem = ::buffa::types::decode_bytes_to_bytes(buf)?;
                 ctx.register_element_memory(
                     ::buffa::__private::element_footprint(&__elem),
                 )?;
@@ -889,13 +770,7 @@ impl ::buffa::Message for FileDescriptorResponse {
             }
             _ => {
                 self.__buffa_unknown_fields
-                    .push(
-                        ::buffa::encoding::decode_unknown_field(
-                            tag,
-                            buf,
-                            ctx,
-                        )?,
-                    );
+                    .push(::buffa::encoding::decode_unknown_field(tag, buf, ctx)?);
             }
         }
         ::core::result::Result::Ok(())
@@ -963,22 +838,15 @@ impl ::buffa::Message for ExtensionNumberResponse {
         if !self.base_type_name.is_empty() {
             size
                 += 1u64
-                    + ::buffa::types::string_encoded_len(
-                        &self.base_type_name,
-                    ) as u64;
+                    + ::buffa::types::string_encoded_len(&self.base_type_name) as u64;
         }
         if !self.extension_number.is_empty() {
             let payload: u64 = self
                 .extension_number
                 .iter()
-                .map(|&v| {
-                    ::buffa::types::int32_encoded_len(v) as u64
-                })
+                .map(|&v| ::buffa::types::int32_encoded_len(v) as u64)
                 .sum::<u64>();
-            size
-                += 1u64
-                    + ::buffa::encoding::varint_len(payload) as u64
-                    + payload;
+            size += 1u64 + ::buffa::encoding::varint_len(payload) as u64 + payload;
         }
         size += self.__buffa_unknown_fields.encoded_len() as u64;
         ::buffa::saturate_size(size)
@@ -991,25 +859,15 @@ impl ::buffa::Message for ExtensionNumberResponse {
         #[allow(unused_imports)]
         use ::buffa::Enumeration as _;
         if !self.base_type_name.is_empty() {
-            ::buffa::types::put_string_field(
-                1u32,
-                &self.base_type_name,
-                buf,
-            );
+            ::buffa::types::put_string_field(1u32, &self.base_type_name, buf);
         }
         if !self.extension_number.is_empty() {
             let payload: u64 = self
                 .extension_number
                 .iter()
-                .map(|&v| {
-                    ::buffa::types::int32_encoded_len(v) as u64
-                })
+                .map(|&v| ::buffa::types::int32_encoded_len(v) as u64)
                 .sum::<u64>();
-            ::buffa::types::put_len_delimited_header(
-                2u32,
-                payload,
-                buf,
-            );
+            ::buffa::types::put_len_delimited_header(2u32, payload, buf);
             for &v in &self.extension_number {
                 ::buffa::types::encode_int32(v, buf);
             }
@@ -1032,20 +890,13 @@ impl ::buffa::Message for ExtensionNumberResponse {
                     tag,
                     ::buffa::encoding::WireType::LengthDelimited,
                 )?;
-                ::buffa::types::merge_string(
-                    &mut self.base_type_name,
-                    buf,
-                )?;
+                ::buffa::types::merge_string(&mut self.base_type_name, buf)?;
             }
             2u32 => {
-                if tag.wire_type()
-                    == ::buffa::encoding::WireType::LengthDelimited
-                {
+                if tag.wire_type() == ::buffa::encoding::WireType::LengthDelimited {
                     let len = ::buffa::encoding::decode_varint(buf)?;
                     let len = usize::try_from(len)
-                        .map_err(|_| {
-                            ::buffa::DecodeError::MessageTooLarge
-                        })?;
+                        .map_err(|_| ::buffa::DecodeError::MessageTooLarge)?;
                     if buf.remaining() < len {
                         return ::core::result::Result::Err(
                             ::buffa::DecodeError::UnexpectedEof,
@@ -1063,22 +914,15 @@ impl ::buffa::Message for ExtensionNumberResponse {
                         let mut limited = buf.take(len);
                         while limited.has_remaining() {
                             self.extension_number
-                                .push(
-                                    ::buffa::types::decode_int32_packed(
-                                        &mut limited,
-                                    )?,
-                                );
+                                .push(::buffa::types::decode_int32_packed(&mut limited)?);
                         }
                         let leftover = limited.remaining();
                         if leftover > 0 {
                             limited.advance(leftover);
                         }
                     }
-                } else if tag.wire_type()
-                    == ::buffa::encoding::WireType::Varint
-                {
-                    self.extension_number
-                        .push(::buffa::types::decode_int32(buf)?);
+                } else if tag.wire_type() == ::buffa::encoding::WireType::Varint {
+                    self.extension_number.push(::buffa::types::decode_int32(buf)?);
                 } else {
                     return ::core::result::Result::Err(
                         ::buffa::encoding::wire_type_mismatch(
@@ -1090,13 +934,7 @@ impl ::buffa::Message for ExtensionNumberResponse {
             }
             _ => {
                 self.__buffa_unknown_fields
-                    .push(
-                        ::buffa::encoding::decode_unknown_field(
-                            tag,
-                            buf,
-                            ctx,
-                        )?,
-                    );
+                    .push(::buffa::encoding::decode_unknown_field(tag, buf, ctx)?);
             }
         }
         ::core::result::Result::Ok(())
@@ -1160,10 +998,8 @@ impl ::buffa::Message for ListServiceResponse {
             let inner_size = v.compute_size(__cache);
             __cache.set(__slot, inner_size);
             size
-                += 1u64
-                    + ::buffa::encoding::varint_len(
-                        inner_size as u64,
-                    ) as u64 + inner_size as u64;
+                += 1u64 + ::buffa::encoding::varint_len(inner_size as u64) as u64
+                    + inner_size as u64;
         }
         size += self.__buffa_unknown_fields.encoded_len() as u64;
         ::buffa::saturate_size(size)
@@ -1205,22 +1041,12 @@ impl ::buffa::Message for ListServiceResponse {
                 ctx.register_element_memory(
                     ::buffa::__private::element_footprint(&elem),
                 )?;
-                ::buffa::Message::merge_length_delimited(
-                    &mut elem,
-                    buf,
-                    ctx,
-                )?;
+                ::buffa::Message::merge_length_delimited(&mut elem, buf, ctx)?;
                 self.service.push(elem);
             }
             _ => {
                 self.__buffa_unknown_fields
-                    .push(
-                        ::buffa::encoding::decode_unknown_field(
-                            tag,
-                            buf,
-                            ctx,
-                        )?,
-                    );
+                    .push(::buffa::encoding::decode_unknown_field(tag, buf, ctx)?);
             }
         }
         ::core::result::Result::Ok(())
@@ -1281,10 +1107,7 @@ impl ::buffa::Message for ServiceResponse {
         use ::buffa::Enumeration as _;
         let mut size = 0u64;
         if !self.name.is_empty() {
-            size
-                += 1u64
-                    + ::buffa::types::string_encoded_len(&self.name)
-                        as u64;
+            size += 1u64 + ::buffa::types::string_encoded_len(&self.name) as u64;
         }
         size += self.__buffa_unknown_fields.encoded_len() as u64;
         ::buffa::saturate_size(size)
@@ -1321,13 +1144,7 @@ impl ::buffa::Message for ServiceResponse {
             }
             _ => {
                 self.__buffa_unknown_fields
-                    .push(
-                        ::buffa::encoding::decode_unknown_field(
-                            tag,
-                            buf,
-                            ctx,
-                        )?,
-                    );
+                    .push(::buffa::encoding::decode_unknown_field(tag, buf, ctx)?);
             }
         }
         ::core::result::Result::Ok(())
@@ -1393,18 +1210,11 @@ impl ::buffa::Message for ErrorResponse {
         use ::buffa::Enumeration as _;
         let mut size = 0u64;
         if self.error_code != 0i32 {
-            size
-                += 1u64
-                    + ::buffa::types::int32_encoded_len(
-                        self.error_code,
-                    ) as u64;
+            size += 1u64 + ::buffa::types::int32_encoded_len(self.error_code) as u64;
         }
         if !self.error_message.is_empty() {
             size
-                += 1u64
-                    + ::buffa::types::string_encoded_len(
-                        &self.error_message,
-                    ) as u64;
+                += 1u64 + ::buffa::types::string_encoded_len(&self.error_message) as u64;
         }
         size += self.__buffa_unknown_fields.encoded_len() as u64;
         ::buffa::saturate_size(size)
@@ -1417,18 +1227,10 @@ impl ::buffa::Message for ErrorResponse {
         #[allow(unused_imports)]
         use ::buffa::Enumeration as _;
         if self.error_code != 0i32 {
-            ::buffa::types::put_int32_field(
-                1u32,
-                self.error_code,
-                buf,
-            );
+            ::buffa::types::put_int32_field(1u32, self.error_code, buf);
         }
         if !self.error_message.is_empty() {
-            ::buffa::types::put_string_field(
-                2u32,
-                &self.error_message,
-                buf,
-            );
+            ::buffa::types::put_string_field(2u32, &self.error_message, buf);
         }
         self.__buffa_unknown_fields.write_to(buf);
     }
@@ -1455,20 +1257,11 @@ impl ::buffa::Message for ErrorResponse {
                     tag,
                     ::buffa::encoding::WireType::LengthDelimited,
                 )?;
-                ::buffa::types::merge_string(
-                    &mut self.error_message,
-                    buf,
-                )?;
+                ::buffa::types::merge_string(&mut self.error_message, buf)?;
             }
             _ => {
                 self.__buffa_unknown_fields
-                    .push(
-                        ::buffa::encoding::decode_unknown_field(
-                            tag,
-                            buf,
-                            ctx,
-                        )?,
-                    );
+                    .push(::buffa::encoding::decode_unknown_field(tag, buf, ctx)?);
             }
         }
         ::core::result::Result::Ok(())
@@ -1513,21 +1306,15 @@ pub mod __buffa {
                 FileByFilename(::buffa::alloc::string::String),
                 FileContainingSymbol(::buffa::alloc::string::String),
                 FileContainingExtension(
-                    ::buffa::alloc::boxed::Box<
-                        super::super::super::ExtensionRequest,
-                    >,
+                    ::buffa::alloc::boxed::Box<super::super::super::ExtensionRequest>,
                 ),
-                AllExtensionNumbersOfType(
-                    ::buffa::alloc::string::String,
-                ),
+                AllExtensionNumbersOfType(::buffa::alloc::string::String),
                 ListServices(::buffa::alloc::string::String),
             }
             impl ::buffa::Oneof for MessageRequest {}
             impl From<super::super::super::ExtensionRequest> for MessageRequest {
                 fn from(v: super::super::super::ExtensionRequest) -> Self {
-                    Self::FileContainingExtension(
-                        ::buffa::alloc::boxed::Box::new(v),
-                    )
+                    Self::FileContainingExtension(::buffa::alloc::boxed::Box::new(v))
                 }
             }
             impl From<super::super::super::ExtensionRequest>
@@ -1553,22 +1340,16 @@ pub mod __buffa {
                     >,
                 ),
                 ListServicesResponse(
-                    ::buffa::alloc::boxed::Box<
-                        super::super::super::ListServiceResponse,
-                    >,
+                    ::buffa::alloc::boxed::Box<super::super::super::ListServiceResponse>,
                 ),
                 ErrorResponse(
-                    ::buffa::alloc::boxed::Box<
-                        super::super::super::ErrorResponse,
-                    >,
+                    ::buffa::alloc::boxed::Box<super::super::super::ErrorResponse>,
                 ),
             }
             impl ::buffa::Oneof for MessageResponse {}
             impl From<super::super::super::FileDescriptorResponse> for MessageResponse {
                 fn from(v: super::super::super::FileDescriptorResponse) -> Self {
-                    Self::FileDescriptorResponse(
-                        ::buffa::alloc::boxed::Box::new(v),
-                    )
+                    Self::FileDescriptorResponse(::buffa::alloc::boxed::Box::new(v))
                 }
             }
             impl From<super::super::super::FileDescriptorResponse>
@@ -1579,9 +1360,7 @@ pub mod __buffa {
             }
             impl From<super::super::super::ExtensionNumberResponse> for MessageResponse {
                 fn from(v: super::super::super::ExtensionNumberResponse) -> Self {
-                    Self::AllExtensionNumbersResponse(
-                        ::buffa::alloc::boxed::Box::new(v),
-                    )
+                    Self::AllExtensionNumbersResponse(::buffa::alloc::boxed::Box::new(v))
                 }
             }
             impl From<super::super::super::ExtensionNumberResponse>
@@ -1592,9 +1371,7 @@ pub mod __buffa {
             }
             impl From<super::super::super::ListServiceResponse> for MessageResponse {
                 fn from(v: super::super::super::ListServiceResponse) -> Self {
-                    Self::ListServicesResponse(
-                        ::buffa::alloc::boxed::Box::new(v),
-                    )
+                    Self::ListServicesResponse(::buffa::alloc::boxed::Box::new(v))
                 }
             }
             impl From<super::super::super::ListServiceResponse>
@@ -1605,9 +1382,7 @@ pub mod __buffa {
             }
             impl From<super::super::super::ErrorResponse> for MessageResponse {
                 fn from(v: super::super::super::ErrorResponse) -> Self {
-                    Self::ErrorResponse(
-                        ::buffa::alloc::boxed::Box::new(v),
-                    )
+                    Self::ErrorResponse(::buffa::alloc::boxed::Box::new(v))
                 }
             }
             impl From<super::super::super::ErrorResponse>
