@@ -7,7 +7,6 @@ mod redacted;
 mod cancel;
 mod outgoing;
 mod request;
-#[cfg(feature = "otel")]
 mod target;
 
 mod connection;
@@ -42,5 +41,4 @@ pub(crate) use self::outcome::{AcceptedStream, AcceptedStreams, OutcomeKind, Res
 pub(crate) use self::redacted::{RedactedMetadata, is_secret, redacted};
 pub(crate) use self::server_info::{Countable, Totals};
 pub(crate) use self::stream_offer::StreamOffer;
-#[cfg(feature = "otel")]
 pub(crate) use self::target::Target;

@@ -14,7 +14,6 @@ use polyrpc_core::{Format, Head, Reply, Status};
 use tokio::sync::oneshot;
 
 use super::Client;
-#[cfg(feature = "otel")]
 use crate::call::Target;
 use crate::call::{CallOptions, Outcome, OutcomeKind, OutgoingCall, Response, ResponseFuture, StreamType};
 use crate::codec::Body;
@@ -141,7 +140,6 @@ impl Innermost for ToServer {
         }
     }
 
-    #[cfg(feature = "otel")]
     fn target(&self) -> Option<&Target> {
         Some(self.client.target())
     }

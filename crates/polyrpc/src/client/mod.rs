@@ -6,7 +6,6 @@
 //!
 //! [`blocking`](crate::blocking) is the same without a runtime: the caller's thread reads and writes.
 
-#[cfg(feature = "otel")]
 mod target;
 mod url;
 
@@ -77,7 +76,6 @@ use self::mock::Mock;
 use self::pool::{Pool, PoolLimits};
 use self::unsupported_warnings::UnsupportedWarnings;
 use self::url::Url;
-#[cfg(feature = "otel")]
 use crate::call::Target;
 use crate::call::redacted;
 use crate::codec::{self, Body};
@@ -212,7 +210,6 @@ impl Client {
     }
 
     /// Returns the name of the server for telemetry.
-    #[cfg(feature = "otel")]
     pub(crate) fn target(&self) -> &Target {
         &self.defaults.target
     }
@@ -840,7 +837,6 @@ impl Builder {
             return Err(status.into());
         }
         let defaults = CallDefaults {
-            #[cfg(feature = "otel")]
             target: discover.as_ref().map_or_else(|| Target::of(&url), |_| Target::found_by(&self.url)),
             ..self.defaults(&url)
         };
@@ -933,7 +929,6 @@ impl Builder {
             idempotent: self.idempotent,
             unsupported: UnsupportedWarnings::of(protocol),
             near: DataConnector::new(&url.address, self.connect_timeout),
-            #[cfg(feature = "otel")]
             target: Target::of(url),
         }
     }

@@ -4,7 +4,6 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::{Call, Layer};
-#[cfg(feature = "otel")]
 use crate::call::Target;
 use crate::call::{Outcome, ResponseFuture};
 
@@ -40,7 +39,6 @@ pub(crate) trait Innermost: Send {
     }
 
     /// On a client: returns the target for telemetry.
-    #[cfg(feature = "otel")]
     fn target(&self) -> Option<&Target> {
         None
     }
@@ -88,10 +86,10 @@ impl Next {
         self.innermost.is_blocking()
     }
 
-    /// On a client: returns the target for telemetry.
-    #[cfg(feature = "otel")]
-    pub(crate) fn target(&self) -> Option<&Target> {
-        self.innermost.target()
+    /// On a client: returns the configured server, host and port if it has one, or else the URL of the registry, without
+    /// passwords. It need not be the server that takes the call. `None` on a server.
+    pub fn target(&self) -> Option<(&str, Option<u16>)> {
+        self.innermost.target().map(|target| (&*target.address, target.port))
     }
 }
 

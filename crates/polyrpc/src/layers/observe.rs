@@ -72,7 +72,8 @@ pub struct CallStart<'a> {
 }
 
 impl<'a> CallStart<'a> {
-    pub(super) fn of(call: &'a Call) -> Self {
+    /// Returns what is known of a call before it is made.
+    pub fn of(call: &'a Call) -> Self {
         Self {
             side: call.side(),
             protocol: call.protocol(),
@@ -80,6 +81,14 @@ impl<'a> CallStart<'a> {
             method: call.method(),
             peer: call.peer(),
             request: call.body().bytes.len(),
+        }
+    }
+
+    /// Returns `package.Service/Method`, or the function's name, as OpenTelemetry's conventions name spans.
+    pub fn full_name(&self) -> String {
+        match self.service {
+            "" => self.method.to_owned(),
+            service => format!("{service}/{}", self.method),
         }
     }
 }

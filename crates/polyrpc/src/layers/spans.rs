@@ -80,7 +80,7 @@ impl Spans {
     pub fn new(sink: impl Fn(&Span<'_>) + Send + Sync + 'static) -> Self {
         Self(Arc::new(Tracer {
             sink: Arc::new(sink),
-            name: Arc::new(usual_name),
+            name: Arc::new(|call: &CallStart<'_>| call.full_name()),
             sampled: Arc::new(Share::new(1.0)),
         }))
     }
@@ -95,14 +95,6 @@ impl Spans {
     #[must_use]
     pub fn named(self, name: impl Fn(&CallStart<'_>) -> String + Send + Sync + 'static) -> Self {
         Self(Arc::new(Tracer { name: Arc::new(name), ..(*self.0).clone() }))
-    }
-}
-
-/// Returns the name by OpenTelemetry's semantic conventions for RPC.
-pub(super) fn usual_name(call: &CallStart<'_>) -> String {
-    match call.service {
-        "" => call.method.to_owned(),
-        service => format!("{service}/{}", call.method),
     }
 }
 
