@@ -8,13 +8,11 @@
 //! A session is a state machine without a socket: bytes go in, calls come out. So it can be tested without a network,
 //! as at the end of this file.
 
-use polyrpc::payload::Json;
-use polyrpc::protocol::session::{self, ClientEvent, NotFound, ServerEvent};
-use polyrpc::protocol::{
-    BytesMut, Call, CallId, Descriptor, Detected, Limits, Outbox, Parameter, Parameters, Reply, Scheme,
-    Violation, by_magic,
-};
-use polyrpc::{Bytes, Client, Code, Compression, Format, Result, Server, Status};
+use bytes::BytesMut;
+use polyrpc::{Bytes, Client, Code, Compression, Format, Json, Result, Server, Status};
+use polyrpc_core::protocol::{Parameter, Parameters, Scheme, by_magic};
+use polyrpc_core::session::{self, ClientEvent, NotFound, ServerEvent};
+use polyrpc_core::{Call, CallId, Descriptor, Detected, Limits, Outbox, Reply, Violation};
 
 /// Descriptor of the protocol for servers and clients.
 pub(crate) static LINES: Descriptor = Descriptor {
@@ -218,7 +216,7 @@ async fn main() -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use polyrpc::protocol::session::{Client as _, Server as _};
+    use polyrpc_core::session::{Client as _, Server as _};
 
     use super::*;
 

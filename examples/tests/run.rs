@@ -5,7 +5,8 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use polyrpc::Format;
-use polyrpc::client::{CallOptions, blocking};
+use polyrpc::blocking;
+use polyrpc::client::CallOptions;
 use polyrpc::codec::Body;
 
 #[test]

@@ -38,18 +38,15 @@ fn the_demo_services_are_fresh() {
 }
 
 #[test]
-fn the_standard_services_are_fresh() {
+fn the_messages_of_the_standard_services_are_fresh() {
     assert_fresh(
         &Config::new()
-            .files([
-                "grpc/health/v1/health.proto",
-                "grpc/reflection/v1/reflection.proto",
-                "grpc/reflection/v1alpha/reflection.proto",
-            ])
-            .includes([dir("../polyrpc/proto")])
+            .files(["grpc/health/v1/health.proto", "grpc/reflection/v1/reflection.proto"])
+            .includes([dir("../grpc-messages/proto")])
             .bytes_fields(["."])
+            .services(false)
             .include_file("mod.rs"),
-        &dir("../polyrpc/src/introspection/proto"),
+        &dir("../grpc-messages/src/proto"),
     );
 }
 

@@ -9,10 +9,9 @@ use std::{panic, thread};
 use clap::Args;
 use polyrpc::discovery::{Attributes, Instance, redacted};
 use polyrpc::net_rpc::Codec;
-use polyrpc::payload::Json;
 use polyrpc::rest_rpc::{ByteOrder, Generation};
 use polyrpc::server::{BoundServer, Event, Listen, Registration, ServerHandle};
-use polyrpc::{Cores, Protocol, Server, Status, signal};
+use polyrpc::{Cores, Json, Protocol, Server, Status, signal};
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinSet;
 

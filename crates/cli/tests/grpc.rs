@@ -7,16 +7,17 @@ use std::fs;
 use bytes::Bytes;
 use futures_util::StreamExt;
 use polyrpc::codec::Raw;
-use polyrpc::introspection::grpc::reflection::v1alpha::server_reflection_request::MessageRequest;
-use polyrpc::introspection::grpc::reflection::v1alpha::server_reflection_response::MessageResponse;
-use polyrpc::introspection::grpc::reflection::v1alpha::{
-    ErrorResponse, FileDescriptorResponse, ListServiceResponse, ServerReflection, ServerReflectionRequest,
-    ServerReflectionResponse, ServerReflectionServer, ServiceResponse,
-};
 use polyrpc::service::ServiceBuilder;
 use polyrpc::{Context, Result, Streaming};
+use polyrpc_grpc_messages::reflection::v1::server_reflection_request::MessageRequest;
+use polyrpc_grpc_messages::reflection::v1::server_reflection_response::MessageResponse;
+use polyrpc_grpc_messages::reflection::v1::{
+    ErrorResponse, FileDescriptorResponse, ListServiceResponse, ServerReflectionRequest,
+    ServerReflectionResponse, ServiceResponse,
+};
 use protox::prost::Message;
 use protox::prost_reflect::prost_types::FileDescriptorSet;
+use running::reflection::{ServerReflection, ServerReflectionServer};
 use running::{Server, Talk, TempDir, polyrpc};
 use serde_json::json;
 use tokio::runtime::Runtime;

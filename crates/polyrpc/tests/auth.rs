@@ -8,9 +8,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use common::{PROTOCOLS, Prober, Socket, Wire, json_call, soon, url};
 use polyrpc::client::CallOptions;
 use polyrpc::codec::Body;
-use polyrpc::payload::Json;
 use polyrpc::server::{Listen, ServerHandle};
-use polyrpc::{Client, Code, Format, Protocol, Status};
+use polyrpc::{Client, Code, Format, Json, Protocol, Status};
 use polyrpc_core::Credential;
 
 /// A server behind a judge, and what both did.

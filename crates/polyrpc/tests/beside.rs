@@ -190,7 +190,7 @@ async fn a_call_that_fails_or_does_not_accept_has_no_stream() {
 #[tokio::test]
 async fn several_streams_of_one_call_are_each_their_own() {
     let (client, _talker, _server) = talker().await;
-    let body = polyrpc::codec::Body::new(polyrpc::Format::Json(polyrpc::payload::Json::Brpc), "\"echo\"");
+    let body = polyrpc::codec::Body::new(polyrpc::Format::Json(polyrpc::Json::Brpc), "\"echo\"");
     let opened = client.open_streams_raw("Talk/Talk", body, Default::default(), StreamOptions::default(), 3);
     let (_, mut streams) = soon(opened).await.unwrap();
     for (n, stream) in streams.iter_mut().enumerate() {
@@ -305,7 +305,7 @@ fn asks_for_a_stream(what: &str) -> Vec<u8> {
         method: "Talk",
         body: serde_json::to_vec(what).unwrap().into(),
         attachment: Bytes::new(),
-        head: Head { format: Format::Json(polyrpc::payload::Json::Brpc), ..Default::default() },
+        head: Head { format: Format::Json(polyrpc::Json::Brpc), ..Default::default() },
         timeout: None,
         oneway: false,
         credential: Credential::Connection(None),

@@ -9,13 +9,8 @@ use std::time::{Duration, Instant};
 
 use common::{Gate, PROTOCOLS, Prober, serve, serve_apart, soon, until};
 use futures_util::{FutureExt, StreamExt, stream};
-use polyrpc::client::balance::{
-    AttemptOutcome, Candidate, LoadBalancer, PickContext, Picker, RoundRobin, SmoothWeightedRoundRobin,
-};
-use polyrpc::client::{
-    Backoff, Backup, Builder, CallOptions, FailMode, RecoveryPolicy, Request, Response, RetryBudget,
-    Signature,
-};
+use polyrpc::client::balance::{AttemptOutcome, Candidate, LoadBalancer, PickContext, Picker, Policy};
+use polyrpc::client::{Backoff, Builder, CallOptions, FailMode, Request, Response, RetryBudget, Signature};
 use polyrpc::codec::{Raw, Serde};
 use polyrpc::discovery::{Attributes, Discover, Instance, List, Sets};
 use polyrpc::server::{Publisher, ServerHandle};
@@ -89,7 +84,7 @@ fn instance(server: &ServerHandle) -> Instance {
 /// A client that calls each server in its turn, so that it meets all of them.
 fn builder(protocol: Protocol, discover: impl Discover) -> Builder {
     let url = format!("{}://somewhere", protocol.as_str());
-    Client::builder(&url).discover(discover).balance(RoundRobin::new())
+    Client::builder(&url).discover(discover).balance(Policy::round_robin())
 }
 
 fn client(discover: impl Discover) -> Client {
@@ -351,7 +346,7 @@ async fn a_second_server_answers_when_the_first_takes_its_time() {
         let client = builder(protocol, Registry::of(running(&servers)))
             .balance(first.clone())
             .fail_mode(FailMode::Failbackup)
-            .backup(Backup::After(Duration::from_millis(5)))
+            .backup_after(Duration::from_millis(5))
             .build()
             .unwrap();
         let answer: String = soon(client.call("Probe/Wait", &"hello")).await.unwrap();
@@ -498,8 +493,8 @@ async fn a_server_without_weight_gets_no_call_whatever_becomes_of_the_others() {
     let registry = Registry::silent();
     registry.say([weightless()]);
     let client = builder(Protocol::Rpcx, registry.clone())
-        .balance(SmoothWeightedRoundRobin::new())
-        .recovery(RecoveryPolicy::new(100, Duration::from_secs(3600)))
+        .balance(Policy::smooth_weighted_round_robin())
+        .recovery(100, Duration::from_secs(3600))
         .build()
         .unwrap();
     let failed = echo(&client).await.unwrap_err();
@@ -528,8 +523,10 @@ async fn a_call_that_waits_gets_a_server_once_the_balancer_has_one() {
     let server = serve(Prober::default().server()).await;
     let registry = Registry::silent();
     registry.say([instance(&server).with("weight=0".parse().unwrap())]);
-    let client =
-        builder(Protocol::Rpcx, registry.clone()).balance(SmoothWeightedRoundRobin::new()).build().unwrap();
+    let client = builder(Protocol::Rpcx, registry.clone())
+        .balance(Policy::smooth_weighted_round_robin())
+        .build()
+        .unwrap();
     let calling = client.clone();
     let call = tokio::spawn(async move {
         let request = Request::new("hello".to_owned()).with_wait_for_ready();
@@ -854,7 +851,7 @@ struct Counted(First);
 impl LoadBalancer for Counted {
     fn picker(&self, candidates: &[Candidate]) -> Box<dyn Picker> {
         self.0.sets.fetch_add(1, Ordering::SeqCst);
-        RoundRobin::new().picker(candidates)
+        Policy::round_robin().picker(candidates)
     }
 }
 

@@ -507,7 +507,9 @@ async fn a_time_out_of_zero_fails_before_anything_is_sent() {
         let client = client(protocol, &server);
         let of_itself = Client::builder(&url(protocol, &server)).timeout(Duration::ZERO).build().unwrap();
         for error in [
-            soon(client.request("Probe/Echo").timeout(Duration::ZERO).call::<String>("a")).await.unwrap_err(),
+            soon(client.call_with::<String>("Probe/Echo", Request::new("a").with_timeout(Duration::ZERO)))
+                .await
+                .unwrap_err(),
             soon(of_itself.call::<String>("Probe/Echo", "a")).await.unwrap_err(),
         ] {
             assert_eq!(error.code(), Code::DeadlineExceeded, "{protocol:?}: {error}");
@@ -760,7 +762,7 @@ async fn what_is_pushed_to_a_client_that_does_not_read_has_an_end_and_none_is_lo
 
 #[tokio::test]
 async fn a_mock_answers_in_place_of_a_server() {
-    let mock = Client::mock(|call| match (&*call.service, &*call.method) {
+    let mock = Client::mock(|call| match (call.service, call.method) {
         ("Probe", "Echo") => {
             let text = call.decode::<Serde, String>()?;
             call.answer::<Serde, _>(&format!("mocked {text}"))

@@ -171,7 +171,7 @@ async fn call(client: &Client, scheme: &str, brings: Brings) -> polyrpc::Result<
         _ if numbered => ("Probe/Echo#7,0", Format::FlatBuffers, &b"\"a\""[..]),
         // A string in gob.
         "net-rpc" | "net-rpc?transport=http-connect" => ("Probe/Echo", Format::Gob, &b"\x04\x0c\0\x01a"[..]),
-        _ => ("Probe/Echo", Format::Json(polyrpc::payload::Json::Go), &b"\"a\""[..]),
+        _ => ("Probe/Echo", Format::Json(polyrpc::Json::Go), &b"\"a\""[..]),
     };
     let options = CallOptions { credential: brings.credential().map(Bytes::from), ..CallOptions::default() };
     let reply = client.call_raw(method, Body::new(format, body), options).await?;

@@ -8,7 +8,8 @@ mod example;
 
 use common::{serve, soon};
 use example::{LINES, LineClient, LineServer};
-use polyrpc::client::{Builder, SessionContext, blocking};
+use polyrpc::blocking;
+use polyrpc::client::{Builder, SessionContext};
 use polyrpc::server::{Listen, ServerHandle};
 use polyrpc::{Client, Code, Protocol, Server};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};

@@ -296,7 +296,7 @@ async fn a_call_is_cancelled_by_a_handle_and_its_awaiter_sees_it() {
         let cancel = CancelHandle::new();
         let calling = tokio::spawn({
             let cancel = cancel.clone();
-            async move { client.request("wait").cancel(&cancel).call::<()>(&()).await }
+            async move { client.call_with::<()>("wait", Request::new(()).with_cancel(&cancel)).await }
         });
         gate.came(1).await;
         cancel.cancel();
@@ -307,7 +307,7 @@ async fn a_call_is_cancelled_by_a_handle_and_its_awaiter_sees_it() {
             until(|| *over.lock().unwrap() == 1).await;
         }
         let late = common::client(protocol, &server);
-        let error = late.request("wait").cancel(&cancel).call::<()>(&()).await.unwrap_err();
+        let error = late.call_with::<()>("wait", Request::new(()).with_cancel(&cancel)).await.unwrap_err();
         assert_eq!(error.code(), Code::Cancelled, "{protocol:?}: it is cancelled for good");
     }
 }

@@ -11,11 +11,10 @@ use polyrpc::client::{CallOptions, Request};
 use polyrpc::codec::{Body, Serde};
 use polyrpc::layer::{Call, Layer, Next, Outcome, Side};
 use polyrpc::layers::{Alias, Bearer, Token};
-use polyrpc::payload::Json;
 use polyrpc::server::{Listen, Publisher};
 use polyrpc::service::Peer;
 use polyrpc::streaming::StreamOptions;
-use polyrpc::{Client, Code, Context, Error, Format, Protocol, Result, Server, Status, Streaming};
+use polyrpc::{Client, Code, Context, Error, Format, Json, Protocol, Result, Server, Status, Streaming};
 
 /// Counts calls and their ends, adds a word to those that leave, and lets only those in that bring it.
 #[derive(Clone, Default)]
@@ -425,7 +424,7 @@ async fn the_layer_that_was_added_first_is_outermost() {
         }
     }
     let noted = Arc::<Mutex<Vec<String>>>::default();
-    let client = Client::mock(|call| call.answer::<Serde, _>(&call.method.clone()));
+    let client = Client::mock(|call| call.answer::<Serde, _>(&call.method.to_owned()));
     let client = client.layered(Noted("a", noted.clone())).layered(Noted("b", noted.clone()));
     assert_eq!(client.call::<String>("S/m", &()).await.unwrap(), "m");
     assert_eq!(*noted.lock().unwrap(), ["a S/m", "b S/m", "b back", "a back"]);
@@ -447,7 +446,7 @@ async fn a_layer_of_a_client_may_call_again_and_elsewhere() {
             }
         }
     }
-    let plain = Client::mock(|call| match &*call.method {
+    let plain = Client::mock(|call| match call.method {
         "first" => Err(Status::not_found("first").into()),
         method => call.answer::<Serde, _>(&method.to_owned()),
     });

@@ -11,11 +11,10 @@ use common::{failure_of, serve, soon, url_of};
 use polyrpc::client::{CallOptions, Request};
 use polyrpc::codec::Body;
 use polyrpc::fallback::RawRequest;
-use polyrpc::payload::Json;
 use polyrpc::propagation::{self, CallScope, Trace, TraceParent};
 use polyrpc::server::ServerHandle;
 use polyrpc::{
-    Client, Code, Context, Error, Format, Metadata, Protocol, Result, Retry, Server, Status, Streaming,
+    Client, Code, Context, Error, Format, Json, Metadata, Protocol, Result, Retry, Server, Status, Streaming,
 };
 
 #[polyrpc::service]

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use common::{Prober, serve, soon};
-use polyrpc::client::blocking;
+use polyrpc::blocking;
 use polyrpc::codec::{ByteString, Serde};
 use polyrpc::rest_rpc::{ByteOrder, Generation};
 use polyrpc::server::{Limits, Listen, ServerHandle};

@@ -11,10 +11,10 @@ use common::{serve, soon, url_of};
 use polyrpc::client::Request;
 use polyrpc::codec::{Body, Raw};
 use polyrpc::propagation::{self, CallScope, Trace, TraceParent};
-use polyrpc::protocol::MetadataSupport;
 use polyrpc::server::{Limits, ServerHandle};
 use polyrpc::service::ServiceBuilder;
 use polyrpc::{Client, Code, Context, Error, Format, Metadata, Result, Server, Status};
+use polyrpc_core::protocol::MetadataSupport;
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 

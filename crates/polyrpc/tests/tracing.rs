@@ -9,7 +9,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use common::{PATIENCE, Prober, serve};
-use polyrpc::client::balance::RoundRobin;
+use polyrpc::client::balance::Policy;
 use polyrpc::client::{CircuitBreaker, FailMode};
 use polyrpc::discovery::{Instance, List};
 use polyrpc::{Client, Server, Status};
@@ -166,7 +166,7 @@ async fn an_endpoint_that_is_taken_out_and_a_call_that_goes_elsewhere_are_told()
         .discover(list)
         .fail_mode(FailMode::Failover)
         // The usual balance would avoid a server that fails.
-        .balance(RoundRobin::default())
+        .balance(Policy::round_robin())
         .circuit_breaker(CircuitBreaker::consecutive(2, Duration::from_secs(10)))
         .idempotent()
         .build()

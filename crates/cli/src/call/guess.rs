@@ -7,9 +7,9 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use polyrpc::client::CallOptions;
 use polyrpc::codec::Body;
-use polyrpc::payload::Json;
+use polyrpc::net_rpc::Codec;
 use polyrpc::rest_rpc::Generation;
-use polyrpc::{Code, Format, Scope, Status, tls};
+use polyrpc::{Code, Format, Json, Scope, Status, tls};
 
 use super::CommonOptions;
 use crate::url::Url;

@@ -189,7 +189,7 @@ async fn call(client: &Client, options: &Options, mut report: Report) -> Result<
         report.sent();
         return Ok(());
     }
-    let client::Response { message, metadata, trailers, attachment } = &response;
+    let client::Response { message, metadata, trailers, attachment, .. } = &response;
     report.ended_well(&Ending {
         received: Received { messages: 1, bytes: message.bytes.len(), format: message.format.as_str() },
         headers: metadata,

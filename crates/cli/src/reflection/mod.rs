@@ -8,12 +8,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use buffa::Message;
 use bytes::{Bytes, BytesMut};
 use polyrpc::client::{self, Result};
-use polyrpc::introspection::grpc::reflection::v1::server_reflection_request::MessageRequest;
-use polyrpc::introspection::grpc::reflection::v1::server_reflection_response::MessageResponse;
-use polyrpc::introspection::grpc::reflection::v1::{
+use polyrpc::{Client, Code, Error, Format, Status};
+use polyrpc_grpc_messages::reflection::v1::server_reflection_request::MessageRequest;
+use polyrpc_grpc_messages::reflection::v1::server_reflection_response::MessageResponse;
+use polyrpc_grpc_messages::reflection::v1::{
     ErrorResponse, ServerReflectionRequest, ServerReflectionResponse,
 };
-use polyrpc::{Client, Code, Error, Format, Status};
 use protox::file::{FileResolver, GoogleFileResolver};
 use protox::prost::{self, Message as _};
 use protox::prost_reflect::prost_types::FileDescriptorProto;

@@ -1,6 +1,7 @@
 use bytes::Bytes;
+use polyrpc::Streaming;
 use polyrpc::codec::Raw;
-use polyrpc::streaming::{Sender, StreamOptions, Streaming};
+use polyrpc::streaming::{Sender, StreamOptions};
 use polyrpc::{Checksum, Compression, Context, Result, Status};
 
 use crate::proto::example::{EchoRequest, EchoResponse, EchoService};

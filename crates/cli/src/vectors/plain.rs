@@ -58,7 +58,7 @@ async fn same<T>(cx: Context, message: T) -> (Context, Result<T>) {
 #[cfg(test)]
 mod tests {
     use polyrpc::codec::{Body, Codec};
-    use polyrpc::payload::{Format, Json};
+    use polyrpc::{Format, Json};
 
     use super::*;
 

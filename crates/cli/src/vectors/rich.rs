@@ -119,7 +119,7 @@ impl<'de> Deserialize<'de> for Time {
 #[cfg(test)]
 mod tests {
     use polyrpc::codec::{Body, Codec, Serde};
-    use polyrpc::payload::{Format, Json};
+    use polyrpc::{Format, Json};
 
     use super::Rich;
 

@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "every test file uses its own part of it")]
 
+pub(crate) mod reflection;
+
 use std::env;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};

@@ -4,16 +4,14 @@
 //!
 //! [`combo`] calls many servers at once; `fanout` creates it from the servers of a cluster.
 //!
-//! [`blocking`] is the same without a runtime: the caller's thread reads and writes.
+//! [`blocking`](crate::blocking) is the same without a runtime: the caller's thread reads and writes.
 
-#[cfg(feature = "otel")]
 mod target;
 mod url;
 
 mod hook;
 mod layered_call;
 
-mod call_builder;
 mod call_defaults;
 mod data_connector;
 mod mock;
@@ -37,7 +35,7 @@ mod fanout;
 
 pub mod combo;
 
-pub mod blocking;
+pub(crate) mod blocking;
 
 use std::fmt;
 use std::sync::Arc;
@@ -56,22 +54,18 @@ pub use polyrpc_core::Limits;
 pub use crate::call::{CallOptions, CancelHandle, OutgoingCall, Request, Response, Signature};
 pub use crate::error::ClientResult as Result;
 
-pub use self::call_builder::CallBuilder;
-pub use self::cluster::{
-    Backup, CircuitBreaker, EndpointInfo, FailMode, HealthCheck, RecoveryPolicy, RetryBudget,
-};
+pub use self::cluster::{CircuitBreaker, EndpointInfo, FailMode, HealthCheck, RetryBudget};
 pub use self::connection::Backoff;
 pub use self::connection::sessions::SessionContext;
 pub use self::fanout::FanoutReply;
 pub use self::hook::{Attempt, Hook, OutgoingRequest, ReceivedReply};
-pub use self::mock::MockCall;
 pub use self::pool::ConnectionMode;
 pub use self::streams::{RawCall, RawReceiver, RawSender};
 pub use self::url::{registry_url, url_parameters};
 
 use self::balance::LoadBalancer;
 use self::call_defaults::CallDefaults;
-use self::cluster::{Channel, ChannelConfig, RoutingOptions, SingleEndpoint};
+use self::cluster::{Backup, Channel, ChannelConfig, RecoveryPolicy, RoutingOptions, SingleEndpoint};
 use self::combo::Combo;
 use self::connection::built_in;
 use self::connection::sessions::{SessionFactory, sessions};
@@ -83,7 +77,6 @@ use self::mock::Mock;
 use self::pool::{Pool, PoolLimits};
 use self::unsupported_warnings::UnsupportedWarnings;
 use self::url::{RegistryUrl, Url};
-#[cfg(feature = "otel")]
 use crate::call::Target;
 use crate::call::redacted;
 use crate::codec::{self, Body};
@@ -178,7 +171,7 @@ impl Client {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn mock(answer: impl Fn(MockCall) -> crate::Result<Body> + Send + Sync + 'static) -> Self {
+    pub fn mock(answer: impl Fn(OutgoingCall<'_>) -> crate::Result<Body> + Send + Sync + 'static) -> Self {
         let builder = Builder::new("");
         Self {
             transport: Transport::Mock(Mock::new(answer)),
@@ -231,7 +224,6 @@ impl Client {
     }
 
     /// Returns the name of the server for telemetry.
-    #[cfg(feature = "otel")]
     pub(crate) fn target(&self) -> &Target {
         &self.defaults.target
     }
@@ -283,32 +275,75 @@ impl Client {
         target: &str,
         arguments: &(impl Serialize + ?Sized),
     ) -> Result<Resp> {
-        let options = CallOptions::default();
-        let body = self.defaults.encode_plain(arguments, &options)?;
-        let (service, method) = split(target);
-        let response = self.call_encoded(service, method, body, options).await?;
+        let response = self.call_plain(target, arguments, CallOptions::default()).await?;
         Ok(response.decode_plain()?)
     }
 
-    /// Creates a call with plain types and options: timeout, metadata, attachment, credential.
+    /// Calls a method as [`call`](Self::call) does, with options: timeout, metadata, attachment, credential. Returns the
+    /// full response: result, metadata, trailers and attachment.
     ///
     /// ```no_run
     /// # async fn example(client: polyrpc::Client) -> polyrpc::Result<()> {
     /// use std::time::Duration;
     ///
-    /// let sum: i64 = client
-    ///     .request("Arith/Add")
-    ///     .timeout(Duration::from_millis(200))
-    ///     .metadata("tenant", "a")
-    ///     .key(17)
-    ///     .call(&(1, 2))
-    ///     .await?;
-    /// client.request("log").oneway(&"seen").await?;
+    /// use polyrpc::client::Request;
+    ///
+    /// let request = Request::new((1, 2))
+    ///     .with_timeout(Duration::from_millis(200))
+    ///     .with_metadata("tenant", "a")
+    ///     .with_key(17);
+    /// let sum = client.call_with::<i64>("Arith/Add", request).await?.message;
     /// # Ok(())
     /// # }
     /// ```
-    pub fn request<'a>(&'a self, target: &'a str) -> CallBuilder<'a> {
-        CallBuilder::new(self, target)
+    ///
+    /// # Errors
+    ///
+    /// As [`call`](Self::call).
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`call`](Self::call).
+    pub async fn call_with<Resp: DeserializeOwned + 'static>(
+        &self,
+        target: &str,
+        request: Request<impl Serialize>,
+    ) -> Result<Response<Resp>> {
+        Ok(self.call_plain(target, &request.message, request.options).await?.read_plain()?)
+    }
+
+    /// Sends a call without waiting for a result.
+    ///
+    /// ```no_run
+    /// # async fn example(client: polyrpc::Client) -> polyrpc::Result<()> {
+    /// client.oneway("log", "seen").await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If the call could not be sent. Failures of the server are not reported.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future may leave the call unsent.
+    pub async fn oneway<T: Serialize>(&self, target: &str, request: impl Into<Request<T>>) -> Result<()> {
+        let request: Request<T> = request.into();
+        let Request { message, options } = request.with_oneway();
+        self.call_plain(target, &message, options).await?;
+        Ok(())
+    }
+
+    async fn call_plain(
+        &self,
+        target: &str,
+        arguments: &(impl Serialize + ?Sized),
+        options: CallOptions,
+    ) -> Result<Response<Body>, Status> {
+        let body = self.defaults.encode_plain(arguments, &options)?;
+        let (service, method) = split(target);
+        self.call_encoded(service, method, body, options).await
     }
 
     /// Calls a method with an encoded message and returns the encoded reply.
@@ -393,6 +428,10 @@ impl Client {
             call.options.idempotent |= self.defaults.idempotent;
             return combo.call(call).await;
         }
+        if let Transport::Mock(mock) = &self.transport {
+            call.options.timeout = call.options.timeout.or(self.defaults.timeout);
+            return mock.call(call);
+        }
         let OutgoingCall { service, method, body, options, .. } = call;
         let routing = self.defaults.routing_options(&options);
         let (format, ended) = match &self.transport {
@@ -423,7 +462,7 @@ impl Client {
                 (call.head.format, Box::pin(server.call(call, routing)).await)
             }
             Transport::Combo(_) => return Err(Status::internal("a combination makes its calls itself")),
-            Transport::Mock(mock) => return mock.call(service, method, body),
+            Transport::Mock(_) => return Err(Status::internal("a mock answers its calls itself")),
         };
         self.defaults.open(ended?, format)
     }
@@ -734,9 +773,17 @@ impl Builder {
         self
     }
 
-    /// Sets when [`FailMode::Failbackup`] calls a second server.
-    pub fn backup(mut self, backup: Backup) -> Self {
-        self.plan().backup = backup;
+    /// Sets after which time without a reply [`FailMode::Failbackup`] calls a second server. Default: 10 ms, as usual
+    /// with rpcx.
+    pub fn backup_after(mut self, delay: Duration) -> Self {
+        self.plan().backup = Backup::After(delay);
+        self
+    }
+
+    /// Sets this time to a percentile of the recent latencies: `0.95` calls a second server for the slowest twentieth.
+    /// It is at least a millisecond, and 10 ms until enough calls have been answered.
+    pub fn backup_percentile(mut self, share: f64) -> Self {
+        self.plan().backup = Backup::Percentile(share);
         self
     }
 
@@ -752,9 +799,18 @@ impl Builder {
         self
     }
 
-    /// Sets how the first servers to recover are protected from the calls of all servers. Default: not at all.
-    pub fn recovery(mut self, recovery: RecoveryPolicy) -> Self {
-        self.plan().recovery = Some(recovery);
+    /// Protects the first servers that come back against the calls of a whole cluster, as in brpc
+    /// (`cluster_recover_policy.h`), for any balancer. Default: not at all.
+    ///
+    /// Recovery starts when a call finds no healthy server. From then on calls are rejected at random, with a
+    /// probability equal to the share of servers that are missing from `min_working`, the number that can handle all
+    /// calls: if three of six are back, every second call. Recovery ends when the number of healthy servers has not
+    /// changed for `hold`.
+    ///
+    /// A rejected call fails with [`Unavailable`](crate::Code::Unavailable) and brpc's code for it, 1018 (`EREJECT`).
+    /// It reached no server, and is not retried.
+    pub fn recovery(mut self, min_working: usize, hold: Duration) -> Self {
+        self.plan().recovery = Some(RecoveryPolicy { min_working, hold });
         self
     }
 
@@ -795,7 +851,6 @@ impl Builder {
             return Err(status.into());
         }
         let defaults = CallDefaults {
-            #[cfg(feature = "otel")]
             target: discover.as_ref().map_or_else(|| Target::of(&url), |_| Target::found_by(&self.url)),
             ..self.defaults(&url)
         };
@@ -874,7 +929,6 @@ impl Builder {
             idempotent: self.idempotent,
             unsupported: UnsupportedWarnings::of(protocol),
             near: DataConnector::new(&url.address, self.connect_timeout),
-            #[cfg(feature = "otel")]
             target: Target::of(url),
         }
     }

@@ -2,11 +2,11 @@ use std::sync::{PoisonError, RwLock};
 
 use polyrpc_core::Status;
 
-use super::{Discover, File, List, Names, Registrar, RemoteFile};
+use super::{Discover, File, List, Names, Registrar};
 use crate::error::ClientResult as Result;
 
 /// Opens the discovery of a URL's keyword, as [`open`].
-pub type OpenDiscover = fn(&str, &str) -> Result<Option<Box<dyn Discover>>>;
+type OpenDiscover = fn(&str, &str) -> Result<Option<Box<dyn Discover>>>;
 
 static INSTALLED: RwLock<Vec<OpenDiscover>> = RwLock::new(Vec::new());
 
@@ -14,7 +14,7 @@ static INSTALLED: RwLock<Vec<OpenDiscover>> = RwLock::new(Vec::new());
 /// order in which they were installed, after the keywords of this crate.
 ///
 /// Programs call `polyrpc_discovery::install()` for the registries of that crate.
-pub fn install(open: OpenDiscover) {
+pub fn install(open: fn(&str, &str) -> Result<Option<Box<dyn Discover>>>) {
     INSTALLED.write().unwrap_or_else(PoisonError::into_inner).push(open);
 }
 
@@ -50,7 +50,7 @@ pub(crate) fn how_to_add(word: &str) -> Option<Status> {
 /// | `list` | `host:port tag,host:port tag` | [`List`] |
 /// | `dlist` | the same | [`Names`], resolved every 5 s |
 /// | `file` | `/path` | [`File`] |
-/// | `remotefile` | `http://host:port/path?query` or `host:port/path?query` | [`RemoteFile`] |
+/// | `remotefile` | `http://host:port/path?query` or `host:port/path?query` | [`File::http`] |
 /// | `dns` | `host:port`, or `_service._tcp.domain` for SRV; optionally `server:port/` before it | [`Dns`](super::Dns) (feature `dns`) |
 /// | `mdns` | a service's name | [`Mdns`](super::Mdns) (feature `mdns`) |
 ///
@@ -65,7 +65,7 @@ pub fn open(word: &str, rest: &str) -> Result<Option<Box<dyn Discover>>> {
         "list" => Box::new(rest.parse::<List>()?),
         "dlist" => Box::new(rest.parse::<Names>()?),
         "file" => Box::new(File::new(path(rest)?)),
-        "remotefile" => Box::new(rest.parse::<RemoteFile>()?),
+        "remotefile" => Box::new(File::http(rest)?),
         #[cfg(feature = "dns")]
         "dns" => Box::new(rest.parse::<super::Dns>()?),
         #[cfg(feature = "mdns")]

@@ -11,12 +11,6 @@ mod files;
 mod reflection;
 mod rpcx;
 
-#[path = "proto/mod.rs"]
-mod generated;
-
-/// The messages, traits and stubs of the standard services, as `polyrpc-build` generates them.
-#[doc(inline)]
-pub use self::generated::grpc;
 pub(crate) use self::health::DefaultHealth;
 pub use self::health::{Health, Serving};
 pub use crate::call::{Calls, Connection, ResourceUsage, ServerInfo};
@@ -27,7 +21,7 @@ use crate::service::{MethodRole, Router};
 /// Adds the standard services that a server is to have, once all others are there.
 pub(crate) fn add(router: &mut Router, health: Option<&Health>, reflection: bool) {
     if let Some(health) = health {
-        router.standard(MethodRole::Introspection, grpc::health::v1::HealthServer::new(health.clone()));
+        router.standard(MethodRole::Introspection, health.service());
     }
     if reflection {
         rpcx::add(router);

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 pub use self::call::Call;
 pub use self::next::Next;
-pub use crate::call::{Outcome, ResponseFuture, StreamType};
+pub use crate::call::{Outcome, StreamType};
 
 pub(crate) use self::list::Layers;
 pub(crate) use self::next::{Erased, Innermost};
@@ -66,7 +66,7 @@ pub(crate) use self::next::{Erased, Innermost};
 /// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a layer",
-    note = "a layer implements `polyrpc::layer::Layer`: `async fn call(self: Arc<Self>, call: Call, next: Next) -> Ending`"
+    note = "a layer implements `polyrpc::layer::Layer`: `async fn call(self: Arc<Self>, call: Call, next: Next) -> Outcome`"
 )]
 pub trait Layer: Send + Sync + 'static {
     /// Handles a call and returns its outcome.

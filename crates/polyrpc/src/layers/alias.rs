@@ -81,7 +81,8 @@ mod tests {
 
     #[tokio::test]
     async fn methods_and_services_are_called_by_what_their_names_stand_for() {
-        let echo = Client::mock(|call| call.answer::<Serde, _>(&(call.service.clone(), call.method.clone())));
+        let echo =
+            Client::mock(|call| call.answer::<Serde, _>(&(call.service.to_owned(), call.method.to_owned())));
         let client = echo.layered(
             Alias::new()
                 .method("math/times", "Arith/Mul")

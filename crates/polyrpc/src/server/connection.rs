@@ -29,7 +29,7 @@ use super::subscription::{self, SubscriptionAdmission};
 use super::tick::{TICK, ticks};
 use super::topics::Subscriptions;
 use super::unsendable;
-use crate::call::{AcceptedStreams, CallSite, Calls, ConnectionFacts, Outcome};
+use crate::call::{AcceptedStreams, CallSite, Calls, ConnectionFacts, Outcome, OutcomeKind};
 use crate::memory_budget::{self, Account};
 use crate::propagation::CallScope;
 use crate::transport::{Inbox, Transport, scratch};
@@ -698,16 +698,16 @@ impl<'a, S: Session> Connection<'a, S> {
         }
         // Messages that a handler has pushed are sent before its reply, as by rpcx's servers.
         self.push();
-        if let Outcome::Reply(reply) = &mut ending {
+        if let OutcomeKind::Reply(reply) = &mut ending.0 {
             self.bound_reply(reply);
         }
-        match ending {
-            Outcome::Reply(reply) => self.session.reply(ticket, reply, &mut self.out),
-            Outcome::Unauthenticated(status) => self.answer_refused(ticket, status),
-            Outcome::Corrupt(status) => self.answer_corrupt(ticket, status),
-            Outcome::Accept(reply, accepted) => self.accept(ticket, *reply, accepted),
-            Outcome::Finish { result, trailers } => self.end_response(ticket, result, trailers),
-            Outcome::CloseConnection => self.finish(),
+        match ending.0 {
+            OutcomeKind::Reply(reply) => self.session.reply(ticket, reply, &mut self.out),
+            OutcomeKind::Unauthenticated(status) => self.answer_refused(ticket, status),
+            OutcomeKind::Corrupt(status) => self.answer_corrupt(ticket, status),
+            OutcomeKind::Accept(reply, accepted) => self.accept(ticket, *reply, accepted),
+            OutcomeKind::Finish { result, trailers } => self.end_response(ticket, result, trailers),
+            OutcomeKind::CloseConnection => self.finish(),
         }
     }
 
@@ -794,17 +794,17 @@ impl<'a, S: Session> Connection<'a, S> {
         if let Some(call_record) = &mut call_record {
             call_record.set_outcome(&ending);
         }
-        let closes = matches!(ending, Outcome::CloseConnection);
-        match ending {
-            Outcome::Unauthenticated(status) => {
+        let closes = matches!(ending.0, OutcomeKind::CloseConnection);
+        match ending.0 {
+            OutcomeKind::Unauthenticated(status) => {
                 self.streams.forget(stream, &mut self.session, &mut self.out);
                 self.answer_refused(ticket, status);
             }
-            Outcome::Corrupt(status) => {
+            OutcomeKind::Corrupt(status) => {
                 self.streams.forget(stream, &mut self.session, &mut self.out);
                 self.answer_corrupt(ticket, status);
             }
-            ending => self.streams.close(stream, ticket, ending, &mut self.session, &mut self.out),
+            ending => self.streams.close(stream, ticket, ending.into(), &mut self.session, &mut self.out),
         }
         if closes {
             self.finish();

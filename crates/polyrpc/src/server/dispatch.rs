@@ -19,15 +19,15 @@ use super::in_flight::{
 use super::incidents::Refusal;
 use super::listener_context::ListenerContext;
 use super::streams::Streams;
+use crate::call::streaming::{Incoming, Outgoing};
 use crate::call::{
-    CallKind, CallSite, ConnectionFacts, Context, Outcome, RequestedMethod, ResponseFuture, StreamOffer,
-    StreamType,
+    CallKind, CallSite, ConnectionFacts, Context, Outcome, OutcomeKind, RequestedMethod, ResponseFuture,
+    StreamOffer, StreamType,
 };
 use crate::codec::{Body, InPlace, decompress_aside, decompress_in_place, decompress_message_aside};
 use crate::memory_budget::{Account, ReservedBytes, exhausted};
 use crate::propagation::CallScope;
 use crate::service::Route;
-use crate::streaming::{Incoming, Outgoing};
 
 /// Result of the first poll of a call.
 pub(super) enum Dispatched {
@@ -292,7 +292,7 @@ impl<'a> Dispatcher<'a> {
                     call.body = body;
                     return self.start_after_authentication(call, ticket, admitted.into(), found);
                 }
-                Err(status) => return Dispatched::Finished(Outcome::Corrupt(status)),
+                Err(status) => return Dispatched::Finished(OutcomeKind::Corrupt(status).into()),
             },
         };
         if !entry.method().shape().is_unary()
@@ -475,7 +475,7 @@ impl<'a> Dispatcher<'a> {
         let is_stream = ways.is_some();
         let started = later(judging, self.site(&entry), inherited, deadline, async move {
             let bytes = decompress_aside(compression, body, limit, account.clone()).await;
-            let bytes = bytes.map_err(Outcome::Corrupt)?;
+            let bytes = bytes.map_err(OutcomeKind::Corrupt)?;
             // The compressed size is counted with the call.
             let kept =
                 ReservedBytes::new(account, if compression == Compression::None { 0 } else { bytes.len() });
@@ -687,7 +687,7 @@ fn later(
         if let Some(judging) = judging
             && let Err(status) = judging.await
         {
-            return Outcome::Unauthenticated(status);
+            return OutcomeKind::Unauthenticated(status).into();
         }
         match start.await {
             Ok(handling) => handling.await,

@@ -72,7 +72,7 @@ use tokio::task::JoinSet;
 pub use polyrpc_wire::http::Cors;
 use polyrpc_wire::rpcx::Compressors;
 
-pub use self::concurrency::{AutoLimit, ConcurrencyLimit, TimeoutLimit, UnknownConcurrency};
+pub use self::concurrency::ConcurrencyLimit;
 pub use self::limits::{Http2, Limits};
 pub use self::listen::Listen;
 pub use self::registration::{Event, Registration, RegistrationHandle};

@@ -9,9 +9,9 @@ use polyrpc_core::{Carrier, Compression, Message, Metadata, Outbox, Reply, Statu
 use tokio::sync::oneshot;
 
 use super::unsendable;
-use crate::call::{AcceptedStream, Outcome, ResponseFuture, StreamOffer};
+use crate::call::streaming::{Incoming, IncomingSender, Outgoing, OutgoingReceiver, StreamNotify};
+use crate::call::{AcceptedStream, Outcome, OutcomeKind, ResponseFuture, StreamOffer};
 use crate::memory_budget::Account;
-use crate::streaming::{Incoming, IncomingSender, Outgoing, OutgoingReceiver, StreamNotify};
 
 /// The streaming calls of one connection.
 ///
@@ -233,22 +233,22 @@ impl Streams {
         let Some(streaming) = session.streaming() else { return };
         open.credit(stream, streaming, out);
         open.flush(stream, streaming, out);
-        match ending {
-            Outcome::Finish { result, trailers } => {
+        match ending.0 {
+            OutcomeKind::Finish { result, trailers } => {
                 if open.over.is_some() && result.is_ok() {
                     // This side has closed both directions: nothing failed.
                     open.feed.close(Ok(()), Metadata::new());
                 }
                 streaming.finish(ticket, result.and_then(|()| open.sendable()), trailers, out);
             }
-            Outcome::Reply(Reply { result, trailers, .. }) if open.begun => {
+            OutcomeKind::Reply(Reply { result, trailers, .. }) if open.begun => {
                 let result = result.map(|message| streaming.message(stream, message, out));
                 streaming.finish(ticket, result.and_then(|()| open.sendable()), trailers, out);
             }
-            Outcome::Reply(reply) => session.reply(ticket, reply, out),
-            Outcome::Accept(reply, _) => session.reply(ticket, *reply, out),
+            OutcomeKind::Reply(reply) => session.reply(ticket, reply, out),
+            OutcomeKind::Accept(reply, _) => session.reply(ticket, *reply, out),
             // The connection has already handled it.
-            Outcome::CloseConnection | Outcome::Unauthenticated(_) | Outcome::Corrupt(_) => {}
+            OutcomeKind::CloseConnection | OutcomeKind::Unauthenticated(_) | OutcomeKind::Corrupt(_) => {}
         }
     }
 

@@ -21,7 +21,8 @@ use crate::{codec, memory_budget};
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> polyrpc::Result<()> {
 /// use polyrpc::rest_rpc::Generation;
-/// use polyrpc::server::{Listen, Server};
+/// use polyrpc::Server;
+/// use polyrpc::server::Listen;
 /// use polyrpc::Client;
 ///
 /// let server = Server::new();

@@ -3,6 +3,8 @@
 
 #![allow(dead_code, reason = "every test file uses its own part of it")]
 
+pub(crate) mod standard;
+
 use std::fmt::Display;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -384,7 +386,7 @@ fn session(protocol: Protocol) -> Box<dyn Session + Send> {
 
 /// A call with a JSON body, which every protocol can carry.
 pub(crate) fn json_call<'a>(service: &'a str, method: &'a str, json: &str) -> Call<'a> {
-    let format = polyrpc::Format::Json(polyrpc::payload::Json::Brpc);
+    let format = polyrpc::Format::Json(polyrpc::Json::Brpc);
     Call::new(service, method, format, Bytes::copy_from_slice(json.as_bytes()))
 }
 

@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use authority::{Authority, Issued};
 use common::{PROTOCOLS, ProbeClient, Prober, Socket, rpcx_frame, serve_apart, soon, until, url_of};
-use polyrpc::client::blocking;
+use polyrpc::blocking;
 use polyrpc::server::{Limits, Listen, ServerHandle};
 use polyrpc::service::Peer;
 use polyrpc::tls::{self, Identity, Pem};

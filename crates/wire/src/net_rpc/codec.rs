@@ -5,6 +5,7 @@ use polyrpc_core::{Detected, Format, Json};
 
 /// Encoding of headers and bodies. Both sides must be configured alike: the wire format does not identify it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
 pub enum Codec {
     /// Go's own format, the default of `net/rpc`.
     #[default]

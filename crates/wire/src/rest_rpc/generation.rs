@@ -17,6 +17,7 @@ use polyrpc_core::protocol::Parameters;
 /// assert_eq!(Generation::default().to_string(), "v0.21");
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Generation {
     /// v0.01 to v0.04, 2019: a header of 12 bytes.
     V0_04,

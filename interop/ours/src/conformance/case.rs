@@ -5,9 +5,8 @@ use std::time::Duration;
 
 use buffa::Message;
 use polyrpc::client::{CancelHandle, Limits, Request};
-use polyrpc::payload::Json;
 use polyrpc::tls::{self, Identity, Pem};
-use polyrpc::{Client, Compression, Format};
+use polyrpc::{Client, Compression, Format, Json};
 
 use crate::outcome::{of_streams, of_unary};
 use crate::payload::append;

@@ -33,7 +33,7 @@ use crate::transport::{Address, tls};
 ///
 /// ```no_run
 /// # fn main() -> polyrpc::Result<()> {
-/// use polyrpc::client::blocking::Client;
+/// use polyrpc::blocking::Client;
 ///
 /// let client = Client::new("baidu-std://127.0.0.1:8000")?;
 /// let reply: String = client.call("echo", "hello")?;

@@ -32,8 +32,6 @@ mod stream;
 #[cfg(test)]
 mod tests;
 
-pub use polyrpc_kcp::{
-    Algorithm, Cipher, Config, Shards, Tuning, UnknownAlgorithm, Unusable, WrongKey, derive_key,
-};
+pub use polyrpc_kcp::{Algorithm, Cipher, Config, ConfigError, Shards, Tuning, derive_key};
 
 pub(crate) use self::endpoint::{Listener, connect};

@@ -3,10 +3,16 @@ mod distribution;
 mod hashing;
 mod simulation;
 
+use std::sync::Arc;
 use std::time::Instant;
 
-use super::{Candidate, PickContext, Picker};
+use super::{Candidate, LoadBalancer, PickContext, Picker, Policy};
 use crate::discovery::{Attributes, Instance};
+
+/// The policy of this name.
+pub(super) fn named(name: &str) -> crate::client::Result<Arc<dyn LoadBalancer>> {
+    Ok(Arc::new(name.parse::<Policy>()?))
+}
 
 /// Servers without attributes.
 pub(crate) fn candidates(n: usize) -> Vec<Candidate> {

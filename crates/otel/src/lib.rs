@@ -1,3 +1,5 @@
+#![doc = include_str!("../README.md")]
+
 use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
@@ -10,19 +12,16 @@ use opentelemetry::trace::{
     Span as _, SpanContext, SpanKind, Status as SpanStatus, TraceContextExt, TraceFlags, TraceState, Tracer,
 };
 use opentelemetry::{Context as Telemetry, KeyValue};
-use polyrpc_core::{Code, Status};
+use polyrpc::layer::{Call, Layer, Next, Outcome, Side, StreamType};
+use polyrpc::layers::CallStart;
+use polyrpc::propagation::{self, CallScope, Trace, TraceParent};
+use polyrpc::{Code, Status};
 
-use super::CallStart;
-use super::spans::usual_name;
-use crate::call::{Outcome, StreamType, Target};
-use crate::layer::{Call, Layer, Next, Side};
-use crate::propagation::{self, CallScope, Trace, TraceParent};
-
-/// Reports each call to OpenTelemetry's API (feature `otel`): a span of a tracer, and its duration to a
+/// Layer that reports each call to OpenTelemetry's API: a span of a tracer, and its duration to a
 /// [meter](Self::meter). Names follow OpenTelemetry's semantic conventions for RPC, 1.45.
 ///
 /// ```
-/// use polyrpc::layers::OpenTelemetry;
+/// use polyrpc_otel::OpenTelemetry;
 ///
 /// // Whatever the program has installed.
 /// let telemetry = OpenTelemetry::new(opentelemetry::global::tracer("polyrpc"))
@@ -40,7 +39,7 @@ use crate::propagation::{self, CallScope, Trace, TraceParent};
 /// | `rpc.system.name` | ✓ | ✓ | the protocol: `grpc`, `rpcx`, `baidu_std`, … |
 /// | `rpc.method` | ✓ | ✓ | `package.Service/Method`, or the function's name; `_OTHER` for a subscription to a topic |
 /// | `rpc.method_original` | ✓ | | that topic |
-/// | `rpc.status_code` | ✓ | ✓ | `OK`, or the [code](crate::Code) of the failure in gRPC's spelling: `NOT_FOUND` |
+/// | `rpc.status_code` | ✓ | ✓ | `OK`, or the [code](polyrpc::Code) of the failure in gRPC's spelling: `NOT_FOUND` |
 /// | `error.type` | ✓ | ✓ | the same, if the call counts as failed |
 /// | `server.address`, `server.port` | client | client | the server in the client's URL, or the registry's URL |
 /// | `network.peer.address`, `network.peer.port` | server | | the caller |
@@ -110,7 +109,11 @@ where
 {
     /// Creates a layer with spans of this tracer.
     pub fn new(tracer: T) -> Self {
-        Self(Arc::new(Telling { tracer: Arc::new(tracer), name: Arc::new(usual_name), durations: None }))
+        Self(Arc::new(Telling {
+            tracer: Arc::new(tracer),
+            name: Arc::new(|call: &CallStart<'_>| call.full_name()),
+            durations: None,
+        }))
     }
 
     /// Records durations with this meter: the histograms `rpc.client.call.duration` and `rpc.server.call.duration`, in
@@ -126,7 +129,7 @@ where
         Self(Arc::new(Telling { name: Arc::new(name), ..(*self.0).clone() }))
     }
 
-    fn start(&self, call: &Call, target: Option<&Target>, parent: &Telemetry) -> SpanGuard {
+    fn start(&self, call: &Call, target: Option<(&str, Option<u16>)>, parent: &Telemetry) -> SpanGuard {
         let begun = CallStart::of(call);
         let topic = topic(call);
         let kind = match begun.side {
@@ -164,16 +167,16 @@ fn topic(call: &Call) -> Option<&str> {
 }
 
 /// Returns the attributes of both span and duration.
-fn shared(call: &CallStart<'_>, topic: Option<&str>, target: Option<&Target>) -> Vec<KeyValue> {
+fn shared(call: &CallStart<'_>, topic: Option<&str>, target: Option<(&str, Option<u16>)>) -> Vec<KeyValue> {
     let method = match topic {
-        None => usual_name(call),
+        None => call.full_name(),
         Some(_) => "_OTHER".to_owned(),
     };
     let mut attributes = Vec::with_capacity(6);
     attributes.push(KeyValue::new("rpc.system.name", call.protocol.as_str()));
     attributes.push(KeyValue::new("rpc.method", method));
-    if let Some(Target { address, port }) = target {
-        attributes.push(KeyValue::new("server.address", address.clone()));
+    if let Some((address, port)) = target {
+        attributes.push(KeyValue::new("server.address", address.to_owned()));
         attributes.extend(port.map(|port| KeyValue::new("server.port", i64::from(port))));
     }
     attributes
@@ -326,11 +329,10 @@ impl<T> fmt::Debug for OpenTelemetry<T> {
 mod tests {
     use opentelemetry::trace::TracerProvider;
     use opentelemetry_sdk::trace::{InMemorySpanExporter, SdkTracer, SdkTracerProvider};
-    use polyrpc_wire::Protocol;
+    use polyrpc::codec::Serde;
+    use polyrpc::{Client, Protocol, Server};
 
     use super::*;
-    use crate::codec::Serde;
-    use crate::{Client, Server};
 
     const PARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 

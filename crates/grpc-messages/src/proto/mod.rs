@@ -12,9 +12,5 @@ pub mod grpc {
         pub mod v1 {
             include!("grpc.reflection.v1.rs");
         }
-
-        pub mod v1alpha {
-            include!("grpc.reflection.v1alpha.rs");
-        }
     }
 }
