@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 /// What goes to standard error before the command ends with an exit code that is not 0.
 #[derive(Debug)]
-pub(crate) struct Failure {
+pub struct Failure {
     text: String,
     hint: Option<String>,
     /// How a call has failed, if that is the reason.

@@ -3,8 +3,7 @@
 //! A library so that the repository's own test servers can serve what [`serve`] serves, and more. Its API is not stable.
 //!
 //! * [`demo`] starts a server and calls it over every protocol.
-//! * [`serve`] serves the [`services`] of the demo; with `--vectors` also the handlers in [`vectors`], which the
-//!   recorded conversations of real peers expect.
+//! * [`serve`] serves the [`services`] of the demo.
 //! * [`list`] lists the services of a server.
 //! * [`discover`] lists the contents of a registry.
 //! * [`call`] calls a method of any server.
@@ -19,9 +18,8 @@
 
 mod demo;
 
-mod serve;
-mod services;
-mod vectors;
+pub mod serve;
+pub mod services;
 
 mod describe;
 mod list;
@@ -48,8 +46,9 @@ mod log;
 mod terminal;
 mod tls;
 
+/// The messages and services of the demo.
 #[allow(warnings, reason = "generated")]
-mod proto;
+pub mod proto;
 
 #[allow(warnings, reason = "generated")]
 mod fbs;
@@ -60,7 +59,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::filter::Targets;
 
-use crate::failure::Failure;
+pub use crate::failure::Failure;
 
 /// Runs the command with the arguments of this process. Returns its exit code.
 pub fn main() -> ExitCode {
@@ -129,7 +128,7 @@ impl Command {
     fn run(self) -> Result<ExitCode, Failure> {
         match self {
             Self::Demo(options) => demo::run(&options),
-            Self::Serve(options) => serve::run(options),
+            Self::Serve(options) => serve::run(&options),
             Self::List(options) => list::run(options),
             Self::Discover(options) => discover::run(options),
             Self::Call(options) => call::run(options),
