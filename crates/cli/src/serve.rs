@@ -8,7 +8,8 @@ use std::{panic, thread};
 
 use clap::Args;
 use polyrpc::discovery::{Attributes, Instance, redacted};
-use polyrpc::server::{BoundServer, Event, Listen, Registration, ServerHandle};
+use polyrpc::layers::Metrics;
+use polyrpc::server::{BoundServer, Cors, Event, Listen, Registration, ServerHandle};
 use polyrpc::{Cores, Protocol, Server, kcp, signal, tls};
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinSet;
@@ -21,6 +22,7 @@ use crate::{services, terminal};
 
 /// What `polyrpc serve` is told.
 #[derive(Debug, Args)]
+#[command(after_help = SERVED)]
 pub struct Options {
     /// Where to listen: host:port, port 0 for a free one, unix:/path, or over UDP kcp://host:port and (with
     /// --tls-cert) quic://host:port; may be repeated
@@ -29,12 +31,22 @@ pub struct Options {
     /// The protocols to speak, for example `rpcx,http` [default: all]
     #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = protocol)]
     protocols: Vec<Protocol>,
+    /// Let pages of this origin call from a browser, for example https://app.example, or `*` for any; may be repeated
+    #[arg(long, value_name = "ORIGIN", value_parser = origin)]
+    cors: Vec<String>,
+    /// Count calls and serve the counts to Prometheus as GET /metrics: on this address, where nothing else is served,
+    /// and wherever HTTP is spoken
+    #[arg(long, value_name = "ADDR")]
+    metrics: Option<String>,
     /// Run on so many threads with a runtime each, instead of one runtime on all cores
     #[arg(long, value_name = "N")]
     cores: Option<usize>,
     /// When told to stop, still take calls for so long, and say that the server is not ready
     #[arg(long, value_name = "TIME")]
     lame_duck: Option<Span>,
+    /// When told to stop, wait so long for calls that were accepted before cutting them off
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = terminal::duration)]
+    grace: Duration,
     #[command(flatten)]
     registering: RegistryOptions,
     #[command(flatten)]
@@ -160,20 +172,20 @@ fn runtime(cores: bool) -> io::Result<Runtime> {
 async fn serve(options: &Options, servers: Vec<ServerSetup>) -> Result<(), Failure> {
     let stop = signal::shutdown();
     let mut bound = Vec::new();
-    for server in servers {
+    for server in options.with_metrics(servers) {
         bound.push(server.bind().await?);
     }
     announce(&bound).map_err(|error| Failure::system("write to standard output", &error))?;
     let running: Vec<_> = bound.into_iter().map(|(_, bound)| bound.start()).collect();
     stop.await;
-    shut_down(running).await;
+    shut_down(running, options.grace).await;
     Ok(())
 }
 
 /// Shuts servers down; a second signal ends the shutdown at once.
-pub(crate) async fn shut_down(running: Vec<ServerHandle>) {
+pub(crate) async fn shut_down(running: Vec<ServerHandle>, grace: Duration) {
     let hurry = signal::shutdown();
-    let mut shutting: JoinSet<_> = running.into_iter().map(|server| server.shutdown(GRACE)).collect();
+    let mut shutting: JoinSet<_> = running.into_iter().map(|server| server.shutdown(grace)).collect();
     tokio::select! {
         () = hurry => {}
         () = async { while shutting.join_next().await.is_some() {} } => {}
@@ -218,7 +230,33 @@ impl Options {
 
     fn configure(&self, server: Server) -> Result<Server, Failure> {
         let lame_duck = self.lame_duck.map_or(Duration::ZERO, |span| span.0);
-        Ok(server.limits(self.limits.limits()?).lame_duck(lame_duck))
+        Ok(server.limits(self.limits.limits()?).lame_duck(lame_duck).cors(self.cors()))
+    }
+
+    fn cors(&self) -> Cors {
+        match self.cors.as_slice() {
+            [] => Cors::None,
+            origins if origins.iter().any(|origin| origin == "*") => Cors::Any,
+            origins => Cors::Origins(origins.to_vec()),
+        }
+    }
+
+    /// Has the servers count their calls, and adds the one that serves the counts alone.
+    fn with_metrics(&self, servers: Vec<ServerSetup>) -> Vec<ServerSetup> {
+        let Some(address) = &self.metrics else { return servers };
+        let metrics = Metrics::new();
+        let counted = |setup: ServerSetup| ServerSetup { server: setup.server.metrics(&metrics), ..setup };
+        let mut servers: Vec<_> = servers.into_iter().map(counted).collect();
+        servers.push(ServerSetup {
+            server: Server::new().metrics(&metrics),
+            template: ListenTemplate::default(),
+            listeners: vec![Listener {
+                name: "metrics",
+                address: address.clone(),
+                listen: Listen::on(address).only([Protocol::Http]),
+            }],
+        });
+        servers
     }
 }
 
@@ -237,6 +275,12 @@ struct ListenTemplate {
     tls: Option<tls::Server>,
     kcp: kcp::Config,
     adapt: fn(Listen) -> Listen,
+}
+
+impl Default for ListenTemplate {
+    fn default() -> Self {
+        Self { protocols: Vec::new(), tls: None, kcp: kcp::Config::default(), adapt: |listen| listen }
+    }
 }
 
 #[derive(Debug)]
@@ -316,8 +360,33 @@ fn protocol(name: &str) -> Result<Protocol, String> {
     })
 }
 
-/// How long calls that were accepted may still take when the server is told to stop.
-const GRACE: Duration = Duration::from_secs(10);
+/// An origin as browsers write it, or `*`.
+fn origin(text: &str) -> Result<String, String> {
+    let place = text.split_once("://").filter(|(scheme, _)| matches!(*scheme, "http" | "https"));
+    let is_origin = place.is_some_and(|(_, host)| !host.is_empty() && !host.contains(['/', '?', '#', '@']));
+    match text == "*" || is_origin {
+        true => Ok(text.to_ascii_lowercase()),
+        false => Err("want an origin without a path, for example https://app.example, or *".to_owned()),
+    }
+}
+
+const SERVED: &str = "\
+Services, each by every protocol:
+  example.EchoService     Echo answers with its request and its attachment; of a stream of brpc's, with each message
+  Arith, PBArith          Mul, Add, Div; Error fails and Panic panics (rpcx's example, in 64 and in 32 bits)
+  helloworld.Greeter      SayHello (gRPC's example)
+  pb.Hello                Say (rpcx's benchmark)
+  test.BenchmarkService   Test, in FlatBuffers
+  echo, add               functions of a text and of two numbers
+  grpc.health.v1.Health, and the reflection of gRPC (grpc.reflection.v1, v1alpha) and of rpcx
+
+Examples:
+  polyrpc serve
+  polyrpc serve --listen 0.0.0.0:8002 --tls-cert server.pem --tls-key server.key
+  polyrpc serve --metrics 127.0.0.1:9090 --cors https://app.example --grace 30
+  polyrpc serve --register etcd://127.0.0.1:2379/rpcx_test
+
+Prints `listening NAME ADDRESS` for each listener, then `ready`.";
 
 #[cfg(test)]
 mod tests {
@@ -334,6 +403,17 @@ mod tests {
         assert_eq!(attributes("weight=5&group=a%20b&x").unwrap().value("group"), Some("a b"));
         for wrong in ["weight=abc", "weight=5&%zz", "a=%", "a=1;b=2", "=x"] {
             assert!(attributes(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn an_origin_has_no_path() {
+        assert_eq!(origin("*"), Ok("*".to_owned()));
+        assert_eq!(origin("https://App.example:8443"), Ok("https://app.example:8443".to_owned()));
+        for wrong in
+            ["", "app.example", "https://", "https://app.example/", "ftp://app.example", "https://u@h"]
+        {
+            assert!(origin(wrong).is_err(), "{wrong}");
         }
     }
 }
