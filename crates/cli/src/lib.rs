@@ -45,6 +45,7 @@ mod limits;
 mod log;
 mod terminal;
 mod tls;
+mod usage;
 
 /// The messages and services of the demo.
 #[allow(warnings, reason = "generated")]
@@ -53,6 +54,7 @@ pub mod proto;
 #[allow(warnings, reason = "generated")]
 mod fbs;
 
+use std::env;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
@@ -64,7 +66,11 @@ pub use crate::failure::Failure;
 /// Runs the command with the arguments of this process. Returns its exit code.
 pub fn main() -> ExitCode {
     polyrpc_discovery::install();
-    match Cli::parse().run() {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return usage::report(&error, env::args_os()),
+    };
+    match cli.run() {
         Ok(code) => code,
         Err(failure) => {
             terminal::tell(failure);

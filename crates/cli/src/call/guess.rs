@@ -10,9 +10,10 @@ use polyrpc::codec::Body;
 use polyrpc::net_rpc::Codec;
 use polyrpc::payload::Json;
 use polyrpc::rest_rpc::Generation;
-use polyrpc::{Code, Format, Scope, Status, tls};
+use polyrpc::{Code, Error, Format, Scope, Status, tls};
 
 use super::CommonOptions;
+use crate::reflection::Trace;
 
 /// Whether an answer, or its absence, may be that of a server which speaks another protocol.
 pub(crate) fn may_be_of_another_protocol(status: &Status) -> bool {
@@ -22,7 +23,7 @@ pub(crate) fn may_be_of_another_protocol(status: &Status) -> bool {
 }
 
 /// What the server at a URL seems to speak, unless that is what the URL says.
-pub(crate) async fn hint(url: &str, options: &CommonOptions) -> Option<String> {
+pub(crate) async fn hint(url: &str, options: &CommonOptions, trace: &Trace) -> Option<String> {
     let (scheme, place) = url.split_once("://")?;
     let name = scheme.split('+').next()?;
     let is_plain = scheme.split('+').skip(1).all(|word| PLAIN.contains(&word) || is_of(name, word));
@@ -30,9 +31,16 @@ pub(crate) async fn hint(url: &str, options: &CommonOptions) -> Option<String> {
         return None;
     }
     let candidates = candidates(scheme, name);
-    let answered = join_all(candidates.iter().map(|scheme| speaks(scheme, place, options))).await;
-    let spoken: Vec<_> =
-        candidates.iter().zip(answered).filter(|(_, answered)| *answered).map(|(scheme, _)| scheme).collect();
+    let tried = join_all(candidates.iter().map(|scheme| try_protocol(scheme, place, options))).await;
+    let mut spoken = Vec::new();
+    for (scheme, tried) in candidates.iter().zip(tried) {
+        let Some(answer) = tried else { continue };
+        let failure = answer.as_ref().err().map(Error::status);
+        trace.by(&format!("{scheme}://{place}")).show(NOBODYS, "whether the server speaks this", failure);
+        if is_spoken(&answer) {
+            spoken.push(scheme);
+        }
+    }
     // A server that is slow or broken in its own protocol speaks it nevertheless.
     if spoken.iter().any(|spoken| *spoken == scheme) {
         return None;
@@ -91,17 +99,15 @@ fn candidates(scheme: &str, name: &str) -> Vec<String> {
     schemes
 }
 
-/// Whether the server answers a call by this protocol, with whatever.
-async fn speaks(scheme: &str, place: &str, options: &CommonOptions) -> bool {
-    let Ok(builder) = options.to_anybody().client(&format!("{scheme}://{place}")) else {
-        return false;
-    };
+/// Calls the server by this protocol, if it can be called by it.
+async fn try_protocol(scheme: &str, place: &str, options: &CommonOptions) -> Option<Result<(), Error>> {
+    let builder = options.to_anybody().client(&format!("{scheme}://{place}")).ok()?;
     let mut builder = builder.timeout(AT_MOST).connect_timeout(AT_MOST).retries(0);
     if has_tls(scheme) {
         // Whether a server speaks TLS is known whatever its certificate is, and nothing is told to it.
         builder = builder.tls(tls::Client::new().dangerously_accept_any_certificate());
     }
-    let Ok(client) = builder.build() else { return false };
+    let client = builder.build().ok()?;
     let format = client.only_format().unwrap_or_else(|| match scheme.split('+').next() {
         Some("rest-rpc") => client.generation().map_or(Format::MessagePackArray, Generation::format),
         Some("rpcx") => Format::Json(Json::Go),
@@ -114,16 +120,17 @@ async fn speaks(scheme: &str, place: &str, options: &CommonOptions) -> bool {
         _ => b"",
     };
     let options = CallOptions { timeout: Some(AT_MOST), ..CallOptions::default() };
-    match client.call_raw(NOBODYS, Body::new(format, bytes.to_vec()), options).await {
-        Ok(_) => true,
-        Err(error) => {
-            let unanswered = matches!(
-                error.code(),
-                Code::DeadlineExceeded | Code::Unavailable | Code::Cancelled | Code::InvalidArgument
-            );
-            error.status().scope() == Scope::Call && !unanswered
-        }
-    }
+    Some(client.call_raw(NOBODYS, Body::new(format, bytes.to_vec()), options).await.map(drop))
+}
+
+/// Whether an answer, whatever it says, is one of the protocol by which the server was called.
+fn is_spoken(answer: &Result<(), Error>) -> bool {
+    let Err(error) = answer else { return true };
+    let unanswered = matches!(
+        error.code(),
+        Code::DeadlineExceeded | Code::Unavailable | Code::Cancelled | Code::InvalidArgument
+    );
+    error.status().scope() == Scope::Call && !unanswered
 }
 
 fn has_tls(scheme: &str) -> bool {
