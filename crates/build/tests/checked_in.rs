@@ -1,4 +1,4 @@
-//! Code that is checked in, of this crate's tests, of the command's demo services, of gRPC's standard services and of
+//! Code that is checked in, of this crate's tests, of the command's demo services and its tests, of gRPC's standard services and of
 //! etcd's: it must be what the `.proto`, or the `.fbs`, says. `BLESS=1 cargo test -p polyrpc-build --test checked_in` writes it anew.
 
 use std::env;
@@ -23,17 +23,18 @@ fn the_tests_messages_are_fresh() {
 fn the_demo_services_are_fresh() {
     assert_fresh(
         &Config::new()
-            .files([
-                "example.proto",
-                "arith.proto",
-                "helloworld.proto",
-                "benchmark.proto",
-                "grpc_testing.proto",
-                "orca.proto",
-            ])
+            .files(["example.proto", "arith.proto", "helloworld.proto", "benchmark.proto"])
             .includes([dir("../cli/proto")])
             .include_file("mod.rs"),
         &dir("../cli/src/proto"),
+    );
+}
+
+#[test]
+fn the_test_service_of_the_command_is_fresh() {
+    assert_fresh(
+        &Config::new().files(["shapes.proto"]).includes([dir("../cli/tests/shapes")]).include_file("mod.rs"),
+        &dir("../cli/tests/shapes/generated"),
     );
 }
 

@@ -11,7 +11,7 @@ use crate::url::Url;
 
 /// What goes to standard error before the command ends with an exit code that is not 0.
 #[derive(Debug)]
-pub(crate) struct Failure {
+pub struct Failure {
     text: String,
     hint: Option<String>,
     /// How a call has failed, if that is the reason.

@@ -1,12 +1,16 @@
 //! What gRPC adds to the command: servers that tell what they offer, and calls with several messages.
 
+mod local;
 mod running;
+mod shapes;
 
 use std::fs;
 
 use bytes::Bytes;
 use futures_util::StreamExt;
+use local::Local;
 use polyrpc::codec::Raw;
+use polyrpc::introspection::Health;
 use polyrpc::service::ServiceBuilder;
 use polyrpc::{Context, Result, Streaming};
 use polyrpc_grpc_messages::reflection::v1::server_reflection_request::MessageRequest;
@@ -20,7 +24,7 @@ use protox::prost_reflect::prost_types::FileDescriptorSet;
 use running::reflection::{ServerReflection, ServerReflectionServer};
 use running::{Server, Talk, TempDir, polyrpc};
 use serde_json::json;
-use tokio::runtime::Runtime;
+use shapes::{ShapesServer, Workshop};
 
 // --------------------------------------------------------------------------------------------- list
 
@@ -79,10 +83,10 @@ fn what_cannot_be_listed_is_told_with_what_would_help() {
         &[&format!("grpc://{}", running::free_address())],
         &["Connection refused", "polyrpc serve --listen"],
     );
-    let (_runtime, silent) = serve(polyrpc::Server::new().function("echo", |text: String| async { text }));
+    let server = Local::serve(polyrpc::Server::new().function("echo", |text: String| async { text }));
+    let silent = server.url("grpc");
     fails(&[&silent], &["it has no reflection", "--proto FILE"]);
-    let other = silent.replace("grpc://", "baidu-std://");
-    fails(&[&other], &["baidu_std has no way to ask", "nor by gRPC", "--proto FILE"]);
+    fails(&[&server.url("baidu-std")], &["baidu_std has no way to ask", "nor by gRPC", "--proto FILE"]);
     let proto = concat!(env!("CARGO_MANIFEST_DIR"), "/proto/example.proto");
     fails(&[&silent, "a.B", "--proto", proto], &["nothing in", "its services are example.EchoService"]);
 }
@@ -101,13 +105,15 @@ fn a_proto_tells_what_a_server_does_not() {
 
 #[test]
 fn a_method_that_nobody_knows_is_described_by_the_server() {
-    let server = Server::serve(["--vectors"]);
+    let server = workshop();
     let url = server.url("grpc");
-    let ran = polyrpc(["call", &url, "grpc.testing.TestService/UnaryCall", r#"{"responseSize":3}"#]);
-    assert_eq!(ran.json(), json!({"payload": {"body": "AAAA"}}));
-    let ran = polyrpc(["call", &url, "grpc.testing.TestService/Nope"]);
-    let text = "error: there is no method `Nope` in grpc.testing.TestService\nhint: it has EmptyCall, ";
+    let ran = polyrpc(["call", &url, "test.shapes.Shapes/One", r#"{"partSizes":[1,2]}"#]);
+    assert_eq!(ran.json(), json!({"body": "AAAA"}));
+    let ran = polyrpc(["call", &url, "test.shapes.Shapes/Nope"]);
+    let text = "error: there is no method `Nope` in test.shapes.Shapes\nhint: it has One, ";
     assert!(ran.stderr.starts_with(text), "{ran:?}");
+    let server = Server::serve([]);
+    let url = server.url("grpc");
     let ran = polyrpc(["call", &url, "nope.Nope/Nope", "{}"]);
     let text = "error: unimplemented: unknown service nope.Nope\nhint: the server has Arith, PBArith, ";
     assert!(ran.stderr.starts_with(text) && ran.code == 76, "{ran:?}");
@@ -117,9 +123,9 @@ fn a_method_that_nobody_knows_is_described_by_the_server() {
 
 #[test]
 fn a_server_without_reflection_is_called_in_plain_json() {
-    let (_runtime, url) =
-        serve(polyrpc::Server::new().function("Text/Twice", |text: String| async move { text.repeat(2) }));
-    assert_eq!(polyrpc(["call", &url, "Text/Twice", r#""ha""#]).json(), json!("haha"));
+    let twice = |text: String| async move { text.repeat(2) };
+    let server = Local::serve(polyrpc::Server::new().function("Text/Twice", twice));
+    assert_eq!(polyrpc(["call", &server.url("grpc"), "Text/Twice", r#""ha""#]).json(), json!("haha"));
 }
 
 #[test]
@@ -127,7 +133,8 @@ fn older_servers_that_give_out_files_one_by_one_are_understood() {
     let echo = ServiceBuilder::new("old.Service")
         .method::<Raw, _, _, _, _>("Echo", |cx: Context, message: Bytes| async { (cx, Ok(message)) });
     let old = ServerReflectionServer::new(Old(old_files()));
-    let (_runtime, url) = serve(polyrpc::Server::new().service(echo).service(old));
+    let server = Local::serve(polyrpc::Server::new().service(echo).service(old));
+    let url = server.url("grpc");
     let ran = polyrpc(["list", &url]);
     assert_eq!(
         ran.stdout, "old.Service\n  Echo (old.Message) returns (old.Message)\nold.Unknown\n",
@@ -140,31 +147,25 @@ fn older_servers_that_give_out_files_one_by_one_are_understood() {
 
 #[test]
 fn messages_stream_in_either_direction_and_both() {
-    let server = Server::serve(["--vectors"]);
+    let server = workshop();
     let call = |method: &str, argument: &str| {
-        let method = format!("grpc.testing.TestService/{method}");
-        polyrpc(["call", &server.url("grpc"), &method, argument])
+        polyrpc(["call", &server.url("grpc"), &format!("test.shapes.Shapes/{method}"), argument])
     };
-    let body = |bytes: &str| json!({"payload": {"body": bytes}});
-    let ran = call("StreamingInputCall", r#"{"payload":{"body":"AAAA"}} {"payload":{"body":"AAAAAAAA"}}"#);
-    assert_eq!(ran.json(), json!({"aggregatedPayloadSize": 9}));
-    assert_eq!(call("StreamingInputCall", "").json(), json!({}), "no message at all is well");
-    let ran = call("StreamingOutputCall", r#"{"responseParameters":[{"size":1},{"size":2}]}"#);
-    assert_eq!(ran.values(), [body("AA=="), body("AAA=")]);
-    let ran = call(
-        "FullDuplexCall",
-        r#"{"responseParameters":[{"size":1}]}{"responseParameters":[{"size":2},{"size":3}]}"#,
-    );
+    let body = |bytes: &str| json!({ "body": bytes });
+    assert_eq!(call("Collect", r#"{"body":"AAAA"} {"body":"AAAAAAAA"}"#).json(), json!({"totalSize": 9}));
+    assert_eq!(call("Collect", "").json(), json!({}), "no message at all is well");
+    assert_eq!(call("Expand", r#"{"partSizes":[1,2]}"#).values(), [body("AA=="), body("AAA=")]);
+    let ran = call("Converse", r#"{"partSizes":[1]}{"partSizes":[2,3]}"#);
     assert_eq!(ran.values(), [body("AA=="), body("AAA="), body("AAAA")]);
 }
 
 #[test]
 fn messages_from_standard_input_are_sent_as_they_come() {
-    let server = Server::serve(["--vectors"]);
-    let mut talk = Talk::start(["call", &server.url("grpc"), "grpc.testing.TestService/FullDuplexCall", "-"]);
+    let server = workshop();
+    let mut talk = Talk::start(["call", &server.url("grpc"), "test.shapes.Shapes/Converse", "-"]);
     for (size, body) in [(1, "AA=="), (2, "AAA=")] {
-        talk.say(&json!({"responseParameters": [{"size": size}]}).to_string());
-        assert_eq!(talk.hear(), json!({"payload": {"body": body}}));
+        talk.say(&json!({"partSizes": [size]}).to_string());
+        assert_eq!(talk.hear(), json!({ "body": body }));
     }
     let ran = talk.end();
     assert_eq!((ran.stdout.trim(), ran.stderr.as_str(), ran.code), ("", "", 0));
@@ -172,19 +173,13 @@ fn messages_from_standard_input_are_sent_as_they_come() {
 
 #[test]
 fn a_stream_that_fails_says_why() {
-    let server = Server::serve(["--vectors"]);
+    let server = workshop();
     let fails = |scheme: &str, target: &str, more: &[&str], stderr: &str, code: i32| {
         let ran = polyrpc(["call", &server.url(scheme), target].iter().chain(more));
         assert_eq!((ran.stderr.as_str(), ran.code), (stderr, code), "{more:?}");
     };
-    let full = "grpc.testing.TestService/FullDuplexCall";
-    fails(
-        "grpc",
-        full,
-        &[r#"{"responseStatus":{"code":5,"message":"gone"}}"#],
-        "error: not found: gone\n",
-        69,
-    );
+    let full = "test.shapes.Shapes/Converse";
+    fails("grpc", full, &[r#"{"failure":{"code":5,"message":"gone"}}"#], "error: not found: gone\n", 69);
     let text = "error: message 2: the argument is not JSON: line 1, column 4: expected value\n\
                 hint: a text is JSON too, in quotes: '\"hello\"'\n";
     fails("grpc", full, &["{} oh"], text, 1);
@@ -199,13 +194,10 @@ fn a_stream_that_fails_says_why() {
     assert!(ran.stderr.contains("streams; only calls of one message each way are measured"), "{ran:?}");
 }
 
-/// A server in this process, and how it is called.
-fn serve(server: polyrpc::Server) -> (Runtime, String) {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-    let bound = runtime.block_on(server.bind("127.0.0.1:0")).unwrap();
-    let url = format!("grpc://{}", bound.address());
-    runtime.spawn(bound.run());
-    (runtime, url)
+/// A server with a method of every shape, and with what `polyrpc serve` has for every server.
+fn workshop() -> Local {
+    let server = polyrpc::Server::new().service(ShapesServer::new(Workshop));
+    Local::serve(server.health(&Health::new()).reflection())
 }
 
 /// Reflection as it was before v1, by a server that gives out each file alone, and none that everybody has.

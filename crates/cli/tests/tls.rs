@@ -2,7 +2,6 @@
 
 mod running;
 
-#[path = "../../polyrpc/src/transport/tls/tests/authority.rs"]
 mod authority;
 
 use std::fs;

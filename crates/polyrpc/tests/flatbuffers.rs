@@ -27,8 +27,7 @@ use crate::generated::test::rich::{
 
 #[test]
 fn what_flatc_wrote_is_read() {
-    let message =
-        Message::<Monster>::read(&include_bytes!("../../../vectors/flatbuffers/rich.bin")[..]).unwrap();
+    let message = Message::<Monster>::read(&include_bytes!("../vectors/flatbuffers/rich.bin")[..]).unwrap();
     assert!(message.has_identifier());
     let monster = message.root();
     assert_eq!(monster.pos(), Some(Vec3 { x: 1.5, y: -2.0, z: 3.25, mood: Mood::Angry }));
@@ -76,8 +75,7 @@ fn what_flatc_wrote_is_read() {
 
 #[test]
 fn what_is_written_from_values_reads_as_what_flatc_wrote() {
-    let theirs =
-        Message::<Monster>::read(&include_bytes!("../../../vectors/flatbuffers/rich.bin")[..]).unwrap();
+    let theirs = Message::<Monster>::read(&include_bytes!("../vectors/flatbuffers/rich.bin")[..]).unwrap();
     let axe = WeaponArgs { name: "Axe".into(), damage: -3 };
     let corner = |x: f32, mood| Vec3 { x, y: x + 1.0, z: f64::from(x) + 2.0, mood };
     let monster = MonsterArgs {

@@ -9,9 +9,10 @@ use polyrpc::client::CallOptions;
 use polyrpc::codec::Body;
 use polyrpc::net_rpc::Codec;
 use polyrpc::rest_rpc::Generation;
-use polyrpc::{Code, Format, Json, Scope, Status, tls};
+use polyrpc::{Code, Error, Format, Json, Scope, Status, tls};
 
 use super::CommonOptions;
+use crate::reflection::Trace;
 use crate::url::Url;
 
 /// Whether an answer, or its absence, may be that of a server which speaks another protocol.
@@ -22,16 +23,23 @@ pub(crate) fn may_be_of_another_protocol(status: &Status) -> bool {
 }
 
 /// What the server at a URL seems to speak, unless that is what the URL says.
-pub(crate) async fn hint(url: &str, options: &CommonOptions) -> Option<String> {
+pub(crate) async fn hint(url: &str, options: &CommonOptions, trace: &Trace) -> Option<String> {
     let url = Url::parse(url)?;
     let is_plain = matches!(url.parameter("transport"), None | Some("tcp" | "unix" | "http-connect"));
     if url.registry.is_some() || !is_plain {
         return None;
     }
     let candidates = candidates(&url);
-    let answered = join_all(candidates.iter().map(|candidate| speaks(candidate, options))).await;
-    let spoken: Vec<_> =
-        candidates.iter().zip(answered).filter(|(_, answered)| *answered).map(|(url, _)| url).collect();
+    let tried = join_all(candidates.iter().map(|candidate| try_protocol(candidate, options))).await;
+    let mut spoken = Vec::new();
+    for (candidate, tried) in candidates.iter().zip(tried) {
+        let Some(answer) = tried else { continue };
+        let failure = answer.as_ref().err().map(Error::status);
+        trace.by(&candidate.to_string()).show(NOBODYS, "whether the server speaks this", failure);
+        if is_spoken(&answer) {
+            spoken.push(candidate);
+        }
+    }
     // A server that is slow or broken in its own protocol speaks it nevertheless.
     if spoken.iter().any(|spoken| **spoken == url) {
         return None;
@@ -96,17 +104,15 @@ const OTHERS: [(&str, &str); 8] = [
     ("rest-rpc", "version=0.20"),
 ];
 
-/// Whether the server answers a call by this protocol, with whatever.
-async fn speaks(url: &Url, options: &CommonOptions) -> bool {
-    let Ok(builder) = options.to_anybody().client(&url.to_string()) else {
-        return false;
-    };
+/// Calls the server by this protocol, if it can be called by it.
+async fn try_protocol(url: &Url, options: &CommonOptions) -> Option<Result<(), Error>> {
+    let builder = options.to_anybody().client(&url.to_string()).ok()?;
     let mut builder = builder.timeout(AT_MOST).connect_timeout(AT_MOST).retries(0);
     if url.tls {
         // Whether a server speaks TLS is known whatever its certificate is, and nothing is told to it.
         builder = builder.tls(tls::Client::new().dangerously_accept_any_certificate());
     }
-    let Ok(client) = builder.build() else { return false };
+    let client = builder.build().ok()?;
     let format = client.only_format().unwrap_or_else(|| match &*url.protocol {
         "rest-rpc" => client.generation().map_or(Format::MessagePackArray, Generation::format),
         "rpcx" => Format::Json(Json::Go),
@@ -119,16 +125,17 @@ async fn speaks(url: &Url, options: &CommonOptions) -> bool {
         _ => b"",
     };
     let options = CallOptions { timeout: Some(AT_MOST), ..CallOptions::default() };
-    match client.call_raw(NOBODYS, Body::new(format, bytes.to_vec()), options).await {
-        Ok(_) => true,
-        Err(error) => {
-            let unanswered = matches!(
-                error.code(),
-                Code::DeadlineExceeded | Code::Unavailable | Code::Cancelled | Code::InvalidArgument
-            );
-            error.status().scope() == Scope::Call && !unanswered
-        }
-    }
+    Some(client.call_raw(NOBODYS, Body::new(format, bytes.to_vec()), options).await.map(drop))
+}
+
+/// Whether an answer, whatever it says, is one of the protocol by which the server was called.
+fn is_spoken(answer: &Result<(), Error>) -> bool {
+    let Err(error) = answer else { return true };
+    let unanswered = matches!(
+        error.code(),
+        Code::DeadlineExceeded | Code::Unavailable | Code::Cancelled | Code::InvalidArgument
+    );
+    error.status().scope() == Scope::Call && !unanswered
 }
 
 /// A method that no server has.

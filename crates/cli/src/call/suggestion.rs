@@ -12,8 +12,10 @@ use crate::{closest, describe};
 
 /// What the user may have meant by a method that the server does not have.
 pub(super) async fn of_target(client: &Client, options: &Options) -> Option<String> {
-    let (service, method) = split(&options.target)?;
     let offered = timeout(AT_MOST, offered(client, options)).await.ok()??;
+    let Some((service, method)) = split(&options.target) else {
+        return with_service(&options.target, client.protocol(), &offered);
+    };
     // rpcx's reflection leaves out packages.
     let last = service.rsplit('.').next();
     let known = offered.iter().find(|(name, _)| name == service || Some(name.as_str()) == last);
@@ -27,6 +29,20 @@ pub(super) async fn of_target(client: &Client, options: &Options) -> Option<Stri
             let names: Vec<_> = offered.iter().map(|(name, _)| name.as_str()).collect();
             Some(service_hint(service, &names).replace("it has ", "the server has "))
         }
+    }
+}
+
+/// What a name without a service may mean: the method of that name. gRPC has no functions.
+fn with_service(name: &str, protocol: Protocol, offered: &[(String, Vec<String>)]) -> Option<String> {
+    let having = offered.iter().filter(|(_, methods)| methods.iter().any(|method| method == name));
+    let targets: Vec<_> = having.map(|(service, _)| format!("`{service}/{name}`")).collect();
+    match targets.as_slice() {
+        [] if protocol == Protocol::Grpc => {
+            Some("a method is named with its service: Service/Method".to_owned())
+        }
+        [] => None,
+        [one] => Some(format!("did you mean {one}?")),
+        several => Some(format!("did you mean one of {}?", several.join(", "))),
     }
 }
 

@@ -24,7 +24,7 @@ pub(crate) struct Options {
     /// Go on, and print every change
     #[arg(long)]
     watch: bool,
-    /// Print JSON: a line with all instances; with --watch one for each change
+    /// Print JSON: a line with all instances; with --watch one for each change; a failure on standard error too
     #[arg(long)]
     json: bool,
     /// How long to wait for the first answer
@@ -33,12 +33,17 @@ pub(crate) struct Options {
 }
 
 pub(crate) fn run(options: Options) -> Result<ExitCode, Failure> {
+    let ended = find(&options);
+    Ok(ended.unwrap_or_else(|failure| terminal::report(&failure, options.json)))
+}
+
+fn find(options: &Options) -> Result<ExitCode, Failure> {
     let discover = polyrpc_discovery::discover(&options.url)?;
     terminal::block_on(async {
         let mut sets = discover.watch();
         match options.watch {
-            true => watch(&mut sets, &options).await,
-            false => once(&mut sets, &options).await,
+            true => watch(&mut sets, options).await,
+            false => once(&mut sets, options).await,
         }
     })?
 }

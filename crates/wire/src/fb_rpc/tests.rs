@@ -521,7 +521,7 @@ fn error_codes(bytes: &[u8]) -> Vec<i32> {
 }
 
 fn vectors() -> Value {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../vectors/fb_rpc/derived.json");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("vectors/fb_rpc/derived.json");
     serde_json::from_str(&fs::read_to_string(path).expect("the vectors")).expect("JSON")
 }
 

@@ -82,7 +82,7 @@ struct Vector {
 }
 
 fn vectors() -> Vec<Vector> {
-    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../vectors/rest_rpc");
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("vectors/rest_rpc");
     let mut vectors = Vec::new();
     for entry in std::fs::read_dir(folder).expect("the vectors") {
         let path = entry.expect("an entry").path();

@@ -781,7 +781,7 @@ impl Vector {
 
 /// Returns all captured frames, including those of the transports that only wrap them.
 fn vectors() -> Vec<Vector> {
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../vectors/rpcx");
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/vectors/rpcx");
     let mut vectors = Vec::new();
     for file in std::fs::read_dir(folder).expect("the folder of vectors") {
         let file = std::fs::read(file.expect("a file").path()).expect("readable");

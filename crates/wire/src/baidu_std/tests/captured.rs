@@ -103,7 +103,7 @@ fn vector(name: &str) -> Value {
 }
 
 fn directory() -> PathBuf {
-    [env!("CARGO_MANIFEST_DIR"), "..", "..", "vectors", "baidu_std"].iter().collect()
+    [env!("CARGO_MANIFEST_DIR"), "vectors", "baidu_std"].iter().collect()
 }
 
 fn list(value: &Value) -> &[Value] {

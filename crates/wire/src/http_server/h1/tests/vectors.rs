@@ -9,7 +9,7 @@ use super::*;
 use crate::http::mapping::answer::unknown_to_rpcx;
 
 fn file(path: &str) -> Vec<u8> {
-    let path = format!("{}/../../vectors/{path}", env!("CARGO_MANIFEST_DIR"));
+    let path = format!("{}/vectors/{path}", env!("CARGO_MANIFEST_DIR"));
     std::fs::read(&path).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
