@@ -45,6 +45,7 @@ mod limits;
 mod log;
 mod terminal;
 mod tls;
+mod url;
 mod usage;
 
 /// The messages and services of the demo.

@@ -3,8 +3,8 @@
 use std::fmt::{self, Write};
 use std::path::{self, Path};
 
-use polyrpc::protocol::Parameter;
 use polyrpc::{Address, Protocol};
+use polyrpc_core::protocol::Parameter;
 
 /// `protocol[+tls][+registry]://place[?parameters]`. What it means is the client's business.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -56,10 +56,10 @@ impl Url {
     pub(crate) fn of_server(scheme: &str, address: &Address) -> Self {
         let (protocol, query) = scheme.split_once('?').unwrap_or((scheme, ""));
         let (place, transport) = match address {
-            Address::Tcp(place) => (place.clone(), None),
             Address::Unix(path) => (of_socket(path), None),
             Address::Kcp(place) => (place.clone(), Some("kcp")),
             Address::Quic(place) => (place.clone(), Some("quic")),
+            address => (address.to_string(), None),
         };
         let mut url = Self::new(protocol, &place, query);
         url.parameters.extend(transport.map(|name| ("transport".to_owned(), name.to_owned())));

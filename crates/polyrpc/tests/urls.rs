@@ -4,8 +4,8 @@ use std::fs;
 use std::path::Path;
 
 use polyrpc::client::url_parameters;
-use polyrpc::protocol::Parameter;
 use polyrpc::{Client, Code, Protocol};
+use polyrpc_core::protocol::Parameter;
 
 /// Rows of the table, in the order of the protocols.
 fn rows() -> Vec<String> {

@@ -3,7 +3,7 @@
 use std::fs;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs, UdpSocket};
 
-use polyrpc::protocol::percent_decoded;
+use polyrpc_core::protocol::percent_decoded;
 
 use super::cpu::Process;
 use crate::url::Url;

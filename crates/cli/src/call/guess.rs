@@ -7,7 +7,6 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use polyrpc::client::CallOptions;
 use polyrpc::codec::Body;
-use polyrpc::net_rpc::Codec;
 use polyrpc::rest_rpc::Generation;
 use polyrpc::{Code, Error, Format, Json, Scope, Status, tls};
 

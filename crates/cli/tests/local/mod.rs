@@ -37,7 +37,7 @@ impl Local {
     }
 
     pub(crate) fn url(&self, scheme: &str) -> String {
-        running::url_of(scheme, &self.address)
+        crate::running::url_of(scheme, &self.address)
     }
 }
 
