@@ -129,14 +129,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn p99_is_the_latency_that_one_call_of_a_hundred_exceeds() {
+    fn p99_is_exceeded_by_one_call_in_a_hundred() {
         let latencies: Vec<_> = (1..=200).rev().map(Duration::from_millis).collect();
         assert_eq!(p99(&latencies), Duration::from_millis(198));
         assert_eq!(p99(&[]), Duration::ZERO);
     }
 
     #[test]
-    fn port_of_an_open_connection_is_among_those_established() {
+    fn established_ports_include_an_open_connection() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let port = client.local_addr().unwrap().port();
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn own_memory_and_cpu_time_are_read() {
+    fn memory_and_cpu_time_of_this_process_are_read() {
         let memory = Memory::of(std::process::id());
         let resident = memory.resident();
         assert!(resident > 0 && memory.peak() >= resident / 2);

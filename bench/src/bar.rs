@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_ratio_is_kept_from_below_and_a_cost_from_above() {
+    fn ratio_has_a_lower_bound_and_cost_an_upper_bound() {
         assert_eq!(line(Some(0.7), Limit::RatioAtLeast(0.7)), "bar b 0.700 ratio limit 0.70 ok");
         assert_eq!(line(Some(0.69), Limit::RatioAtLeast(0.7)), "bar b 0.690 ratio limit 0.70 short");
         assert_eq!(line(Some(2.0), Limit::CpuAtMost(2.2)), "bar b 2.000 µs/call limit 2.20 ok");
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn a_figure_that_is_missing_or_has_errors_is_short() {
+    fn missing_or_erroneous_figure_misses_the_bar() {
         assert_eq!(line(None, Limit::RatioAtLeast(0.7)), "bar b - ratio limit 0.70 short");
         let unclean =
             Bar { name: "b".into(), value: Some(1.0), limit: Limit::RatioAtLeast(0.7), clean: false };

@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_median_of_an_even_number_lies_between_the_middle_two() {
+    fn median_of_an_even_count_lies_between_the_middle_two() {
         let spread = |figures: &[f64]| Spread::of(figures.iter().copied());
         assert_eq!(spread(&[]), None);
         assert_eq!(spread(&[3.0, 1.0, 2.0]), Some(Spread { median: 2.0, min: 1.0, max: 3.0 }));
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ratio_is_taken_within_a_round_before_the_median() {
+    fn ratio_is_computed_per_round_before_the_median() {
         // A machine that is twice as fast in every other round.
         let floor = series([Ok(rate(100.0)), Ok(rate(200.0)), Ok(rate(100.0))]);
         let own = series([Ok(rate(80.0)), Ok(rate(160.0)), Ok(rate(90.0))]);
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn a_round_without_an_outcome_is_left_out_but_not_forgotten() {
+    fn failed_round_is_left_out_of_the_median_but_reported() {
         let floor = series([Ok(rate(100.0)), Ok(rate(100.0)), Ok(rate(100.0))]);
         let own = series([Ok(rate(80.0)), Err("gone".to_owned()), Ok(rate(80.0))]);
         assert_eq!(own.ratio_to(&floor).map(|ratio| ratio.median), Some(0.8));
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn one_wrong_reply_makes_a_series_unclean() {
+    fn one_wrong_reply_marks_the_series_as_unclean() {
         let mut wrong = rate(100.0);
         wrong.errors = 1;
         assert!(!series([Ok(rate(100.0)), Ok(wrong), Ok(rate(100.0))]).is_clean());

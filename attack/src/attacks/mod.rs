@@ -159,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_attack_has_a_name_of_its_own() {
+    fn attack_names_are_unique() {
         let mut names: Vec<_> = Attack::all().map(|attack| attack.name).collect();
         let count = names.len();
         names.sort_unstable();

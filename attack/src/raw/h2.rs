@@ -198,7 +198,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lengths_are_written_as_hpack_has_them() {
+    fn lengths_are_encoded_as_hpack_integers() {
         let written = |value| {
             let mut block = Vec::new();
             length(&mut block, value);
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_are_counted_however_their_bytes_arrive() {
+    fn responses_are_counted_for_any_split_of_the_bytes() {
         let mut frames = Frames::default();
         frames.frame(HEADERS, END_HEADERS | END_STREAM, 1, b"block");
         frames.frame(RST_STREAM, 0, 3, &[0; 4]);

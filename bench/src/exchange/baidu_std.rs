@@ -93,7 +93,7 @@ mod tests {
 
     /// `vectors/baidu_std/plain.json`, captured from brpc 1.17.0.
     #[test]
-    fn the_frames_are_those_of_brpc() {
+    fn frames_equal_those_of_brpc() {
         const ID: u64 = 4_294_967_298;
         let request = b"PRPC\x00\x00\x00\x38\x00\x00\x00\x2b\x0a\x1b\x0a\x13example.EchoService\x12\x04Echo\
             \x18\x00\x20\x82\x80\x80\x80\x10\x50\x00\x58\x00\x62\x00\x0a\x0bhello world";

@@ -143,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_frame_tells_its_own_length() {
+    fn frame_length_is_read_from_its_header() {
         for exchange in all_exchanges() {
             for frame in [&exchange.request, &exchange.reply] {
                 assert_eq!(exchange.framing.frame_len(frame).unwrap(), frame.len());
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reply_is_verified_by_the_message_at_its_end() {
+    fn reply_is_verified_by_its_trailing_message() {
         for exchange in all_exchanges() {
             exchange.verify(&exchange.reply).unwrap();
             exchange.verify(&exchange.reply[..exchange.reply.len() - 1]).unwrap_err();
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn the_frames_of_the_floor_are_as_long_as_those_of_the_protocol() {
+    fn floor_frames_are_as_long_as_protocol_frames() {
         for protocol in Protocol::value_variants() {
             for len in [32, 1024, 65536] {
                 let (real, floor) = (protocol.exchange(len), protocol.floor_exchange(len));
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_foreign_header_is_refused() {
+    fn header_of_another_protocol_is_rejected() {
         for framing in [Framing::Floor, Framing::BaiduStd, Framing::Rpcx] {
             framing.frame_len(b"GET / HTTP/1.1\r\n").unwrap_err();
         }

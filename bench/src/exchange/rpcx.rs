@@ -50,7 +50,7 @@ mod tests {
 
     /// `vectors/rpcx/raw.json`, captured from the Go rpcx.
     #[test]
-    fn the_frames_are_those_of_rpcx() {
+    fn frames_equal_those_of_rpcx() {
         let rest =
             b"\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x26\x00\x00\x00\x04Echo\x00\x00\x00\x03Raw\
             \x00\x00\x00\x00\x00\x00\x00\x0fraw payload\x20\x00\x01\x02";

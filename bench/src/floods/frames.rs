@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_message_of_a_call_is_made_as_any_other() {
+    fn generated_message_of_32_bytes_equals_the_constant() {
         assert_eq!(message(32), MESSAGE);
         assert_eq!(message(300)[..8], *b"\0\0\0\x01\x2f\x0a\xac\x02");
     }

@@ -88,7 +88,7 @@ mod tests {
     use crate::exchange::Protocol;
 
     #[test]
-    fn any_split_of_the_requests_gives_the_same_replies() {
+    fn any_split_of_the_requests_yields_the_same_replies() {
         let exchange = Protocol::BaiduStd.floor_exchange(32);
         let (requests, replies) = (exchange.request.repeat(3), exchange.reply.repeat(3));
         for at in 0..=requests.len() {
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_longer_than_the_buffer_is_refused() {
+    fn request_longer_than_the_buffer_is_rejected() {
         let mut echo = Echo::new(64);
         let header = b"fl\xff\xff\xff\xff\0\0\0\0\0\0";
         echo.room()[..header.len()].copy_from_slice(header);

@@ -52,7 +52,7 @@ mod tests {
     const ANY_PORT: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
     #[test]
-    fn one_call_in_flight_is_answered_by_the_blocking_pair() {
+    fn blocking_client_and_server_answer_one_call_in_flight() {
         for len in [32, 65536] {
             let exchange = Protocol::BaiduStd.floor_exchange(len);
             let server = serve_blocking(ANY_PORT, exchange.reply.len()).unwrap();
@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn many_calls_on_many_connections_are_answered_by_either_server() {
+    fn both_servers_answer_many_calls_on_many_connections() {
         for len in [32, 65536] {
             for in_flight in [1, 7] {
                 let exchange = Protocol::BaiduStd.floor_exchange(len);

@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_report_is_read_if_every_call_succeeded() {
+    fn ghz_report_is_accepted_only_if_every_call_succeeded() {
         let printed = r#"{"count":3,"rps":17101.86,"statusCodeDistribution":{"OK":3},
             "latencyDistribution":[{"percentage":50,"latency":160000},{"percentage":99,"latency":830000}]}"#;
         let read = |calls| serde_json::from_str::<Printed>(printed).unwrap().report(calls);

@@ -69,7 +69,7 @@ mod tests {
     const LOAD: Load = Load { in_flight: 64, payload: 32, requests: 20 };
 
     #[test]
-    fn its_rate_is_read_if_every_request_succeeded() {
+    fn h2load_rate_is_accepted_only_if_every_request_succeeded() {
         let printed = "starting benchmark...\nfinished in 77.05ms, 259558.23 req/s, 13.85MB/s\n\
             requests: 20 total, 20 started, 20 done, 20 succeeded, 0 failed, 0 errored, 0 timeout\n";
         assert_eq!(LOAD.read(printed).unwrap(), 259_558.23);
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_is_a_frame_of_its_message() {
+    fn body_is_one_grpc_frame() {
         assert_eq!(framed(1), [0, 0, 0, 0, 3, 0x0a, 1, b'A']);
     }
 }

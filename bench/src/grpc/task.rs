@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_reads_what_the_parent_wrote() {
+    fn client_arguments_survive_the_command_line() {
         let address = SocketAddr::from(([127, 0, 0, 1], 8000));
         for calls in [None, Some(20_000)] {
             let options = ClientOptions {

@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tally_counts_every_call_and_ends_with_the_last() {
+    fn tally_counts_every_call_and_elapses_until_the_last() {
         let mut laps = Laps::start(Duration::from_millis(5));
         let start = laps.started();
         laps.record(start, start + Duration::from_micros(10), 98);

@@ -76,7 +76,7 @@ mod tests {
     use crate::exchange::Protocol;
 
     #[test]
-    fn any_split_of_the_stream_counts_the_same_replies() {
+    fn any_split_of_the_stream_yields_the_same_reply_count() {
         for exchange in [Protocol::BaiduStd.exchange(32), Protocol::Rpcx.floor_exchange(32)] {
             let stream = exchange.reply.repeat(3);
             for at in 0..=stream.len() {
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reply_of_another_length_is_wrong() {
+    fn reply_of_another_length_is_wrong() {
         let expected = Protocol::Rpcx.exchange(32);
         let mut replies = Replies::new(expected.framing, expected.reply.len());
         let counted = replies.count(&Protocol::Rpcx.exchange(31).reply).unwrap();
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_of_another_protocol_is_an_error() {
+    fn stream_of_another_protocol_is_an_error() {
         let mut replies = Replies::new(Framing::Rpcx, 100);
         replies.count(b"HTTP/1.1 400 Bad Request\r\n").unwrap_err();
     }

@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_reads_what_the_parent_wrote() {
+    fn server_arguments_survive_the_command_line() {
         let options = ServerOptions {
             kind: ServerKind::FloorEpoll,
             listen: SocketAddr::from(([127, 0, 0, 1], 8000)),
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_reads_what_the_parent_wrote() {
+    fn client_arguments_survive_the_command_line() {
         let options = ClientOptions {
             kind: ClientKind::Epoll,
             connect: SocketAddr::from(([127, 0, 0, 1], 8000)),

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use polyrpc_build::Config;
 
 #[test]
-fn the_tests_messages_are_fresh() {
+fn generated_test_messages_are_current() {
     assert_fresh(
         &Config::new()
             .files(["rich.proto", "more.proto", "benchmark.proto"])
@@ -20,7 +20,7 @@ fn the_tests_messages_are_fresh() {
 }
 
 #[test]
-fn the_demo_services_are_fresh() {
+fn generated_demo_services_are_current() {
     assert_fresh(
         &Config::new()
             .files([
@@ -38,7 +38,7 @@ fn the_demo_services_are_fresh() {
 }
 
 #[test]
-fn the_standard_services_are_fresh() {
+fn generated_standard_services_are_current() {
     assert_fresh(
         &Config::new()
             .files([
@@ -54,7 +54,7 @@ fn the_standard_services_are_fresh() {
 }
 
 #[test]
-fn the_services_of_etcd_are_fresh() {
+fn generated_etcd_services_are_current() {
     assert_fresh(
         &Config::new()
             .files(["rpc.proto", "kv.proto"])
@@ -67,7 +67,7 @@ fn the_services_of_etcd_are_fresh() {
 }
 
 #[test]
-fn the_tests_flatbuffers_are_fresh() {
+fn generated_test_flatbuffers_are_current() {
     assert_fresh(
         &Config::new().files(["rich.fbs"]).includes([dir("tests/fbs")]).include_file("mod.rs"),
         &dir("../polyrpc/tests/rich"),
@@ -75,7 +75,7 @@ fn the_tests_flatbuffers_are_fresh() {
 }
 
 #[test]
-fn the_tests_values_are_fresh() {
+fn generated_test_values_are_current() {
     assert_fresh(
         &Config::new()
             .files(["values.proto"])
@@ -86,7 +86,7 @@ fn the_tests_values_are_fresh() {
 }
 
 #[test]
-fn the_messages_of_the_benchmark_are_fresh() {
+fn generated_benchmark_messages_are_current() {
     assert_fresh(
         &Config::new().files(["benchmark.proto"]).includes([dir("../../bench/proto")]),
         &dir("../../bench/src/generated"),
@@ -94,7 +94,7 @@ fn the_messages_of_the_benchmark_are_fresh() {
 }
 
 #[test]
-fn the_demo_services_of_flatbuffers_are_fresh() {
+fn generated_flatbuffers_demo_services_are_current() {
     assert_fresh(
         &Config::new().files(["benchmark.fbs"]).includes([dir("../cli/fbs")]).include_file("mod.rs"),
         &dir("../cli/src/fbs"),

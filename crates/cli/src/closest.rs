@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_slip_of_the_fingers_is_understood_and_another_word_is_not() {
+    fn typo_is_corrected_and_another_word_is_not() {
         let names = ["message", "opcode", "request_id"];
         for (wanted, meant) in [
             ("mesage", Some("message")),
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn neighbours_that_changed_places_are_one_step() {
+    fn swapped_neighbours_count_as_one_edit() {
         for (a, b, steps) in [("ab", "ba", 1), ("abc", "abc", 0), ("", "abc", 3), ("kitten", "sitting", 3)] {
             assert_eq!(distance(a, b), steps, "{a} {b}");
         }

@@ -461,7 +461,7 @@ mod tests {
     "#;
 
     #[test]
-    fn services_are_listed_with_the_shapes_of_their_methods() {
+    fn services_are_listed_with_their_method_signatures() {
         let files = files();
         let mut names = services(&files);
         assert_eq!(names, ["Points", "shop.Shop"]);
@@ -477,7 +477,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_looks_as_it_was_written() {
+    fn message_is_printed_as_its_declaration() {
         let lines = [
             "// shop.Order in shop.proto",
             "message Order {",
@@ -517,7 +517,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_is_shown_by_the_whole_and_a_stranger_is_none() {
+    fn member_name_shows_its_parent_and_unknown_name_is_none() {
         let files = files();
         for part in ["shop.Order.id", "shop.Order.payment", "shop.Order"] {
             assert!(name(&files, part).unwrap().starts_with("// shop.Order in"), "{part}");

@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_and_shards_are_read() {
+    fn keys_and_shards_are_parsed() {
         assert_eq!("00ffA5".parse::<Key>().unwrap().0, [0, 255, 0xa5]);
         assert!("0".parse::<Key>().is_err() && "0g".parse::<Key>().is_err());
         assert_eq!(shards("10,3"), Ok(Shards { data: 10, parity: 3 }));

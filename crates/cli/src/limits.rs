@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn times_are_seconds_unless_they_have_a_unit() {
+    fn durations_without_a_unit_are_seconds() {
         for (text, millis) in
             [("30", 30_000), ("1.5", 1500), ("500ms", 500), ("2m", 120_000), ("1h", 3_600_000)]
         {
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_shown_can_be_read_again() {
+    fn displayed_values_can_be_parsed_again() {
         for text in ["1", "1025", "3KiB", "160MiB", "1GiB"] {
             assert_eq!(text.parse::<Size>().unwrap().to_string(), text);
         }
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn without_options_the_limits_are_the_library_options() {
+    fn default_limits_equal_those_of_the_library() {
         let (mut set, usual) = (limits(&[]).unwrap(), Limits::default());
         assert!(set.memory_per_connection >= usual.memory_per_connection.min(set.memory));
         set.memory_per_connection = usual.memory_per_connection;
@@ -284,14 +284,14 @@ mod tests {
     }
 
     #[test]
-    fn a_server_lets_somebody_connect() {
+    fn connection_limit_is_at_least_one() {
         assert!(limits(&["--max-connections", "0"]).unwrap_err().contains("at least 1"));
         assert!(limits(&["--max-connections", "many"]).is_err());
         assert_eq!(limits(&["--max-connections", "1"]).unwrap().connections, 1);
     }
 
     #[test]
-    fn a_message_must_fit_into_the_memory() {
+    fn message_limit_must_fit_into_the_memory_budget() {
         let failure = limits(&["--memory", "32MiB"]).unwrap_err();
         assert!(
             failure.contains("64MiB") && failure.contains("32MiB") && failure.contains("--max-message"),

@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_filter_is_a_level_or_levels_of_targets() {
+    fn filter_is_a_level_or_levels_per_target() {
         let debug = filter("debug").unwrap();
         assert!(
             debug.would_enable("polyrpc", &Level::DEBUG) && !debug.would_enable("polyrpc", &Level::TRACE)

@@ -152,7 +152,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn durations_are_read_and_shown_with_their_unit() {
+    fn durations_are_parsed_and_printed_with_their_unit() {
         for (text, shown) in [("870us", "870 µs"), ("1.5s", "1.50 s"), ("20ms", "20.0 ms"), ("2m", "120 s")]
         {
             assert_eq!(ShortDuration(duration(text).unwrap()).to_string(), shown, "{text}");
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn colours_are_left_out_where_they_are_not_wanted() {
+    fn colours_are_left_out_if_disabled() {
         for (no_color, term, coloured) in [
             (None, Some("xterm"), true),
             (None, None, true),
@@ -181,12 +181,12 @@ mod tests {
     }
 
     #[test]
-    fn thousands_are_set_apart() {
+    fn thousands_are_separated() {
         assert_eq!([0, 999, 1_000, 1_234_567].map(grouped), ["0", "999", "1,000", "1,234,567"]);
     }
 
     #[test]
-    fn a_long_text_ends_in_an_ellipsis() {
+    fn long_text_is_cut_with_an_ellipsis() {
         assert_eq!(cut("héllo", 5), "héllo");
         assert_eq!(cut("héllo!", 5), "héll…");
     }

@@ -29,7 +29,7 @@ fn bench_while(url: &str, more: &[&str], meanwhile: impl FnOnce(u32)) -> Ran {
 }
 
 #[test]
-fn it_measures_servers_that_are_found_and_what_goes_over_udp() {
+fn bench_measures_discovered_servers_and_udp_transports() {
     let server = Server::serve(["--listen", "kcp://127.0.0.1:0"]);
     let kcp = server.said().lines().find_map(|line| line.strip_prefix("listening main kcp://")).unwrap();
     let address = server.address();
@@ -51,7 +51,7 @@ fn it_measures_servers_that_are_found_and_what_goes_over_udp() {
 }
 
 #[test]
-fn an_interrupt_ends_it_with_what_it_has() {
+fn interrupted_bench_reports_what_it_measured() {
     let server = Server::serve([]);
     let interrupt = |id: u32| {
         assert!(Command::new("kill").args(["-INT", &id.to_string()]).status().unwrap().success());
@@ -69,7 +69,7 @@ fn an_interrupt_ends_it_with_what_it_has() {
 }
 
 #[test]
-fn a_server_that_goes_away_is_said_and_is_a_failure() {
+fn server_that_exits_is_reported_and_fails_the_bench() {
     for scheme in ["rpcx", "grpc", "http"] {
         let server = Server::serve([]);
         let url = server.url(scheme);
@@ -84,7 +84,7 @@ fn a_server_that_goes_away_is_said_and_is_a_failure() {
 }
 
 #[test]
-fn a_share_is_told_only_of_so_many_calls() {
+fn percentile_is_reported_only_with_enough_calls() {
     let server = Server::serve([]);
     let ran = bench(&server.url("rpcx"), &["-n", "50"]);
     assert!(ran.stdout.contains("p90 ") && !ran.stdout.contains("p99"), "{ran:?}");
@@ -101,7 +101,7 @@ fn a_share_is_told_only_of_so_many_calls() {
 }
 
 #[test]
-fn a_file_that_cannot_be_written_is_told_before_anything_is_called() {
+fn unwritable_output_is_reported_before_any_call() {
     let dir = TempDir::new();
     let nowhere = dir.path().join("nowhere/figures.json").display().to_string();
     // Nobody listens there: the call would fail in other words.

@@ -8,7 +8,7 @@ use running::{Ran, Server, TempDir, polyrpc};
 use serde_json::Value;
 
 #[test]
-fn demo_calls_every_protocol_and_exits_well() {
+fn demo_calls_every_protocol_and_exits_with_0() {
     let ran = polyrpc(["demo"]);
     assert_eq!(ran.code, 0, "{ran:?}");
     for row in ["baidu_std", "rpcx", "HTTP ", "HTTP, rpcx gateway", "HTTP, JSON-RPC 2.0"] {
@@ -22,7 +22,7 @@ fn demo_calls_every_protocol_and_exits_well() {
 }
 
 #[test]
-fn demo_keeps_serving_when_asked_and_shows_what_to_call() {
+fn demo_keeps_serving_if_asked_and_prints_commands_to_try() {
     let server = Server::start(["demo", "--keep"], "polyrpc bench");
     let url = |scheme: &str| format!("{scheme}://{}", server.address());
     for said in [url("curl http"), url("rpcx"), format!("tcp@{}", server.address())] {
@@ -34,7 +34,7 @@ fn demo_keeps_serving_when_asked_and_shows_what_to_call() {
 }
 
 #[test]
-fn every_protocol_carries_every_format_it_knows() {
+fn every_protocol_carries_every_format_it_supports() {
     let server = Server::serve(["--vectors"]);
     let answers = [
         ("baidu-std", "protobuf", ECHO),
@@ -59,7 +59,7 @@ fn every_protocol_carries_every_format_it_knows() {
 }
 
 #[test]
-fn every_service_of_the_demo_answers_over_every_protocol() {
+fn every_demo_service_answers_over_every_protocol() {
     let server = Server::serve([]);
     for scheme in SCHEMES {
         for (target, message, reply) in [
@@ -83,7 +83,7 @@ fn every_service_of_the_demo_answers_over_every_protocol() {
 }
 
 #[test]
-fn what_serve_cannot_do_is_said_in_its_own_words() {
+fn serve_reports_invalid_options() {
     for (arguments, code, why) in [
         (&["--listen", "quic://127.0.0.1:0"][..], 1, "--tls-cert"),
         (&["--listen", "127.0.0.1:99999"], 1, "a port is at most 65535"),
@@ -102,14 +102,14 @@ fn what_serve_cannot_do_is_said_in_its_own_words() {
 }
 
 #[test]
-fn a_timeout_without_a_unit_is_seconds() {
+fn timeout_without_a_unit_is_seconds() {
     let server = Server::serve(["--lame-duck", "1"]);
     let ran = polyrpc(["call", &server.url("rpcx"), "echo", r#""hi""#, "--timeout", "5"]);
     assert_eq!(ran.json(), "hi");
 }
 
 #[test]
-fn arith_counts_in_gos_int_and_pbarith_in_32_bits() {
+fn arith_computes_in_64_bits_and_pbarith_in_32_bits() {
     let server = Server::serve([]);
     let args = r#"{"A":100000,"B":100000}"#;
     for scheme in SCHEMES {
@@ -165,7 +165,7 @@ fn go_net_rpc_is_answered_in_every_codec() {
 }
 
 #[test]
-fn a_proto_file_describes_what_is_called() {
+fn proto_file_describes_the_called_method() {
     let server = Server::serve([]);
     for scheme in SCHEMES {
         let ran = polyrpc([
@@ -182,7 +182,7 @@ fn a_proto_file_describes_what_is_called() {
 }
 
 #[test]
-fn what_comes_beside_the_reply_is_told_when_asked() {
+fn verbose_call_prints_metadata_and_sizes() {
     let server = Server::serve(["--vectors"]);
     let ran = polyrpc(["call", &server.url("rpcx"), "Arith/Meta", r#"{"A":7,"B":8}"#, "-H", "k1=v1", "-v"]);
     assert_eq!(ran.json()["C"], 56);
@@ -213,7 +213,7 @@ fn what_comes_beside_the_reply_is_told_when_asked() {
 }
 
 #[test]
-fn messages_travel_compressed_when_asked() {
+fn messages_are_compressed_if_asked() {
     let server = Server::serve(["--vectors"]);
     let long = format!(r#"{{"message":"gzip {}"}}"#, "abcdefgh".repeat(1000));
     for (scheme, compression) in [
@@ -229,7 +229,7 @@ fn messages_travel_compressed_when_asked() {
 }
 
 #[test]
-fn a_message_may_come_from_a_file_and_a_call_may_want_no_answer() {
+fn message_is_read_from_a_file_and_a_oneway_call_returns() {
     let server = Server::serve([]);
     let dir = TempDir::new();
     let file = dir.path().join("request.json");
@@ -241,7 +241,7 @@ fn a_message_may_come_from_a_file_and_a_call_may_want_no_answer() {
 }
 
 #[test]
-fn a_failed_call_says_why_and_exits_with_its_status() {
+fn failed_call_prints_the_cause_and_exits_with_its_code() {
     let server = Server::serve(["--vectors"]);
     let fails = |scheme: &str, target: &str, message: &str, stderr: &str, code: i32| {
         let ran = polyrpc(["call", &server.url(scheme), target, message]);
@@ -269,7 +269,7 @@ fn a_failed_call_says_why_and_exits_with_its_status() {
 }
 
 #[test]
-fn a_server_whose_standard_error_nobody_reads_survives_a_panic() {
+fn server_survives_a_panic_if_stderr_is_closed() {
     let server = Server::serve_unheard([]);
     for _ in 0..2 {
         let ran = polyrpc(["call", &server.url("rpcx"), "Arith/Panic", r#"{"A":7,"B":8}"#]);
@@ -281,7 +281,7 @@ fn a_server_whose_standard_error_nobody_reads_survives_a_panic() {
 }
 
 #[test]
-fn the_command_ends_quietly_if_nobody_reads_what_it_says() {
+fn command_exits_quietly_if_stdout_is_closed() {
     let server = Server::serve([]);
     let url = server.url("rpcx");
     for arguments in [
@@ -301,7 +301,7 @@ fn the_command_ends_quietly_if_nobody_reads_what_it_says() {
 }
 
 #[test]
-fn what_cannot_be_sent_is_refused_before_it_is_sent() {
+fn invalid_message_is_rejected_before_it_is_sent() {
     let nowhere = "baidu-std://127.0.0.1:1";
     let fails = |arguments: &[&str], stderr: &str| {
         let ran = polyrpc(["call"].iter().chain(arguments));
@@ -331,7 +331,7 @@ fn what_cannot_be_sent_is_refused_before_it_is_sent() {
 }
 
 #[test]
-fn a_refused_connection_says_what_would_help() {
+fn refused_connection_prints_a_hint() {
     let address = running::free_address();
     for scheme in SCHEMES {
         let ran = polyrpc(["call", &format!("{scheme}://{address}"), ECHO, r#"{"message":"hi"}"#]);
@@ -347,7 +347,7 @@ fn a_refused_connection_says_what_would_help() {
 }
 
 #[test]
-fn listeners_with_an_authenticator_take_only_their_credential() {
+fn listener_with_an_authenticator_accepts_only_its_credential() {
     let server = Server::serve(["--auth-listen", "127.0.0.1:0", "--rpcx-auth-listen", "127.0.0.1:0"]);
     let (auth, rpcx_auth) = (server.listener("auth"), server.listener("rpcx-auth"));
     let call =
@@ -368,7 +368,7 @@ fn listeners_with_an_authenticator_take_only_their_credential() {
 }
 
 #[test]
-fn serve_speaks_only_the_protocols_it_is_told_and_listens_on_unix_sockets() {
+fn serve_restricts_protocols_and_listens_on_unix_sockets() {
     let dir = TempDir::new();
     let socket = dir.path().join("socket").display().to_string();
     let server = Server::start(
@@ -400,7 +400,7 @@ fn serve_speaks_only_the_protocols_it_is_told_and_listens_on_unix_sockets() {
 }
 
 #[test]
-fn bench_measures_any_protocol_and_writes_its_figures() {
+fn bench_measures_every_protocol_and_writes_json() {
     let server = Server::serve([]);
     let dir = TempDir::new();
     let file = dir.path().join("figures.json").display().to_string();
@@ -424,7 +424,7 @@ fn bench_measures_any_protocol_and_writes_its_figures() {
 }
 
 #[test]
-fn bench_makes_so_many_calls_and_no_more() {
+fn bench_makes_exactly_the_requested_number_of_calls() {
     let server = Server::serve([]);
     let greet = ["bench", &server.url("grpc"), "helloworld.Greeter/SayHello", r#"{"name":"Joe"}"#];
     let counted = ["-n", "2003", "-c", "10", "--connections", "5", "--warmup", "50ms"];
@@ -436,7 +436,7 @@ fn bench_makes_so_many_calls_and_no_more() {
 }
 
 #[test]
-fn bench_shares_connections_in_every_way() {
+fn bench_supports_every_connection_mode() {
     let server = Server::serve([]);
     let url = server.url("rpcx");
     for (more, clients) in [
@@ -459,7 +459,7 @@ fn bench_shares_connections_in_every_way() {
 }
 
 #[test]
-fn bench_counts_failures_as_failures() {
+fn bench_counts_failed_calls() {
     let server = Server::serve(["--vectors"]);
     let ran = bench(&server.url("baidu-std"), &[r#"{"message":"fail-code"}"#, "--json", "-"]);
     let figures = ran.json_of_failure();
@@ -472,7 +472,7 @@ fn bench_counts_failures_as_failures() {
 }
 
 #[test]
-fn generate_writes_what_is_checked_in() {
+fn generate_writes_the_checked_in_files() {
     let proto = concat!(env!("CARGO_MANIFEST_DIR"), "/proto");
     let ours = concat!(env!("CARGO_MANIFEST_DIR"), "/src/proto");
     let dir = TempDir::new();

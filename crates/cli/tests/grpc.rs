@@ -24,7 +24,7 @@ use tokio::runtime::Runtime;
 // --------------------------------------------------------------------------------------------- list
 
 #[test]
-fn a_server_is_asked_what_it_offers() {
+fn list_asks_the_server_by_reflection() {
     let server = Server::serve([]);
     let list = |more: &[&str]| {
         let ran = polyrpc(["list", &server.url("grpc")].iter().chain(more));
@@ -59,7 +59,7 @@ fn a_server_is_asked_what_it_offers() {
 }
 
 #[test]
-fn what_cannot_be_listed_is_told_with_what_would_help() {
+fn failed_list_prints_a_hint() {
     let server = Server::serve([]);
     let fails = |arguments: &[&str], stderr: &[&str]| {
         let ran = polyrpc(["list"].iter().chain(arguments));
@@ -87,7 +87,7 @@ fn what_cannot_be_listed_is_told_with_what_would_help() {
 }
 
 #[test]
-fn a_proto_tells_what_a_server_does_not() {
+fn proto_file_replaces_reflection() {
     let proto = concat!(env!("CARGO_MANIFEST_DIR"), "/proto/example.proto");
     let ran = polyrpc(["list", "rpcx://anywhere:1", "--proto", proto]);
     let text = "example.EchoService\n  Echo (example.EchoRequest) returns (example.EchoResponse)\n";
@@ -99,7 +99,7 @@ fn a_proto_tells_what_a_server_does_not() {
 // ---------------------------------------------------------------------------------------------- call
 
 #[test]
-fn a_method_that_nobody_knows_is_described_by_the_server() {
+fn unknown_method_is_described_by_reflection() {
     let server = Server::serve(["--vectors"]);
     let url = server.url("grpc");
     let ran = polyrpc(["call", &url, "grpc.testing.TestService/UnaryCall", r#"{"responseSize":3}"#]);
@@ -115,14 +115,14 @@ fn a_method_that_nobody_knows_is_described_by_the_server() {
 }
 
 #[test]
-fn a_server_without_reflection_is_called_in_plain_json() {
+fn server_without_reflection_is_called_with_plain_json() {
     let (_runtime, url) =
         serve(polyrpc::Server::new().function("Text/Twice", |text: String| async move { text.repeat(2) }));
     assert_eq!(polyrpc(["call", &url, "Text/Twice", r#""ha""#]).json(), json!("haha"));
 }
 
 #[test]
-fn older_servers_that_give_out_files_one_by_one_are_understood() {
+fn reflection_reads_files_one_by_one_from_older_servers() {
     let echo = ServiceBuilder::new("old.Service")
         .method::<Raw, _, _, _, _>("Echo", |cx: Context, message: Bytes| async { (cx, Ok(message)) });
     let old = ServerReflectionServer::new(Old(old_files()));
@@ -138,7 +138,7 @@ fn older_servers_that_give_out_files_one_by_one_are_understood() {
 }
 
 #[test]
-fn messages_stream_in_either_direction_and_both() {
+fn messages_stream_in_each_direction_and_both() {
     let server = Server::serve(["--vectors"]);
     let call = |method: &str, argument: &str| {
         let method = format!("grpc.testing.TestService/{method}");
@@ -158,7 +158,7 @@ fn messages_stream_in_either_direction_and_both() {
 }
 
 #[test]
-fn messages_from_standard_input_are_sent_as_they_come() {
+fn messages_from_stdin_are_sent_as_they_arrive() {
     let server = Server::serve(["--vectors"]);
     let mut talk = Talk::start(["call", &server.url("grpc"), "grpc.testing.TestService/FullDuplexCall", "-"]);
     for (size, body) in [(1, "AA=="), (2, "AAA=")] {
@@ -170,7 +170,7 @@ fn messages_from_standard_input_are_sent_as_they_come() {
 }
 
 #[test]
-fn a_stream_that_fails_says_why() {
+fn failed_stream_prints_the_cause() {
     let server = Server::serve(["--vectors"]);
     let fails = |scheme: &str, target: &str, more: &[&str], stderr: &str, code: i32| {
         let ran = polyrpc(["call", &server.url(scheme), target].iter().chain(more));

@@ -27,7 +27,7 @@ use running::{Server, TempDir, polyrpc};
 use tokio::runtime::Runtime;
 
 #[test]
-fn uses_and_mistakes_are_answered_as_the_transcript_says() {
+fn output_of_valid_and_invalid_commands_equals_the_transcript() {
     let places = Places::new();
     let path = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/mistakes.txt"));
     let wanted = fs::read_to_string(&path).unwrap();
@@ -44,7 +44,7 @@ fn uses_and_mistakes_are_answered_as_the_transcript_says() {
 }
 
 #[test]
-fn a_foreign_service_is_measured_by_its_own_description() {
+fn service_unknown_to_the_command_is_measured_by_reflection() {
     let places = Places::new();
     let bench = |message: &str| {
         let url = places.fill("grpc://{foreign}");

@@ -45,7 +45,7 @@ fn echo(url: &str, more: &[&str]) -> Ran {
 const SCHEMES: [&str; 5] = ["baidu-std+tls", "rpcx+tls", "grpcs", "https", "https+json-rpc"];
 
 #[test]
-fn a_server_with_a_certificate_is_called_within_tls_and_in_clear_text() {
+fn server_with_a_certificate_accepts_tls_and_plaintext() {
     let files = Files::new();
     let (certificate, key, ca) = (files.path("server.pem"), files.path("server.key"), files.path("ca.pem"));
     let server = Server::serve(["--tls-cert", &certificate, "--tls-key", &key]);
@@ -75,7 +75,7 @@ fn a_server_with_a_certificate_is_called_within_tls_and_in_clear_text() {
 }
 
 #[test]
-fn a_server_may_want_certificates_of_its_clients() {
+fn server_can_require_client_certificates() {
     let files = Files::new();
     let (certificate, key, ca) = (files.path("server.pem"), files.path("server.key"), files.path("ca.pem"));
     let server = ["--tls-cert", &certificate, "--tls-key", &key, "--tls-client-ca", &ca, "--tls-required"];
@@ -99,7 +99,7 @@ fn a_server_may_want_certificates_of_its_clients() {
 }
 
 #[test]
-fn a_certificate_that_cannot_be_used_is_told_at_once() {
+fn unusable_certificate_is_reported_at_startup() {
     let files = Files::new();
     let (certificate, key) = (files.path("server.pem"), files.path("client.key"));
     let ran = polyrpc(["serve", "--listen", "127.0.0.1:0", "--tls-cert", &certificate, "--tls-key", &key]);

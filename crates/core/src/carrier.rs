@@ -250,7 +250,7 @@ mod tests {
     ];
 
     #[test]
-    fn what_cannot_be_a_field_is_named_with_its_reason() {
+    fn invalid_header_field_error_names_the_key_and_the_reason() {
         for (key, value, by_grpc, by_http) in TABLE {
             let mut metadata = Metadata::new();
             metadata.insert("fine", "x");
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn what_describes_a_message_travels_with_an_answer() {
+    fn entity_headers_are_allowed_in_responses_only() {
         let metadata: Metadata = [("Content-Language", "de")].into_iter().collect();
         for carrier in [Carrier::Grpc, Carrier::Http] {
             assert_eq!(carrier.check(&metadata), Ok(()));
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn a_map_has_one_value_for_a_key() {
+    fn map_carrier_rejects_a_second_value_of_a_key() {
         for count in [1, 40] {
             let mut metadata = Metadata::new();
             (0..count).for_each(|n| metadata.append(format!("key-{n}"), "v"));
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_is_not_tried_again_and_shows_no_value() {
+    fn rejection_is_not_retryable_and_hides_the_value() {
         let mut metadata = Metadata::new();
         metadata.insert("k", "hunter2\n");
         let misfit = Carrier::Grpc.check(&metadata).unwrap_err();

@@ -328,7 +328,7 @@ mod tests {
     };
 
     #[test]
-    fn a_scheme_is_spelled_with_dashes_or_underscores() {
+    fn scheme_accepts_dashes_and_underscores() {
         assert_eq!(LINES.scheme("text-lines"), Some(("text-lines", false)));
         assert_eq!(LINES.scheme("text_lines"), Some(("text-lines", false)));
         assert_eq!(LINES.scheme("lines"), Some(("text-lines", true)));
@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn a_protocol_without_dialects_refuses_words() {
+    fn protocol_without_dialects_rejects_dialect_names() {
         assert_eq!((LINES.dialect)("words", &[]), Ok(Dialect::new("words")));
         assert_eq!((LINES.dialect)("words", &["x"]), Err("`+x` is unknown here".to_owned()));
     }

@@ -154,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_registry_may_stand_behind_a_protocol() {
+    fn registry_scheme_may_follow_a_protocol() {
         for url in ["list://a:1", "rpcx+list://a:1 3,b:2", "grpc+tls+dlist://h:1", "file:///x"] {
             assert!(discover(url).is_ok(), "{url}");
         }
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn neither_errors_nor_debug_repeat_a_password() {
+    fn errors_and_debug_output_hide_passwords() {
         install();
         for url in [
             "me:hunter2@h:1",
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_client_is_built_for_what_a_registry_finds() {
+    async fn client_is_built_for_the_discovered_instances() {
         install();
         for url in [
             "rpcx://h:1",

@@ -365,7 +365,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_are_those_of_the_store_in_go() {
+    fn values_equal_those_of_the_go_store() {
         let json = StoredEntry::json("/rpcx_test", "rpcx_path").unwrap();
         assert!(json.starts_with(r#"{"Key":"/rpcx_test","Value":"cnBjeF9wYXRo","LastIndex":"#), "{json}");
         assert_eq!(StoredEntry::read(json.as_bytes()).unwrap(), b"rpcx_path");
@@ -375,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_no_pattern() {
+    fn special_characters_of_a_name_are_escaped_in_patterns() {
         assert_eq!(literal("/a*[b]?\\c"), "/a\\*\\[b\\]\\?\\\\c");
     }
 

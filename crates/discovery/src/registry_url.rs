@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_place_has_servers_a_path_and_settings() {
+    fn url_is_split_into_servers_path_and_settings() {
         let place = RegistryUrl::parse("a:1,b:2/base/sub%20dir//S?token=x&tls").unwrap();
         assert_eq!(place.hosts, "a:1,b:2");
         assert_eq!(place.path, ["base", "sub dir", "S"]);
@@ -98,7 +98,7 @@ mod tests {
 
     #[test]
     #[cfg(feature = "etcd")]
-    fn a_user_may_stand_before_the_servers() {
+    fn user_and_password_may_precede_the_servers() {
         let place = RegistryUrl::parse("root:p%40s%2Fs:x@a:1,b:2/base/S").unwrap();
         let (user, hosts) = place.user().unwrap();
         assert_eq!((user.unwrap(), hosts), (("root".into(), "p@s/s:x".into()), "a:1,b:2"));
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_part_of_a_path_cannot_be_taken_for_anything_else() {
+    fn path_segments_are_percent_encoded() {
         assert_eq!(path("base/a b/tcp@[::1]:1?x#y"), "base/a%20b/tcp%40%5B%3A%3A1%5D%3A1%3Fx%23y");
         assert_eq!(segment("a/b"), "a%2Fb");
     }

@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_are_those_of_rpcx() {
+    fn paths_equal_those_of_rpcx() {
         let tree = Tree::new("/rpcx_test/");
         let entry = Advertisement {
             service: "Arith".into(),
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_instance_hides_none() {
+    fn invalid_entries_do_not_hide_instances() {
         let mut found = FoundInstances::default();
         found.note(b"tcp@h:1", b"weight=3");
         found.note(b"nonsense", b"");

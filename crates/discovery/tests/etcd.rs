@@ -15,7 +15,7 @@ fn address(registry: &Registry) -> String {
 }
 
 #[tokio::test]
-async fn who_asks_is_told_and_told_again_when_etcd_has_forgotten_it() {
+async fn client_authenticates_and_renews_an_expired_token() {
     let Some(registry) = Registry::start(Kind::Etcd).await else { return };
     let etcd = Etcd::new([address(&registry)]);
     // A user where there are none yet.
@@ -59,7 +59,7 @@ async fn who_asks_is_told_and_told_again_when_etcd_has_forgotten_it() {
 }
 
 #[tokio::test]
-async fn servers_that_are_not_there_are_passed_over() {
+async fn unreachable_servers_are_skipped() {
     let Some(registry) = Registry::start(Kind::Etcd).await else { return };
     // Nobody listens there, and here whoever comes is left to wait: so few connections wait to be accepted.
     let gone = format!("127.0.0.1:{}", free_port());
@@ -80,7 +80,7 @@ async fn servers_that_are_not_there_are_passed_over() {
 }
 
 #[tokio::test]
-async fn a_list_may_be_long() {
+async fn set_larger_than_4_mib_is_listed() {
     let Some(registry) = Registry::start(Kind::Etcd).await else { return };
     let value = format!("note={}", "x".repeat(100 << 10));
     // More than the 4 MiB that gRPC's own clients take.

@@ -129,7 +129,7 @@ fn pods(pods: &[&str]) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn pods_are_listed_in_parts_and_then_followed() {
+async fn pods_are_listed_in_pages_and_then_watched() {
     let api = Api::default();
     for (name, pod) in [("a", "10.0.0.1"), ("b", "10.0.0.2"), ("c", "10.0.0.3")] {
         api.put(name, &[pod]);
@@ -153,7 +153,7 @@ async fn pods_are_listed_in_parts_and_then_followed() {
 }
 
 #[tokio::test]
-async fn many_changes_at_once_are_few_sets() {
+async fn bursts_of_changes_are_coalesced() {
     let api = Api::default();
     let fake = api.serve().await;
     let mut sets = watch(&fake);
@@ -173,7 +173,7 @@ async fn many_changes_at_once_are_few_sets() {
 }
 
 #[tokio::test]
-async fn a_watch_that_ends_goes_on_where_it_was() {
+async fn ended_watch_resumes_at_its_resource_version() {
     let api = Api::default();
     api.put("a", &["10.0.0.1"]);
     let fake = api.serve().await;
@@ -195,7 +195,7 @@ async fn a_watch_that_ends_goes_on_where_it_was() {
 }
 
 #[tokio::test]
-async fn what_is_too_old_is_listed_anew() {
+async fn expired_resource_version_lists_again() {
     let api = Api::default();
     api.put("a", &["10.0.0.1"]);
     let fake = api.serve().await;
@@ -230,7 +230,7 @@ async fn what_is_too_old_is_listed_anew() {
 }
 
 #[tokio::test]
-async fn whatever_happens_to_a_watch_it_is_an_error_and_goes_on() {
+async fn watch_reports_any_failure_and_continues() {
     let faults: [fn() -> Reply; 8] = [
         || Reply::status(500, "etcd is away"),
         || Reply::status(401, "Unauthorized"),
@@ -262,7 +262,7 @@ async fn whatever_happens_to_a_watch_it_is_an_error_and_goes_on() {
 }
 
 #[tokio::test]
-async fn a_slice_that_cannot_be_read_does_not_hide_the_others() {
+async fn unreadable_slice_does_not_hide_the_others() {
     let api = Api::default();
     api.put("a", &["10.0.0.1"]);
     api.0.lock().unwrap().slices.push(json!({"metadata": 7}));
@@ -280,7 +280,7 @@ async fn a_slice_that_cannot_be_read_does_not_hide_the_others() {
 }
 
 #[tokio::test]
-async fn a_line_without_end_is_an_error() {
+async fn endless_line_is_an_error() {
     let api = Api::default();
     api.put("a", &["10.0.0.1"]);
     let fake = api.serve().await;
@@ -296,7 +296,7 @@ async fn a_line_without_end_is_an_error() {
 }
 
 #[tokio::test]
-async fn the_token_is_read_anew_for_each_request() {
+async fn token_is_read_again_for_each_request() {
     let path = std::env::temp_dir().join(format!("polyrpc-token-{}", fake::free_port()));
     std::fs::write(&path, "one\n").unwrap();
     let api = Api::default();
@@ -315,7 +315,7 @@ async fn the_token_is_read_anew_for_each_request() {
 }
 
 #[tokio::test]
-async fn the_end_of_a_watch_is_the_end_of_its_connection() {
+async fn dropped_watch_closes_its_connection() {
     let api = Api::default();
     let fake = api.serve().await;
     let mut sets = watch(&fake);
@@ -331,7 +331,7 @@ async fn the_end_of_a_watch_is_the_end_of_its_connection() {
 }
 
 #[test]
-fn a_url_that_cannot_be_meant_is_refused() {
+fn invalid_url_is_rejected() {
     for url in [
         "kubernetes://shop",
         "kubernetes://shop/a/b?api=http://h",

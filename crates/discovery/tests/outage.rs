@@ -24,7 +24,7 @@ const SERVERS: usize = 3;
 const CALLERS: usize = 64;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_registry_that_is_killed_and_comes_back_empty_costs_no_call_and_no_server() {
+async fn registry_that_restarts_empty_fails_no_call_and_loses_no_server() {
     // Side by side, since each takes as long as the outage.
     join_all(kinds().into_iter().map(async |kind| {
         if let Some(registry) = Registry::start(kind).await {

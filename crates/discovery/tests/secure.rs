@@ -41,7 +41,7 @@ async fn secured(server: String) -> (u16, Pem) {
 }
 
 #[tokio::test]
-async fn a_registry_is_asked_within_tls_if_its_certificate_is_trusted() {
+async fn registry_is_reached_over_tls_if_its_certificate_is_trusted() {
     let fake = Fake::start(|asked| {
         // What comes after the first answer is not waited for.
         let later = asked.query.value("index").is_some();

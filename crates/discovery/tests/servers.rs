@@ -20,7 +20,7 @@ fn arith(address: &str, attributes: &str) -> Advertisement {
 }
 
 #[tokio::test]
-async fn who_is_registered_is_found_with_what_changes_until_he_withdraws() {
+async fn registered_instance_is_found_and_updated_until_withdrawn() {
     for kind in kinds() {
         let Some(registry) = Registry::start(kind).await else { continue };
         let (server, mut sets) = (registry.register(), registry.discover("Arith").watch());
@@ -45,7 +45,7 @@ async fn who_is_registered_is_found_with_what_changes_until_he_withdraws() {
 }
 
 #[tokio::test]
-async fn what_is_no_instance_hides_none_and_is_told_once() {
+async fn invalid_entries_hide_no_instance_and_are_reported_once() {
     for kind in trees() {
         let Some(registry) = Registry::start(kind).await else { continue };
         let server = registry.register();
@@ -64,7 +64,7 @@ async fn what_is_no_instance_hides_none_and_is_told_once() {
 }
 
 #[tokio::test]
-async fn whatever_lies_among_instances_hides_none() {
+async fn foreign_keys_hide_no_instance() {
     let long = vec![b'x'; 100 << 10];
     for kind in trees() {
         let Some(registry) = Registry::start(kind).await else { continue };
@@ -98,7 +98,7 @@ async fn whatever_lies_among_instances_hides_none() {
 }
 
 #[tokio::test]
-async fn who_dies_without_a_word_is_gone_after_his_time() {
+async fn crashed_instance_expires_after_its_ttl() {
     for kind in kinds() {
         let Some(registry) = Registry::start(kind).await else { continue };
         let services = ["Arith", "Echo"];
@@ -119,7 +119,7 @@ async fn who_dies_without_a_word_is_gone_after_his_time() {
 }
 
 #[tokio::test]
-async fn after_a_crash_in_which_all_is_lost_everything_is_soon_there_again() {
+async fn instances_reappear_soon_after_the_registry_lost_its_data() {
     for kind in kinds() {
         let Some(mut registry) = Registry::start(kind).await else { continue };
         let server = registry.register();
@@ -149,7 +149,7 @@ async fn after_a_crash_in_which_all_is_lost_everything_is_soon_there_again() {
 }
 
 #[tokio::test]
-async fn a_thousand_instances_are_found_soon_by_who_watches_and_by_who_comes() {
+async fn thousand_instances_reach_old_and_new_watches_soon() {
     for kind in kinds() {
         let Some(registry) = Registry::start(kind).await else { continue };
         let server = registry.register();
@@ -166,7 +166,7 @@ async fn a_thousand_instances_are_found_soon_by_who_watches_and_by_who_comes() {
 }
 
 #[tokio::test]
-async fn an_entry_that_cannot_be_written_costs_no_other_its_place() {
+async fn unwritable_entry_does_not_affect_others() {
     for kind in trees() {
         let Some(registry) = Registry::start(kind).await else { continue };
         let (server, mut sets) = (registry.register(), registry.discover("Arith").watch());
@@ -182,7 +182,7 @@ async fn an_entry_that_cannot_be_written_costs_no_other_its_place() {
 }
 
 #[tokio::test]
-async fn services_may_be_registered_at_the_root() {
+async fn services_can_be_registered_at_the_root() {
     for kind in trees() {
         let Some(registry) = Registry::start(kind).await else { continue };
         let place = format!("{}://127.0.0.1:{}", kind.word(), registry.port);
@@ -196,7 +196,7 @@ async fn services_may_be_registered_at_the_root() {
 }
 
 #[test]
-fn a_url_must_say_which_service_and_nothing_that_is_not_understood() {
+fn url_requires_a_service_and_rejects_unknown_parameters() {
     for kind in trees() {
         let word = kind.word();
         for (place, why) in [("h:1", "which service"), ("h:1/base/S?color=red", "`color`")] {

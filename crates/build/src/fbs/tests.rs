@@ -14,14 +14,14 @@ fn structs_are_laid_out_as_c_does() {
 }
 
 #[test]
-fn a_union_takes_two_ids() {
+fn union_field_takes_two_ids() {
     let schema = read("table A {} union U { A } table T { a: int; u: U; b: int; us: [U]; }");
     let ids: Vec<u16> = schema.tables[1].fields.iter().map(|field| field.id).collect();
     assert_eq!(ids, [0, 2, 3, 5]);
 }
 
 #[test]
-fn names_are_looked_for_in_the_namespaces_around() {
+fn names_are_resolved_in_enclosing_namespaces() {
     let schema = read(
         "namespace a; table T {} namespace a.b; table U { t: T; o: .a; }".replace(".a;", "a.T;").as_str(),
     );
@@ -33,7 +33,7 @@ fn names_are_looked_for_in_the_namespaces_around() {
 }
 
 #[test]
-fn enums_count_on_and_flags_are_bits() {
+fn enum_values_continue_and_bit_flags_are_shifted() {
     let schema = read(
         "enum E : byte { A = -2, B, C } enum F : ubyte (bit_flags) { A, B, C = 7 } table T { f: F = \"A C A\"; e: E = B; }",
     );
@@ -44,7 +44,7 @@ fn enums_count_on_and_flags_are_bits() {
 }
 
 #[test]
-fn numbers_are_written_in_every_way() {
+fn default_values_are_parsed_in_every_notation() {
     let schema = read(
         "table T { a: ulong = 0xFFFFFFFFFFFFFFFF; b: float = -.5e1; c: double = nan; d: double = -inf; e: bool = true; \
          f: double = 0x1.8p1; g: int = null; h: string = '\\u00e9\\n'; i: [int] = []; j: int8 = +7; }",
@@ -68,14 +68,14 @@ fn numbers_are_written_in_every_way() {
 }
 
 #[test]
-fn documentation_stands_before_what_it_is_about() {
+fn doc_comments_belong_to_the_following_item() {
     let schema = read("/// One.\n/// Two.\ntable T {\n  // no\n  /// A field.\n  a: int;\n}");
     assert_eq!(schema.tables[0].docs, [" One.", " Two."]);
     assert_eq!(schema.tables[0].fields[0].docs, [" A field."]);
 }
 
 #[test]
-fn mistakes_are_told_with_their_place() {
+fn errors_name_their_position() {
     for (text, want) in [
         ("table T {\n  a int;\n}", "t.fbs:2:5: want `:`, not `int`"),
         ("table T { a: Nope; }", "t.fbs:1:14: there is no type `Nope`"),
@@ -143,7 +143,7 @@ fn mistakes_are_told_with_their_place() {
 }
 
 #[test]
-fn nothing_that_is_cut_off_or_garbled_panics() {
+fn truncated_or_damaged_schema_never_panics() {
     let text = include_str!("../../tests/fbs/rich.fbs").replace("include", "// include");
     for end in (0..text.len()).filter(|end| text.is_char_boundary(*end)) {
         let _ = read_text("t.fbs", &text[..end]);

@@ -42,14 +42,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_ticks_are_found_behind_any_name() {
+    fn cpu_ticks_are_parsed_after_any_process_name() {
         let stat = "42 (a) b (c) S 1 42 42 0 -1 4194560 100 0 0 0 250 17 0 0 20 0 3 0 100 1000 10 0";
         assert_eq!(ticks(stat), Some(267));
         assert_eq!(ticks("42 (x"), None);
     }
 
     #[test]
-    fn this_process_knows_its_own_time() {
+    fn cpu_time_of_this_process_is_read() {
         let this = Process { id: std::process::id() };
         assert!(this.cpu().unwrap() <= own() + Duration::from_millis(20));
     }

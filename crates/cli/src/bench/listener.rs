@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_listener_of_this_process_is_found() {
+    fn listening_socket_of_this_process_is_found() {
         for host in ["127.0.0.1:0", "0.0.0.0:0"] {
             let listener = TcpListener::bind(host).unwrap();
             let port = listener.local_addr().unwrap().port();
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn a_socket_of_udp_is_found_and_servers_that_are_found_are_not() {
+    fn udp_socket_is_found_but_discovered_servers_are_not() {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         let port = socket.local_addr().unwrap().port();
         let found = process_behind(&format!("rpcx+kcp://127.0.0.1:{port}")).unwrap();
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_of_the_kernel_are_read() {
+    fn lines_of_proc_net_are_parsed() {
         let line = "   0: 0100007F:1F42 00000000:0000 0A 00000000:00000000 00:00000000 00000000 0 0 4711 1 0 100 0 0 10 0";
         assert_eq!(listening_socket(line, LISTEN), Some((SocketAddr::from(([127, 0, 0, 1], 8002)), 4711)));
         assert_eq!(listening_socket(&line.replace(" 0A ", " 01 "), LISTEN), None);

@@ -224,7 +224,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_command_is_told_so_that_a_shell_reads_it_again() {
+    fn reported_command_is_quoted_for_a_shell() {
         let words = ["/x/polyrpc", "bench", "rpcx://h:1", "Arith/Mul", r#"{"A":7}"#, "it's", ""];
         assert_eq!(
             command_line(words.into_iter().map(str::to_owned)),

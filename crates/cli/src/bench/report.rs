@@ -315,7 +315,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_latency_is_in_one_step_of_the_histogram() {
+    fn every_latency_falls_into_one_histogram_bucket() {
         let mut histogram = Histogram::new(3).unwrap();
         for nanos in [900, 12_000, 12_500, 49_990, 50_010, 4_000_000] {
             histogram.record(nanos).unwrap();
@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn a_share_of_the_calls_is_told_only_where_there_are_so_many() {
+    fn percentile_is_reported_only_with_enough_calls() {
         let told = |calls: u64| {
             let mut histogram = Histogram::new(3).unwrap();
             (0..calls).for_each(|n| histogram.record(1000 + n).unwrap());
@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn the_smallest_share_still_shows() {
+    fn smallest_share_draws_a_visible_bar() {
         assert_eq!(bar(1.0), "█".repeat(BAR));
         assert_eq!(bar(0.0001), "▏");
         assert_eq!(bar(0.0), "");

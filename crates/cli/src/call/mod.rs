@@ -313,7 +313,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_header_is_written_as_for_curl_or_with_an_equals_sign() {
+    fn header_is_parsed_with_a_colon_or_an_equals_sign() {
         for (text, key, value) in [
             ("k: v", "k", "v"),
             ("authorization: Basic abc=", "authorization", "Basic abc="),

@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn instances_are_shown_with_what_is_said_of_them() {
+    fn instances_are_shown_with_their_attributes() {
         let all = instances(&[
             ("10.0.0.1:8000", "weight=3&group=a&group=b&calls=1.50"),
             ("quic@[::1]:1", "state=inactive"),
@@ -125,7 +125,7 @@ quic@[::1]:1       1       inactive";
     }
 
     #[test]
-    fn nothing_in_a_registry_reaches_the_terminal_as_a_command() {
+    fn control_characters_from_a_registry_are_escaped() {
         let all = instances(&[("a:1", "group=%1b[2J&state=%07")]);
         let text = table(&all, Painter::for_stdout())
             + &changes(&KnownInstance::of(&[]), &KnownInstance::of(&all), Painter::for_stdout());
@@ -133,7 +133,7 @@ quic@[::1]:1       1       inactive";
     }
 
     #[test]
-    fn changes_are_told_apart() {
+    fn added_removed_and_changed_instances_are_distinguished() {
         let before = KnownInstance::of(&instances(&[("a:1", ""), ("b:1", "weight=1"), ("c:1", "")]));
         let now = KnownInstance::of(&instances(&[("b:1", "weight=2"), ("c:1", ""), ("d:1", "x=y")]));
         let expected = "~ tcp@b:1  weight=1 -> weight=2\n+ tcp@d:1  x=y\n- tcp@a:1";

@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn arguments_are_written_as_c_plus_plus_would_take_them() {
+    fn arguments_are_encoded_as_cpp_expects() {
         assert_eq!(written(None, "\"hello\""), b"hello");
         assert_eq!(written(None, "[41]"), b"41");
         assert_eq!(written(None, "null"), b"");
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn results_are_shown_as_json() {
+    fn results_are_printed_as_json() {
         let signature: Signature = "int -> struct<int32,string,int32>".parse().unwrap();
         let shown = reply(Some(&signature), b"\xca\x6b\x67\x58\x01\0\0\0\x03tom\x15\0\0\0").unwrap();
         assert_eq!(serde_json::from_str::<Value>(&shown).unwrap(), serde_json::json!([1, "tom", 21]));

@@ -101,7 +101,7 @@ mod tests {
 
     /// What flatc made of the JSON reads as the JSON, and the JSON makes a message that reads the same.
     #[test]
-    fn the_json_is_that_of_flatc_both_ways() {
+    fn json_equals_that_of_flatc_in_both_directions() {
         let schema = rich();
         let json: serde_json::Value =
             serde_json::from_slice(include_bytes!("../../../../vectors/flatbuffers/rich.json")).unwrap();
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_in_the_json_is_told_with_its_place() {
+    fn json_error_names_its_position() {
         let schema = rich();
         let table = schema.tables.iter().position(|table| table.name == "Monster").unwrap();
         for (json, want) in [
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn the_programs_own_method_is_known() {
+    fn built_in_method_is_found() {
         let method = Method::own(Protocol::FbRpc, "test.BenchmarkService/Test").unwrap().unwrap();
         assert_eq!(method.numbered(), "test.BenchmarkService/Test#0,0");
         assert!(Method::own(Protocol::FbRpc, "Other/Test").unwrap().is_none());

@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn members_stand_on_lines_of_their_own_in_their_order() {
+    fn members_are_printed_one_per_line_in_order() {
         let json = r#"{"z":1,"a":[1, 2,{}],"s":"x,{\"}\\","e":[ ],"n":12345678901234567890.10}"#;
         let lines = [
             "{",
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_json_is_refused() {
+    fn invalid_json_is_rejected() {
         assert_eq!(checked(b" 1 ").unwrap(), "1");
         for wrong in [&b""[..], b"{", b"hello", b"\"\xff\""] {
             assert!(checked(wrong).is_err(), "{wrong:?}");

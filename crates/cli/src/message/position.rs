@@ -155,7 +155,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_and_names_know_where_they_stand() {
+    fn position_of_a_value_or_name_is_found() {
         let text = " {\n  \"é\": 1, \"b\": [true,\n{\"\\u0063\": \"x\"}]}";
         let members = Value::of(text).unwrap().members().unwrap();
         let told: Vec<_> =

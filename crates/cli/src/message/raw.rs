@@ -32,7 +32,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_stays_text_and_bytes_become_hexadecimal() {
+    fn text_is_printed_as_text_and_bytes_as_hexadecimal() {
         assert_eq!(readable("héllo\n".as_bytes()), "héllo\n");
         let shown = format!("00000000  {:<47}  raw..", "72 61 77 00 01");
         assert_eq!(readable(b"raw\0\x01"), shown);

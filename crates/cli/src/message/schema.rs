@@ -204,7 +204,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_programs_own_methods_are_known_by_full_and_short_name() {
+    fn built_in_methods_are_found_by_full_and_short_name() {
         for (target, input) in [
             ("example.EchoService/Echo", "example.EchoRequest"),
             ("EchoService/Echo", "example.EchoRequest"),

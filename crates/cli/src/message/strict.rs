@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_be_lost_is_told_with_its_place_and_what_was_meant() {
+    fn unknown_member_error_names_its_position_and_a_suggestion() {
         let order = order();
         for (json, text) in [
             (r#"{"idd":"x"}"#, "line 1, column 2: shop.Order has no field `idd`\nhint: did you mean `id`?"),
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_declared_passes_in_every_spelling() {
+    fn declared_fields_are_accepted_in_every_spelling() {
         let order = order();
         for json in [
             "{}",
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_json_is_told_with_its_place() {
+    fn invalid_json_error_names_its_position() {
         let failure = to_protobuf(&order(), b"{\"id\":\n  x}").unwrap_err().to_string();
         assert!(
             failure.starts_with("error: the argument is not JSON: line 2, column 3: expected value"),

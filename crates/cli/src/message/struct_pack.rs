@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn arguments_are_a_list_or_one_alone() {
+    fn arguments_are_a_list_or_a_single_value() {
         let add = b"\x8c\x90\x45\x40\x07\0\0\0\x08\0\0\0";
         assert_eq!(signature("int, int").write(&json!([7, 8])).unwrap(), add);
         let list = signature("vector<int> -> int");
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_read_by_its_literal_or_by_what_was_said() {
+    fn response_is_decoded_by_its_type_literal_or_the_given_type() {
         let (value, answer) = (json!([1, "tom"]), "struct<int, string>".parse::<Type>().unwrap());
         let plan = Plan::new(answer).unwrap();
         let bare = plan.encode_json(&value, Form::Bare).unwrap();

@@ -149,7 +149,7 @@ mod tests {
         type (s *Arith) Sum(ctx context.Context, arg *[]int64, reply *Reply) error {\n\n\treturn nil\n}\n";
 
     #[test]
-    fn the_text_of_a_go_program_is_read() {
+    fn reflection_text_of_rpcx_is_parsed() {
         let program = Program::of(TEXT);
         assert_eq!(program.list(), "Arith\n  Mul (Args) returns (Reply)\n  Sum ([]int64) returns (Reply)");
         assert_eq!(

@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_way_to_the_server_stays_and_the_protocol_changes() {
+    fn url_keeps_the_transport_and_changes_the_protocol() {
         for (url, by) in [
             ("baidu-std://h:1", Some("grpc://h:1")),
             ("http+json-rpc://h:1/", Some("grpc://h:1")),

@@ -387,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_have_entered_is_understood() {
+    fn services_registered_by_other_software_are_parsed() {
         for (text, instance) in [
             (r#"{"Service":{"Address":"10.0.0.1","Port":80}}"#, "tcp@10.0.0.1:80 "),
             (
@@ -409,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_called_is_left_out() {
+    fn services_without_a_usable_address_are_skipped() {
         for text in [
             r#"{"Service":{"Address":"h","Port":0}}"#,
             r#"{"Service":{"Port":80}}"#,

@@ -133,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_codec_is_told_by_the_first_bytes_of_its_header() {
+    fn codec_is_detected_by_the_first_bytes() {
         for (start, codec) in [
             (&hex("2e7f03")[..], Codec::Gob),
             (&hex("2fff8103"), Codec::Gob),
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn what_begins_otherwise_is_of_no_codec() {
+    fn other_first_bytes_match_no_codec() {
         for start in [
             &b"PRPC"[..],
             b"PRI * HTTP/2.0",

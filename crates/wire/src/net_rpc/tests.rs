@@ -21,7 +21,7 @@ use polyrpc_core::{
 use super::{Client, ClientConfig, Codec, Server, ServerConfig, Ticket};
 
 #[test]
-fn a_call_and_its_reply_arrive_as_they_were_sent() {
+fn call_and_reply_round_trip() {
     for codec in Codec::ALL {
         let (call, mut pair) = (call(codec, "Arith", "Mul"), pair(codec));
         for id in [7, u64::MAX, 0] {
@@ -39,7 +39,7 @@ fn a_call_and_its_reply_arrive_as_they_were_sent() {
 }
 
 #[test]
-fn sequence_numbers_count_up_from_0_whatever_the_calls_are_called_here() {
+fn sequence_numbers_count_from_0_independently_of_call_ids() {
     let (mut client, mut out) = (client(Codec::Json), Outbox::new());
     for id in [9, 1 << 40, 9] {
         client.send(CallId(id), call(Codec::Json, "S", "M"), &mut out).expect("it can say it");
@@ -51,7 +51,7 @@ fn sequence_numbers_count_up_from_0_whatever_the_calls_are_called_here() {
 }
 
 #[test]
-fn answers_may_come_in_any_order() {
+fn responses_can_arrive_in_any_order() {
     for codec in Codec::ALL {
         let (mut server, mut client) = (server(codec), client(codec));
         let (mut inbox, mut out) = (BytesMut::new(), Outbox::new());
@@ -73,7 +73,7 @@ fn answers_may_come_in_any_order() {
 }
 
 #[test]
-fn a_failure_arrives_with_its_text_and_the_next_call_is_answered() {
+fn failure_arrives_with_its_text_and_the_next_call_is_answered() {
     for codec in Codec::ALL {
         let (call, mut pair) = (call(codec, "Arith", "Error"), pair(codec));
         for text in ["boom", "π ≠ \"3\"\n", "boom"] {
@@ -86,7 +86,7 @@ fn a_failure_arrives_with_its_text_and_the_next_call_is_answered() {
 }
 
 #[test]
-fn a_failure_without_words_is_a_failure_all_the_same() {
+fn failure_without_a_text_is_still_a_failure() {
     for codec in Codec::ALL {
         let failed =
             pair(codec).call(CallId(1), &call(codec, "S", "M"), |_| Reply::failure(Status::aborted("")));
@@ -96,7 +96,7 @@ fn a_failure_without_words_is_a_failure_all_the_same() {
 }
 
 #[test]
-fn what_does_not_exist_is_told_in_the_words_of_go() {
+fn unknown_method_is_answered_with_go_texts() {
     for codec in Codec::ALL {
         for (service, method, missing, want) in [
             ("Nope", "Mul", NotFound::Service, "rpc: can't find service Nope.Mul"),
@@ -118,7 +118,7 @@ fn what_does_not_exist_is_told_in_the_words_of_go() {
 }
 
 #[test]
-fn a_reply_without_a_body_is_a_reply() {
+fn reply_without_a_body_is_valid() {
     for codec in Codec::ALL {
         let empty = pair(codec)
             .call(CallId(1), &call(codec, "S", "M"), |_| Reply::message(codec.format(), Bytes::new()));
@@ -134,7 +134,7 @@ fn a_reply_without_a_body_is_a_reply() {
 }
 
 #[test]
-fn a_body_large_enough_to_be_shared_arrives_whole() {
+fn large_shared_body_arrives_whole() {
     for codec in Codec::ALL {
         let body = large_body(codec);
         assert!(body.len() > 2 * Outbox::SHARE);
@@ -148,7 +148,7 @@ fn a_body_large_enough_to_be_shared_arrives_whole() {
 }
 
 #[test]
-fn a_oneway_call_is_sent_and_its_answer_dropped() {
+fn response_to_a_oneway_call_is_dropped() {
     for codec in Codec::ALL {
         let mut oneway = call(codec, "S", "M");
         oneway.oneway = true;
@@ -162,7 +162,7 @@ fn a_oneway_call_is_sent_and_its_answer_dropped() {
 }
 
 #[test]
-fn a_late_answer_to_an_abandoned_call_reaches_nobody() {
+fn late_response_to_a_cancelled_call_is_dropped() {
     for codec in Codec::ALL {
         let (mut server, mut client) = (server(codec), client(codec));
         let (mut inbox, mut out) = (BytesMut::new(), Outbox::new());
@@ -183,7 +183,7 @@ fn a_late_answer_to_an_abandoned_call_reaches_nobody() {
 }
 
 #[test]
-fn a_server_that_goes_away_refuses_what_comes_later() {
+fn draining_server_rejects_later_calls() {
     for codec in Codec::ALL {
         let mut pair = pair(codec);
         pair.server.drain(&mut Outbox::new());
@@ -195,7 +195,7 @@ fn a_server_that_goes_away_refuses_what_comes_later() {
 }
 
 #[test]
-fn what_the_protocol_has_no_word_for_is_refused_and_nothing_is_sent() {
+fn unsupported_call_is_rejected_without_sending() {
     let refused = |codec, adorn: fn(&mut Call<'_>)| {
         let (mut client, mut out) = (client(codec), Outbox::new());
         let mut call = call(codec, "S", "M");
@@ -215,7 +215,7 @@ fn what_the_protocol_has_no_word_for_is_refused_and_nothing_is_sent() {
 }
 
 #[test]
-fn a_reply_in_another_format_is_a_failure() {
+fn reply_in_another_format_is_a_failure() {
     for codec in Codec::ALL {
         let (_, reply) = sole_reply(pair(codec).call(CallId(0), &call(codec, "S", "M"), |_| {
             Reply::message(Format::ProtoText, Bytes::from_static(b"a: 1"))
@@ -226,7 +226,7 @@ fn a_reply_in_another_format_is_a_failure() {
 }
 
 #[test]
-fn an_incomplete_message_is_told_from_an_idle_connection() {
+fn incomplete_message_is_distinguished_from_an_idle_connection() {
     for codec in Codec::ALL {
         let (mut client, mut out) = (client(codec), Outbox::new());
         client.send(CallId(0), call(codec, "Arith", "Mul"), &mut out).expect("it can say it");
@@ -251,7 +251,7 @@ fn an_incomplete_message_is_told_from_an_idle_connection() {
 }
 
 #[test]
-fn the_codec_is_told_by_the_first_bytes_where_nothing_is_set() {
+fn codec_is_detected_by_the_first_bytes_if_not_configured() {
     for codec in [Codec::Gob, Codec::Json, Codec::MessagePack] {
         let server = Server::new(Arc::default());
         let mut pair = Pair::new(client(codec), server);

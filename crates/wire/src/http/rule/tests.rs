@@ -75,7 +75,7 @@ fn leads(verb: &str, path: &str, query: &str, body: &str, method: &str, json: &s
 }
 
 #[test]
-fn variables_of_the_path_become_fields() {
+fn path_variables_become_fields() {
     leads("GET", "/v1/shelves/1/books/a%20b", "", "", "Get", r#"{"name":"shelves/1/books/a b"}"#);
     leads("GET", "/v1/all/J%C3%BCnger", "", "", "List", r#"{"book":{"author":{"name":"Jünger"}}}"#);
     leads("POST", "/v1/books/a/b%2Fc/d:move", "", "", "Move", r#"{"name":"books/a/b%2Fc/d"}"#);
@@ -83,13 +83,13 @@ fn variables_of_the_path_become_fields() {
 }
 
 #[test]
-fn what_is_written_out_goes_before_a_wildcard() {
+fn literal_segments_precede_wildcards() {
     leads("GET", "/v1/books/latest", "", "", "Latest", "{}");
     leads("GET", "/v1/books/later", "", "", "One", r#"{"name":"later"}"#);
 }
 
 #[test]
-fn the_query_fills_other_fields_by_their_types() {
+fn query_parameters_fill_other_fields_by_type() {
     let query = "pageSize=7&order_by=BY_TITLE&deep=true&ids=1&ids=2&since=2026-11-21T00:00:00Z&sure=true\
         &book.author.alive=false&token=AQID&score=1.5&utm_source=x&name=a+b%26";
     let json = r#"{"book":{"author":{"alive":false}},"deep":true,"ids":["1","2"],"name":"a b&","orderBy":"BY_TITLE",
@@ -99,7 +99,7 @@ fn the_query_fills_other_fields_by_their_types() {
 }
 
 #[test]
-fn a_body_is_the_message_or_a_field_of_it() {
+fn body_is_the_message_or_one_field() {
     leads(
         "POST",
         "/v1/books",
@@ -129,7 +129,7 @@ fn a_body_is_the_message_or_a_field_of_it() {
 }
 
 #[test]
-fn other_verbs_are_told_and_other_paths_are_not_found() {
+fn other_verbs_list_the_allowed_ones_and_other_paths_are_not_found() {
     leads("HEAD", "/v1/books", "", "", "Head", "{}");
     let verbs = asked("DELETE", "/v1/books", "", "").unwrap_err();
     assert_eq!(verbs, "GET,POST,HEAD");
@@ -142,7 +142,7 @@ fn other_verbs_are_told_and_other_paths_are_not_found() {
 }
 
 #[test]
-fn what_makes_no_request_is_refused_with_a_reason() {
+fn invalid_request_is_rejected_with_a_reason() {
     for (query, reason) in [
         ("deep=yes", "`deep` is true or false, not `yes`"),
         ("page_size=1&page_size=2", "`page_size` is said more than once"),
@@ -161,7 +161,7 @@ fn what_makes_no_request_is_refused_with_a_reason() {
 }
 
 #[test]
-fn a_reply_is_answered_whole_or_by_a_field() {
+fn response_is_the_message_or_one_field() {
     let routes = library();
     let answered = |path: &str, reply: &'static str| match routes.find("GET", path) {
         Lookup::Found(found) => found.route().response(bytes::Bytes::from_static(reply.as_bytes())),
@@ -173,7 +173,7 @@ fn a_reply_is_answered_whole_or_by_a_field() {
 }
 
 #[test]
-fn rules_that_are_none_are_told() {
+fn invalid_rules_are_rejected_with_a_reason() {
     for (rule, reason) in [
         (r#"get: "books""#, "`books`: it does not begin with a slash"),
         (r#"get: "/a//b""#, "`/a//b`: a segment is empty"),

@@ -5,7 +5,7 @@ use polyrpc_core::Credential;
 use super::*;
 
 #[test]
-fn the_credential_travels_within_the_name() {
+fn credential_is_sent_within_the_method_name() {
     for codec in Codec::ALL {
         let credential = Some(Bytes::from_static(b"Bearer 0b79"));
         let config = ClientConfig { codec, credential: credential.clone(), ..Default::default() };
@@ -25,7 +25,7 @@ fn the_credential_travels_within_the_name() {
 }
 
 #[test]
-fn the_answer_does_not_repeat_the_credential() {
+fn response_does_not_repeat_the_credential() {
     let config = ClientConfig { credential: Some("Bearer 0b79".into()), ..Default::default() };
     let (mut client, mut out) =
         (Client::new(ClientConfig { codec: Codec::MessagePack, ..config }), Outbox::new());
@@ -43,7 +43,7 @@ fn the_answer_does_not_repeat_the_credential() {
 }
 
 #[test]
-fn a_refused_call_is_answered_and_the_connection_ends() {
+fn rejected_call_is_answered_and_the_connection_closed() {
     for (credential, want) in
         [(Some("Bearer wrong"), "Authorization failed "), (None, "wrong authorization format for Arith.Mul")]
     {

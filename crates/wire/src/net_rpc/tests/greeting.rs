@@ -11,7 +11,7 @@ const CALL: &str = "{\"method\":\"S.M\",\"params\":[{\"A\":7,\"B\":8}],\"id\":0}
 const REPLY: &str = "{\"id\":0,\"result\":{},\"error\":null}\n";
 
 #[test]
-fn calls_wait_until_the_server_has_answered_the_greeting() {
+fn calls_wait_for_the_response_to_connect() {
     for answer in [
         "HTTP/1.0 200 Connected to Go RPC\n\n",
         "HTTP/1.1 200 Connected to Go RPC\r\n\r\n",
@@ -36,7 +36,7 @@ fn calls_wait_until_the_server_has_answered_the_greeting() {
 }
 
 #[test]
-fn another_answer_to_the_greeting_ends_the_connection() {
+fn unexpected_response_to_connect_closes_the_connection() {
     for (answer, want) in [
         ("HTTP/1.1 404 Not Found\r\n\r\n", "unexpected HTTP response: 404 Not Found"),
         ("HTTP/1.0 200 Connected to rpcx\n\n", "unexpected HTTP response: 200 Connected to rpcx"),
@@ -52,7 +52,7 @@ fn another_answer_to_the_greeting_ends_the_connection() {
 }
 
 #[test]
-fn an_answer_to_the_greeting_that_does_not_end_meets_the_limit() {
+fn endless_response_to_connect_is_limited() {
     let (mut client, mut out) = (client(), Outbox::new());
     client.send(CallId(1), call(Codec::Json, "S", "M"), &mut out).expect("it can say it");
     let mut inbox = BytesMut::from(&[b'x'; 64 << 10][..]);

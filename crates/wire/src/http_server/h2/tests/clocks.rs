@@ -18,7 +18,7 @@ fn beginning(stream: u8) -> [u8; 16] {
 }
 
 #[test]
-fn message_that_stalls_fails_its_stream_only() {
+fn stalled_message_fails_its_stream_only() {
     let mut both = Both::new();
     both.open(1);
     both.open(2);
@@ -55,7 +55,7 @@ fn no_clock_runs_between_the_messages_of_a_stream() {
 }
 
 #[test]
-fn message_that_trickles_fails_when_it_takes_too_long() {
+fn trickling_message_fails_after_its_time_limit() {
     let mut both = Both::new();
     both.open(1);
     both.heard();
@@ -77,7 +77,7 @@ fn message_that_trickles_fails_when_it_takes_too_long() {
 }
 
 #[test]
-fn call_of_one_message_that_does_not_come_fails() {
+fn unary_call_without_its_message_fails() {
     let mut both = of_one();
     both.open(1);
     assert_eq!(both.heard(), [""; 0]);
@@ -96,7 +96,7 @@ fn call_of_one_message_that_does_not_come_fails() {
 }
 
 #[test]
-fn message_that_may_not_come_is_not_late() {
+fn message_blocked_by_our_window_does_not_time_out() {
     let mut both = Both::new();
     both.open(1);
     for _ in 0..10 {
@@ -123,7 +123,7 @@ fn message_that_may_not_come_is_not_late() {
 }
 
 #[test]
-fn caller_that_takes_nothing_of_a_long_answer_is_cancelled() {
+fn caller_that_reads_nothing_of_a_long_response_is_cancelled() {
     let mut both = Both::new();
     both.open(1);
     both.heard();
@@ -139,7 +139,7 @@ fn caller_that_takes_nothing_of_a_long_answer_is_cancelled() {
 }
 
 #[test]
-fn caller_that_reads_a_stream_slowly_is_left_alone() {
+fn caller_that_reads_a_stream_slowly_is_tolerated() {
     let mut both = Both::new();
     both.open(1);
     both.heard();
@@ -152,7 +152,7 @@ fn caller_that_reads_a_stream_slowly_is_left_alone() {
 }
 
 #[test]
-fn server_asks_whether_its_peer_is_there() {
+fn server_pings_a_silent_peer() {
     let mut both = Both::new();
     both.open(1);
     both.heard();
@@ -162,7 +162,7 @@ fn server_asks_whether_its_peer_is_there() {
 }
 
 #[test]
-fn server_says_why_it_ends_the_connection() {
+fn go_away_carries_the_reason() {
     for (status, code) in [
         (Status::resource_exhausted("too much memory"), crate::http::h2::ErrorCode::ENHANCE_YOUR_CALM),
         (Status::unavailable("too old"), crate::http::h2::ErrorCode::NO_ERROR),
@@ -183,7 +183,7 @@ fn server_says_why_it_ends_the_connection() {
 }
 
 #[test]
-fn incomplete_requests_do_not_hold_up_a_server_that_leaves() {
+fn incomplete_requests_do_not_delay_a_draining_server() {
     for acknowledges in [true, false] {
         let mut both = of_one();
         both.open(1);

@@ -54,7 +54,7 @@ const GRPC: [(&str, &str); 2] = [(":status", "200"), ("content-type", "applicati
 const OK: [(&str, &str); 1] = [("grpc-status", "0")];
 
 #[test]
-fn a_status_in_a_head_behind_which_more_follows_tells_nothing() {
+fn grpc_status_in_a_head_that_does_not_end_the_stream_is_ignored() {
     for (head, code) in [
         ([(":status", "503"), ("content-type", "application/grpc"), OK[0]], Code::Unavailable),
         ([(":status", "200"), ("content-type", "text/html"), OK[0]], Code::Unknown),
@@ -68,7 +68,7 @@ fn a_status_in_a_head_behind_which_more_follows_tells_nothing() {
 }
 
 #[test]
-fn another_number_of_messages_than_one_is_unimplemented() {
+fn unary_response_without_exactly_one_message_is_unimplemented() {
     let answered = |messages: &[&'static [u8]], trailers: &[(&str, &str)]| {
         outcome(|odd| {
             odd.head(&GRPC, false);
@@ -84,7 +84,7 @@ fn another_number_of_messages_than_one_is_unimplemented() {
 }
 
 #[test]
-fn an_answer_in_another_format_than_its_call_is_refused() {
+fn response_in_another_format_than_its_call_is_rejected() {
     let ended = |content_type| {
         outcome(|odd| {
             odd.head(&[(":status", "200"), ("content-type", content_type)], false);
