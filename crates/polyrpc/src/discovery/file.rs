@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_file_is_read_and_read_again_when_another_is_put_in_its_place() {
+    async fn replaced_file_is_read_again() {
         let directory = Directory::new();
         let path = directory.path("servers");
         let mut sets = File::new(&path).watch();
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_no_list_of_servers_leaves_the_last_one_true() {
+    async fn invalid_file_keeps_the_last_set() {
         let directory = Directory::new();
         let path = directory.path("servers");
         replace(&path, "a:1\n");
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_file_that_is_being_written_is_left_alone_until_it_is_at_rest() {
+    async fn incomplete_file_is_ignored_until_it_settles() {
         let directory = Directory::new();
         let path = directory.path("servers");
         fs::write(&path, "a:1\n").unwrap();
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_file_without_end_is_refused() {
+    async fn endless_file_is_rejected() {
         let directory = Directory::new();
         let path = directory.path("servers");
         fs::File::create(&path).unwrap().set_len(MOST + 1).unwrap();

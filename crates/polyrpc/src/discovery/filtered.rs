@@ -57,7 +57,7 @@ mod tests {
     use crate::discovery::testing::told;
 
     #[tokio::test]
-    async fn what_is_not_accepted_is_left_out() {
+    async fn rejected_instances_are_filtered_out() {
         let list: List = "a:1 group=x,b:1,c:1 group=y group=x".parse().unwrap();
         let filtered = Filtered::new(list.clone(), |one| one.attributes.groups().any(|group| group == "x"));
         let mut sets = filtered.watch();

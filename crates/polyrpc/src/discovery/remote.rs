@@ -149,7 +149,7 @@ mod tests {
     use crate::discovery::testing::told;
 
     #[tokio::test(start_paused = true)]
-    async fn a_file_is_fetched_again_and_again() {
+    async fn file_is_fetched_periodically() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let file: RemoteFile = format!("http://{address}/servers?x=1").parse().unwrap();
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_that_are_none_are_refused() {
+    fn invalid_responses_are_rejected() {
         for answer in [
             "",
             "\0\0\0",
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn urls_of_files_are_read() {
+    fn file_urls_are_parsed() {
         for (text, authority, path) in [
             ("http://h/servers", "h:80", "/servers"),
             ("h:8080/a?b=c", "h:8080", "/a?b=c"),

@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_service_is_told_as_rpcx_tells_it() {
+    fn service_is_described_as_by_rpcx() {
         let args = pair(
             "Args",
             &[("A", TypeSchema::Int(64)), ("b_c", TypeSchema::List(Box::new(TypeSchema::String)))],

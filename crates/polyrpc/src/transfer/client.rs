@@ -136,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_server_that_listens_everywhere_is_where_it_was_called() {
+    fn unspecified_data_address_is_replaced_by_the_called_host() {
         let near = DataConnector::new(&Address::Tcp("[::1]:80".into()), PATIENCE);
         for (told, want) in [
             ("10.0.0.1:9", Ok("10.0.0.1:9")),

@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_rpcx_grants_it() {
+    fn only_the_rpcx_response_is_accepted() {
         for granted in ["HTTP/1.0 200 Connected to rpcx", "HTTP/1.1 200 Connected to rpcx"] {
             assert!(is_granted(granted.as_bytes()));
         }

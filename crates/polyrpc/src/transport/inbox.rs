@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn inbox_holds_what_lies_in_it_and_room_that_no_thread_lends() {
+    fn inbox_counts_its_bytes_and_unborrowed_capacity() {
         let mut inbox = Inbox::default();
         assert_eq!(inbox.buffered_bytes(), 0);
         inbox.reserve(0);
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn room_is_lent_again_once_nobody_holds_what_lay_in_it() {
+    fn buffer_is_lent_again_once_its_bytes_are_dropped() {
         let mut inbox = Inbox::default();
         inbox.reserve(0);
         let place = inbox.bytes.as_ptr();

@@ -190,7 +190,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_name_makes_its_balancer() {
+    fn every_policy_name_builds_its_balancer() {
         for (text, kind) in [
             ("random", "Random"),
             ("rr", "RoundRobin"),
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_name_says_which_there_are() {
+    fn unknown_policy_error_lists_the_names() {
         for (text, why) in [
             ("", "there is no balancer ``; there are random, rr, "),
             ("best", "there is no balancer `best`; there are random, rr, "),

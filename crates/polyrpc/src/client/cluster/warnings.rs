@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn the_same_is_said_once_a_minute_and_other_things_once_a_second() {
+    async fn equal_warnings_are_logged_once_a_minute_and_others_once_a_second() {
         let mut warnings = Warnings::default();
         let mut said = 0;
         for tenth in 0..650 {
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_is_complained_about_once() {
+    fn unusable_instance_is_logged_once() {
         let mut warnings = Warnings::default();
         let bad = |n: usize| (Instance::tcp(format!("bad-{n}")), Status::invalid_argument("no port"));
         for _ in 0..3 {

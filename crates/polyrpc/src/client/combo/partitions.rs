@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn one_watch_of_the_registry_serves_all_parts() {
+    async fn all_partitions_share_one_registry_watch() {
         let list: List = "a:1 0/2,b:1 1/2,c:1 tag=0/2&tag=1/2".parse().unwrap();
         let partitions = partitions(&list);
         let holders =
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_registry_that_has_nothing_any_more_is_not_believed() {
+    async fn empty_set_of_a_registry_is_ignored() {
         let list: List = "a:1 0/1".parse().unwrap();
         let partitions = partitions(&list);
         let mut sets = PartitionDiscovery { partitions, portion: Portion { index: 0, of: 1 } }.watch();
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_is_missing_after_trouble_holds_its_part_for_a_while() {
+    async fn instance_missing_after_an_outage_keeps_its_partition_for_a_while() {
         let list: List = "a:1 0/2,b:1 1/2".parse().unwrap();
         let partitions = partitions(&list);
         let holders =
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_set_is_told_even_if_the_registry_fails_or_ends_right_behind_it() {
+    async fn set_is_yielded_even_if_the_registry_fails_right_after_it() {
         let discover = || {
             let sets = [
                 Ok(vec!["a:1".parse::<Instance>().unwrap().with("tag=0/1".parse().unwrap())]),

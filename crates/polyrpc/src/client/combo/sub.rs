@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_of_protobuf_are_put_one_behind_the_other() {
+    fn protobuf_messages_are_concatenated() {
         assert_eq!(
             merged(Format::Protobuf, &[b"\x08\x01", b"", b"\x10\x02", b"\x08\x03"]).unwrap(),
             b"\x08\x01\x10\x02\x08\x03"
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn other_formats_are_merged_only_if_all_say_the_same() {
+    fn other_formats_are_merged_only_if_equal() {
         assert_eq!(merged(Format::MessagePack, &[b"\xc0", b"\xc0"]).unwrap(), b"\xc0");
         let refused = merged(Format::MessagePack, &[b"\xc0", b"\xc2"]).unwrap_err();
         assert!(matches!(refused, Merge::FailAll(status) if status.message().contains("need a merger")));

@@ -36,7 +36,7 @@ async fn entered(registry: &InProcess, service: &str) -> String {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_is_entered_once_it_runs_and_taken_out_when_it_shuts_down() {
+async fn server_is_registered_when_it_runs_and_withdrawn_at_shutdown() {
     let registry = InProcess::new();
     let bound = server()
         .function("Echo/Say", |text: String| async move { text })
@@ -58,7 +58,7 @@ async fn a_server_is_entered_once_it_runs_and_taken_out_when_it_shuts_down() {
 }
 
 #[tokio::test]
-async fn a_server_is_taken_out_before_it_refuses_anything() {
+async fn server_is_withdrawn_before_it_rejects_calls() {
     let (registry, entered_call, go_on) =
         (InProcess::new(), Arc::new(Notify::new()), Arc::new(Notify::new()));
     let (begun, wait) = (entered_call.clone(), go_on.clone());
@@ -88,7 +88,7 @@ async fn a_server_is_taken_out_before_it_refuses_anything() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_registry_that_lost_its_data_has_it_again_within_seconds() {
+async fn lost_registration_is_restored_within_seconds() {
     let registry = InProcess::new();
     let running = started(server().register_in(registry.clone(), Registration::new())).await;
     entered(&registry, "Arith").await;
@@ -108,7 +108,7 @@ async fn a_registry_that_lost_its_data_has_it_again_within_seconds() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_said_of_a_server_may_change_while_it_runs() {
+async fn attributes_can_change_while_the_server_runs() {
     let registry = InProcess::new();
     let said = |text: &str| text.parse::<Attributes>().unwrap();
     let registration = Registration::new()
@@ -139,7 +139,7 @@ async fn what_is_said_of_a_server_may_change_while_it_runs() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn rates_of_calls_and_connections_are_reported() {
+async fn call_and_connection_rates_are_reported() {
     let registry = InProcess::new();
     let running = started(server().register_in(registry.clone(), Registration::new().rates())).await;
     let address = running.address().to_string();
@@ -200,7 +200,7 @@ impl Registrar for Flaky {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_registry_that_is_gone_is_tried_again_and_told_of() {
+async fn unreachable_registry_is_retried_and_reported() {
     let flaky = Flaky::default();
     flaky.is_down.store(true, Ordering::Relaxed);
     let events = Arc::new(Mutex::new(Vec::new()));
@@ -231,7 +231,7 @@ async fn a_registry_that_is_gone_is_tried_again_and_told_of() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_registry_that_does_not_answer_holds_nothing_up_for_long() {
+async fn silent_registry_does_not_block_for_long() {
     let flaky = Flaky::default();
     flaky.hangs.store(true, Ordering::Relaxed);
     let running = started(server().register_in(flaky.clone(), Registration::new())).await;
@@ -246,7 +246,7 @@ async fn a_registry_that_does_not_answer_holds_nothing_up_for_long() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_registered_is_refused_when_the_server_binds() {
+async fn invalid_registration_fails_the_bind() {
     let refused = async |server: Server, registration| {
         let bound = server.register_in(InProcess::new(), registration).bind("127.0.0.1:0").await;
         bound.unwrap_err().to_string()
@@ -263,7 +263,7 @@ async fn what_cannot_be_registered_is_refused_when_the_server_binds() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_others_say_in_a_registry_is_kept_and_heeded() {
+async fn external_changes_in_a_registry_are_kept_and_applied() {
     let (registry, other) = (InProcess::new(), InProcess::new());
     let overruled = Arc::new(Mutex::new(Vec::new()));
     let told_of = overruled.clone();

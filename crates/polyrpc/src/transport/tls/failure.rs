@@ -170,7 +170,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_server_tells_mistakes_from_what_scanners_do() {
+    fn misconfigured_clients_are_distinguished_from_scanners() {
         let kind = |error| explain(&error, true, false).kind();
         for mistake in [
             Error::NoCertificatesPresented,

@@ -284,7 +284,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_star_stands_for_one_label() {
+    fn wildcard_matches_one_label() {
         let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
         let is_for = |own: &[&str], name: &str| covers(&names(own), name);
         assert!(is_for(&["a.example"], "A.example"));
