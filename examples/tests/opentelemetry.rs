@@ -110,7 +110,7 @@ const CALLS: [(&str, &str, &str); 4] = [
 ];
 
 #[test]
-fn a_collector_gets_spans_and_durations_of_both_sides_by_otlp() {
+fn collector_receives_spans_and_durations_of_both_sides_by_otlp() {
     let collector = Collector::default();
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let server = runtime.block_on(collector.server().bind("127.0.0.1:0")).unwrap();

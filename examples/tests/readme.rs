@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 
 #[test]
-fn what_the_readmes_show_is_in_the_examples() {
+fn code_in_the_readmes_is_taken_from_the_examples() {
     for readme in [
         "README.md",
         "README.zh.md",

@@ -52,7 +52,7 @@ impl Guarded {
 }
 
 #[tokio::test]
-async fn every_credential_is_judged_and_baidu_std_sends_one_for_a_connection() {
+async fn every_credential_is_checked_and_baidu_std_sends_one_per_connection() {
     let guarded = Guarded::start().await;
     for (protocol, judged) in [(Protocol::BaiduStd, 1), (Protocol::Rpcx, 5), (Protocol::Http, 5)] {
         let client = guarded.client(protocol, "secret");
@@ -70,7 +70,7 @@ async fn every_credential_is_judged_and_baidu_std_sends_one_for_a_connection() {
 }
 
 #[tokio::test]
-async fn callers_that_share_a_connection_share_its_credential() {
+async fn callers_sharing_a_connection_share_its_credential() {
     let guarded = Guarded::start().await;
     let client = guarded.client(Protocol::BaiduStd, "secret");
     let callers: Vec<_> = (0..32)
@@ -86,7 +86,7 @@ async fn callers_that_share_a_connection_share_its_credential() {
 }
 
 #[tokio::test]
-async fn who_cannot_prove_who_he_is_reaches_no_handler() {
+async fn unauthenticated_call_reaches_no_handler() {
     let guarded = Guarded::start().await;
     for protocol in PROTOCOLS {
         for client in [guarded.client(protocol, "guess"), common::client(protocol, &guarded.server)] {
@@ -107,7 +107,7 @@ async fn who_cannot_prove_who_he_is_reaches_no_handler() {
 }
 
 #[tokio::test]
-async fn a_refused_call_is_answered_and_takes_its_connection_with_it() {
+async fn rejected_call_is_answered_and_its_connection_closed() {
     let guarded = Guarded::start().await;
     for (protocol, text) in [(Protocol::BaiduStd, "wrong token"), (Protocol::Rpcx, "wrong token")] {
         let mut wire = Wire::connect(protocol, &guarded.server).await;
@@ -139,7 +139,7 @@ async fn a_refused_call_is_answered_and_takes_its_connection_with_it() {
 }
 
 #[tokio::test]
-async fn baidu_std_says_that_it_failed_to_authenticate() {
+async fn baidu_std_reports_the_authentication_failure() {
     let guarded = Guarded::start().await;
     let error =
         common::client(Protocol::BaiduStd, &guarded.server).call::<()>("Probe/Echo", "a").await.unwrap_err();
@@ -148,7 +148,7 @@ async fn baidu_std_says_that_it_failed_to_authenticate() {
 }
 
 #[tokio::test]
-async fn in_baidu_std_a_message_without_a_credential_is_as_good_as_the_one_before() {
+async fn baidu_std_message_without_a_credential_inherits_that_of_the_connection() {
     let guarded = Guarded::start().await;
     let mut wire = Wire::connect(Protocol::BaiduStd, &guarded.server).await;
     wire.socket.send(&common::baidu_with_credential(1, "secret")).await;
@@ -164,7 +164,7 @@ async fn in_baidu_std_a_message_without_a_credential_is_as_good_as_the_one_befor
 }
 
 #[tokio::test]
-async fn in_rpcx_a_good_call_vouches_for_no_other() {
+async fn rpcx_checks_the_credential_of_each_call() {
     let guarded = Guarded::start().await;
     let client = guarded.client(Protocol::Rpcx, "secret");
     assert!(client.call::<String>("Probe/Echo", "a").await.is_ok());
@@ -177,7 +177,7 @@ async fn in_rpcx_a_good_call_vouches_for_no_other() {
 }
 
 #[tokio::test]
-async fn through_the_gateway_and_json_rpc_every_call_is_judged_and_the_connection_goes_on() {
+async fn gateway_and_json_rpc_check_each_call_and_keep_the_connection_open() {
     let guarded = Guarded::start().await;
     let gateway = |credential: &str| {
         format!(
@@ -226,7 +226,7 @@ async fn request_without_a_credential_does_not_inherit_that_of_another() {
 }
 
 #[tokio::test]
-async fn listener_for_brpc_trusts_a_connection_of_http_and_answers_403_before_it_closes() {
+async fn brpc_listener_trusts_an_http_connection_and_answers_403_before_it_closes() {
     let guarded = Guarded::with(Listen::trust_http_connections).await;
     let request = |credential: &str| {
         format!("POST /Probe/Echo HTTP/1.1\r\nHost: a\r\n{credential}Content-Length: 3\r\n\r\n\"a\"")
@@ -244,7 +244,7 @@ async fn listener_for_brpc_trusts_a_connection_of_http_and_answers_403_before_it
 }
 
 #[tokio::test]
-async fn a_connection_that_changes_its_protocol_is_judged_anew() {
+async fn protocol_switch_requires_a_new_credential() {
     let guarded = Guarded::with(Listen::switch_protocols).await;
     let mut socket = Socket::connect(&guarded.server).await;
     let good =

@@ -130,7 +130,7 @@ async fn open(client: &Client, what: &str) -> polyrpc::client::Result<(Response<
 }
 
 #[tokio::test]
-async fn a_stream_goes_on_beside_its_call_both_ways() {
+async fn attached_stream_is_bidirectional() {
     let (client, talker, _server) = talker().await;
     let (response, mut stream) = open(&client, "echo").await.unwrap();
     assert_eq!(response.message, "echo it is");
@@ -143,7 +143,7 @@ async fn a_stream_goes_on_beside_its_call_both_ways() {
 }
 
 #[tokio::test]
-async fn it_can_be_used_as_values() {
+async fn attached_stream_carries_typed_values() {
     let (client, _talker, _server) = talker().await;
     let (_, stream) = open(&client, "echo").await.unwrap();
     let (sender, outgoing) = Streaming::<u64>::channel(1);
@@ -155,7 +155,7 @@ async fn it_can_be_used_as_values() {
 }
 
 #[tokio::test]
-async fn the_stream_ends_when_the_handler_has_let_go_of_both_ends() {
+async fn stream_ends_when_the_handler_drops_both_halves() {
     let (client, _talker, _server) = talker().await;
     let (_, mut stream) = open(&client, "count").await.unwrap();
     for n in 0..3 {
@@ -166,7 +166,7 @@ async fn the_stream_ends_when_the_handler_has_let_go_of_both_ends() {
 }
 
 #[tokio::test]
-async fn a_handler_that_fails_its_stream_resets_it() {
+async fn handler_that_fails_its_stream_resets_it() {
     let (client, _talker, _server) = talker().await;
     let (_, mut stream) = open(&client, "fail").await.unwrap();
     let error = soon(stream.next()).await.unwrap_err();
@@ -174,7 +174,7 @@ async fn a_handler_that_fails_its_stream_resets_it() {
 }
 
 #[tokio::test]
-async fn a_call_that_fails_or_does_not_accept_has_no_stream() {
+async fn failed_or_unaccepting_call_has_no_stream() {
     let (client, talker, _server) = talker().await;
     let error = open(&client, "refuse").await.unwrap_err();
     assert_eq!(
@@ -188,7 +188,7 @@ async fn a_call_that_fails_or_does_not_accept_has_no_stream() {
 }
 
 #[tokio::test]
-async fn several_streams_of_one_call_are_each_their_own() {
+async fn streams_of_one_call_are_independent() {
     let (client, _talker, _server) = talker().await;
     let body = polyrpc::codec::Body::new(polyrpc::Format::Json(polyrpc::payload::Json::Brpc), "\"echo\"");
     let opened = client.open_streams_raw("Talk/Talk", body, Default::default(), StreamOptions::default(), 3);
@@ -202,7 +202,7 @@ async fn several_streams_of_one_call_are_each_their_own() {
 }
 
 #[tokio::test]
-async fn a_slow_reader_holds_the_sender_back_and_nobody_else() {
+async fn slow_reader_blocks_only_its_sender() {
     let (client, talker, _server) = talker().await;
     let (_, mut stream) = open(&client, "flood").await.unwrap();
     let plain = TalkClient::new(client.clone());
@@ -226,7 +226,7 @@ async fn a_slow_reader_holds_the_sender_back_and_nobody_else() {
 }
 
 #[tokio::test]
-async fn a_slow_handler_holds_the_client_back() {
+async fn slow_handler_applies_backpressure_to_the_client() {
     let (client, _talker, _server) = talker().await;
     let (_, stream) = open(&client, "hold").await.unwrap();
     let (mut sender, _receiver) = stream.split();
@@ -238,7 +238,7 @@ async fn a_slow_handler_holds_the_client_back() {
 }
 
 #[tokio::test]
-async fn what_nobody_takes_does_not_hold_the_sender_back() {
+async fn discarded_messages_do_not_block_the_sender() {
     let (client, talker, _server) = talker().await;
     let (_, mut stream) = open(&client, "ignore").await.unwrap();
     for _ in 0..1000 {
@@ -249,7 +249,7 @@ async fn what_nobody_takes_does_not_hold_the_sender_back() {
 }
 
 #[tokio::test]
-async fn the_deadline_bounds_the_call_and_not_the_stream() {
+async fn deadline_applies_to_the_call_and_not_the_stream() {
     let (client, _talker, _server) = talker().await;
     let request = Request::new("echo".to_owned()).with_timeout(Duration::from_millis(300));
     let opened = client.open_stream::<Serde, String, String>("Talk/Talk", request, StreamOptions::default());
@@ -260,7 +260,7 @@ async fn the_deadline_bounds_the_call_and_not_the_stream() {
 }
 
 #[tokio::test]
-async fn the_end_of_the_connection_is_the_end_of_its_streams() {
+async fn closed_connection_ends_its_streams() {
     let (client, talker, server) = talker().await;
     let (_, mut stream) = open(&client, "listen").await.unwrap();
     soon(stream.send("one")).await.unwrap();
@@ -271,7 +271,7 @@ async fn the_end_of_the_connection_is_the_end_of_its_streams() {
 }
 
 #[tokio::test]
-async fn a_handler_is_told_when_the_client_is_gone() {
+async fn handler_observes_the_end_of_the_client() {
     let (client, talker, _server) = talker().await;
     let (_, stream) = open(&client, "hold").await.unwrap();
     drop((stream, client));
@@ -279,7 +279,7 @@ async fn a_handler_is_told_when_the_client_is_gone() {
 }
 
 #[tokio::test]
-async fn a_connection_that_goes_on_in_another_protocol_ends_its_streams() {
+async fn protocol_switch_ends_attached_streams() {
     let talker = Talker::default();
     let server = Server::new().service(TalkServer::new(talker.clone()));
     let listen = polyrpc::server::Listen::on("127.0.0.1:0").switch_protocols();
@@ -318,7 +318,7 @@ fn asks_for_a_stream(what: &str) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn a_stream_whose_call_was_answered_is_no_call_under_way() {
+async fn stream_of_an_answered_call_does_not_count_as_in_flight() {
     let limits = Limits { in_flight: 1, in_flight_per_connection: 1, ..Limits::default() };
     let talker = Talker::default();
     let server = serve(Server::new().limits(limits).service(TalkServer::new(talker.clone()))).await;
@@ -330,7 +330,7 @@ async fn a_stream_whose_call_was_answered_is_no_call_under_way() {
 }
 
 #[tokio::test]
-async fn a_thousand_streams_share_a_connection() {
+async fn thousand_streams_share_a_connection() {
     let (client, _talker, server) = talker().await;
     let mut streams = Vec::new();
     for _ in 0..1000 {
@@ -346,7 +346,7 @@ async fn a_thousand_streams_share_a_connection() {
 }
 
 #[tokio::test]
-async fn other_protocols_have_no_streams_beside_a_call() {
+async fn other_protocols_reject_attached_streams() {
     let (_, _talker, server) = talker().await;
     for protocol in [Protocol::Rpcx, Protocol::Http, Protocol::Grpc] {
         let error = open(&client(protocol, &server), "echo").await.unwrap_err();
@@ -355,7 +355,7 @@ async fn other_protocols_have_no_streams_beside_a_call() {
 }
 
 #[tokio::test]
-async fn half_of_a_brpc_stream_is_not_closed_in_silence() {
+async fn closing_half_of_a_brpc_stream_is_an_error() {
     let (client, talker, _server) = talker().await;
     let (_, mut stream) = open(&client, "echo").await.unwrap();
     let error = soon(stream.finish_sending()).await.unwrap_err();
@@ -368,7 +368,7 @@ async fn half_of_a_brpc_stream_is_not_closed_in_silence() {
 }
 
 #[tokio::test]
-async fn a_client_closes_its_stream_when_the_server_has_seen_all() {
+async fn client_close_delivers_all_messages_first() {
     let (client, talker, _server) = talker().await;
     let (_, mut stream) = open(&client, "listen").await.unwrap();
     for n in 0..100 {
@@ -391,7 +391,7 @@ async fn a_client_closes_its_stream_when_the_server_has_seen_all() {
 }
 
 #[tokio::test]
-async fn a_server_closes_its_stream_though_it_reads_from_it() {
+async fn server_can_close_a_stream_it_reads_from() {
     let (client, talker, _server) = talker().await;
     let (_, mut stream) = open(&client, "close").await.unwrap();
     for n in 0..3 {
@@ -402,7 +402,7 @@ async fn a_server_closes_its_stream_though_it_reads_from_it() {
 }
 
 #[tokio::test]
-async fn an_idle_stream_ends_by_whichever_side_has_less_patience() {
+async fn idle_stream_ends_by_the_shorter_timeout_of_both_sides() {
     let (client, talker, _server) = talker().await;
     let request = Request::new("echo".to_owned());
     let options = StreamOptions { idle_timeout: Some(Duration::from_millis(400)), ..<_>::default() };
@@ -424,7 +424,7 @@ async fn an_idle_stream_ends_by_whichever_side_has_less_patience() {
 }
 
 #[tokio::test]
-async fn a_call_that_can_end_one_direction_is_closed_when_its_answer_is_complete() {
+async fn grpc_call_is_closed_when_its_response_is_complete() {
     let seen = Arc::new(AtomicUsize::new(0));
     let counts = seen.clone();
     let take = move |cx: Context, mut requests: Streaming<Bytes>| {

@@ -38,7 +38,7 @@ fn assert_bounded(growth: Option<usize>, case: &str) {
 }
 
 #[tokio::test]
-async fn a_bomb_is_refused_with_no_more_memory_than_the_limit() {
+async fn decompression_bomb_is_rejected_within_the_memory_limit() {
     // Each compression by itself, without a server around it.
     for compression in [
         Compression::Gzip,

@@ -96,7 +96,7 @@ async fn until_isolated(client: &Client, servers: usize) {
 }
 
 #[tokio::test]
-async fn a_server_that_fails_is_out_and_comes_back_by_every_protocol() {
+async fn failing_server_is_ejected_and_returns_over_every_protocol() {
     for protocol in common::PROTOCOLS {
         let (bad, good) = (Moody::failing(), Moody::default());
         let servers = [bad.serve().await, good.serve().await];
@@ -119,7 +119,7 @@ async fn a_server_that_fails_is_out_and_comes_back_by_every_protocol() {
 }
 
 #[tokio::test]
-async fn when_everything_fails_half_of_the_servers_stay() {
+async fn half_of_the_servers_stay_if_all_fail() {
     let moody: Vec<_> = (0..5).map(|_| Moody::failing()).collect();
     let mut servers = Vec::new();
     for moody in &moody {
@@ -137,7 +137,7 @@ async fn when_everything_fails_half_of_the_servers_stay() {
 }
 
 #[tokio::test]
-async fn the_only_server_stays() {
+async fn only_server_is_never_ejected() {
     let bad = Moody::failing();
     let server = bad.serve().await;
     let client = of(Protocol::BaiduStd, [&server]).circuit_breaker(three().most_out(1.0)).build().unwrap();
@@ -148,7 +148,7 @@ async fn the_only_server_stays() {
 }
 
 #[tokio::test]
-async fn neither_full_servers_nor_mistakes_of_the_caller_are_failures() {
+async fn overload_and_caller_errors_are_not_failures() {
     for status in [Status::resource_exhausted("request reached rate limit"), Status::invalid_argument("no")] {
         for protocol in [Protocol::BaiduStd, Protocol::Grpc] {
             let servers = [
@@ -165,7 +165,7 @@ async fn neither_full_servers_nor_mistakes_of_the_caller_are_failures() {
 }
 
 #[tokio::test]
-async fn calls_that_time_out_are_failures() {
+async fn timed_out_calls_are_failures() {
     let prober = Prober::default();
     let servers = [serve(prober.server()).await, serve(prober.server()).await];
     let client = of(Protocol::Rpcx, &servers)
@@ -184,7 +184,7 @@ async fn calls_that_time_out_are_failures() {
 }
 
 #[tokio::test]
-async fn a_server_that_fails_on_trial_is_out_at_once() {
+async fn half_open_server_that_fails_is_ejected_at_once() {
     let (bad, good) = (Moody::failing(), Moody::default());
     let servers = [bad.serve().await, good.serve().await];
     let breaker = three().isolation(Duration::from_millis(50), LONG).half_open(10);
@@ -197,7 +197,7 @@ async fn a_server_that_fails_on_trial_is_out_at_once() {
 }
 
 #[tokio::test]
-async fn a_server_comes_back_when_it_says_that_it_is_well() {
+async fn server_returns_when_its_health_check_passes() {
     let (bad, good) = (Moody::failing(), Moody::default());
     let health = introspection::Health::new();
     health.set("Probe", Serving::No);
@@ -225,7 +225,7 @@ async fn a_server_comes_back_when_it_says_that_it_is_well() {
 }
 
 #[tokio::test]
-async fn servers_that_say_that_they_are_not_well_get_no_calls() {
+async fn servers_with_failing_health_checks_receive_no_calls() {
     let (one, two) = (introspection::Health::new(), introspection::Health::new());
     let servers = [
         serve(Prober::default().server().health(&one)).await,
@@ -243,7 +243,7 @@ async fn servers_that_say_that_they_are_not_well_get_no_calls() {
 }
 
 #[tokio::test]
-async fn a_heartbeat_tells_who_is_there() {
+async fn heartbeat_health_check_detects_dead_servers() {
     let server = serve(Prober::default().server()).await;
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let instances = [server.address().to_string(), silent.local_addr().unwrap().to_string()];
@@ -284,7 +284,7 @@ async fn answering(status: Arc<AtomicUsize>) -> Instance {
 }
 
 #[tokio::test]
-async fn a_path_tells_who_is_well() {
+async fn http_health_check_detects_unhealthy_servers() {
     let status = Arc::new(AtomicUsize::new(503));
     let list = List::new([answering(status.clone()).await, answering(Arc::new(204.into())).await]);
     let client = Client::builder("rpcx://some")
@@ -301,7 +301,7 @@ async fn a_path_tells_who_is_well() {
 
 // Calls that are rejected never wait: on a single thread nobody else would have a turn.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn after_all_servers_were_gone_calls_come_back_with_them() {
+async fn calls_resume_gradually_after_all_servers_were_down() {
     let gone = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().to_string();
     let client = Client::builder("rpcx://some")
         .discover(List::new([Instance::tcp(&*gone)]))
@@ -339,7 +339,7 @@ async fn after_all_servers_were_gone_calls_come_back_with_them() {
 }
 
 #[tokio::test]
-async fn probes_end_with_the_client() {
+async fn health_checks_end_with_the_client() {
     let status = Arc::new(AtomicUsize::new(503));
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();

@@ -54,7 +54,7 @@ async fn echo(client: &Client, text: &str) -> polyrpc::client::Result<String> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_protocol_goes_over_kcp() {
+async fn every_protocol_works_over_kcp() {
     for config in [kcp::Config::default(), protected(), kcp::Config { tuning: Tuning::fast(), ..protected() }]
     {
         let server = by_kcp(Prober::default().server(), config.clone()).await;
@@ -68,7 +68,7 @@ async fn every_protocol_goes_over_kcp() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn many_calls_share_a_conversation() {
+async fn many_calls_share_a_kcp_conversation() {
     let server = by_kcp(Prober::default().server(), protected()).await;
     let client = kcp_client(Protocol::Rpcx, &server, protected());
     let calls = (0..200).map(|number| {
@@ -82,7 +82,7 @@ async fn many_calls_share_a_conversation() {
 }
 
 #[tokio::test]
-async fn another_key_is_not_understood() {
+async fn other_kcp_key_is_rejected() {
     let server = by_kcp(Prober::default().server(), protected()).await;
     let cipher = Cipher::new(Algorithm::Aes, &[1; 32]).unwrap();
     let client = Client::builder(&url(Protocol::Rpcx, &server)).kcp(kcp::Config::rpcx(cipher));
@@ -92,7 +92,7 @@ async fn another_key_is_not_understood() {
 }
 
 #[tokio::test]
-async fn what_cannot_work_is_said() {
+async fn impossible_configurations_are_errors() {
     let shards = Some(Shards { data: 0, parity: 3 });
     let listen = Listen::on("127.0.0.1:0").kcp(kcp::Config { shards, ..protected() });
     let error = Server::new().bind(listen).await.unwrap_err().to_string();
@@ -104,7 +104,7 @@ async fn what_cannot_work_is_said() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_client_comes_back_to_a_server_that_was_started_anew() {
+async fn client_reconnects_to_a_restarted_server() {
     let server = by_kcp(Prober::default().server(), protected()).await;
     let client = kcp_client(Protocol::Rpcx, &server, protected());
     echo(&client, "hi").await.unwrap();
@@ -125,7 +125,7 @@ async fn a_client_comes_back_to_a_server_that_was_started_anew() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn conversations_are_served_thread_per_core() {
+async fn kcp_conversations_are_served_thread_per_core() {
     let server = Prober::default().server().executor(Cores::start(2).unwrap());
     let server = by_kcp(server, protected()).await;
     let builder = Client::builder(&url(Protocol::BaiduStd, &server)).kcp(protected());
@@ -134,7 +134,7 @@ async fn conversations_are_served_thread_per_core() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_idle_conversation_goes_on_since_its_client_would_not_hear_of_an_end() {
+async fn idle_kcp_conversation_is_kept_since_its_client_cannot_detect_a_close() {
     let limits = Limits {
         first_byte_timeout: Duration::from_millis(250),
         idle_timeout: Some(Duration::from_millis(250)),
@@ -185,7 +185,7 @@ async fn forged_conversations_do_not_keep_a_new_client_out() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_token_is_not_granted_where_it_would_not_be_understood() {
+async fn byte_stream_is_rejected_if_the_server_listens_on_kcp_only() {
     let streams = Streams::new(|_, _| async { Ok(()) });
     let server = by_kcp(Server::new().streams(streams), protected()).await;
     let client = kcp_client(Protocol::Rpcx, &server, protected());
@@ -222,7 +222,7 @@ fn identity(issued: &Issued) -> Identity {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_protocol_goes_over_quic() {
+async fn every_protocol_works_over_quic() {
     let place = Secure::new(Prober::default().server(), |_, tls| tls).await;
     let long = "long ".repeat(500_000);
     for protocol in PROTOCOLS {
@@ -249,7 +249,7 @@ impl Teller for Told {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_method_learns_who_calls_over_quic() {
+async fn handler_sees_the_quic_peer() {
     let server = Server::new().service(TellerServer::new(Told));
     let place = Secure::new(server, |authority, tls| tls.client_ca(Pem::bytes(authority.pem()))).await;
     let shown = identity(&place.authority.issue(&["client.example"]));
@@ -261,7 +261,7 @@ async fn a_method_learns_who_calls_over_quic() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_not_trusted_is_not_called() {
+async fn untrusted_quic_server_is_not_called() {
     let place = Secure::new(Prober::default().server(), |_, tls| tls).await;
     let other = tls::Client::new().ca(Pem::bytes(Authority::new("other").pem()));
     let client = Client::builder(&url(Protocol::Rpcx, &place.server)).tls(other).build().unwrap();
@@ -272,7 +272,7 @@ async fn a_server_that_is_not_trusted_is_not_called() {
 }
 
 #[tokio::test]
-async fn failed_quic_handshakes_are_counted_as_those_of_tls() {
+async fn failed_quic_handshakes_are_counted_like_tls_ones() {
     let clients = Authority::new("clients");
     let required = |_: &Authority, tls: tls::Builder| tls.client_ca(Pem::bytes(clients.pem())).required();
     let place = Secure::new(Prober::default().server(), required).await;
@@ -297,7 +297,7 @@ async fn failed_quic_handshakes_are_counted_as_those_of_tls() {
 }
 
 #[tokio::test]
-async fn both_sides_must_have_a_name_for_what_they_speak() {
+async fn alpn_must_match_on_both_sides() {
     let place = Secure::new(Prober::default().server(), |_, tls| tls).await;
     let config = quic::Config { alpn: vec!["other".to_owned()], ..quic::Config::default() };
     let client = Client::builder(&url(Protocol::Rpcx, &place.server)).tls(place.trust()).quic(config);
@@ -305,7 +305,7 @@ async fn both_sides_must_have_a_name_for_what_they_speak() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_shutdown_answers_what_was_accepted_over_quic() {
+async fn shutdown_answers_calls_accepted_over_quic() {
     let place = Secure::new(Prober::default().server(), |_, tls| tls).await;
     let client = place.client(Protocol::Rpcx);
     echo(&client, "hi").await.unwrap();

@@ -203,7 +203,7 @@ impl Picker for FirstOf {
 }
 
 #[tokio::test]
-async fn servers_are_found_by_a_url_and_all_of_them_are_called() {
+async fn all_servers_found_by_a_url_are_called() {
     for protocol in PROTOCOLS {
         let servers = servers(3).await;
         let list: Vec<_> = running(&servers).map(|server| server.address().to_string()).collect();
@@ -219,7 +219,7 @@ async fn servers_are_found_by_a_url_and_all_of_them_are_called() {
 }
 
 #[tokio::test]
-async fn a_server_that_cannot_be_reached_costs_no_call() {
+async fn unreachable_server_fails_no_call() {
     for protocol in PROTOCOLS {
         let servers = servers(2).await;
         let registry = Registry::silent();
@@ -234,7 +234,7 @@ async fn a_server_that_cannot_be_reached_costs_no_call() {
 }
 
 #[tokio::test]
-async fn a_server_that_dies_costs_no_call_that_may_be_made_twice() {
+async fn dying_server_fails_no_idempotent_call() {
     for protocol in PROTOCOLS {
         let (deaths, dying) = dying().await;
         let servers = servers(1).await;
@@ -255,7 +255,7 @@ async fn a_server_that_dies_costs_no_call_that_may_be_made_twice() {
 }
 
 #[tokio::test]
-async fn a_failure_that_says_so_is_tried_elsewhere_and_no_other() {
+async fn only_retryable_failures_are_retried_elsewhere() {
     for protocol in PROTOCOLS {
         for (status, tries) in [(busy(), 2), (Status::invalid_argument("never"), 1)] {
             let (code, message) = (status.code(), status.message().to_owned());
@@ -275,7 +275,7 @@ async fn a_failure_that_says_so_is_tried_elsewhere_and_no_other() {
 }
 
 #[tokio::test]
-async fn to_fail_fast_is_to_tell_the_first_failure() {
+async fn failfast_returns_the_first_failure() {
     let (tries, server) = failing(busy()).await;
     let client =
         builder(Protocol::Rpcx, Registry::of([&server])).fail_mode(FailMode::Failfast).build().unwrap();
@@ -291,7 +291,7 @@ async fn to_fail_fast_is_to_tell_the_first_failure() {
 }
 
 #[tokio::test]
-async fn to_try_again_is_to_stay_with_a_server() {
+async fn failtry_stays_with_one_server() {
     let (first, one) = failing(busy()).await;
     let (second, other) = failing(busy()).await;
     let client =
@@ -303,7 +303,7 @@ async fn to_try_again_is_to_stay_with_a_server() {
 }
 
 #[tokio::test]
-async fn when_all_were_tried_they_are_tried_again_after_a_pause() {
+async fn servers_are_retried_after_a_backoff_once_all_were_tried() {
     let (tries, server) = failing(busy()).await;
     let backoff = Backoff { initial: Duration::from_millis(50), ..Backoff::default() };
     let client =
@@ -315,7 +315,7 @@ async fn when_all_were_tried_they_are_tried_again_after_a_pause() {
 }
 
 #[tokio::test]
-async fn no_call_is_tried_past_its_deadline() {
+async fn no_call_is_retried_past_its_deadline() {
     let (tries, server) = failing(busy()).await;
     let backoff = Backoff { initial: Duration::from_secs(5), max: Duration::from_secs(5), factor: 1.0 };
     let client = builder(Protocol::Rpcx, Registry::of([&server])).retry_backoff(backoff).build().unwrap();
@@ -327,7 +327,7 @@ async fn no_call_is_tried_past_its_deadline() {
 }
 
 #[tokio::test]
-async fn attempts_keep_to_the_budget_when_everything_fails() {
+async fn retries_stay_within_the_budget_if_everything_fails() {
     for mode in [FailMode::Failover, FailMode::Failtry, FailMode::Failbackup] {
         let (tries, server) = failing(busy()).await;
         let backoff = Backoff { initial: Duration::from_micros(1), ..Backoff::default() };
@@ -343,7 +343,7 @@ async fn attempts_keep_to_the_budget_when_everything_fails() {
 }
 
 #[tokio::test]
-async fn a_second_server_answers_when_the_first_takes_its_time() {
+async fn hedged_call_is_answered_by_the_second_server() {
     for protocol in PROTOCOLS {
         let first = First::default();
         let servers = slow_and_quick().await;
@@ -372,7 +372,7 @@ async fn slow_and_quick() -> Vec<(Prober, ServerHandle)> {
 }
 
 #[tokio::test]
-async fn a_failure_does_not_end_a_call_that_another_server_may_still_answer() {
+async fn failure_does_not_end_a_hedged_call_with_a_pending_attempt() {
     let (tries, failing) = failing(Status::invalid_argument("no")).await;
     let gate = Gate::default();
     let slow = slow(&gate, None).await;
@@ -404,7 +404,7 @@ async fn slow(gate: &Gate, failure: Option<Status>) -> ServerHandle {
 }
 
 #[tokio::test]
-async fn an_attempt_is_paid_for_only_where_one_begins() {
+async fn retry_budget_is_charged_only_for_started_attempts() {
     let gate = Gate::default();
     let (first, second) = (slow(&gate, Some(busy())).await, slow(&gate, Some(busy())).await);
     let third = serve(Prober::default().server()).await;
@@ -421,7 +421,7 @@ async fn an_attempt_is_paid_for_only_where_one_begins() {
 }
 
 #[tokio::test]
-async fn a_no_is_not_forgotten_because_another_server_could_not_say() {
+async fn definite_failure_wins_over_a_retryable_one() {
     let (says_no, is_busy) = (Gate::default(), Gate::default());
     let first = slow(&says_no, Some(Status::invalid_argument("no"))).await;
     let second = slow(&is_busy, Some(busy())).await;
@@ -469,7 +469,7 @@ impl Picker for OrderOf {
 }
 
 #[tokio::test]
-async fn a_call_that_is_dropped_is_over_everywhere() {
+async fn dropped_call_is_cancelled_on_every_server() {
     for mode in [FailMode::Failover, FailMode::Failbackup] {
         let servers = servers(2).await;
         let first = First::default();
@@ -491,7 +491,7 @@ async fn a_call_that_is_dropped_is_over_everywhere() {
 }
 
 #[tokio::test]
-async fn a_server_without_weight_gets_no_call_whatever_becomes_of_the_others() {
+async fn server_without_weight_receives_no_call_even_if_others_fail() {
     let idle = Prober::default();
     let server = serve(idle.server()).await;
     let weightless = || instance(&server).with("weight=0".parse().unwrap());
@@ -524,7 +524,7 @@ async fn a_server_without_weight_gets_no_call_whatever_becomes_of_the_others() {
 }
 
 #[tokio::test]
-async fn a_call_that_waits_gets_a_server_once_the_balancer_has_one() {
+async fn waiting_call_proceeds_once_the_balancer_has_a_server() {
     let server = serve(Prober::default().server()).await;
     let registry = Registry::silent();
     registry.say([instance(&server).with("weight=0".parse().unwrap())]);
@@ -542,7 +542,7 @@ async fn a_call_that_waits_gets_a_server_once_the_balancer_has_one() {
 }
 
 #[tokio::test]
-async fn the_first_call_waits_for_servers_to_be_known() {
+async fn first_call_waits_for_discovery() {
     let servers = servers(1).await;
     let registry = Registry::silent();
     let client = client(registry.clone());
@@ -555,7 +555,7 @@ async fn the_first_call_waits_for_servers_to_be_known() {
 }
 
 #[tokio::test]
-async fn who_finds_no_server_in_time_is_told_why() {
+async fn call_without_a_server_in_time_reports_the_cause() {
     let registry = Registry::silent();
     let client = client(registry.clone());
     let timeout = Duration::from_millis(200);
@@ -577,7 +577,7 @@ async fn who_finds_no_server_in_time_is_told_why() {
 }
 
 #[tokio::test]
-async fn who_is_ready_to_wait_waits_for_a_server() {
+async fn wait_for_ready_call_waits_for_a_server() {
     let servers = servers(1).await;
     let registry = Registry::silent();
     registry.say([]);
@@ -593,7 +593,7 @@ async fn who_is_ready_to_wait_waits_for_a_server() {
 }
 
 #[tokio::test]
-async fn what_was_found_stays_true_when_the_registry_has_lost_it() {
+async fn discovered_servers_are_kept_if_the_registry_loses_them() {
     let servers = servers(2).await;
     let registry = Registry::of(running(&servers));
     let client = client(registry.clone());
@@ -611,7 +611,7 @@ async fn what_was_found_stays_true_when_the_registry_has_lost_it() {
 }
 
 #[tokio::test]
-async fn who_is_missing_after_an_outage_stays_for_the_time_it_takes_to_come_back() {
+async fn server_missing_after_an_outage_is_kept_for_a_grace_period() {
     let servers = servers(3).await;
     let all: Vec<_> = running(&servers).map(instance).collect();
     let lose: [fn(&Registry); 2] = [|registry| registry.fail("gone"), |registry| registry.say([])];
@@ -642,7 +642,7 @@ async fn who_is_missing_after_an_outage_stays_for_the_time_it_takes_to_come_back
 }
 
 #[tokio::test]
-async fn who_is_missing_after_an_outage_and_cannot_be_reached_is_gone() {
+async fn unreachable_server_missing_after_an_outage_is_removed() {
     let mut servers = servers(2).await;
     let registry = Registry::of(running(&servers));
     let client = client(registry.clone());
@@ -664,7 +664,7 @@ async fn who_is_missing_after_an_outage_and_cannot_be_reached_is_gone() {
 }
 
 #[tokio::test]
-async fn an_outage_after_which_nobody_is_missing_is_over() {
+async fn outage_ends_once_no_server_is_missing() {
     let servers = servers(2).await;
     let registry = Registry::of(running(&servers));
     let client = client(registry.clone());
@@ -678,7 +678,7 @@ async fn an_outage_after_which_nobody_is_missing_is_over() {
 }
 
 #[tokio::test]
-async fn an_empty_set_is_true_to_who_wants_to_believe_it() {
+async fn empty_set_is_accepted_if_configured() {
     let servers = servers(1).await;
     let registry = Registry::of(running(&servers));
     let client = builder(Protocol::Rpcx, registry.clone()).accept_empty_resolution().build().unwrap();
@@ -692,7 +692,7 @@ async fn an_empty_set_is_true_to_who_wants_to_believe_it() {
 }
 
 #[tokio::test]
-async fn inactive_servers_and_those_of_other_groups_get_no_calls() {
+async fn inactive_servers_and_other_groups_receive_no_calls() {
     let servers = servers(3).await;
     let said = |n: usize, text: &str| instance(&servers[n].1).with(text.parse().unwrap());
     let registry = Registry::silent();
@@ -710,7 +710,7 @@ async fn inactive_servers_and_those_of_other_groups_get_no_calls() {
 }
 
 #[tokio::test]
-async fn a_server_that_leaves_ends_its_calls_and_is_let_go_of() {
+async fn removed_server_finishes_its_calls_and_is_disconnected() {
     for protocol in PROTOCOLS {
         let servers = servers(2).await;
         let registry = Registry::of([&servers[0].1]);
@@ -732,7 +732,7 @@ async fn a_server_that_leaves_ends_its_calls_and_is_let_go_of() {
 }
 
 #[tokio::test]
-async fn who_stays_keeps_connections_and_counts_while_other_things_are_said_of_it() {
+async fn remaining_server_keeps_connections_and_counters_on_attribute_changes() {
     let servers = servers(2).await;
     let registry = Registry::of([&servers[0].1]);
     let client = client(registry.clone());
@@ -748,7 +748,7 @@ async fn who_stays_keeps_connections_and_counts_while_other_things_are_said_of_i
 }
 
 #[tokio::test]
-async fn a_server_that_comes_back_is_called_again() {
+async fn returning_server_is_called_again() {
     let servers = servers(1).await;
     let (prober, server) = (Prober::default(), serve(Prober::default().server()).await);
     let gone = instance(&server);
@@ -773,7 +773,7 @@ async fn a_server_that_comes_back_is_called_again() {
 }
 
 #[tokio::test]
-async fn a_registry_that_flaps_and_talks_nonsense_loses_no_call() {
+async fn flapping_and_failing_registry_fails_no_call() {
     let servers = servers(3).await;
     let all: Vec<_> = running(&servers).map(instance).collect();
     for every in [100, 10, 1].map(Duration::from_millis) {
@@ -807,7 +807,7 @@ async fn a_registry_that_flaps_and_talks_nonsense_loses_no_call() {
 }
 
 #[tokio::test]
-async fn a_registry_that_never_stops_talking_loses_no_call() {
+async fn endless_registry_updates_fail_no_call() {
     let servers = servers(2).await;
     let first = First::default();
     let talker = Talker(running(&servers).map(instance).collect());
@@ -904,7 +904,7 @@ fn many() -> impl Iterator<Item = Instance> {
 }
 
 #[tokio::test]
-async fn ten_thousand_servers_of_which_few_are_there_lose_no_call() {
+async fn ten_thousand_mostly_dead_servers_fail_no_call() {
     let servers = servers(3).await;
     let registry = Registry::silent();
     let dead = (1..=10_000_u32).map(|n| Instance::tcp(format!("127.{}.{}.1:1", 1 + n / 250, n % 250)));
@@ -916,7 +916,7 @@ async fn ten_thousand_servers_of_which_few_are_there_lose_no_call() {
 }
 
 #[tokio::test]
-async fn the_watch_ends_with_the_last_clone_of_the_client() {
+async fn watch_ends_with_the_last_clone_of_the_client() {
     let servers = servers(1).await;
     let registry = Registry::of(running(&servers));
     let client = client(registry.clone());
@@ -931,7 +931,7 @@ async fn the_watch_ends_with_the_last_clone_of_the_client() {
 }
 
 #[test]
-fn a_client_outlives_the_runtime_of_its_first_call() {
+fn client_outlives_the_runtime_of_its_first_call() {
     let (_runtime, server) = serve_apart(Prober::default().server());
     let registry = Registry::of([&server]);
     let client = client(registry.clone());
@@ -945,7 +945,7 @@ fn a_client_outlives_the_runtime_of_its_first_call() {
 }
 
 #[tokio::test]
-async fn a_balancer_learns_what_calls_have_in_common_and_how_they_end() {
+async fn balancer_receives_the_hash_key_and_outcome_of_each_call() {
     let servers = servers(1).await;
     let first = First::default();
     let client =
@@ -960,7 +960,7 @@ async fn a_balancer_learns_what_calls_have_in_common_and_how_they_end() {
 }
 
 #[tokio::test]
-async fn a_client_of_one_server_tries_again_if_it_is_told_to() {
+async fn single_server_client_retries_if_configured() {
     let (tries, server) = failing(busy()).await;
     let url = format!("rpcx://{}", server.address());
     assert!(echo(&Client::new(&url).unwrap()).await.is_err());
@@ -970,7 +970,7 @@ async fn a_client_of_one_server_tries_again_if_it_is_told_to() {
 }
 
 #[tokio::test]
-async fn instances_are_reached_by_their_networks() {
+async fn instances_are_reached_over_their_network() {
     let prober = Prober::default();
     let path = std::env::temp_dir().join(format!("polyrpc-channel-{}.sock", std::process::id()));
     let server = prober.server().bind("127.0.0.1:0").await.unwrap();
@@ -997,7 +997,7 @@ async fn instances_are_reached_by_their_networks() {
 }
 
 #[tokio::test]
-async fn streams_fail_over_as_long_as_nothing_was_begun() {
+async fn streams_fail_over_until_started() {
     let numbers = || {
         let service = ServiceBuilder::new("S").bidi_streaming::<Raw, String, String, _, _>(
             "Chat",
@@ -1031,7 +1031,7 @@ async fn streams_fail_over_as_long_as_nothing_was_begun() {
 }
 
 #[tokio::test]
-async fn a_subscription_goes_on_with_another_server() {
+async fn subscription_continues_on_another_server() {
     let (one, other) = (Server::new().publishing(), Server::new().publishing());
     let publishers = [one.publisher(), other.publisher()];
     let mut servers = vec![serve(one).await, serve(other).await];
@@ -1061,7 +1061,7 @@ async fn a_subscription_goes_on_with_another_server() {
 }
 
 #[tokio::test]
-async fn bytes_beside_calls_go_to_the_server_that_granted_them() {
+async fn byte_streams_connect_to_the_server_that_granted_them() {
     let streams = Streams::new(|mut stream: ByteStream, _| async move {
         stream.write_all(b"hello").await?;
         Ok(())
@@ -1077,7 +1077,7 @@ async fn bytes_beside_calls_go_to_the_server_that_granted_them() {
 }
 
 #[test]
-fn a_blocking_client_says_that_it_calls_one_server() {
+fn blocking_client_rejects_several_servers() {
     for builder in [
         Client::builder("rpcx+list://127.0.0.1:1,127.0.0.1:2"),
         Client::builder("rpcx://x").discover(List::new([])),
@@ -1089,7 +1089,7 @@ fn a_blocking_client_says_that_it_calls_one_server() {
 }
 
 #[test]
-fn a_wrong_url_of_several_servers_says_what_is_wrong() {
+fn invalid_url_of_several_servers_names_the_cause() {
     for (url, why) in [
         ("rpcx+list://", "want host:port"),
         ("rpcx+list://a", "want network@host:port"),
@@ -1102,7 +1102,7 @@ fn a_wrong_url_of_several_servers_says_what_is_wrong() {
 }
 
 #[tokio::test]
-async fn many_callers_share_what_servers_there_are() {
+async fn many_callers_share_the_servers() {
     let servers = servers(3).await;
     let client = client(Registry::of(running(&servers)));
     let callers: Vec<_> = (0..64)

@@ -28,7 +28,7 @@ const MULTIPLEXED: [Protocol; 2] = [Protocol::BaiduStd, Protocol::Rpcx];
 const ECHO: Signature = Signature::plain("Probe", "Echo");
 
 #[tokio::test]
-async fn calls_share_a_connection_or_have_their_own_as_they_like() {
+async fn connection_mode_selects_shared_or_pooled_connections() {
     for protocol in PROTOCOLS {
         for kind in [ConnectionMode::Shared, ConnectionMode::Pooled, ConnectionMode::Short] {
             let prober = Prober::default();
@@ -68,7 +68,7 @@ async fn calls_share_a_connection_or_have_their_own_as_they_like() {
 }
 
 #[tokio::test]
-async fn callers_who_come_together_make_one_connection() {
+async fn concurrent_first_callers_make_one_connection() {
     for protocol in MULTIPLEXED {
         let server = serve(Prober::default().server()).await;
         let probe = ProbeClient::new(client(protocol, &server));
@@ -87,7 +87,7 @@ async fn callers_who_come_together_make_one_connection() {
 }
 
 #[tokio::test]
-async fn a_pool_keeps_no_more_connections_than_it_may() {
+async fn pool_keeps_at_most_its_maximum_of_connections() {
     let prober = Prober::default();
     let server = serve(prober.server()).await;
     let client = Client::builder(&url(Protocol::Http, &server))
@@ -112,7 +112,7 @@ async fn a_pool_keeps_no_more_connections_than_it_may() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_not_there_is_told_at_once() {
+async fn missing_server_is_reported_at_once() {
     let free = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = free.local_addr().unwrap();
     drop(free);
@@ -135,7 +135,7 @@ async fn a_server_that_is_not_there_is_told_at_once() {
 }
 
 #[tokio::test]
-async fn a_server_that_does_not_accept_is_given_up_in_time() {
+async fn connect_timeout_applies_to_an_unresponsive_server() {
     // A listener of which nobody accepts, and whose queue is full.
     let socket = tokio::net::TcpSocket::new_v4().unwrap();
     socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
@@ -170,7 +170,7 @@ async fn a_server_that_does_not_accept_is_given_up_in_time() {
 }
 
 #[tokio::test]
-async fn after_a_failure_callers_fail_at_once_until_it_is_time_to_try_again() {
+async fn calls_fail_fast_during_the_connect_backoff() {
     let free = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = free.local_addr().unwrap();
     drop(free);
@@ -274,7 +274,7 @@ fn call_until_answered(client: &Client) -> tokio::task::JoinHandle<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_that_accepts_and_closes_is_dialled_twice_a_second_at_most() {
+async fn server_that_accepts_and_closes_is_dialled_at_most_twice_a_second() {
     let cases = [
         (ConnectionMode::Shared, 2),
         (ConnectionMode::Pooled, CALLERS + 1),
@@ -289,7 +289,7 @@ async fn a_server_that_accepts_and_closes_is_dialled_twice_a_second_at_most() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_blocking_client_dials_a_server_that_accepts_and_closes_twice_a_second_at_most() {
+async fn blocking_client_dials_a_closing_server_at_most_twice_a_second() {
     let server = Slammed::start().await;
     let client = server.builder().build_blocking().unwrap();
     let callers = tokio::task::spawn_blocking(move || {
@@ -307,7 +307,7 @@ async fn a_blocking_client_dials_a_server_that_accepts_and_closes_twice_a_second
 }
 
 #[tokio::test]
-async fn a_connection_that_ends_before_any_reply_is_replaced_at_once_and_then_the_reason_is_told() {
+async fn connection_lost_before_any_reply_is_replaced_once_and_then_reported() {
     let server = Slammed::start().await;
     let client = server.builder().build().unwrap();
     let call = || soon(client.call::<String>("Probe/Echo", "a"));
@@ -332,7 +332,7 @@ async fn a_connection_that_ends_before_any_reply_is_replaced_at_once_and_then_th
 }
 
 #[tokio::test]
-async fn a_call_may_wait_until_the_server_can_be_reached() {
+async fn wait_for_ready_call_waits_for_the_server() {
     for kind in [ConnectionMode::Shared, ConnectionMode::Pooled, ConnectionMode::Short] {
         let free = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = free.local_addr().unwrap().to_string();
@@ -381,7 +381,7 @@ async fn serve_behind(gate: &Gate, ended: &Gate) -> String {
 }
 
 #[tokio::test]
-async fn connecting_may_take_longer_than_any_call() {
+async fn connect_can_outlast_every_call() {
     for kind in [ConnectionMode::Shared, ConnectionMode::Pooled] {
         let (gate, ended) = (Gate::default(), Gate::default());
         let client =
@@ -409,7 +409,7 @@ impl Hook for Connections {
 }
 
 #[tokio::test]
-async fn a_connection_for_which_no_call_has_come_ends_with_its_client() {
+async fn unused_connection_ends_with_its_client() {
     for is_made in [true, false] {
         let (gate, ended) = (Gate::default(), Gate::default());
         let (made, mut connections) = mpsc::unbounded_channel();
@@ -429,7 +429,7 @@ async fn a_connection_for_which_no_call_has_come_ends_with_its_client() {
 }
 
 #[tokio::test]
-async fn when_the_server_comes_back_so_does_the_client() {
+async fn client_reconnects_when_the_server_returns() {
     let mut server = serve(Prober::default().server()).await;
     let address = server.address().to_string();
     let clients: Vec<_> = PROTOCOLS
@@ -460,7 +460,7 @@ async fn when_the_server_comes_back_so_does_the_client() {
 }
 
 #[tokio::test]
-async fn a_call_that_nobody_waits_for_disturbs_no_other() {
+async fn dropped_call_does_not_affect_others() {
     for protocol in PROTOCOLS {
         let prober = Prober::default();
         let server = serve(prober.server()).await;
@@ -487,7 +487,7 @@ async fn a_call_that_nobody_waits_for_disturbs_no_other() {
 }
 
 #[tokio::test]
-async fn a_call_that_was_never_polled_twice_leaves_nothing_behind() {
+async fn call_dropped_after_one_poll_leaks_nothing() {
     for protocol in MULTIPLEXED {
         let server = serve(Prober::default().server()).await;
         let probe = ProbeClient::new(client(protocol, &server));
@@ -500,7 +500,7 @@ async fn a_call_that_was_never_polled_twice_leaves_nothing_behind() {
 }
 
 #[tokio::test]
-async fn a_time_out_of_zero_fails_before_anything_is_sent() {
+async fn zero_timeout_fails_before_anything_is_sent() {
     let prober = Prober::default();
     let server = serve(prober.server()).await;
     for protocol in PROTOCOLS.into_iter().chain([Protocol::FbRpc, Protocol::RestRpc]) {
@@ -521,7 +521,7 @@ async fn a_time_out_of_zero_fails_before_anything_is_sent() {
 }
 
 #[tokio::test]
-async fn each_call_has_its_own_time() {
+async fn each_call_has_its_own_timeout() {
     for protocol in PROTOCOLS {
         let prober = Prober::default();
         let server = serve(prober.server()).await;
@@ -548,7 +548,7 @@ async fn each_call_has_its_own_time() {
 }
 
 #[tokio::test]
-async fn calls_end_when_their_server_is_silent_and_their_runtime_is_gone() {
+async fn calls_end_if_the_server_is_silent_and_the_runtime_is_dropped() {
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("baidu-std://{}", silent.local_addr().unwrap());
     let client = Client::builder(&url).timeout(None).build().unwrap();
@@ -569,7 +569,7 @@ async fn calls_end_when_their_server_is_silent_and_their_runtime_is_gone() {
 }
 
 #[tokio::test]
-async fn a_server_that_does_not_read_is_not_sent_to_for_ever() {
+async fn sending_to_a_server_that_does_not_read_is_limited() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     for protocol in MULTIPLEXED {
         let url = format!("{}://{}", protocol.as_str(), listener.local_addr().unwrap());
@@ -592,7 +592,7 @@ async fn a_server_that_does_not_read_is_not_sent_to_for_ever() {
 }
 
 #[tokio::test]
-async fn a_oneway_call_is_sent_and_over() {
+async fn oneway_call_returns_once_sent() {
     for protocol in PROTOCOLS {
         let prober = Prober::default();
         let server = serve(prober.server()).await;
@@ -612,7 +612,7 @@ async fn a_oneway_call_is_sent_and_over() {
 }
 
 #[tokio::test]
-async fn a_server_that_answers_heartbeats_is_left_alone() {
+async fn server_that_answers_heartbeats_stays_connected() {
     let prober = Prober::default();
     let server = serve(prober.server()).await;
     let client =
@@ -627,7 +627,7 @@ async fn a_server_that_answers_heartbeats_is_left_alone() {
 }
 
 #[tokio::test]
-async fn a_server_that_answers_no_heartbeat_is_given_up() {
+async fn server_that_answers_no_heartbeat_is_disconnected() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("rpcx://{}", listener.local_addr().unwrap());
     let client = Client::builder(&url).timeout(None).keepalive(Duration::from_millis(30)).build().unwrap();
@@ -697,7 +697,7 @@ impl Pushes for Pusher {
 }
 
 #[tokio::test]
-async fn a_server_may_speak_unasked() {
+async fn server_can_push_messages() {
     let (flooded, _) = mpsc::unbounded_channel();
     let server = serve(Server::new().service(PushesServer::new(Pusher(flooded)))).await;
     let (heard, mut hear) = mpsc::unbounded_channel();
@@ -724,7 +724,7 @@ async fn a_server_may_speak_unasked() {
 }
 
 #[tokio::test]
-async fn what_a_handler_pushes_leaves_before_its_answer() {
+async fn pushed_messages_precede_the_response() {
     let (flooded, _) = mpsc::unbounded_channel();
     let server = serve(Server::new().service(PushesServer::new(Pusher(flooded)))).await;
     let mut wire = Wire::connect(Protocol::Rpcx, &server).await;
@@ -738,7 +738,7 @@ async fn what_a_handler_pushes_leaves_before_its_answer() {
 }
 
 #[tokio::test]
-async fn what_is_pushed_to_a_client_that_does_not_read_has_an_end_and_none_is_lost() {
+async fn pushes_to_a_client_that_does_not_read_are_limited_and_not_lost() {
     let (flooded, mut end) = mpsc::unbounded_channel();
     let limits = Limits { unsent: 1 << 20, ..Limits::default() };
     let server = serve(Server::new().service(PushesServer::new(Pusher(flooded))).limits(limits)).await;
@@ -759,7 +759,7 @@ async fn what_is_pushed_to_a_client_that_does_not_read_has_an_end_and_none_is_lo
 }
 
 #[tokio::test]
-async fn a_mock_answers_in_place_of_a_server() {
+async fn mock_answers_in_place_of_a_server() {
     let mock = Client::mock(|call| match (&*call.service, &*call.method) {
         ("Probe", "Echo") => {
             let text = call.decode::<Serde, String>()?;
@@ -773,7 +773,7 @@ async fn a_mock_answers_in_place_of_a_server() {
 }
 
 #[tokio::test]
-async fn a_client_in_the_servers_process_needs_no_network() {
+async fn in_process_client_needs_no_network() {
     for protocol in PROTOCOLS {
         let prober = Prober::default();
         let server = serve(prober.server()).await;
@@ -787,7 +787,7 @@ async fn a_client_in_the_servers_process_needs_no_network() {
 }
 
 #[tokio::test]
-async fn unix_sockets_serve_as_well() {
+async fn unix_sockets_are_supported() {
     let path = std::env::temp_dir().join(format!("polyrpc-client-{}.sock", std::process::id()));
     let listen = format!("unix:{}", path.display());
     // What a server that died left behind is no obstacle, a live server is.
@@ -810,7 +810,7 @@ async fn unix_sockets_serve_as_well() {
 }
 
 #[tokio::test]
-async fn server_and_client_may_have_threads_of_their_own() {
+async fn server_and_client_can_have_their_own_threads() {
     let server = serve(Prober::default().server().executor(Cores::start(2).unwrap())).await;
     for protocol in PROTOCOLS {
         let cores = Cores::start(1).unwrap();
@@ -855,7 +855,7 @@ fn many_threads_share_a_blocking_client() {
 }
 
 #[test]
-fn a_blocking_call_has_its_time_and_its_late_reply_reaches_no_other() {
+fn blocking_call_times_out_and_its_late_reply_reaches_no_other() {
     let prober = Prober::default();
     let (_runtime, server) = serve_apart(prober.server());
     for protocol in PROTOCOLS {
@@ -876,7 +876,7 @@ fn a_blocking_call_has_its_time_and_its_late_reply_reaches_no_other() {
 }
 
 #[test]
-fn what_connecting_took_of_a_blocking_call_is_taken_from_what_the_server_is_told() {
+fn connect_time_of_a_blocking_call_reduces_the_sent_timeout() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     let client = Client::builder(&url).timeout(Duration::from_secs(10)).build_blocking().unwrap();
@@ -892,7 +892,7 @@ fn what_connecting_took_of_a_blocking_call_is_taken_from_what_the_server_is_told
 }
 
 #[test]
-fn a_reply_that_drips_in_does_not_stretch_the_time_of_a_blocking_call() {
+fn trickling_reply_does_not_extend_the_timeout_of_a_blocking_call() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let dripping = std::thread::spawn(move || {
@@ -939,7 +939,7 @@ fn a_reply_that_drips_in_does_not_stretch_the_time_of_a_blocking_call() {
 }
 
 #[test]
-fn a_blocking_client_finds_its_way_back() {
+fn blocking_client_reconnects() {
     // A connection used within the last second is trusted unseen; an older one is looked at first.
     let limits = Limits { idle_timeout: Some(Duration::from_millis(1100)), ..Limits::default() };
     let (runtime, server) = serve_apart(Prober::default().server().limits(limits));
@@ -961,7 +961,7 @@ fn a_blocking_client_finds_its_way_back() {
 }
 
 #[tokio::test]
-async fn a_server_that_does_not_read_what_it_is_answered_is_not_read_either() {
+async fn client_does_not_read_from_a_server_that_does_not_read() {
     let socket = tokio::net::TcpSocket::new_v4().unwrap();
     socket.set_recv_buffer_size(16 << 10).unwrap();
     socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();

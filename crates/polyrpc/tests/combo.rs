@@ -98,7 +98,7 @@ async fn nobody() -> Instance {
 }
 
 #[tokio::test]
-async fn a_parallel_call_asks_all_in_every_protocol() {
+async fn parallel_call_reaches_all_over_every_protocol() {
     let servers = servers(2).await;
     for (number, protocol) in PROTOCOLS.into_iter().enumerate() {
         let subs = servers.iter().map(|(_, server)| common::client(protocol, server));
@@ -110,7 +110,7 @@ async fn a_parallel_call_asks_all_in_every_protocol() {
 }
 
 #[tokio::test]
-async fn each_client_is_asked_what_its_mapper_makes_of_the_call() {
+async fn mapper_changes_the_call_for_each_client() {
     let echo = || {
         Client::mock(|call| {
             answer_with(&call, &format!("{}={}", call.method, call.decode::<Serde, String>()?))
@@ -138,7 +138,7 @@ async fn each_client_is_asked_what_its_mapper_makes_of_the_call() {
 }
 
 #[tokio::test]
-async fn a_mapped_request_is_one_in_every_protocol() {
+async fn mapped_request_works_over_every_protocol() {
     let servers = servers(1).await;
     for protocol in PROTOCOLS {
         let sub = SubChannel::new(common::client(protocol, &servers[0].1)).map(|call, _| {
@@ -154,7 +154,7 @@ async fn a_mapped_request_is_one_in_every_protocol() {
 }
 
 #[tokio::test]
-async fn a_skipped_client_is_not_asked_and_a_bad_request_asks_nobody() {
+async fn skipped_client_is_not_called_and_a_bad_request_calls_none() {
     let (skipped, skips) = says(Ok("skipped"));
     let (asked, asks) = says(Ok("asked"));
     let skip = SubChannel::new(skipped).map(|_, _| Part::Skip);
@@ -171,7 +171,7 @@ async fn a_skipped_client_is_not_asked_and_a_bad_request_asks_nobody() {
 }
 
 #[tokio::test]
-async fn a_parallel_call_fails_at_its_limit_only() {
+async fn parallel_call_fails_only_at_its_fail_limit() {
     let of = |limit: Option<usize>| {
         let builder = Parallel::builder().sub(ok("a")).sub(fails(gone())).sub(fails(gone()));
         match limit {
@@ -189,7 +189,7 @@ async fn a_parallel_call_fails_at_its_limit_only() {
 }
 
 #[tokio::test]
-async fn enough_successes_end_a_parallel_call_and_cancel_the_rest() {
+async fn success_limit_ends_a_parallel_call_and_cancels_the_rest() {
     let servers = servers(3).await;
     // No time-out ends the third.
     let client =
@@ -207,7 +207,7 @@ async fn enough_successes_end_a_parallel_call_and_cancel_the_rest() {
 }
 
 #[tokio::test]
-async fn who_has_not_answered_in_time_has_failed_and_the_rest_counts() {
+async fn sub_call_timeout_counts_as_a_failure_and_the_rest_is_merged() {
     let servers = servers(2).await;
     servers[0].0.gate.open();
     let subs = || servers.iter().map(|(_, server)| common::client(Protocol::Rpcx, server));
@@ -220,7 +220,7 @@ async fn who_has_not_answered_in_time_has_failed_and_the_rest_counts() {
 }
 
 #[tokio::test]
-async fn mergers_run_in_the_order_of_answers_and_may_refuse_them() {
+async fn mergers_run_in_response_order_and_can_reject() {
     let servers = servers(2).await;
     let order = Arc::new(Mutex::new(Vec::new()));
     let subs = servers.iter().map(|(_, server)| {
@@ -258,7 +258,7 @@ async fn call_of(one: SubChannel, other: SubChannel) -> polyrpc::client::Result<
 }
 
 #[tokio::test]
-async fn values_are_folded_and_what_is_none_is_a_failure() {
+async fn values_are_folded_and_invalid_ones_are_failures() {
     let says = |number: i64| Client::mock(move |call| call.answer::<Serde, _>(&number));
     let adding = |client: Client| SubChannel::new(client).merge(fold::<Serde, i64>(|all, part| all + part));
     let builder = || Parallel::builder().sub(adding(says(1))).sub(adding(ok("?"))).sub(adding(says(41)));
@@ -270,7 +270,7 @@ async fn values_are_folded_and_what_is_none_is_a_failure() {
 }
 
 #[tokio::test]
-async fn messages_of_protobuf_are_merged() {
+async fn protobuf_messages_are_merged() {
     let says = |bytes: &'static [u8]| Client::mock(move |call| Ok(Body::new(call.body.format, bytes)));
     let parallel = Parallel::builder().sub(says(b"\x0a\x01a")).sub(says(b"\x0a\x01b")).build().unwrap();
     let request = Body::new(Format::Protobuf, b"".as_slice());
@@ -279,7 +279,7 @@ async fn messages_of_protobuf_are_merged() {
 }
 
 #[tokio::test]
-async fn combinations_may_be_combined() {
+async fn combinations_can_be_nested() {
     let inner = Parallel::builder().sub(join(ok("a"))).sub(join(ok("b"))).build().unwrap();
     let selective = Selective::builder().sub("gone", fails(gone())).sub("inner", inner).build().unwrap();
     let outer = Parallel::builder().sub(join(selective.client())).sub(join(ok("c"))).build().unwrap();
@@ -289,7 +289,7 @@ async fn combinations_may_be_combined() {
 }
 
 #[test]
-fn a_combination_of_nobody_is_none() {
+fn empty_combination_is_an_error() {
     assert_eq!(Parallel::builder().build().unwrap_err().code(), Code::InvalidArgument);
     assert_eq!(Selective::builder().build().unwrap_err().code(), Code::InvalidArgument);
     let of_one = || Ok(Client::builder("rpcx://h:1"));
@@ -302,7 +302,7 @@ fn a_combination_of_nobody_is_none() {
 }
 
 #[tokio::test]
-async fn a_selective_call_goes_to_one_and_turns_to_another_that_may_have_it() {
+async fn selective_call_fails_over_to_another_client() {
     let (well, calls) = says(Ok("well"));
     let (down, tries) = says(Err(gone()));
     let selective = Selective::builder().sub("down", down).sub("well", well).build().unwrap();
@@ -316,7 +316,7 @@ async fn a_selective_call_goes_to_one_and_turns_to_another_that_may_have_it() {
 }
 
 #[tokio::test]
-async fn a_selective_call_is_sent_again_only_if_its_failure_allows() {
+async fn selective_call_is_retried_only_if_its_failure_allows() {
     let broken = || fails(Status::unavailable("broken").with_retry(Retry::IfIdempotent));
     let selective = |retries| {
         let builder = Selective::builder().sub("a", broken()).sub("b", broken()).retries(retries);
@@ -338,7 +338,7 @@ async fn a_selective_call_is_sent_again_only_if_its_failure_allows() {
 }
 
 #[tokio::test]
-async fn selective_calls_that_fail_everywhere_are_sent_on_within_a_budget() {
+async fn selective_retries_stay_within_the_budget() {
     let busy = || says(Err(Status::unavailable("busy").with_retry(Retry::Elsewhere)));
     let ((one, tries), (other, more)) = (busy(), busy());
     let budget = RetryBudget { ratio: 0.2, floor: 10, most: 100 };
@@ -368,7 +368,7 @@ impl LoadBalancer for First {
 }
 
 #[tokio::test]
-async fn clients_come_and_go_while_selective_calls_are_under_way() {
+async fn clients_can_be_added_and_removed_during_selective_calls() {
     let servers = servers(2).await;
     let client_of = |place: usize| common::client(Protocol::Rpcx, &servers[place].1);
     let selective = Selective::builder().sub("one", client_of(0)).build().unwrap();
@@ -396,7 +396,7 @@ async fn clients_come_and_go_while_selective_calls_are_under_way() {
 }
 
 #[tokio::test]
-async fn a_selective_call_has_one_time_for_all_attempts() {
+async fn selective_call_has_one_timeout_for_all_attempts() {
     let servers = servers(2).await;
     let builder = servers.iter().enumerate().fold(Selective::builder(), |builder, (place, (_, server))| {
         builder.sub(place.to_string(), common::client(Protocol::Rpcx, server))
@@ -414,7 +414,7 @@ fn template(list: &List) -> impl Fn() -> polyrpc::client::Result<Builder> + Send
 }
 
 #[tokio::test]
-async fn a_call_goes_to_one_holder_of_each_part() {
+async fn partitioned_call_reaches_one_server_of_each_partition() {
     let servers = servers(5).await;
     let tags: [&[&str]; 5] = [&["0/2"], &["1/2"], &["1/2"], &["0/3"], &[]];
     let list = List::new(servers.iter().zip(tags).map(|((_, server), tags)| tagged(server, tags)));
@@ -429,7 +429,7 @@ async fn a_call_goes_to_one_holder_of_each_part() {
 }
 
 #[tokio::test]
-async fn a_server_with_several_tags_holds_several_parts() {
+async fn server_with_several_tags_holds_several_partitions() {
     let servers = servers(1).await;
     let list = List::new([tagged(&servers[0].1, &["0/3", "1/3", "2/3"])]);
     let client = Partition::builder(3, template(&list)).build().unwrap();
@@ -438,7 +438,7 @@ async fn a_server_with_several_tags_holds_several_parts() {
 }
 
 #[tokio::test]
-async fn the_url_of_a_template_tells_where_the_parts_are_found() {
+async fn partitions_are_discovered_by_the_url_of_the_template() {
     let servers = servers(2).await;
     let url = format!("baidu-std+list://{} 0/2,{} 1/2", servers[0].1.address(), servers[1].1.address());
     let client = Partition::builder(2, move || Ok(Client::builder(&url))).fail_limit(1).build().unwrap();
@@ -447,7 +447,7 @@ async fn the_url_of_a_template_tells_where_the_parts_are_found() {
 }
 
 #[tokio::test]
-async fn a_part_that_nobody_holds_fails() {
+async fn partition_without_a_server_fails() {
     let servers = servers(1).await;
     let list = List::new([tagged(&servers[0].1, &["0/2"])]);
     assert_eq!(call(&Partition::builder(2, template(&list)).build().unwrap()).await.unwrap(), "hello");
@@ -456,7 +456,7 @@ async fn a_part_that_nobody_holds_fails() {
 }
 
 #[tokio::test]
-async fn parts_move_while_calls_are_under_way() {
+async fn partitions_can_move_during_calls() {
     let servers = servers(3).await;
     let server = |place: usize| &servers[place].1;
     let list = List::new([tagged(server(0), &["0/2"]), tagged(server(1), &["1/2"])]);
@@ -480,7 +480,7 @@ async fn parts_move_while_calls_are_under_way() {
 }
 
 #[tokio::test]
-async fn tags_may_say_it_otherwise() {
+async fn custom_tag_parser_assigns_partitions() {
     let servers = servers(2).await;
     let list = List::new([tagged(&servers[0].1, &["shard-a"]), tagged(&servers[1].1, &["shard-b"])]);
     let parse = |tag: &str| {
@@ -498,7 +498,7 @@ async fn tags_may_say_it_otherwise() {
 }
 
 #[tokio::test]
-async fn what_parts_are_asked_and_answer_is_mapped_and_merged() {
+async fn partitioned_calls_are_mapped_and_merged() {
     let servers = servers(2).await;
     let list = List::new([tagged(&servers[0].1, &["0/2"]), tagged(&servers[1].1, &["1/2"])]);
     let client = Partition::builder(2, template(&list))
@@ -515,7 +515,7 @@ async fn what_parts_are_asked_and_answer_is_mapped_and_merged() {
 }
 
 #[tokio::test]
-async fn traffic_is_split_by_what_partitionings_can_take() {
+async fn traffic_is_split_by_the_capacity_of_partitionings() {
     let servers = servers(4).await;
     let server = |place: usize| &servers[place].1;
     // One of two parts, held once, and a whole on two servers: 1 to 2.
@@ -539,7 +539,7 @@ async fn traffic_is_split_by_what_partitionings_can_take() {
 }
 
 #[tokio::test]
-async fn calls_follow_from_one_partitioning_to_the_next() {
+async fn calls_follow_a_change_of_partitioning() {
     let servers = servers(3).await;
     let server = |place: usize| &servers[place].1;
     let list = List::new([tagged(server(0), &["0/1"]), tagged(server(1), &["0/2"])]);
@@ -566,7 +566,7 @@ async fn calls_follow_from_one_partitioning_to_the_next() {
 }
 
 #[tokio::test]
-async fn calls_wait_until_a_partitioning_is_complete() {
+async fn calls_wait_for_a_complete_partitioning() {
     let servers = servers(2).await;
     let list = List::new([tagged(&servers[0].1, &["0/2"])]);
     let client = DynamicPartition::builder(template(&list)).build().unwrap();
@@ -580,7 +580,7 @@ async fn calls_wait_until_a_partitioning_is_complete() {
 }
 
 #[tokio::test]
-async fn a_partitioning_that_fails_is_passed_over_for_another() {
+async fn failing_partitioning_is_skipped_for_another() {
     let servers = servers(1).await;
     let list = List::new([
         tagged(&servers[0].1, &["0/1"]),

@@ -26,7 +26,7 @@ async fn waiting(
 }
 
 #[tokio::test]
-async fn one_call_more_than_there_may_be_is_refused_and_may_be_tried_elsewhere() {
+async fn call_over_the_limit_is_rejected_as_retryable_elsewhere() {
     for (limit, text) in [
         (Server::concurrency as fn(Server, ConcurrencyLimit) -> Server, "Reached server's max_concurrency=2"),
         (Server::concurrency_each, "Reached the method's max_concurrency=2"),
@@ -55,7 +55,7 @@ async fn one_call_more_than_there_may_be_is_refused_and_may_be_tried_elsewhere()
 }
 
 #[tokio::test]
-async fn what_was_said_of_a_method_holds_for_it_and_its_place_is_given_up_with_its_caller() {
+async fn method_limit_applies_to_it_and_its_slot_is_freed_with_its_caller() {
     let prober = Prober::default();
     let server = prober
         .server()
@@ -76,7 +76,7 @@ async fn what_was_said_of_a_method_holds_for_it_and_its_place_is_given_up_with_i
 }
 
 #[tokio::test]
-async fn a_handler_that_holds_its_thread_keeps_its_place_though_nobody_waits() {
+async fn blocking_handler_keeps_its_slot_after_its_caller_left() {
     let (release, held) = std::sync::mpsc::channel::<()>();
     let held = Arc::new(std::sync::Mutex::new(held));
     let begun = Gate::default();
@@ -123,7 +123,7 @@ async fn a_handler_that_holds_its_thread_keeps_its_place_though_nobody_waits() {
 }
 
 #[tokio::test]
-async fn standard_services_answer_however_busy_the_server_is() {
+async fn standard_services_are_exempt_from_the_limit() {
     let prober = Prober::default();
     let health = polyrpc::introspection::Health::new();
     let server = serve(prober.server().health(&health).concurrency(ConcurrencyLimit::Constant(1))).await;
@@ -136,7 +136,7 @@ async fn standard_services_answer_however_busy_the_server_is() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_call_whose_time_is_over_when_it_is_taken_up_is_not_begun() {
+async fn call_expired_in_the_queue_is_not_started() {
     let ran = Arc::new(AtomicUsize::new(0));
     let counted = ran.clone();
     let service =

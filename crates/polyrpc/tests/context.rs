@@ -114,7 +114,7 @@ async fn told(teller: &Teller) -> polyrpc::server::ServerHandle {
 }
 
 #[tokio::test]
-async fn a_handler_sees_how_long_the_caller_waits() {
+async fn handler_sees_the_deadline_of_the_caller() {
     let server = told(&Teller::default()).await;
     for protocol in ADORNED {
         let stub = ToldClient::new(client(protocol, &server));
@@ -128,7 +128,7 @@ async fn a_handler_sees_how_long_the_caller_waits() {
 }
 
 #[tokio::test]
-async fn at_the_deadline_the_handler_is_dropped_though_the_caller_waits_on() {
+async fn handler_is_dropped_at_the_deadline_even_if_the_caller_waits() {
     for protocol in ADORNED {
         let teller = Teller::default();
         let (tell, dropped) = oneshot::channel();
@@ -151,7 +151,7 @@ async fn at_the_deadline_the_handler_is_dropped_though_the_caller_waits_on() {
 }
 
 #[tokio::test]
-async fn a_blocking_method_learns_that_nobody_waits_any_more() {
+async fn blocking_method_observes_cancellation() {
     for protocol in ADORNED {
         // By the deadline.
         let teller = Teller::default();
@@ -176,7 +176,7 @@ async fn a_blocking_method_learns_that_nobody_waits_any_more() {
 }
 
 #[tokio::test]
-async fn metadata_travels_both_ways() {
+async fn metadata_round_trips() {
     let server = told(&Teller::default()).await;
     for protocol in ADORNED {
         let stub = ToldClient::new(client(protocol, &server));
@@ -191,7 +191,7 @@ async fn metadata_travels_both_ways() {
 }
 
 #[tokio::test]
-async fn an_attachment_travels_beside_the_message() {
+async fn attachment_round_trips_beside_the_message() {
     let double = ServiceBuilder::new("Double").method::<Raw, Bytes, Bytes, _, _>(
         "Call",
         |mut cx: Context, body| async move {
@@ -221,7 +221,7 @@ async fn an_attachment_travels_beside_the_message() {
 }
 
 #[tokio::test]
-async fn a_handler_knows_who_calls() {
+async fn handler_sees_its_peer() {
     let server = told(&Teller::default()).await;
     for protocol in PROTOCOLS {
         let stub = ToldClient::new(client(protocol, &server));
@@ -236,7 +236,7 @@ async fn a_handler_knows_who_calls() {
 }
 
 #[tokio::test]
-async fn a_handler_chooses_how_its_answer_is_written() {
+async fn handler_selects_the_response_encoding() {
     let server = told(&Teller::default()).await;
     let format = Format::Json(Json::Brpc);
     for (protocol, choices) in [
@@ -262,7 +262,7 @@ async fn a_handler_chooses_how_its_answer_is_written() {
 }
 
 #[tokio::test]
-async fn what_a_handler_chooses_is_what_goes_over_the_wire() {
+async fn selected_encoding_is_used_on_the_wire() {
     let server = told(&Teller::default()).await;
     for (choice, compression) in [
         ("gzip", Compression::Gzip),
@@ -279,7 +279,7 @@ async fn what_a_handler_chooses_is_what_goes_over_the_wire() {
 }
 
 #[tokio::test]
-async fn a_handler_may_close_the_connection_instead_of_answering() {
+async fn handler_can_close_the_connection_instead_of_answering() {
     let server = told(&Teller::default()).await;
     for protocol in PROTOCOLS {
         let stub = ToldClient::new(client(protocol, &server));
@@ -291,7 +291,7 @@ async fn a_handler_may_close_the_connection_instead_of_answering() {
 }
 
 #[tokio::test]
-async fn a_oneway_call_runs_and_nobody_waits() {
+async fn oneway_call_runs_without_a_waiting_caller() {
     for protocol in PROTOCOLS {
         let teller = Teller::default();
         let server = told(&teller).await;

@@ -179,7 +179,7 @@ async fn call(client: &Client, scheme: &str, brings: Brings) -> polyrpc::Result<
 }
 
 #[tokio::test]
-async fn in_baidu_std_a_call_inherits_what_its_connection_has_proved() {
+async fn baidu_std_call_inherits_the_credential_of_its_connection() {
     let guarded = Guarded::start().await;
     for order in ORDERS {
         let mut socket = Socket::connect(&guarded.server).await;
@@ -216,7 +216,7 @@ const FORMS: [&str; 3] = [
 const JSON_RPC: &str = r#"{"jsonrpc":"2.0","method":"Probe.Echo","params":["a"],"id":1}"#;
 
 #[tokio::test]
-async fn each_request_on_a_connection_of_http_brings_its_credential() {
+async fn each_http_request_carries_its_credential() {
     let guarded = Guarded::start().await;
     for form in FORMS {
         for order in ORDERS {
@@ -244,7 +244,7 @@ async fn each_request_on_a_connection_of_http_brings_its_credential() {
 }
 
 #[tokio::test]
-async fn each_request_on_a_connection_of_http_2_brings_its_credential() {
+async fn each_http_2_request_carries_its_credential() {
     // That a listener trusts a connection of HTTP/1.1 says nothing of HTTP/2.
     for guarded in [Guarded::start().await, Guarded::with(Listen::trust_http_connections).await] {
         for order in ORDERS {
@@ -274,7 +274,7 @@ async fn each_request_on_a_connection_of_http_2_brings_its_credential() {
 }
 
 #[tokio::test]
-async fn request_whose_sender_closed_its_half_is_answered_after_its_credential_was_judged() {
+async fn half_closed_request_is_answered_after_its_credential_was_checked() {
     let slowly = |listen: Listen| {
         listen.authenticate_async(|credential, _peer| async move {
             tokio::time::sleep(Duration::from_millis(100)).await;

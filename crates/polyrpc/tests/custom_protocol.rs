@@ -28,7 +28,7 @@ async fn add(server: &ServerHandle) -> i32 {
 }
 
 #[tokio::test]
-async fn it_shares_the_port_with_the_built_in_ones_and_is_named_in_facts() {
+async fn custom_protocol_shares_the_port_and_is_named_in_server_info() {
     let server = serve(lines()).await;
     let client = builder(&format!("lines://{}", server.address())).build().unwrap();
     assert_eq!(soon(client.call::<i32>("add", &(1, 2))).await.unwrap(), 3);
@@ -41,7 +41,7 @@ async fn it_shares_the_port_with_the_built_in_ones_and_is_named_in_facts() {
 }
 
 #[tokio::test]
-async fn a_listener_may_speak_it_alone() {
+async fn listener_can_be_restricted_to_a_custom_protocol() {
     let only = Listen::on("127.0.0.1:0").only([Protocol::from(&LINES)]);
     let server = lines().bind(only).await.unwrap().start();
     assert_eq!(add(&server).await, 3);
@@ -50,7 +50,7 @@ async fn a_listener_may_speak_it_alone() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn it_is_called_without_a_runtime_and_by_a_list_of_servers() {
+async fn custom_protocol_works_in_blocking_and_cluster_clients() {
     let server = serve(lines()).await;
     let address = server.address().to_string();
     let client = builder(&format!("lines+list://{address},{address}")).build().unwrap();
@@ -63,7 +63,7 @@ async fn it_is_called_without_a_runtime_and_by_a_list_of_servers() {
 }
 
 #[tokio::test]
-async fn what_a_protocol_cannot_carry_is_refused_before_it_is_sent() {
+async fn unsupported_call_is_rejected_before_it_is_sent() {
     let server = serve(lines()).await;
     let client = builder(&format!("lines://{}", server.address())).credential("secret").build().unwrap();
     let error = soon(client.call::<i32>("add", &(1, 2))).await.unwrap_err();
@@ -72,7 +72,7 @@ async fn what_a_protocol_cannot_carry_is_refused_before_it_is_sent() {
 }
 
 #[tokio::test]
-async fn a_protocol_that_is_missing_or_there_twice_is_an_error() {
+async fn missing_or_duplicate_protocol_is_an_error() {
     let twice = lines().protocol(&LINES, |context| LineServer::new(context.limits()));
     let error = twice.bind("127.0.0.1:0").await.unwrap_err();
     assert_eq!(error.to_string(), "the server has two protocols `lines`");

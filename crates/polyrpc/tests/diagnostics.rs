@@ -3,6 +3,6 @@
 //! What it says stands in `tests/diagnostics`; `TRYBUILD=overwrite` writes it anew, for another compiler.
 
 #[test]
-fn the_compiler_names_the_cause() {
+fn compiler_errors_name_the_cause() {
     trybuild::TestCases::new().compile_fail("tests/diagnostics/*.rs");
 }

@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 #[test]
-fn every_file_and_function_that_the_documents_name_exists() {
+fn every_file_and_function_named_in_the_documents_exists() {
     let documents = documents(&root().join("docs"));
     assert!(documents.len() > 10, "where are the documents?");
     let mut missing = Vec::new();
@@ -25,7 +25,7 @@ fn every_file_and_function_that_the_documents_name_exists() {
 }
 
 #[test]
-fn a_mention_is_a_file_or_a_function_in_a_file_and_nothing_else() {
+fn mention_is_a_file_or_a_function_in_a_file() {
     let text = "`a/b.rs: c`, `b.rs: T::c` and `b.rs`, but not `b.rs a`, `cargo test` or b.rs: d";
     let mentions: Vec<_> = mentions(text).collect();
     let function = |file, of, name| Mention { file, function: Some(Function { of, name }) };
@@ -40,7 +40,7 @@ fn a_mention_is_a_file_or_a_function_in_a_file_and_nothing_else() {
 }
 
 #[test]
-fn a_name_that_does_not_exist_is_found_out() {
+fn missing_name_is_reported() {
     let known = |text: &'static str| mentions(text).all(|mention| mention.check().is_ok());
     assert!(known("`server/listener_context.rs: ListenerContext::new` `wire/sniff.rs: sniff`"));
     assert!(!known("`server/listener_context.rs: ListenerContext::ne`"));

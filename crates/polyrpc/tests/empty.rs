@@ -26,7 +26,7 @@ async fn reply(server: &ServerHandle, protocol: Protocol, format: Format) -> Rep
 }
 
 #[tokio::test]
-async fn no_bytes_are_a_message_in_the_formats_that_write_one_so() {
+async fn empty_body_is_a_message_in_formats_with_empty_encodings() {
     let server = server().await;
     for (protocol, format) in [
         (Protocol::Rpcx, Format::Protobuf),
@@ -44,7 +44,7 @@ async fn no_bytes_are_a_message_in_the_formats_that_write_one_so() {
 }
 
 #[tokio::test]
-async fn no_bytes_are_no_json_and_no_messagepack() {
+async fn empty_body_is_invalid_json_and_messagepack() {
     let server = server().await;
     for (protocol, format) in [
         (Protocol::Rpcx, Format::Json(Json::Go)),
@@ -61,7 +61,7 @@ async fn no_bytes_are_no_json_and_no_messagepack() {
 }
 
 #[tokio::test]
-async fn an_http_request_may_have_no_body_but_none_to_rpcxs_gateway() {
+async fn http_request_may_omit_its_body_except_on_the_rpcx_gateway() {
     let server = server().await;
     let mut socket = Socket::connect(&server).await;
     let mapped = format!("POST /{SERVICE}/Check HTTP/1.1\r\nHost: a\r\n\r\n");
@@ -78,7 +78,7 @@ async fn an_http_request_may_have_no_body_but_none_to_rpcxs_gateway() {
 }
 
 #[tokio::test]
-async fn json_rpc_says_that_parameters_are_wanted() {
+async fn json_rpc_without_parameters_is_invalid_params() {
     let server = server().await;
     let mut socket = Socket::connect(&server).await;
     for (params, want) in [

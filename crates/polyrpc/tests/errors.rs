@@ -62,7 +62,7 @@ fn leaky() -> Server {
 }
 
 #[tokio::test]
-async fn no_word_of_a_foreign_error_leaves_the_process() {
+async fn text_of_a_foreign_error_is_not_sent() {
     let server = serve(leaky()).await;
     for protocol in PROTOCOLS {
         let client = client(protocol, &server);
@@ -81,7 +81,7 @@ async fn no_word_of_a_foreign_error_leaves_the_process() {
 }
 
 #[tokio::test]
-async fn an_unknown_function_is_named_in_the_error() {
+async fn unknown_function_is_named_in_the_error() {
     let server = serve(leaky()).await;
     for protocol in PROTOCOLS.into_iter().chain([Protocol::RestRpc]) {
         let error = client(protocol, &server).call::<()>("gone", &()).await.unwrap_err();
@@ -93,7 +93,7 @@ async fn an_unknown_function_is_named_in_the_error() {
 }
 
 #[tokio::test]
-async fn no_word_of_a_foreign_error_leaves_in_a_stream() {
+async fn text_of_a_foreign_error_is_not_sent_in_a_stream() {
     let server = serve(leaky()).await;
     let shop = ShopClient::new(client(Protocol::Grpc, &server));
     let failed = shop.list("at once".into()).await.err();
@@ -105,7 +105,7 @@ async fn no_word_of_a_foreign_error_leaves_in_a_stream() {
 }
 
 #[tokio::test]
-async fn what_the_author_of_a_handler_wrote_is_sent() {
+async fn error_text_written_by_the_handler_is_sent() {
     let server = serve(leaky()).await;
     for protocol in PROTOCOLS {
         for target in ["words", "static"] {
@@ -116,7 +116,7 @@ async fn what_the_author_of_a_handler_wrote_is_sent() {
 }
 
 #[tokio::test]
-async fn a_server_may_expose_errors_as_those_of_go_do() {
+async fn server_can_expose_errors_as_go_does() {
     let server = serve(leaky().expose_errors()).await;
     for protocol in PROTOCOLS {
         let client = client(protocol, &server);
@@ -128,7 +128,7 @@ async fn a_server_may_expose_errors_as_those_of_go_do() {
 }
 
 #[tokio::test]
-async fn a_foreign_error_is_in_an_event_with_what_tells_its_call() {
+async fn foreign_error_is_logged_with_its_call() {
     let events = Events::default();
     let _default = tracing::subscriber::set_default(events.clone());
     let server = serve(leaky()).await;
@@ -144,7 +144,7 @@ async fn a_foreign_error_is_in_an_event_with_what_tells_its_call() {
 }
 
 #[tokio::test]
-async fn the_cause_of_a_refused_connection_can_be_reached() {
+async fn refused_connection_exposes_its_io_error() {
     let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let client = Client::new(&format!("grpc://{address}")).unwrap();
     let failed: std::result::Result<(), Box<dyn std::error::Error + Send + Sync>> =
@@ -179,7 +179,7 @@ fn failing() -> ServiceBuilder {
 }
 
 #[tokio::test]
-async fn a_failed_call_carries_the_peers_headers_and_trailers() {
+async fn failed_call_carries_headers_and_trailers_of_the_peer() {
     let server = serve(Server::new().service(failing())).await;
     let grpc = client(Protocol::Grpc, &server);
     let error = grpc.call::<String>("Failing/Unary", "x").await.unwrap_err();
@@ -197,7 +197,7 @@ async fn a_failed_call_carries_the_peers_headers_and_trailers() {
 }
 
 #[tokio::test]
-async fn metadata_of_a_failure_does_not_travel_on() {
+async fn metadata_of_a_failure_is_not_forwarded() {
     let back = serve(Server::new().service(failing())).await;
     let next = client(Protocol::Grpc, &back);
     let relay = Server::new().function("relay", move || {
@@ -258,7 +258,7 @@ mod details {
 }
 
 #[tokio::test]
-async fn a_request_that_cannot_be_read_is_internal_in_grpc() {
+async fn malformed_request_is_internal_in_grpc() {
     let server = serve(
         Server::new().function("add", |a: i32, b: i32| async move { a + b }).service(ShopServer::new(Leaky)),
     )
@@ -280,7 +280,7 @@ async fn a_request_that_cannot_be_read_is_internal_in_grpc() {
 }
 
 #[tokio::test]
-async fn a_call_is_cancelled_by_a_handle_and_its_awaiter_sees_it() {
+async fn call_is_cancelled_by_a_handle() {
     for protocol in PROTOCOLS {
         let (gate, over) = (Gate::default(), Arc::new(Mutex::new(0)));
         let (waits, counts) = (gate.clone(), over.clone());
@@ -322,7 +322,7 @@ impl Drop for Dropped {
 }
 
 #[tokio::test]
-async fn a_stream_is_cancelled_by_a_handle() {
+async fn stream_is_cancelled_by_a_handle() {
     let endless = |cx: Context, _: String| async move {
         let messages = Streaming::produce(|sender| async move {
             loop {
@@ -354,7 +354,7 @@ async fn a_stream_is_cancelled_by_a_handle() {
 }
 
 #[tokio::test]
-async fn a_raw_call_refuses_a_handle_that_it_would_not_heed() {
+async fn raw_call_rejects_a_cancel_handle() {
     let server = serve(Server::new()).await;
     let grpc = client(Protocol::Grpc, &server);
     let options = polyrpc::client::CallOptions { cancel: Some(CancelHandle::new()), ..Default::default() };
@@ -404,7 +404,7 @@ impl Visit for Line {
 }
 
 #[tokio::test]
-async fn a_result_of_handlers_goes_into_a_box_as_the_readme_says() {
+async fn errors_convert_as_the_readme_says() {
     async fn sold() -> polyrpc::Result<()> {
         Err(Status::not_found("sold out").into())
     }

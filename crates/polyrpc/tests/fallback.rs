@@ -104,7 +104,7 @@ const SCHEMES: [&str; 10] = [
 ];
 
 #[tokio::test]
-async fn a_proxy_that_knows_nothing_forwards_unary_calls_by_every_protocol() {
+async fn schemaless_proxy_forwards_unary_calls_over_every_protocol() {
     for scheme in SCHEMES {
         let shaped = Shaped::default();
         let (_backend, _proxy, client) = proxied(scheme, &shaped).await;
@@ -159,7 +159,7 @@ async fn a_proxy_that_knows_nothing_forwards_unary_calls_by_every_protocol() {
 }
 
 #[tokio::test]
-async fn a_proxy_that_knows_nothing_forwards_streams_of_grpc_and_those_beside_calls_of_brpc() {
+async fn schemaless_proxy_forwards_grpc_streams_and_brpc_attached_streams() {
     for scheme in ["grpc", "baidu-std"] {
         let (_backend, _proxy, client) = proxied(scheme, &Shaped::default()).await;
         let shapes = ShapesClient::new(client.clone());
@@ -204,7 +204,7 @@ async fn a_proxy_that_knows_nothing_forwards_streams_of_grpc_and_those_beside_ca
 }
 
 #[tokio::test]
-async fn a_caller_that_gives_up_ends_the_call_of_the_backend() {
+async fn cancelled_caller_cancels_the_backend_call() {
     for scheme in ["baidu-std", "rpcx", "grpc"] {
         let (backend, _proxy, client) = proxied(scheme, &Shaped::default()).await;
         let request = Request::new("x".to_owned()).with_timeout(Duration::from_millis(50));
@@ -220,7 +220,7 @@ async fn a_caller_that_gives_up_ends_the_call_of_the_backend() {
 }
 
 #[tokio::test]
-async fn a_call_comes_with_its_names_and_its_bytes_untouched() {
+async fn fallback_receives_names_and_bytes_unchanged() {
     let seen: Arc<Mutex<Vec<(String, String, Format, Bytes, bool)>>> = Arc::default();
     let log = seen.clone();
     let server =
@@ -277,7 +277,7 @@ async fn a_call_comes_with_its_names_and_its_bytes_untouched() {
 }
 
 #[tokio::test]
-async fn an_answer_that_the_protocol_cannot_carry_is_refused_in_words() {
+async fn response_that_the_protocol_cannot_carry_is_an_error() {
     let server = Server::new().fallback(|_: RawRequest| async {
         Ok(RawResponse::messages(Streaming::from_iter(["a", "b"].map(Bytes::from))))
     });
@@ -333,7 +333,7 @@ impl Hook for Guard {
 }
 
 #[tokio::test]
-async fn layers_hooks_and_authenticators_stand_before_a_fallback() {
+async fn layers_hooks_and_authenticators_apply_to_the_fallback() {
     let (layer, hook) = (Guard::default(), Guard::default());
     let health = Health::new();
     let server = Server::new()
@@ -369,7 +369,7 @@ async fn layers_hooks_and_authenticators_stand_before_a_fallback() {
 }
 
 #[tokio::test]
-async fn what_a_server_tells_of_itself_is_not_for_the_fallback() {
+async fn standard_services_bypass_the_fallback() {
     let server = Server::new()
         .health(&Health::new())
         .reflection()
@@ -392,7 +392,7 @@ async fn what_a_server_tells_of_itself_is_not_for_the_fallback() {
 }
 
 #[tokio::test]
-async fn what_is_judged_by_its_head_comes_to_the_fallback_too() {
+async fn head_authenticated_requests_reach_the_fallback() {
     let server = Server::new().fallback(|mut call: RawRequest| async move {
         let format = call.format();
         Ok(RawResponse::message(format!("{format:?} {:?}", call.body().await?.bytes)))
@@ -472,7 +472,7 @@ fn pages() -> Server {
 }
 
 #[tokio::test]
-async fn requests_that_no_service_answers_come_to_the_http_fallback_as_they_are() {
+async fn unrouted_requests_reach_the_http_fallback_unchanged() {
     let server = serve(pages()).await;
     let asked = |head: &str, body: &str| {
         format!(
@@ -511,7 +511,7 @@ async fn requests_that_no_service_answers_come_to_the_http_fallback_as_they_are(
 }
 
 #[tokio::test]
-async fn services_and_built_in_pages_go_before_the_http_fallback() {
+async fn services_and_built_in_pages_precede_the_http_fallback() {
     let server = serve(pages()).await;
     let call = "POST /echo HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nConnection: close\r\n\
         Content-Length: 4\r\n\r\n\"hi\"";
@@ -539,7 +539,7 @@ async fn services_and_built_in_pages_go_before_the_http_fallback() {
 }
 
 #[tokio::test]
-async fn pipelined_requests_of_both_kinds_are_answered_in_their_order() {
+async fn pipelined_requests_of_both_kinds_are_answered_in_order() {
     let server = serve(pages()).await;
     let call = "POST /echo HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 4\r\n\r\n\"hi\"";
     let page = "POST /page HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3\r\n\r\nabc";
@@ -551,7 +551,7 @@ async fn pipelined_requests_of_both_kinds_are_answered_in_their_order() {
 }
 
 #[tokio::test]
-async fn a_body_that_is_not_taken_is_not_read() {
+async fn unconsumed_body_is_not_read() {
     let taken = Arc::new(tokio::sync::Notify::new());
     let go_on = taken.clone();
     let server = Server::new().limits(Limits { message: 1 << 20, ..Limits::default() }).http_fallback(
@@ -598,7 +598,7 @@ async fn a_body_that_is_not_taken_is_not_read() {
 }
 
 #[tokio::test]
-async fn an_answer_that_comes_before_the_body_ends_the_connection_and_arrives() {
+async fn early_response_arrives_and_closes_the_connection() {
     let server = serve(pages()).await;
     let mut socket = TcpStream::connect(server.address().to_string()).await.unwrap();
     let head = "POST /early HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000\r\n\r\n";
@@ -610,7 +610,7 @@ async fn an_answer_that_comes_before_the_body_ends_the_connection_and_arrives() 
 }
 
 #[tokio::test]
-async fn a_peer_that_goes_away_ends_what_answers_it() {
+async fn disconnected_peer_cancels_its_handler() {
     struct Gone(Arc<tokio::sync::Notify>);
     impl Drop for Gone {
         fn drop(&mut self) {
@@ -635,7 +635,7 @@ async fn a_peer_that_goes_away_ends_what_answers_it() {
 }
 
 #[tokio::test]
-async fn whoever_has_no_credential_gets_no_page() {
+async fn unauthenticated_request_gets_no_page() {
     let listen = Listen::on("127.0.0.1:0").authenticate(|credential, _| match credential {
         Some(b"Bearer open") => Ok(()),
         _ => Err(Status::unauthenticated("who is it?")),
@@ -652,7 +652,7 @@ async fn whoever_has_no_credential_gets_no_page() {
 }
 
 #[tokio::test]
-async fn who_is_in_the_process_connects_without_a_socket() {
+async fn in_process_connector_needs_no_socket() {
     let server = pages().bind(Listen::in_process()).await.unwrap().start();
     let connector = server.connector();
     let mut stream = connector.connect().unwrap();

@@ -92,7 +92,7 @@ async fn wait(client: &Client) -> polyrpc::client::Result<String> {
 }
 
 #[tokio::test]
-async fn a_broadcast_reaches_every_server_in_every_protocol() {
+async fn broadcast_reaches_every_server_over_every_protocol() {
     let servers = servers(3).await;
     for (number, protocol) in PROTOCOLS.into_iter().enumerate() {
         let broadcast = client(protocol, instances(&servers)).broadcast();
@@ -104,7 +104,7 @@ async fn a_broadcast_reaches_every_server_in_every_protocol() {
 }
 
 #[tokio::test]
-async fn a_broadcast_ends_with_the_first_failure_and_cancels_the_rest() {
+async fn broadcast_ends_with_the_first_failure_and_cancels_the_rest() {
     let (gate, ended, slow) = waiting().await;
     let failing = ServiceBuilder::new("Probe").method::<Serde, String, String, _, _>(
         "Wait",
@@ -125,7 +125,7 @@ async fn a_broadcast_ends_with_the_first_failure_and_cancels_the_rest() {
 }
 
 #[tokio::test]
-async fn a_broadcast_fails_if_one_server_cannot_be_reached() {
+async fn broadcast_fails_if_one_server_is_unreachable() {
     let servers = servers(2).await;
     let mut all = instances(&servers);
     all.push(nobody().await);
@@ -141,7 +141,7 @@ async fn a_broadcast_fails_if_one_server_cannot_be_reached() {
 }
 
 #[tokio::test]
-async fn a_fork_gives_the_first_success_whoever_fails_or_waits() {
+async fn fork_returns_the_first_success() {
     let (_gate, _, slow) = waiting().await;
     let (failing, fast) = (answering(Err(Status::internal("broken"))).await, answering(Ok("fast")).await);
     let client = rpcx([instance(&slow), instance(&failing), instance(&fast), nobody().await]);
@@ -149,7 +149,7 @@ async fn a_fork_gives_the_first_success_whoever_fails_or_waits() {
 }
 
 #[tokio::test]
-async fn the_losers_of_a_fork_are_cancelled_on_their_servers() {
+async fn losing_calls_of_a_fork_are_cancelled() {
     let (gate, ended, slow) = waiting().await;
     let (other_gate, _, other) = waiting().await;
     let client = client(Protocol::Grpc, [instance(&slow), instance(&other)]);
@@ -162,7 +162,7 @@ async fn the_losers_of_a_fork_are_cancelled_on_their_servers() {
 }
 
 #[tokio::test]
-async fn a_fork_fails_if_all_servers_do() {
+async fn fork_fails_if_all_servers_fail() {
     let same = [answering(Err(Status::not_found("a"))).await, answering(Err(Status::not_found("b"))).await];
     let error = wait(&rpcx(same.iter().map(instance)).fork()).await.unwrap_err();
     assert!(error.message().starts_with("2 of 2 failed"), "{error}");
@@ -174,7 +174,7 @@ async fn a_fork_fails_if_all_servers_do() {
 }
 
 #[tokio::test]
-async fn a_call_to_many_takes_no_longer_than_any_call() {
+async fn call_to_many_has_the_timeout_of_one_call() {
     let (_gate, _, slow) = waiting().await;
     let fast = answering(Ok("fast")).await;
     let client = rpcx([instance(&slow), instance(&fast)]);
@@ -189,7 +189,7 @@ async fn a_call_to_many_takes_no_longer_than_any_call() {
 }
 
 #[tokio::test]
-async fn inform_waits_for_all_and_gives_a_receipt_for_each() {
+async fn inform_waits_for_all_and_returns_a_receipt_for_each() {
     let (fast, broken) = (answering(Ok("fast")).await, answering(Err(Status::not_found("x"))).await);
     let (gate, _, slow) = waiting().await;
     let gone = nobody().await;
@@ -215,7 +215,7 @@ async fn inform_waits_for_all_and_gives_a_receipt_for_each() {
 }
 
 #[tokio::test]
-async fn inform_calls_by_stubs() {
+async fn inform_works_with_stubs() {
     let servers = servers(2).await;
     let client = client(Protocol::BaiduStd, instances(&servers));
     let receipts = client.inform(|server| async move {
@@ -230,7 +230,7 @@ async fn inform_calls_by_stubs() {
 }
 
 #[tokio::test]
-async fn layers_stand_around_the_whole_broadcast_and_around_each_call_of_inform() {
+async fn layers_wrap_the_whole_broadcast_and_each_call_of_inform() {
     struct Counting(Arc<Mutex<usize>>);
     impl Layer for Counting {
         async fn call(self: Arc<Self>, call: Call, next: Next) -> Outcome {
@@ -248,7 +248,7 @@ async fn layers_stand_around_the_whole_broadcast_and_around_each_call_of_inform(
 }
 
 #[tokio::test]
-async fn a_client_of_one_server_stays_what_it_is() {
+async fn broadcast_and_fork_of_one_server_call_it_once() {
     let servers = servers(1).await;
     let client = common::client(Protocol::Rpcx, &servers[0].1);
     for same in [client.broadcast(), client.fork()] {
@@ -260,7 +260,7 @@ async fn a_client_of_one_server_stays_what_it_is() {
 }
 
 #[tokio::test]
-async fn servers_that_leave_during_a_broadcast_still_answer_it() {
+async fn servers_removed_during_a_broadcast_still_answer_it() {
     let (gate, _, slow) = waiting().await;
     let (other_gate, _, other) = waiting().await;
     let list = List::new([instance(&slow), instance(&other)]);
@@ -279,7 +279,7 @@ async fn servers_that_leave_during_a_broadcast_still_answer_it() {
 }
 
 #[tokio::test]
-async fn a_dropped_broadcast_is_cancelled_everywhere() {
+async fn dropped_broadcast_is_cancelled_on_every_server() {
     let (gate, ended, one) = waiting().await;
     let (other_gate, other_ended, other) = waiting().await;
     let broadcast = client(Protocol::Grpc, [instance(&one), instance(&other)]).broadcast();
@@ -291,7 +291,7 @@ async fn a_dropped_broadcast_is_cancelled_everywhere() {
 }
 
 #[tokio::test]
-async fn streams_are_not_broadcast() {
+async fn streams_cannot_be_broadcast() {
     let servers = servers(2).await;
     let broadcast = rpcx(instances(&servers)).broadcast();
     let refused =

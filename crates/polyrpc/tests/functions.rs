@@ -26,7 +26,7 @@ fn sums() -> Server {
 }
 
 #[tokio::test]
-async fn a_function_takes_up_to_eight_arguments() {
+async fn function_takes_up_to_eight_arguments() {
     let server = serve(sums()).await;
     let urls = PROTOCOLS.map(|protocol| url(protocol, &server));
     let json_rpc = format!("http+json-rpc://{}", server.address());
@@ -45,7 +45,7 @@ async fn a_function_takes_up_to_eight_arguments() {
 }
 
 #[tokio::test]
-async fn the_only_argument_may_stand_alone_or_in_a_list() {
+async fn sole_argument_is_accepted_alone_and_in_a_list() {
     let server = serve(sums().function("length", |list: Vec<String>| async move { list.len() })).await;
     for protocol in PROTOCOLS {
         let client = client(protocol, &server);
@@ -56,7 +56,7 @@ async fn the_only_argument_may_stand_alone_or_in_a_list() {
 }
 
 #[tokio::test]
-async fn a_function_fails_with_whatever_the_question_mark_takes() {
+async fn function_can_fail_with_any_error() {
     let server = serve(
         Server::new()
             .function(
@@ -86,7 +86,7 @@ async fn a_function_fails_with_whatever_the_question_mark_takes() {
 }
 
 #[tokio::test]
-async fn a_name_with_a_slash_puts_a_function_into_a_service() {
+async fn function_name_with_a_slash_names_a_service() {
     let server = serve(
         Server::new()
             .function("a.fake.service/mul", |a: i32, b: i32| async move { a * b })
@@ -107,7 +107,7 @@ async fn a_name_with_a_slash_puts_a_function_into_a_service() {
 }
 
 #[tokio::test]
-async fn arguments_that_do_not_fit_are_told_and_the_function_does_not_run() {
+async fn mismatched_arguments_are_reported_without_running_the_function() {
     let server =
         serve(Server::new().function("never", |_: i32, _: i32| async { unreachable!() as i32 })).await;
     for protocol in PROTOCOLS {
@@ -123,7 +123,7 @@ async fn arguments_that_do_not_fit_are_told_and_the_function_does_not_run() {
 }
 
 #[tokio::test]
-async fn more_or_fewer_arguments_than_a_function_has_are_refused() {
+async fn wrong_number_of_arguments_is_rejected() {
     let server = serve(sums().function("pair", |_: String, _: i64| async { 1_i64 })).await;
     for protocol in PROTOCOLS {
         let client = client(protocol, &server);
@@ -145,7 +145,7 @@ async fn more_or_fewer_arguments_than_a_function_has_are_refused() {
 }
 
 #[tokio::test]
-async fn a_struct_of_gob_may_have_fields_that_the_function_does_not_know() {
+async fn gob_struct_may_have_unknown_fields() {
     #[derive(Serialize, Deserialize)]
     struct Known {
         a: i64,
@@ -161,7 +161,7 @@ async fn a_struct_of_gob_may_have_fields_that_the_function_does_not_know() {
 }
 
 #[tokio::test]
-async fn a_function_answers_in_the_format_it_was_asked_in() {
+async fn function_answers_in_the_format_of_the_request() {
     let server = serve(sums()).await;
     for (protocol, format) in [
         (Protocol::Rpcx, Format::MessagePack),
@@ -186,7 +186,7 @@ async fn a_function_answers_in_the_format_it_was_asked_in() {
 }
 
 #[tokio::test]
-async fn a_format_that_plain_types_have_no_form_in_is_refused() {
+async fn format_without_a_form_for_plain_types_is_rejected() {
     let server = serve(sums()).await;
     let client = client(Protocol::Rpcx, &server);
     let body = Body::new(Format::Raw, &b"\x92\x14\x16"[..]);
@@ -199,7 +199,7 @@ async fn a_format_that_plain_types_have_no_form_in_is_refused() {
 }
 
 #[tokio::test]
-async fn a_function_may_take_the_context_first() {
+async fn function_can_take_the_context_first() {
     let server = serve(
         Server::new()
             .function("where", |cx: Context| async move { format!("{}/{}", cx.service(), cx.method()) })
@@ -236,7 +236,7 @@ async fn a_function_may_take_the_context_first() {
 }
 
 #[tokio::test]
-async fn a_call_that_is_built_says_more_than_its_arguments() {
+async fn call_builder_sets_format_timeout_and_attachment() {
     let server = serve(
         Server::new()
             .function("format", |cx: Context, _: u32| async move { cx.format().as_str().to_owned() })

@@ -82,7 +82,7 @@ async fn logged(prober: &Prober) -> (Log, polyrpc::server::ServerHandle) {
 }
 
 #[tokio::test]
-async fn every_call_is_told_of_when_it_comes_and_when_it_is_answered() {
+async fn hooks_see_the_start_and_end_of_every_call() {
     let (log, server) = logged(&Prober::default()).await;
     for protocol in PROTOCOLS {
         let client = client(protocol, &server);
@@ -105,7 +105,7 @@ async fn every_call_is_told_of_when_it_comes_and_when_it_is_answered() {
 }
 
 #[tokio::test]
-async fn a_call_that_nobody_waits_for_any_more_is_told_of_once_too() {
+async fn hooks_see_a_cancelled_call_once() {
     let prober = Prober::default();
     let (log, server) = logged(&prober).await;
     // It has a word for that.
@@ -120,7 +120,7 @@ async fn a_call_that_nobody_waits_for_any_more_is_told_of_once_too() {
 }
 
 #[tokio::test]
-async fn a_connection_is_told_of_when_it_comes_and_when_it_goes() {
+async fn hooks_see_connections_open_and_close() {
     let (log, server) = logged(&Prober::default()).await;
     let mut wire = Wire::connect(Protocol::BaiduStd, &server).await;
     wire.send(1, &json_call("Probe", "Echo", "\"a\"")).await;
@@ -137,7 +137,7 @@ async fn a_connection_is_told_of_when_it_comes_and_when_it_goes() {
 }
 
 #[tokio::test]
-async fn services_are_told_of_before_the_server_listens_and_when_it_stops() {
+async fn hooks_see_services_before_listening_and_at_shutdown() {
     let log = Log::default();
     let server = Prober::default().server().function("f", || async { 1 }).hook(log.clone());
     let server = serve(server).await;
@@ -156,7 +156,7 @@ impl Hook for Objects {
 }
 
 #[tokio::test]
-async fn who_objects_to_a_service_keeps_the_server_from_listening() {
+async fn hook_that_rejects_a_service_fails_the_bind() {
     let error = Prober::default().server().hook(Objects).bind("127.0.0.1:0").await.unwrap_err();
     assert!(error.to_string().contains("Probe is taken"), "{error}");
 }
@@ -194,7 +194,7 @@ fn told() -> polyrpc::service::ServiceBuilder {
 }
 
 #[tokio::test]
-async fn a_hook_may_let_another_method_be_called_and_add_metadata() {
+async fn hook_can_redirect_a_call_and_add_metadata() {
     let server = serve(Server::new().service(told()).hook(Arc::new(Clerk::default()))).await;
     for protocol in PROTOCOLS {
         let client = client(protocol, &server);
@@ -206,7 +206,7 @@ async fn a_hook_may_let_another_method_be_called_and_add_metadata() {
 }
 
 #[tokio::test]
-async fn a_hook_may_refuse_a_call_and_its_connection_goes_on() {
+async fn hook_can_reject_a_call_and_its_connection_stays_open() {
     let clerk = Arc::new(Clerk::default());
     let server = serve(Server::new().service(told()).hook(clerk.clone())).await;
     for protocol in ADORNED {
@@ -249,7 +249,7 @@ impl Hook for Panics {
 }
 
 #[tokio::test]
-async fn a_hook_that_panics_harms_no_other_call() {
+async fn panicking_hook_fails_its_call_only() {
     let server = serve(Prober::default().server().hook(Panics)).await;
     for protocol in PROTOCOLS {
         let client = client(protocol, &server);
@@ -260,7 +260,7 @@ async fn a_hook_that_panics_harms_no_other_call() {
 }
 
 #[tokio::test]
-async fn heartbeats_and_pushes_are_told_of() {
+async fn hooks_see_heartbeats_and_pushes() {
     let log = Log::default();
     let service = Server::new().service({
         use polyrpc::Context;
@@ -289,7 +289,7 @@ async fn heartbeats_and_pushes_are_told_of() {
 }
 
 #[tokio::test]
-async fn who_is_on_the_wrong_list_is_not_served() {
+async fn ip_lists_reject_connections() {
     let prober = Prober::default();
     let (outer, inner) = (Log::default(), Log::default());
     let server = prober.server().hook(outer.clone()).hook(IpList::deny(["127.0.0.0/8"]).unwrap());
@@ -315,7 +315,7 @@ async fn who_is_on_the_wrong_list_is_not_served() {
 }
 
 #[tokio::test]
-async fn connections_may_have_a_rate_too() {
+async fn connection_rate_can_be_limited() {
     let server = serve(Prober::default().server().hook(RateLimit::new(0.001, 2).of_connections())).await;
     let mut answers = Vec::new();
     for _ in 0..4 {

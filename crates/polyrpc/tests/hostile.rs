@@ -20,7 +20,7 @@ async fn attack(server: &ServerHandle, bytes: &[u8], good: &ProbeClient) -> Vec<
 const LIES: [u32; 5] = [0, 1, (1 << 31) - 1, 1 << 31, u32::MAX];
 
 #[tokio::test]
-async fn a_length_that_lies_costs_its_connection_at_most() {
+async fn forged_length_affects_only_its_connection() {
     let server = serve(Prober::default().server()).await;
     let goods = PROTOCOLS.map(|protocol| ProbeClient::new(client(protocol, &server)));
     for good in &goods {
@@ -73,7 +73,7 @@ async fn a_length_that_lies_costs_its_connection_at_most() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_decompressed_ends_a_connection_of_rpcx_behind_what_is_owed() {
+async fn undecompressable_rpcx_message_closes_the_connection_after_pending_replies() {
     let prober = Prober::default();
     let server = serve(prober.server()).await;
     let mut wire = Wire::connect(Protocol::Rpcx, &server).await;
@@ -92,7 +92,7 @@ async fn what_cannot_be_decompressed_ends_a_connection_of_rpcx_behind_what_is_ow
 }
 
 #[tokio::test]
-async fn a_message_that_is_cut_short_ends_with_its_connection() {
+async fn truncated_message_ends_with_its_connection() {
     let server = serve(Prober::default().server()).await;
     let good = ProbeClient::new(client(Protocol::Rpcx, &server));
     let http = b"POST /Probe/Echo HTTP/1.1\r\nHost: x\r\nContent-Length: 6\r\n\r\n\"text\"".to_vec();
@@ -115,7 +115,7 @@ async fn a_message_that_is_cut_short_ends_with_its_connection() {
 }
 
 #[tokio::test]
-async fn garbage_ends_its_connection() {
+async fn garbage_closes_its_connection() {
     let server = serve(Prober::default().server()).await;
     let good = ProbeClient::new(client(Protocol::BaiduStd, &server));
     let mut seed = 0x2545_f491_4f6c_dd1d_u64;
@@ -136,7 +136,7 @@ async fn garbage_ends_its_connection() {
 }
 
 #[tokio::test]
-async fn who_goes_on_after_he_was_refused_is_not_heard_for_ever() {
+async fn peer_that_keeps_sending_after_rejection_is_disconnected() {
     let server = serve(Prober::default().server()).await;
     // A meta longer than its body, and never an end to what follows.
     let mut bytes = baidu_frame("Probe", "Echo", 1, 0, b"\"text\"");
@@ -156,7 +156,7 @@ async fn who_goes_on_after_he_was_refused_is_not_heard_for_ever() {
 }
 
 #[tokio::test]
-async fn a_meaningless_call_is_answered_and_its_connection_goes_on() {
+async fn malformed_call_is_answered_and_its_connection_stays_open() {
     let server = serve(Prober::default().server()).await;
     for protocol in common::ADORNED {
         let mut wire = common::Wire::connect(protocol, &server).await;

@@ -148,7 +148,7 @@ fn message(compressed: bool, body: &[u8]) -> Vec<u8> {
 const JSON: (&str, &str) = ("content-type", "application/grpc+json");
 
 #[tokio::test]
-async fn a_call_that_crosses_the_goaway_is_answered() {
+async fn call_that_crosses_the_goaway_is_answered() {
     let prober = Prober::default();
     let server = serve(prober.server()).await;
     let mut wire = common::Wire::connect(Protocol::Grpc, &server).await;
@@ -172,7 +172,7 @@ async fn a_call_that_crosses_the_goaway_is_answered() {
 }
 
 #[tokio::test]
-async fn a_request_of_which_a_part_is_here_is_not_cut_off() {
+async fn partially_received_request_survives_shutdown() {
     let prober = Prober::default();
     let server = serve(prober.server()).await;
     let mut peer = Http2::client(Socket::connect(&server).await.stream);
@@ -193,7 +193,7 @@ async fn a_request_of_which_a_part_is_here_is_not_cut_off() {
 }
 
 #[tokio::test]
-async fn a_request_that_cannot_be_decompressed_is_internal_in_grpc_only() {
+async fn undecompressable_request_is_internal_in_grpc_only() {
     let server = serve(Prober::default().server()).await;
     let mut peer = Http2::client(Socket::connect(&server).await.stream);
     let garbage = message(true, b"no gzip at all");
@@ -214,7 +214,7 @@ async fn a_request_that_cannot_be_decompressed_is_internal_in_grpc_only() {
 }
 
 #[tokio::test]
-async fn an_answer_that_cannot_be_decompressed_tells_why() {
+async fn undecompressable_response_reports_the_cause() {
     const LIMIT: usize = 1000;
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("grpc://{}", listener.local_addr().unwrap());
@@ -240,7 +240,7 @@ async fn an_answer_that_cannot_be_decompressed_tells_why() {
 }
 
 #[tokio::test]
-async fn a_server_that_breaks_the_protocol_is_told_so() {
+async fn protocol_violation_of_a_server_is_answered_with_a_goaway() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let client = Client::new(&format!("grpc://{}", listener.local_addr().unwrap())).unwrap();
     let call = async { client.call::<String>("Probe/Echo", "x").await.unwrap_err() };
@@ -259,7 +259,7 @@ async fn a_server_that_breaks_the_protocol_is_told_so() {
 }
 
 #[tokio::test]
-async fn a_head_without_a_message_is_a_call_whose_time_runs_out() {
+async fn head_without_a_message_is_deadline_exceeded() {
     let server = serve(Prober::default().server()).await;
     let mut peer = Http2::client(Socket::connect(&server).await.stream);
     peer.ask("/Probe/Echo", &[JSON, ("grpc-timeout", "100m")]);
@@ -273,7 +273,7 @@ async fn a_head_without_a_message_is_a_call_whose_time_runs_out() {
 }
 
 #[tokio::test]
-async fn grpc_call_that_arrives_without_time_is_deadline_exceeded() {
+async fn grpc_call_with_an_expired_timeout_is_deadline_exceeded() {
     let prober = Prober::default();
     let server = serve(prober.server()).await;
     let mut peer = Http2::client(Socket::connect(&server).await.stream);
@@ -285,7 +285,7 @@ async fn grpc_call_that_arrives_without_time_is_deadline_exceeded() {
 }
 
 #[tokio::test]
-async fn a_call_that_is_kept_back_is_not_cut_off() {
+async fn buffered_partial_call_survives_shutdown() {
     let server = serve(Prober::default().server()).await;
     let mut peer = Http2::client(Socket::connect(&server).await.stream);
     let stream = peer.ask("/Probe/Echo", &[JSON]);
@@ -302,7 +302,7 @@ async fn a_call_that_is_kept_back_is_not_cut_off() {
 }
 
 #[tokio::test]
-async fn json_within_http2_is_counted_as_http_and_not_as_grpc() {
+async fn json_over_http2_is_counted_as_http_and_not_as_grpc() {
     let metrics = polyrpc::layers::Metrics::new();
     let server = serve(Prober::default().server().metrics(&metrics)).await;
     let mut peer = Http2::client(TcpStream::connect(server.address().to_string()).await.unwrap());
@@ -387,7 +387,7 @@ struct Told {
 }
 
 #[tokio::test]
-async fn a_get_of_an_unknown_path_is_404_and_another_verb_of_a_method_405() {
+async fn get_of_an_unknown_path_is_404_and_wrong_verb_of_a_method_405() {
     let server = probed(false).await;
     for (method, path, status) in NAMING {
         for told in both(&server, method, path, "").await {
@@ -398,7 +398,7 @@ async fn a_get_of_an_unknown_path_is_404_and_another_verb_of_a_method_405() {
 }
 
 #[tokio::test]
-async fn a_guarded_listener_tells_no_names() {
+async fn guarded_listener_does_not_reveal_names() {
     let server = probed(true).await;
     for credential in ["", "guess"] {
         let mut seen: Option<[String; 2]> = None;
@@ -427,7 +427,7 @@ async fn a_guarded_listener_tells_no_names() {
 }
 
 #[tokio::test]
-async fn a_request_that_asks_for_http_2_is_told_no_names_either() {
+async fn upgrade_request_on_a_guarded_listener_does_not_reveal_names() {
     let server = probed(true).await;
     for (credential, switches) in [("", false), ("Authorization: secret\r\n", true)] {
         let mut told = Vec::new();

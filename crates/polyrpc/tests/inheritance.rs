@@ -116,7 +116,7 @@ async fn chain(protocols: &[Protocol]) -> (HopClient, Hopper, Vec<polyrpc::serve
 }
 
 #[tokio::test]
-async fn the_time_that_is_left_shrinks_from_hop_to_hop_whatever_protocols_they_speak() {
+async fn remaining_time_shrinks_at_each_hop_over_every_protocol() {
     use Protocol::{BaiduStd, Grpc, Http, Rpcx};
     for protocols in [[Grpc, Rpcx, BaiduStd], [Http, Grpc, Rpcx], [BaiduStd, Http, Grpc]] {
         let (first, _, _servers) = chain(&protocols).await;
@@ -131,7 +131,7 @@ async fn the_time_that_is_left_shrinks_from_hop_to_hop_whatever_protocols_they_s
 }
 
 #[tokio::test]
-async fn a_call_of_its_own_time_out_keeps_to_the_shorter() {
+async fn call_with_its_own_timeout_uses_the_shorter_one() {
     let (first, _, _servers) = chain(&[Protocol::Rpcx, Protocol::Rpcx]).await;
     // Longer than a client waits by itself.
     let request = Request::new(()).with_timeout(Duration::from_secs(60));
@@ -140,7 +140,7 @@ async fn a_call_of_its_own_time_out_keeps_to_the_shorter() {
 }
 
 #[test]
-fn a_blocking_handler_hands_its_deadline_to_a_client_without_a_runtime() {
+fn blocking_handler_passes_its_deadline_to_a_blocking_client() {
     let (_last_runtime, last) = serve_apart(Server::new().service(HopServer::new(Hopper::default())));
     let blocking = polyrpc::blocking::Client::new(&url(Protocol::Rpcx, &last)).unwrap();
     let hopper = Hopper { blocking: Some(blocking), ..Hopper::default() };
@@ -155,14 +155,14 @@ fn a_blocking_handler_hands_its_deadline_to_a_client_without_a_runtime() {
 }
 
 #[tokio::test]
-async fn a_spawned_task_inherits_what_it_is_handed_and_nothing_else() {
+async fn spawned_task_inherits_only_an_explicit_scope() {
     let (first, _, _servers) = chain(&[Protocol::Grpc]).await;
     let request = Request::new(()).with_timeout(Duration::from_secs(5));
     assert_eq!(soon(first.left_elsewhere_with(request)).await.unwrap().message, (false, true));
 }
 
 #[tokio::test]
-async fn a_call_that_nobody_waits_for_any_more_is_not_made() {
+async fn call_of_a_cancelled_handler_is_not_made() {
     let (first, _, _servers) = chain(&[Protocol::Rpcx]).await;
     let late = CallScope::default().with_deadline(Instant::now());
     let error = propagation::scope(late, first.left()).await.unwrap_err();
@@ -171,7 +171,7 @@ async fn a_call_that_nobody_waits_for_any_more_is_not_made() {
 }
 
 #[tokio::test]
-async fn a_handler_that_is_dropped_takes_its_calls_with_it() {
+async fn dropped_handler_cancels_its_calls() {
     let (first, last, _servers) = chain(&[Protocol::Grpc, Protocol::Grpc, Protocol::Grpc]).await;
     let (told, dropped) = oneshot::channel();
     *last.dropped.lock().unwrap() = Some(told);
@@ -182,7 +182,7 @@ async fn a_handler_that_is_dropped_takes_its_calls_with_it() {
 }
 
 #[tokio::test]
-async fn a_trace_travels_through_every_protocol_that_has_room_for_it() {
+async fn trace_is_propagated_over_every_protocol_with_metadata() {
     use Protocol::{BaiduStd, Grpc, Http, Rpcx};
     for protocols in [[BaiduStd, Rpcx, Grpc, Http], [Http, Grpc, Rpcx, BaiduStd]] {
         let (first, _, _servers) = chain(&protocols).await;
@@ -198,7 +198,7 @@ async fn a_trace_travels_through_every_protocol_that_has_room_for_it() {
 }
 
 #[tokio::test]
-async fn calls_by_protocols_without_metadata_go_on_without_the_trace() {
+async fn protocols_without_metadata_drop_the_trace() {
     for protocol in [Protocol::NetRpc, Protocol::RestRpc] {
         let server = serve(Server::new().function("answer", || async { 42 })).await;
         let client = client(protocol, &server);

@@ -49,7 +49,7 @@ async fn next(watch: &mut Streaming<HealthCheckResponse>) -> Option<ServingStatu
 }
 
 #[tokio::test]
-async fn what_the_server_offers_is_serving_until_it_is_said_that_it_is_not() {
+async fn services_are_serving_until_set_otherwise() {
     let (health, client, _server) = health().await;
     let check = async |service: &str| soon(client.check(of(service))).await.map(|r| r.status.as_known());
     for known in ["", "Probe", "grpc.health.v1.Health"] {
@@ -67,7 +67,7 @@ async fn what_the_server_offers_is_serving_until_it_is_said_that_it_is_not() {
 }
 
 #[tokio::test]
-async fn what_was_said_before_the_server_began_still_holds() {
+async fn status_set_before_the_server_starts_is_kept() {
     let health = Health::new();
     health.set("Probe", Serving::No);
     let _server = serve(Prober::default().server().health(&health)).await;
@@ -75,7 +75,7 @@ async fn what_was_said_before_the_server_began_still_holds() {
 }
 
 #[tokio::test]
-async fn readiness_is_told_apart_from_liveness_by_http() {
+async fn http_distinguishes_readiness_from_liveness() {
     let (health, _, server) = health().await;
     let mut socket = Socket::connect(&server).await;
     let mut ask =
@@ -118,7 +118,7 @@ async fn functions_and_services_named_like_probes_keep_their_paths() {
 }
 
 #[tokio::test]
-async fn a_list_has_every_service() {
+async fn health_list_contains_every_service() {
     let (health, client, _server) = health().await;
     health.set("Probe", Serving::No);
     let list = soon(client.list(HealthListRequest::default())).await.unwrap();
@@ -130,7 +130,7 @@ async fn a_list_has_every_service() {
 }
 
 #[tokio::test]
-async fn a_watch_tells_how_it_is_and_every_change() {
+async fn health_watch_yields_the_status_and_every_change() {
     let (health, client, _server) = health().await;
     let mut known = soon(client.watch(of("Probe"))).await.unwrap();
     let mut unknown = soon(client.watch(of("later"))).await.unwrap();
@@ -148,7 +148,7 @@ async fn a_watch_tells_how_it_is_and_every_change() {
 }
 
 #[tokio::test]
-async fn watches_learn_that_the_server_stops_and_do_not_hold_it_up() {
+async fn health_watches_see_the_shutdown_without_delaying_it() {
     let (health, client, server) = health().await;
     let mut watches = Vec::new();
     for service in ["", "Probe", "nope"] {
@@ -168,7 +168,7 @@ async fn watches_learn_that_the_server_stops_and_do_not_hold_it_up() {
 }
 
 #[tokio::test]
-async fn other_protocols_ask_too_and_a_service_of_the_users_keeps_its_short_name() {
+async fn health_works_over_every_protocol_and_user_services_keep_short_names() {
     let mine = ServiceBuilder::new("my.Health")
         .method::<Raw, _, _, _, _>("Check", |cx: Context, _: Bytes| async { (cx, Ok(Bytes::from("mine"))) });
     let server = serve(Server::new().health(&Health::new()).service(mine).reflection()).await;
@@ -185,7 +185,7 @@ async fn other_protocols_ask_too_and_a_service_of_the_users_keeps_its_short_name
 // -------------------------------------------------------------------------------------------- reflection
 
 #[tokio::test]
-async fn services_with_descriptors_are_listed_whenever_they_were_added() {
+async fn services_with_descriptors_are_listed_in_any_order_of_addition() {
     let server = Server::new()
         .reflection()
         .service(shop())
@@ -210,7 +210,7 @@ async fn services_with_descriptors_are_listed_whenever_they_were_added() {
 }
 
 #[tokio::test]
-async fn every_name_leads_to_the_file_that_declares_it() {
+async fn every_symbol_is_found_in_its_file() {
     let server = serve(Server::new().service(shop()).reflection()).await;
     let cases = [
         ("shop.Shop", "shop/shop.proto"),
@@ -239,7 +239,7 @@ async fn every_name_leads_to_the_file_that_declares_it() {
 }
 
 #[tokio::test]
-async fn a_file_comes_as_it_is_with_its_imports_each_once_in_a_stream() {
+async fn files_are_sent_unchanged_with_imports_once_per_stream() {
     let server = serve(Server::new().service(shop()).reflection()).await;
     let mut asking = Asking::of(&server).await;
     let by_name = |name: &str| MessageRequest::FileByFilename(name.into());
@@ -259,7 +259,7 @@ async fn a_file_comes_as_it_is_with_its_imports_each_once_in_a_stream() {
 }
 
 #[tokio::test]
-async fn extensions_are_found_by_their_number_and_listed() {
+async fn extensions_are_found_by_number_and_listed() {
     let server = serve(Server::new().service(shop()).reflection()).await;
     let mut asking = Asking::of(&server).await;
     let of = |number| {
@@ -283,7 +283,7 @@ async fn extensions_are_found_by_their_number_and_listed() {
 }
 
 #[tokio::test]
-async fn a_question_without_an_answer_does_not_end_the_stream_but_none_at_all_does() {
+async fn unanswerable_reflection_request_keeps_the_stream_and_an_empty_one_ends_it() {
     let server = serve(Server::new().service(shop()).reflection()).await;
     let mut asking = Asking::of(&server).await;
     assert_eq!(asking.error(MessageRequest::FileByFilename("nope.proto".into())).await, 5);
@@ -306,7 +306,7 @@ async fn a_question_without_an_answer_does_not_end_the_stream_but_none_at_all_do
 }
 
 #[tokio::test]
-async fn callers_that_know_only_the_older_version_are_answered_alike() {
+async fn v1alpha_reflection_is_answered_as_v1() {
     let server = serve(Server::new().service(shop()).reflection()).await;
     let client = v1alpha::ServerReflectionClient::new(client(Protocol::Grpc, &server));
     let file = v1alpha::server_reflection_request::MessageRequest::FileByFilename("shop/shop.proto".into());
@@ -555,7 +555,7 @@ fn questions(server: &ServerHandle) -> Vec<(String, Asked)> {
 }
 
 #[tokio::test]
-async fn what_asks_a_server_about_itself_is_not_told_counted_logged_mirrored_or_limited() {
+async fn standard_services_bypass_hooks_metrics_logs_mirrors_and_limits() {
     let (prober, elsewhere) = (Prober::default(), Prober::default());
     elsewhere.gate.open();
     let other = serve(elsewhere.server()).await;
@@ -605,7 +605,7 @@ async fn what_asks_a_server_about_itself_is_not_told_counted_logged_mirrored_or_
 // ------------------------------------------------------------------------------------------------ facts
 
 #[tokio::test]
-async fn the_server_knows_its_connections_and_how_their_calls_ended() {
+async fn server_info_lists_connections_and_call_outcomes() {
     let server = Server::new().function("half", |n: i64| async move {
         match n % 2 {
             0 => Ok(n / 2),

@@ -31,7 +31,7 @@ const CALLERS: usize = 64;
 /// What it does only in the processes that the other tests start: it serves until it is killed, or its standard input
 /// ends with the process that started it.
 #[test]
-fn a_process_of_its_own_serves() {
+fn child_process_serves() {
     if std::env::var_os(SERVER).is_none() {
         return;
     }
@@ -55,7 +55,7 @@ struct Server {
 impl Server {
     fn start() -> Self {
         let mut process = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "a_process_of_its_own_serves", "--nocapture"])
+            .args(["--exact", "child_process_serves", "--nocapture"])
             .env(SERVER, "yes")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -156,7 +156,7 @@ async fn no_call_fails_when_one_of_three_servers_is_killed() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn hardly_a_call_is_late_while_one_of_three_servers_stands_still() {
+async fn few_calls_are_late_while_one_of_three_servers_is_stopped() {
     let servers: Vec<_> = (0..3).map(|_| Server::start()).collect();
     let client = Client::builder("rpcx://three")
         .discover(list(&servers))
@@ -175,7 +175,7 @@ async fn hardly_a_call_is_late_while_one_of_three_servers_stands_still() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_that_stands_still_is_isolated_within_a_second() {
+async fn stopped_server_is_isolated_within_a_second() {
     let servers: Vec<_> = (0..3).map(|_| Server::start()).collect();
     let client = Client::builder("rpcx://three")
         .discover(list(&servers))

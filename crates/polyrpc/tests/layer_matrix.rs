@@ -255,7 +255,7 @@ async fn each(
 }
 
 #[tokio::test]
-async fn every_call_of_every_shape_is_seen_once_on_both_sides_over_every_protocol() {
+async fn layers_see_every_call_kind_once_on_both_sides_over_every_protocol() {
     let cells = each(Guard::default(), Guard::default(), |scheme, kind, result, client, server| {
         result.unwrap_or_else(|error| panic!("{scheme} {kind:?}: {error}"));
         for (side, seen) in [(Side::Client, client), (Side::Server, server)] {
@@ -276,7 +276,7 @@ async fn every_call_of_every_shape_is_seen_once_on_both_sides_over_every_protoco
 }
 
 #[tokio::test]
-async fn what_the_layer_of_a_client_refuses_reaches_no_server() {
+async fn call_rejected_by_a_client_layer_reaches_no_server() {
     let refusing = Guard { refuses: true, ..Guard::default() };
     each(refusing, Guard::default(), |scheme, kind, result, client, server| {
         let error = result.expect_err("it was refused");
@@ -288,7 +288,7 @@ async fn what_the_layer_of_a_client_refuses_reaches_no_server() {
 }
 
 #[tokio::test]
-async fn what_the_layer_of_a_server_refuses_is_told_to_the_caller() {
+async fn call_rejected_by_a_server_layer_is_reported_to_the_caller() {
     let refusing = Guard { refuses: true, ..Guard::default() };
     each(Guard::default(), refusing, |scheme, kind, result, client, server| {
         assert_eq!(server.ended, [Some(Code::PermissionDenied)], "{scheme} {kind:?}");
@@ -303,7 +303,7 @@ async fn what_the_layer_of_a_server_refuses_is_told_to_the_caller() {
 }
 
 #[tokio::test]
-async fn what_the_layer_of_a_client_adds_lets_the_layer_of_a_server_pass_it() {
+async fn metadata_added_by_a_client_layer_reaches_the_server_layer() {
     let showing = Guard { word: Some("open sesame"), ..Guard::default() };
     let wanting = Guard { wants_word: true, ..Guard::default() };
     each(showing, wanting.clone(), |scheme, kind, result, _, _| {
@@ -319,7 +319,7 @@ async fn what_the_layer_of_a_client_adds_lets_the_layer_of_a_server_pass_it() {
 }
 
 #[tokio::test]
-async fn a_subscription_that_a_layer_refuses_receives_nothing() {
+async fn subscription_rejected_by_a_layer_receives_nothing() {
     let guard = Guard { refuses: true, ..Guard::default() };
     let server = Server::new().layer(guard.clone());
     let publisher = server.publisher();
@@ -333,7 +333,7 @@ async fn a_subscription_that_a_layer_refuses_receives_nothing() {
 }
 
 #[tokio::test]
-async fn a_bearer_gives_its_token_to_streams_too() {
+async fn bearer_layer_adds_its_token_to_streams() {
     let authenticate = |credential: Option<&[u8]>, _: &Peer| match credential {
         Some(b"Bearer good") => Ok(()),
         _ => Err(Status::unauthenticated("who are you?")),
@@ -351,7 +351,7 @@ async fn a_bearer_gives_its_token_to_streams_too() {
 }
 
 #[tokio::test]
-async fn a_layer_may_end_a_stream_that_is_open() {
+async fn layer_can_end_an_open_stream() {
     /// Gives calls up after a while.
     struct Patience(Duration);
     impl Layer for Patience {
@@ -378,7 +378,7 @@ async fn a_layer_may_end_a_stream_that_is_open() {
 }
 
 #[tokio::test]
-async fn the_caller_that_drops_a_stream_ends_it_for_the_layers() {
+async fn dropped_stream_ends_for_the_layers() {
     let watched = Arc::new(Mutex::new(Vec::new()));
     #[derive(Clone)]
     struct Watching(Arc<Mutex<Vec<Option<Code>>>>);
@@ -399,14 +399,14 @@ async fn the_caller_that_drops_a_stream_ends_it_for_the_layers() {
 }
 
 #[tokio::test]
-async fn a_layer_of_the_other_side_is_refused_in_words() {
+async fn layer_of_the_other_side_is_rejected() {
     let server = Server::new().service(ShapesServer::new(Shaped)).layer(Alias::new());
     let error = server.bind("127.0.0.1:0").await.expect_err("it does not bind").to_string();
     assert!(error.contains("Alias is a layer of a client, not of a server"), "{error}");
 }
 
 #[tokio::test]
-async fn the_layer_that_was_added_first_is_outermost() {
+async fn first_added_layer_is_outermost() {
     struct Noted(&'static str, Arc<Mutex<Vec<String>>>);
     impl Layer for Noted {
         async fn call(self: Arc<Self>, call: Call, next: Next) -> Outcome {
@@ -424,7 +424,7 @@ async fn the_layer_that_was_added_first_is_outermost() {
 }
 
 #[tokio::test]
-async fn a_layer_of_a_client_may_call_again_and_elsewhere() {
+async fn client_layer_can_retry_and_redirect() {
     struct Twice;
     impl Layer for Twice {
         async fn call(self: Arc<Self>, call: Call, next: Next) -> Outcome {

@@ -20,7 +20,7 @@ fn limited(limits: Limits) -> Server {
 }
 
 #[tokio::test]
-async fn a_message_that_is_too_long_is_not_taken() {
+async fn oversized_message_is_rejected() {
     let server = serve(limited(Limits { message: 64 << 10, ..Limits::default() })).await;
     for protocol in PROTOCOLS {
         let probe = ProbeClient::new(client(protocol, &server));
@@ -37,7 +37,7 @@ async fn a_message_that_is_too_long_is_not_taken() {
 }
 
 #[tokio::test]
-async fn http_says_that_a_message_is_too_long_before_it_was_sent() {
+async fn http_rejects_an_oversized_message_before_it_is_sent() {
     let server = serve(limited(Limits { message: 64 << 10, ..Limits::default() })).await;
     let mut socket = Socket::connect(&server).await;
     let (status, _) =
@@ -51,7 +51,7 @@ async fn http_says_that_a_message_is_too_long_before_it_was_sent() {
 }
 
 #[tokio::test]
-async fn a_client_does_not_take_a_reply_that_is_too_long() {
+async fn client_rejects_an_oversized_reply() {
     let server = serve(
         Server::new().function("repeat", |text: String, times: usize| async move { text.repeat(times) }),
     )
@@ -79,7 +79,7 @@ fn with_zero(name: &'static str, set: impl FnOnce(&mut Limits)) -> (&'static str
 }
 
 #[tokio::test]
-async fn a_limit_of_zero_that_refuses_everything_is_refused_by_its_name() {
+async fn zero_limit_that_would_reject_everything_is_an_error() {
     const ZERO: Duration = Duration::ZERO;
     for (name, limits) in [
         with_zero("Limits::message", |limits| limits.message = 0),
@@ -121,7 +121,7 @@ async fn a_limit_of_zero_that_refuses_everything_is_refused_by_its_name() {
 }
 
 #[tokio::test]
-async fn a_limit_of_zero_that_has_a_meaning_is_taken() {
+async fn meaningful_zero_limit_is_accepted() {
     let limits = Limits {
         streams: 0,
         streams_per_peer: 0,
@@ -148,7 +148,7 @@ const COMPRESSIONS: [(Protocol, Compression); 6] = [
 ];
 
 #[tokio::test]
-async fn what_grows_too_long_by_decompression_is_refused() {
+async fn message_oversized_after_decompression_is_rejected() {
     let server = serve(limited(Limits { decompressed: 64 << 10, ..Limits::default() })).await;
     for (protocol, compression) in COMPRESSIONS {
         let probe = ProbeClient::new(client(protocol, &server));
@@ -187,7 +187,7 @@ impl Shrink for Shrinker {
 }
 
 #[tokio::test]
-async fn a_reply_that_grows_too_long_by_decompression_fails_its_call_only() {
+async fn reply_oversized_after_decompression_fails_its_call_only() {
     let server = serve(Server::new().service(ShrinkServer::new(Shrinker))).await;
     for (protocol, compression) in COMPRESSIONS {
         if (protocol, compression) == (Protocol::Http, Compression::Zlib) {
@@ -221,7 +221,7 @@ async fn a_reply_that_grows_too_long_by_decompression_fails_its_call_only() {
 }
 
 #[tokio::test]
-async fn one_connection_too_many_is_closed_until_another_ends() {
+async fn connection_over_the_limit_is_closed_until_another_ends() {
     let server = serve(limited(Limits { connections: 2, ..Limits::default() })).await;
     for protocol in PROTOCOLS {
         let mut wires = Vec::new();
@@ -244,7 +244,7 @@ async fn one_connection_too_many_is_closed_until_another_ends() {
 }
 
 #[tokio::test]
-async fn one_call_too_many_is_refused_while_the_others_go_on() {
+async fn call_over_the_limit_is_rejected_while_others_proceed() {
     for protocol in PROTOCOLS {
         let prober = Prober::default();
         let server = serve(prober.server().limits(Limits { in_flight: 4, ..Limits::default() })).await;
@@ -296,7 +296,7 @@ impl Counted for Counter {
 }
 
 #[tokio::test]
-async fn a_connection_with_too_many_calls_is_read_on_later_and_loses_none() {
+async fn connection_with_too_many_calls_is_read_later_without_loss() {
     const CALLS: usize = 500;
     for protocol in PROTOCOLS {
         let counter = Counter::default();
@@ -335,7 +335,7 @@ async fn a_connection_with_too_many_calls_is_read_on_later_and_loses_none() {
 }
 
 #[tokio::test]
-async fn a_message_that_drips_in_ends_its_connection_and_no_other() {
+async fn trickling_message_closes_its_connection_only() {
     let server =
         serve(limited(Limits { header_timeout: Duration::from_millis(500), ..Limits::default() })).await;
     let whole = "\"".to_owned() + &"x".repeat(400) + "\"";
@@ -372,7 +372,7 @@ async fn a_message_that_drips_in_ends_its_connection_and_no_other() {
 }
 
 #[tokio::test]
-async fn whoever_does_not_show_his_protocol_is_sent_away() {
+async fn connection_without_a_detected_protocol_is_closed() {
     let server =
         serve(limited(Limits { header_timeout: Duration::from_millis(250), ..Limits::default() })).await;
     for start in [&b"P"[..], b"PR", b"PO", b"S"] {
@@ -392,7 +392,7 @@ async fn whoever_does_not_show_his_protocol_is_sent_away() {
 }
 
 #[tokio::test]
-async fn a_head_that_does_not_end_is_not_waited_for() {
+async fn endless_head_times_out() {
     let server =
         serve(limited(Limits { header_timeout: Duration::from_millis(250), ..Limits::default() })).await;
     const SETTINGS: &[u8] = b"\0\0\0\x04\0\0\0\0\0";
@@ -407,7 +407,7 @@ async fn a_head_that_does_not_end_is_not_waited_for() {
 }
 
 #[tokio::test]
-async fn a_large_message_may_take_longer_than_the_header() {
+async fn large_message_may_take_longer_than_the_header_timeout() {
     let limits = Limits { header_timeout: Duration::from_millis(250), ..Limits::default() };
     let server = serve(limited(limits)).await;
     for protocol in PROTOCOLS {
@@ -424,7 +424,7 @@ async fn a_large_message_may_take_longer_than_the_header() {
 }
 
 #[tokio::test]
-async fn a_connection_that_does_nothing_is_closed_and_made_again() {
+async fn idle_connection_is_closed_and_reopened() {
     let limits = Limits {
         first_byte_timeout: Duration::from_millis(250),
         idle_timeout: Some(Duration::from_millis(250)),
@@ -454,7 +454,7 @@ async fn a_connection_that_does_nothing_is_closed_and_made_again() {
 }
 
 #[tokio::test]
-async fn a_client_that_does_not_read_is_not_read_either() {
+async fn server_does_not_read_from_a_client_that_does_not_read() {
     const CALLS: usize = 400;
     const SIZE: usize = 128 << 10;
     for protocol in PROTOCOLS {

@@ -127,7 +127,7 @@ fn assert_refused(error: &Error, key: &str, case: &str) {
 }
 
 #[tokio::test]
-async fn metadata_arrive_as_they_were_set_or_the_call_is_refused_by_every_protocol() {
+async fn metadata_arrives_unchanged_or_the_call_is_rejected() {
     for (scheme, by) in SCHEMES {
         let (server, looker) = looked().await;
         let client = client(scheme, &server);
@@ -153,7 +153,7 @@ async fn metadata_arrive_as_they_were_set_or_the_call_is_refused_by_every_protoc
 }
 
 #[tokio::test]
-async fn several_values_of_a_key_travel_or_are_refused() {
+async fn repeated_metadata_keys_arrive_or_are_rejected() {
     for (scheme, by) in SCHEMES {
         let (server, _) = looked().await;
         let mut metadata = Metadata::new();
@@ -170,7 +170,7 @@ async fn several_values_of_a_key_travel_or_are_refused() {
 }
 
 #[tokio::test]
-async fn what_the_framework_adds_travels_beside_what_a_call_sets() {
+async fn framework_metadata_is_sent_beside_user_metadata() {
     let (server, _) = looked().await;
     let parent: TraceParent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01".parse().unwrap();
     let incoming: Metadata =
@@ -191,7 +191,7 @@ async fn what_the_framework_adds_travels_beside_what_a_call_sets() {
 }
 
 #[tokio::test]
-async fn an_answer_whose_metadata_cannot_be_sent_is_a_failure_that_names_the_key() {
+async fn response_with_unsendable_metadata_is_a_failure_naming_the_key() {
     let (server, _) = looked().await;
     for (scheme, by) in SCHEMES {
         let client = client(scheme, &server);
@@ -223,7 +223,7 @@ async fn an_answer_whose_metadata_cannot_be_sent_is_a_failure_that_names_the_key
 }
 
 #[tokio::test]
-async fn a_proxy_leaves_out_what_is_of_one_connection_and_refuses_the_rest_in_words() {
+async fn proxy_drops_hop_by_hop_headers_and_rejects_other_invalid_ones() {
     let (backend, _) = looked().await;
     for onward in ["grpc", "http", "rpcx"] {
         let backend = Client::new(&format!("{onward}://{}", backend.address())).unwrap();

@@ -16,7 +16,7 @@ use tokio::net::TcpStream;
 /// A Go client that waits for a list of texts takes no other type, and gives its connection up over one; but what is
 /// empty shows none.
 #[tokio::test]
-async fn empty_results_are_of_their_type() {
+async fn empty_results_keep_their_type() {
     /// What shows no type is in an interface, which an enum is read from, and nothing else.
     #[derive(Debug, Deserialize)]
     enum Interface {}
@@ -40,7 +40,7 @@ async fn empty_results_are_of_their_type() {
 }
 
 #[tokio::test]
-async fn an_idle_connection_goes_on_since_gos_client_makes_no_other() {
+async fn idle_net_rpc_connection_is_kept_since_go_clients_do_not_reconnect() {
     let limits = Limits {
         first_byte_timeout: Duration::from_millis(250),
         idle_timeout: Some(Duration::from_millis(250)),
@@ -59,7 +59,7 @@ async fn an_idle_connection_goes_on_since_gos_client_makes_no_other() {
 }
 
 #[tokio::test]
-async fn the_first_of_several_params_is_a_methods_message_as_in_go() {
+async fn first_of_several_params_is_the_message_as_in_go() {
     let server = serve(Server::new().health(&Health::new())).await;
     let mut socket = Socket::connect(&server).await;
     for (params, want) in [
@@ -75,7 +75,7 @@ async fn the_first_of_several_params_is_a_methods_message_as_in_go() {
 }
 
 #[tokio::test]
-async fn what_gob_cannot_carry_is_told_before_the_server_listens() {
+async fn type_unsupported_by_gob_fails_the_bind() {
     #[derive(Serialize, Deserialize)]
     struct Inner {
         a: i32,

@@ -31,7 +31,7 @@ fn layered(protocol: Protocol, server: &ServerHandle, layer: impl polyrpc::layer
 }
 
 #[tokio::test]
-async fn a_server_shows_what_it_has_counted_on_its_own_port() {
+async fn server_exposes_metrics_on_its_own_port() {
     let metrics = Metrics::new();
     let server = serve(Prober::default().server().metrics(&metrics)).await;
     for protocol in [Protocol::Rpcx, Protocol::BaiduStd, Protocol::Grpc] {
@@ -117,7 +117,7 @@ async fn status(server: &ServerHandle, request: &str) -> u16 {
 }
 
 #[tokio::test]
-async fn what_is_refused_before_a_method_is_found_or_for_its_size_is_on_the_page() {
+async fn calls_rejected_before_routing_or_for_size_are_on_the_page() {
     let metrics = Metrics::new();
     let limits = Limits { message: 10_000, decompressed: 10_000, ..Limits::default() };
     let server = serve(Prober::default().server().metrics(&metrics).limits(limits)).await;
@@ -155,7 +155,7 @@ async fn what_is_refused_before_a_method_is_found_or_for_its_size_is_on_the_page
 }
 
 #[tokio::test]
-async fn connections_bytes_refusals_and_the_process_are_on_the_page() {
+async fn connections_bytes_rejections_and_process_metrics_are_on_the_page() {
     let metrics = Metrics::new();
     let prober = Prober::default();
     let server =
@@ -199,7 +199,7 @@ async fn connections_bytes_refusals_and_the_process_are_on_the_page() {
 }
 
 #[tokio::test]
-async fn calls_that_are_given_up_or_refused_are_counted_as_such() {
+async fn cancelled_and_rejected_calls_are_counted_as_such() {
     let metrics = Metrics::new();
     let prober = Prober::default();
     let server = serve(prober.server().layer(metrics.clone())).await;
@@ -233,7 +233,7 @@ impl Relay for Arc<Relaying> {
 }
 
 #[tokio::test]
-async fn every_span_is_a_child_of_the_one_within_which_it_began() {
+async fn every_span_is_a_child_of_its_enclosing_span() {
     let spans = Arc::<Mutex<Vec<(String, TraceParent, Option<u64>)>>>::default();
     let noted = spans.clone();
     let tracing = Spans::new(move |span: &Span<'_>| {
@@ -273,7 +273,7 @@ async fn every_span_is_a_child_of_the_one_within_which_it_began() {
 }
 
 #[tokio::test]
-async fn a_line_is_logged_of_each_call_that_is_wanted() {
+async fn access_log_contains_each_selected_call() {
     let lines = Arc::<Mutex<Vec<(Side, String)>>>::default();
     let noted = lines.clone();
     let log = AccessLog::new(move |line| noted.lock().unwrap().push((line.side, line.to_string())));
@@ -303,7 +303,7 @@ async fn a_line_is_logged_of_each_call_that_is_wanted() {
 }
 
 #[tokio::test]
-async fn a_mirror_sends_copies_elsewhere_and_no_call_waits_for_them() {
+async fn mirror_sends_copies_without_delaying_calls() {
     let (here, there) = (Prober::default(), Prober::default());
     let elsewhere = serve(there.server()).await;
     let mirror = Mirror::to(client(Protocol::Rpcx, &elsewhere)).at_most(2);
@@ -339,7 +339,7 @@ impl Hook for Sizes {
 }
 
 #[tokio::test]
-async fn messages_are_compressed_that_are_worth_it() {
+async fn only_large_messages_are_compressed() {
     let gzip = Compress::new(Compression::Gzip);
     let server = serve(Prober::default().server().layer(gzip.clone())).await;
     for protocol in [Protocol::Rpcx, Protocol::BaiduStd] {
@@ -356,7 +356,7 @@ async fn messages_are_compressed_that_are_worth_it() {
 }
 
 #[tokio::test]
-async fn a_handler_that_panics_is_counted_as_failed() {
+async fn panicking_handler_is_counted_as_failed() {
     let metrics = Metrics::new();
     let panic = || async {
         if true {
@@ -373,7 +373,7 @@ async fn a_handler_that_panics_is_counted_as_failed() {
 }
 
 #[tokio::test]
-async fn the_health_page_tells_what_health_says() {
+async fn health_page_follows_the_health_status() {
     let health = Health::new();
     let server = serve(Prober::default().server().health(&health)).await;
     let status = async |path: &str| page(&server, path).await.0.split(' ').nth(1).unwrap().to_owned();
@@ -388,7 +388,7 @@ async fn the_health_page_tells_what_health_says() {
 }
 
 #[tokio::test]
-async fn the_health_page_of_a_server_without_health_says_that_it_runs() {
+async fn health_page_without_a_health_service_is_ok() {
     let server = serve(Prober::default().server()).await;
     assert_eq!(page(&server, "/health").await.1, "OK");
 }

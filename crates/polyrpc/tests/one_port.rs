@@ -41,7 +41,7 @@ const CALLERS: usize = 64;
 const CALLS: usize = 1_000_000;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_million_calls_of_every_protocol_at_once_have_no_wrong_answer() {
+async fn million_concurrent_calls_of_every_protocol_have_no_wrong_response() {
     let authority = Authority::new("authority");
     let issued = authority.issue(&["127.0.0.1"]);
     let identity = Identity::new(Pem::bytes(issued.certificate.clone()), Pem::bytes(issued.key.clone()));

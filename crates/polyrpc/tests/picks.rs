@@ -59,10 +59,10 @@ fn asked(candidates: &[Candidate], key: u64) -> PickContext<'_> {
 }
 
 fn main() {
-    a_pick_among_a_thousand_allocates_nothing_and_is_quick();
+    pick_among_a_thousand_servers_is_fast_and_allocates_nothing();
 }
 
-fn a_pick_among_a_thousand_allocates_nothing_and_is_quick() {
+fn pick_among_a_thousand_servers_is_fast_and_allocates_nothing() {
     let candidates = servers();
     for name in BALANCERS {
         let pick = named(name).unwrap().picker(&candidates);

@@ -13,7 +13,7 @@ use polyrpc::{Address, Client, Protocol};
 const HTTP: &str = "POST /Probe/Echo HTTP/1.1\r\nHost: a\r\nContent-Length: 6\r\n\r\n\"http\"";
 
 #[tokio::test]
-async fn connection_changes_between_brpcs_protocols_where_that_is_allowed() {
+async fn connection_switches_between_brpc_protocols_if_allowed() {
     let server = switching(&Prober::default()).await;
     // All in one packet, several of each.
     let mut all = Vec::new();
@@ -44,7 +44,7 @@ async fn switching(prober: &Prober) -> ServerHandle {
 }
 
 #[tokio::test]
-async fn message_of_another_protocol_ends_its_connection_behind_what_is_owed() {
+async fn message_of_another_protocol_closes_its_connection_after_pending_replies() {
     let prober = Prober::default();
     let server = serve(prober.server()).await;
     let messages = [
@@ -88,7 +88,7 @@ fn count(bytes: &[u8], part: &[u8]) -> usize {
 }
 
 #[tokio::test]
-async fn what_is_owed_in_one_protocol_is_answered_before_the_next_is_heard() {
+async fn pending_replies_precede_the_next_protocol() {
     let prober = Prober::default();
     let server = switching(&prober).await;
     let mut socket = Socket::connect(&server).await;
@@ -109,7 +109,7 @@ async fn what_is_owed_in_one_protocol_is_answered_before_the_next_is_heard() {
 }
 
 #[tokio::test]
-async fn rpcx_may_come_through_connect() {
+async fn rpcx_is_reachable_by_http_connect() {
     let server = serve(Prober::default().server()).await;
     let mut socket = Socket::connect(&server).await;
     socket.send(b"CONNECT /_rpcx_ HTTP/1.0\n\n").await;
@@ -121,7 +121,7 @@ async fn rpcx_may_come_through_connect() {
 }
 
 #[tokio::test]
-async fn the_first_bytes_may_come_one_by_one() {
+async fn protocol_is_detected_from_single_bytes() {
     let server = serve(Prober::default().server()).await;
     for protocol in PROTOCOLS {
         let mut wire = Wire::connect(protocol, &server).await;
@@ -135,7 +135,7 @@ async fn the_first_bytes_may_come_one_by_one() {
 }
 
 #[tokio::test]
-async fn a_listener_speaks_only_what_it_is_told_to() {
+async fn listener_speaks_only_its_configured_protocols() {
     let listen = |allowed: Protocol| Listen::on("127.0.0.1:0").only([allowed]);
     let server = Prober::default().server().bind(listen(Protocol::BaiduStd)).await.unwrap();
     let server = server.and(listen(Protocol::Rpcx)).await.unwrap().and(listen(Protocol::Grpc)).await.unwrap();

@@ -46,7 +46,7 @@ async fn counting() -> polyrpc::server::ServerHandle {
 }
 
 #[tokio::test]
-async fn a_codec_is_registered_once_for_server_and_client() {
+async fn codec_is_registered_once_for_server_and_client() {
     let server = counting().await;
     let call = |protocol| {
         let stub = CountClient::new(client(protocol, &server));
@@ -74,7 +74,7 @@ async fn a_codec_is_registered_once_for_server_and_client() {
 }
 
 #[tokio::test]
-async fn a_compressor_is_registered_by_number_on_both_sides() {
+async fn compressor_is_registered_by_number_on_both_sides() {
     let compressors = Compressors::default().with(2, Compression::SnappyFrames).unwrap();
     let server = Server::new().rpcx_compressors(compressors).service(CountServer::new(Counting));
     let server = serve(server).await;

@@ -87,7 +87,7 @@ impl Cart for Shop {
 }
 
 #[tokio::test]
-async fn every_form_a_method_can_have_is_served() {
+async fn every_method_signature_is_served() {
     let server = serve(Server::new().service(CartServer::new(Shop))).await;
     let urls = PROTOCOLS.map(|protocol| url(protocol, &server));
     let json_rpc = format!("http+json-rpc://{}", server.address());
@@ -113,7 +113,7 @@ fn protocol_of(url: &str) -> &str {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_blocking_method_may_hold_its_thread() {
+async fn blocking_method_can_block_its_thread() {
     let server = serve(Server::new().service(CartServer::new(Shop))).await;
     for protocol in PROTOCOLS {
         let cart = CartClient::new(client(protocol, &server));
@@ -122,7 +122,7 @@ async fn a_blocking_method_may_hold_its_thread() {
 }
 
 #[test]
-fn the_blocking_stub_has_the_same_methods() {
+fn blocking_stub_has_the_same_methods() {
     let (_runtime, server) = serve_apart(Server::new().service(CartServer::new(Shop)));
     for protocol in PROTOCOLS {
         let client = polyrpc::blocking::Client::new(&url(protocol, &server)).unwrap();
@@ -135,7 +135,7 @@ fn the_blocking_stub_has_the_same_methods() {
 }
 
 #[tokio::test]
-async fn methods_bear_the_names_of_the_peers() {
+async fn methods_are_called_by_peer_spellings() {
     let server = serve(Server::new().service(CartServer::new(Shop))).await;
     for protocol in PROTOCOLS {
         let client = client(protocol, &server);
@@ -151,7 +151,7 @@ async fn methods_bear_the_names_of_the_peers() {
 }
 
 #[tokio::test]
-async fn a_short_name_that_two_services_share_names_neither() {
+async fn ambiguous_short_service_name_matches_none() {
     let service = |name: &str| {
         ServiceBuilder::new(name)
             .method::<Raw, Bytes, Bytes, _, _>("Echo", |cx, body| async { (cx, Ok(body)) })
@@ -167,7 +167,7 @@ async fn a_short_name_that_two_services_share_names_neither() {
 }
 
 #[tokio::test]
-async fn a_raw_service_gets_and_gives_bytes_in_any_format() {
+async fn raw_service_handles_bytes_in_any_format() {
     let raw = ServiceBuilder::new("Bytes").method::<Raw, Bytes, Bytes, _, _>(
         "Reverse",
         |cx, body: Bytes| async move {
@@ -198,7 +198,7 @@ async fn a_raw_service_gets_and_gives_bytes_in_any_format() {
 }
 
 #[tokio::test]
-async fn an_attachment_free_body_of_any_size_comes_back_whole() {
+async fn body_of_any_size_round_trips() {
     let raw = ServiceBuilder::new("Bytes")
         .method::<Raw, Bytes, Bytes, _, _>("Echo", |cx, body| async { (cx, Ok(body)) });
     let server = serve(Server::new().service(raw)).await;

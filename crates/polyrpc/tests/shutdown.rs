@@ -99,7 +99,7 @@ async fn going(server: ServerHandle) -> JoinHandle<()> {
 }
 
 #[tokio::test]
-async fn a_late_call_is_refused_in_the_words_of_its_protocol() {
+async fn late_call_is_rejected_with_the_text_of_its_protocol() {
     for (protocol, words) in [(Protocol::BaiduStd, "Server is stopping"), (Protocol::Rpcx, "")] {
         let prober = Prober::default();
         let server = serve(prober.server()).await;
@@ -127,7 +127,7 @@ async fn a_late_call_is_refused_in_the_words_of_its_protocol() {
 }
 
 #[tokio::test]
-async fn the_answer_that_is_owed_says_that_it_is_the_last_in_http() {
+async fn last_http_response_announces_close() {
     let prober = Prober::default();
     let server = serve(prober.server()).await;
     let mut socket = Socket::connect(&server).await;
@@ -143,7 +143,7 @@ async fn the_answer_that_is_owed_says_that_it_is_the_last_in_http() {
 }
 
 #[tokio::test]
-async fn a_handler_that_hangs_is_cut_off() {
+async fn hanging_handler_is_aborted_after_the_grace() {
     for protocol in PROTOCOLS {
         let prober = Prober::default();
         let server = serve(prober.server()).await;
@@ -161,7 +161,7 @@ async fn a_handler_that_hangs_is_cut_off() {
 }
 
 #[tokio::test]
-async fn clients_that_wait_for_nothing_do_not_hold_it_up() {
+async fn idle_clients_do_not_delay_shutdown() {
     let server = serve(Prober::default().server()).await;
     let probes = PROTOCOLS.map(|protocol| ProbeClient::new(client(protocol, &server)));
     for probe in &probes {
@@ -175,7 +175,7 @@ async fn clients_that_wait_for_nothing_do_not_hold_it_up() {
 }
 
 #[tokio::test]
-async fn who_has_begun_a_message_and_goes_on_is_refused() {
+async fn message_started_before_shutdown_is_rejected() {
     let prober = Prober::default();
     let server = serve(prober.server()).await;
     let mut wire = common::Wire::connect(Protocol::BaiduStd, &server).await;
@@ -196,7 +196,7 @@ async fn who_has_begun_a_message_and_goes_on_is_refused() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_dropped_closes_at_once() {
+async fn dropped_server_closes_at_once() {
     let prober = Prober::default();
     let server = serve(prober.server()).await;
     let address = server.address().to_string();
@@ -220,7 +220,7 @@ async fn a_server_that_is_dropped_closes_at_once() {
 }
 
 #[tokio::test]
-async fn it_runs_until_a_signal() {
+async fn server_runs_until_the_signal() {
     let prober = Prober::default();
     let bound = prober.server().bind("127.0.0.1:0").await.unwrap();
     let probe = ProbeClient::new(Client::new(&format!("rpcx://{}", bound.address())).unwrap());

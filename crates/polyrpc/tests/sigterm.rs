@@ -33,7 +33,7 @@ const CALLERS: usize = 16;
 
 /// What it does only in the processes that the tests start.
 #[test]
-fn a_process_of_its_own_serves_until_sigterm() {
+fn child_process_serves_until_sigterm() {
     let Ok(lame_duck) = std::env::var(SERVER) else { return };
     let lame_duck = Duration::from_millis(lame_duck.parse().unwrap());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -60,7 +60,7 @@ struct Server {
 impl Server {
     fn start(lame_duck: u64) -> Self {
         let mut process = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "a_process_of_its_own_serves_until_sigterm", "--nocapture"])
+            .args(["--exact", "child_process_serves_until_sigterm", "--nocapture"])
             .env(SERVER, lame_duck.to_string())
             .stdout(Stdio::piped())
             .spawn()
@@ -212,7 +212,7 @@ no_call_is_lost! {
 }
 
 #[tokio::test]
-async fn a_lame_duck_takes_calls_and_is_not_ready() {
+async fn lame_duck_server_accepts_calls_and_is_not_ready() {
     let lame_duck = Duration::from_millis(300);
     let server = serve(Prober::default().server().lame_duck(lame_duck)).await;
     let address = server.address().to_string();

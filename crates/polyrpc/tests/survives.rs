@@ -149,7 +149,7 @@ fn documented() -> Vec<(String, Vec<String>)> {
 }
 
 #[tokio::test]
-async fn what_survives_each_protocol_is_what_the_table_says() {
+async fn observed_capabilities_of_each_protocol_equal_the_table() {
     let documented = documented();
     let names: Vec<_> = documented.iter().map(|(name, _)| name.as_str()).collect();
     assert_eq!(names, ROWS.map(|(name, _)| name));
@@ -167,7 +167,7 @@ async fn what_survives_each_protocol_is_what_the_table_says() {
 }
 
 #[test]
-fn descriptors_say_of_their_protocols_what_the_table_says() {
+fn protocol_descriptors_equal_the_table() {
     for ((name, scheme), (_, cells)) in ROWS.iter().zip(documented()) {
         let client = Client::new(&format!("{scheme}://127.0.0.1:1")).unwrap();
         let can = client.protocol().descriptor().capabilities;
@@ -185,7 +185,7 @@ fn descriptors_say_of_their_protocols_what_the_table_says() {
 }
 
 #[tokio::test]
-async fn where_no_deadline_travels_the_servers_own_limit_holds() {
+async fn server_timeout_applies_if_the_protocol_carries_no_deadline() {
     let limits = Limits { call_timeout: Some(Duration::from_millis(200)), ..Limits::default() };
     let server = surveyed(limits).await;
     for (name, scheme) in ROWS {
@@ -200,7 +200,7 @@ async fn where_no_deadline_travels_the_servers_own_limit_holds() {
 }
 
 #[tokio::test]
-async fn a_client_says_once_what_its_protocol_has_no_place_for() {
+async fn client_logs_once_what_its_protocol_cannot_carry() {
     let server = surveyed(Limits::default()).await;
     for (scheme, said) in [("net-rpc", 2), ("rest-rpc", 2), ("fb-rpc", 3), ("rpcx", 0), ("grpc", 0)] {
         let events = Events::default();

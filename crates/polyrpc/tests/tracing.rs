@@ -112,7 +112,7 @@ impl Visit for Fields {
 }
 
 #[tokio::test]
-async fn connections_calls_and_attempts_are_told_with_what_an_operator_asks_for() {
+async fn connections_calls_and_attempts_are_logged_with_their_fields() {
     record();
     let handler = || async {
         tracing::debug!(target: "polyrpc::test", "in the handler");
@@ -149,7 +149,7 @@ async fn connections_calls_and_attempts_are_told_with_what_an_operator_asks_for(
 }
 
 #[tokio::test]
-async fn an_endpoint_that_is_taken_out_and_a_call_that_goes_elsewhere_are_told() {
+async fn ejections_and_retries_are_logged() {
     record();
     async fn ill(_: String) -> Result<String, Status> {
         Err(Status::internal("ill"))
@@ -184,7 +184,7 @@ async fn an_endpoint_that_is_taken_out_and_a_call_that_goes_elsewhere_are_told()
 }
 
 #[tokio::test]
-async fn a_handler_that_panics_and_a_server_that_cannot_be_reached_are_told() {
+async fn panicking_handlers_and_unreachable_servers_are_logged() {
     record();
     async fn panics() -> String {
         panic!("as asked by the test")
@@ -204,7 +204,7 @@ async fn a_handler_that_panics_and_a_server_that_cannot_be_reached_are_told() {
 }
 
 #[tokio::test]
-async fn a_lame_duck_says_that_it_goes_away() {
+async fn lame_duck_phase_is_logged() {
     record();
     let server = serve(Prober::default().server().lame_duck(Duration::from_millis(1))).await;
     server.shutdown(PATIENCE).await;
@@ -212,7 +212,7 @@ async fn a_lame_duck_says_that_it_goes_away() {
 }
 
 #[tokio::test]
-async fn a_shutdown_says_what_it_finished_and_what_it_cut_off() {
+async fn shutdown_logs_finished_and_aborted_calls() {
     record();
     let prober = Prober::default();
     let server = serve(prober.server()).await;

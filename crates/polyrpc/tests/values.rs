@@ -257,7 +257,7 @@ const EXCEPTIONS: [(&str, &str, &str); 3] = [
 ];
 
 #[tokio::test]
-async fn every_way_reads_the_same_values() {
+async fn every_json_entry_point_accepts_the_same_values() {
     let seen = Seen::default();
     let server = serve(seen.server()).await;
     for (json, want) in read_alike() {
@@ -270,7 +270,7 @@ async fn every_way_reads_the_same_values() {
 }
 
 #[tokio::test]
-async fn every_way_refuses_the_same_values_in_the_same_words() {
+async fn every_json_entry_point_rejects_the_same_values_with_the_same_text() {
     let seen = Seen::default();
     let server = serve(seen.server()).await;
     for (json, want) in REFUSED {
@@ -302,7 +302,7 @@ async fn refuses(way: Way, server: &ServerHandle, json: &str, want: &str) {
 }
 
 #[tokio::test]
-async fn what_is_passed_over_is_counted() {
+async fn unknown_fields_are_counted() {
     let server = serve(Seen::default().server()).await;
     for way in WAYS {
         let before = server.info().unknown_fields;
@@ -321,7 +321,7 @@ async fn answered(server: &ServerHandle, path: &str, fields: &str, body: &str) -
 }
 
 #[tokio::test]
-async fn the_dialect_of_the_answer_is_the_listeners_or_the_requests() {
+async fn response_dialect_is_that_of_the_listener_or_the_request() {
     const BRPC: &str = r#""A":7,"response_size":5"#;
     const PROTO3: &str = r#""A":"7","responseSize":5"#;
     let mut bound = Seen::default().server().bind("127.0.0.1:0").await.unwrap();
@@ -353,7 +353,7 @@ async fn the_dialect_of_the_answer_is_the_listeners_or_the_requests() {
 }
 
 #[tokio::test]
-async fn failures_are_json_and_no_answer_is_a_form() {
+async fn failures_are_json_and_responses_are_never_forms() {
     let listen = Listen::on("127.0.0.1:0").lenient_http();
     let lenient = Seen::default().server().bind(listen).await.unwrap().start();
     let form = "Content-Type: application/x-www-form-urlencoded\r\n";
@@ -390,7 +390,7 @@ async fn failures_are_json_and_no_answer_is_a_form() {
 }
 
 #[tokio::test]
-async fn a_listener_may_read_as_leniently_as_brpc() {
+async fn listener_can_read_as_leniently_as_brpc() {
     let seen = Seen::default();
     let listen = Listen::on("127.0.0.1:0").json(Json::BrpcLenient);
     let server = seen.server().bind(listen).await.unwrap().start();
@@ -407,7 +407,7 @@ async fn a_listener_may_read_as_leniently_as_brpc() {
 }
 
 #[tokio::test]
-async fn a_function_of_serde_refuses_in_serdes_words() {
+async fn serde_function_rejects_with_the_text_of_serde() {
     let server = serve(Server::new().function("double", |n: i64| async move { n * 2 })).await;
     let (status, _, body) = answered(&server, "/double", "Content-Type: application/json\r\n", "\"x\"").await;
     assert_eq!(status, 400);
@@ -415,7 +415,7 @@ async fn a_function_of_serde_refuses_in_serdes_words() {
 }
 
 #[tokio::test]
-async fn gos_json_refuses_a_number_that_is_not_finite_in_an_answer() {
+async fn go_json_rejects_a_non_finite_number_in_a_response() {
     let server = Seen::default().server();
     let server = serve(server.function("ratio", |of: f64| async move { of / 0.0 })).await;
     for (text, word) in [("NaN", "NaN"), ("Infinity", "+Inf"), ("-Infinity", "-Inf")] {

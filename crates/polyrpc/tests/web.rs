@@ -100,7 +100,7 @@ async fn answer(server: &polyrpc::server::ServerHandle, request: &[u8]) -> Vec<u
 }
 
 #[tokio::test]
-async fn messages_of_a_stream_come_in_chunks_and_its_end_behind_them() {
+async fn stream_messages_arrive_in_chunks_followed_by_the_trailers() {
     let server = serve(numbers(Counting::default())).await;
     let response = answer(&server, &request("Count", "Connection: close\r\n", &framed("3"))).await;
     let messages = ["0", "1", "2"].map(|n| (0, n.to_owned()));
@@ -135,7 +135,7 @@ async fn text(server: &polyrpc::server::ServerHandle, request: &[u8]) -> String 
 }
 
 #[tokio::test]
-async fn streaming_method_answers_plain_http_in_lines_and_events() {
+async fn streaming_method_answers_plain_http_as_lines_and_events() {
     let server = serve(numbers(Counting::default())).await;
     let lines = text(&server, &json("Count", "Accept: application/x-ndjson\r\n", "3")).await;
     assert!(lines.contains("content-type: application/x-ndjson\r\n"), "{lines}");
@@ -149,7 +149,7 @@ async fn streaming_method_answers_plain_http_in_lines_and_events() {
 }
 
 #[tokio::test]
-async fn method_without_side_effects_is_called_by_a_get_of_connect() {
+async fn method_without_side_effects_is_callable_by_connect_get() {
     let server = serve(numbers(Counting::default()).no_side_effects("Numbers", "Count")).await;
     let get = |query: &str, fields: &str| {
         format!(
@@ -163,7 +163,7 @@ async fn method_without_side_effects_is_called_by_a_get_of_connect() {
 }
 
 #[tokio::test]
-async fn who_hangs_up_ends_his_call() {
+async fn disconnecting_cancels_the_call() {
     let counting = Counting::default();
     let server = serve(numbers(counting.clone())).await;
     let mut socket = Socket::connect(&server).await;
@@ -175,7 +175,7 @@ async fn who_hangs_up_ends_his_call() {
 }
 
 #[tokio::test]
-async fn what_is_sent_ahead_is_not_read_without_end() {
+async fn bytes_sent_ahead_are_read_up_to_a_limit() {
     let counting = Counting::default();
     let server = serve(numbers(counting.clone())).await;
     let mut socket = Socket::connect(&server).await;
@@ -198,7 +198,7 @@ async fn what_is_sent_ahead_is_not_read_without_end() {
 }
 
 #[tokio::test]
-async fn pages_of_other_origins_may_call_where_the_server_says_so() {
+async fn cross_origin_pages_can_call_if_allowed() {
     let preflight = "OPTIONS /Numbers/Count HTTP/1.1\r\nHost: a\r\nOrigin: https://page\r\nConnection: close\r\n\
         Access-Control-Request-Method: POST\r\n\r\n";
     let allow = "access-control-allow-origin: https://page\r\n";
@@ -214,7 +214,7 @@ const UPGRADE: &str = "POST /Probe/Echo HTTP/1.1\r\nHost: a\r\nConnection: Upgra
     Upgrade: h2c\r\nHTTP2-Settings: AAMAAABk\r\nContent-Length: 6\r\n\r\n\"http\"";
 
 #[tokio::test]
-async fn a_connection_goes_on_in_http_2_with_the_request_that_asked() {
+async fn upgraded_connection_continues_in_http_2_with_the_request() {
     let server = serve(Prober::default().server()).await;
     let mut socket = Socket::connect(&server).await;
     socket.send(UPGRADE.as_bytes()).await;
@@ -244,7 +244,7 @@ async fn data_of(socket: &mut Socket, stream: u8) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn where_http_2_is_not_spoken_the_answer_comes_in_http_1() {
+async fn upgrade_is_ignored_if_http_2_is_disabled() {
     let server = Prober::default().server();
     let server = server.bind(Listen::on("127.0.0.1:0").only([Protocol::Http])).await.unwrap().start();
     let (status, body) = Socket::connect(&server).await.http(UPGRADE).await;

@@ -22,7 +22,7 @@ fn client(protocol: &str, server: &ServerHandle) -> Client {
 }
 
 #[tokio::test]
-async fn every_protocol_is_spoken_within_a_websocket() {
+async fn every_protocol_works_within_a_websocket() {
     let server = serve(&Prober::default()).await;
     for protocol in ["baidu-std", "rpcx", "grpc", "http", "http+json-rpc"] {
         let client = client(protocol, &server);
@@ -35,7 +35,7 @@ async fn every_protocol_is_spoken_within_a_websocket() {
 }
 
 #[tokio::test]
-async fn many_calls_share_a_websocket_and_each_gets_its_own_answer() {
+async fn many_calls_share_a_websocket() {
     let server = serve(&Prober::default()).await;
     let client = client("rpcx", &server);
     let calls: Vec<_> = (0..200)
@@ -51,7 +51,7 @@ async fn many_calls_share_a_websocket_and_each_gets_its_own_answer() {
 }
 
 #[test]
-fn the_blocking_client_has_it_too() {
+fn blocking_client_supports_websockets() {
     let (_runtime, server) = serve_apart(Prober::default().server());
     let url = format!("rpcx+ws://{}", server.address());
     for kind in [ConnectionMode::Shared, ConnectionMode::Short] {
@@ -63,7 +63,7 @@ fn the_blocking_client_has_it_too() {
 }
 
 #[tokio::test]
-async fn a_server_that_grants_none_is_told_by_its_answer() {
+async fn rejected_upgrade_reports_the_response() {
     let prober = Prober::default();
     let server = serve(&prober).await;
     let client = Client::new(&format!("rpcx+ws://{}/elsewhere", server.address())).unwrap();
@@ -73,7 +73,7 @@ async fn a_server_that_grants_none_is_told_by_its_answer() {
 }
 
 #[tokio::test]
-async fn only_what_the_listener_speaks_is_spoken_inside() {
+async fn websocket_is_restricted_to_the_protocols_of_the_listener() {
     let listen = Listen::on("127.0.0.1:0").only([Protocol::Http, Protocol::Rpcx]);
     let server = Prober::default().server().bind(listen).await.unwrap().start();
     assert_eq!(soon(client("rpcx", &server).call::<String>("Probe/Echo", "a")).await.unwrap(), "a");
@@ -140,7 +140,7 @@ impl Socket {
 const HEARTBEAT: &[u8] = b"\x08\0\x40\x30\0\0\0\0\0\0\0\x01\0\0\0\x10\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0";
 
 #[tokio::test]
-async fn a_call_may_come_in_many_messages_with_pings_between_them() {
+async fn call_can_span_messages_with_pings_between_them() {
     let server = serve(&Prober::default()).await;
     let mut socket = Socket::open(&server).await;
     for (n, byte) in HEARTBEAT.iter().enumerate() {
@@ -168,7 +168,7 @@ async fn a_call_may_come_in_many_messages_with_pings_between_them() {
 }
 
 #[tokio::test]
-async fn a_close_is_answered_once_what_was_asked_for_is() {
+async fn close_is_answered_after_pending_replies() {
     let prober = Prober::default();
     let server = serve(&prober).await;
     let mut socket = Socket::open(&server).await;
@@ -185,7 +185,7 @@ async fn a_close_is_answered_once_what_was_asked_for_is() {
 }
 
 #[tokio::test]
-async fn what_breaks_the_protocol_is_told_and_ends_the_connection() {
+async fn protocol_violation_is_answered_and_closes_the_connection() {
     let server = serve(&Prober::default()).await;
     for wrong in [&b"\x82\x01x"[..], b"\xc2\x80\0\0\0\0", b"\x80\x80\0\0\0\0", b"\x88\x81\0\0\0\0x"] {
         let mut socket = Socket::open(&server).await;
@@ -196,7 +196,7 @@ async fn what_breaks_the_protocol_is_told_and_ends_the_connection() {
 }
 
 #[tokio::test]
-async fn who_closes_without_a_call_or_speaks_nothing_known_is_answered_too() {
+async fn close_without_a_call_and_unknown_protocol_are_answered() {
     let server = serve(&Prober::default()).await;
     let mut leaving = Socket::open(&server).await;
     leaving.frame(0x88, b"\x03\xe9").await;
@@ -209,7 +209,7 @@ async fn who_closes_without_a_call_or_speaks_nothing_known_is_answered_too() {
 }
 
 #[tokio::test]
-async fn a_websocket_within_a_websocket_is_none() {
+async fn nested_websocket_is_rejected() {
     let server = serve(&Prober::default()).await;
     let mut socket = Socket::open(&server).await;
     let inner = b"GET /_rpcx_ HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n";
@@ -223,7 +223,7 @@ async fn a_websocket_within_a_websocket_is_none() {
 }
 
 #[tokio::test]
-async fn a_server_that_goes_away_answers_what_it_has_taken_and_says_goodbye() {
+async fn draining_server_answers_accepted_calls_and_sends_a_close() {
     let prober = Prober { gate: Gate::default(), ..Prober::default() };
     let server = serve(&prober).await;
     let client = client("rpcx", &server);
@@ -241,7 +241,7 @@ async fn a_server_that_goes_away_answers_what_it_has_taken_and_says_goodbye() {
 }
 
 #[tokio::test]
-async fn an_idle_websocket_is_ended_as_any_connection() {
+async fn idle_websocket_is_closed() {
     let limits = Limits { first_byte_timeout: Duration::from_millis(250), ..Limits::default() };
     let server = common::serve(Prober::default().server().limits(limits)).await;
     let mut socket = Socket::open(&server).await;
@@ -249,7 +249,7 @@ async fn an_idle_websocket_is_ended_as_any_connection() {
 }
 
 #[tokio::test]
-async fn a_oneway_call_arrives_though_its_client_is_dropped_at_once() {
+async fn oneway_call_arrives_after_its_client_is_dropped() {
     let prober = Prober::default();
     let server = common::serve(prober.server()).await;
     for scheme in ["rpcx", "rpcx+ws"] {

@@ -24,8 +24,8 @@ use serde::de::IgnoredAny;
 const LIES: [u32; 5] = [0, 1, (1 << 31) - 1, 1 << 31, u32::MAX];
 
 #[test]
-fn lying_lengths_cost_a_baidu_std_session_nothing() {
-    alone("lying_lengths_cost_a_baidu_std_session_nothing", || {
+fn forged_lengths_allocate_nothing_in_a_baidu_std_session() {
+    alone("forged_lengths_allocate_nothing_in_a_baidu_std_session", || {
         for frame in LIES.into_iter().flat_map(baidu_std_frames) {
             server(MANY, baidu_std_server, &frame);
             client(MANY, baidu_std_client, &frame);
@@ -34,8 +34,8 @@ fn lying_lengths_cost_a_baidu_std_session_nothing() {
 }
 
 #[test]
-fn lying_lengths_cost_an_rpcx_session_nothing() {
-    alone("lying_lengths_cost_an_rpcx_session_nothing", || {
+fn forged_lengths_allocate_nothing_in_an_rpcx_session() {
+    alone("forged_lengths_allocate_nothing_in_an_rpcx_session", || {
         for frame in LIES.into_iter().flat_map(rpcx_frames) {
             server(MANY, rpcx_server, &frame);
             client(MANY, rpcx_client, &frame);
@@ -44,8 +44,8 @@ fn lying_lengths_cost_an_rpcx_session_nothing() {
 }
 
 #[test]
-fn lying_lengths_cost_an_http_session_nothing() {
-    alone("lying_lengths_cost_an_http_session_nothing", || {
+fn forged_lengths_allocate_nothing_in_an_http_session() {
+    alone("forged_lengths_allocate_nothing_in_an_http_session", || {
         for fields in LIES.into_iter().flat_map(http_fields) {
             server(MANY, http_server, format!("POST /Echo/Echo HTTP/1.1\r\nHost: a\r\n{fields}").as_bytes());
             client(MANY, http_client, format!("HTTP/1.1 200 OK\r\n{fields}").as_bytes());
@@ -54,8 +54,8 @@ fn lying_lengths_cost_an_http_session_nothing() {
 }
 
 #[test]
-fn nesting_without_end_costs_a_session_nothing() {
-    alone("nesting_without_end_costs_a_session_nothing", || {
+fn endless_nesting_allocates_nothing_in_a_session() {
+    alone("endless_nesting_allocates_nothing_in_a_session", || {
         let frame = prpc(&b"\x0b".repeat(DEEP), b"");
         server(FEW, baidu_std_server, &frame);
         client(FEW, baidu_std_client, &frame);
@@ -72,8 +72,8 @@ fn nesting_without_end_costs_a_session_nothing() {
 }
 
 #[test]
-fn lying_lengths_cost_decompression_nothing() {
-    alone("lying_lengths_cost_decompression_nothing", || {
+fn forged_lengths_allocate_nothing_in_decompression() {
+    alone("forged_lengths_allocate_nothing_in_decompression", || {
         let text = b"the same again and the same again";
         // Their states, of which zstd's is large, are kept by the thread that first needs them.
         for compression in [Compression::Gzip, Compression::Zlib, Compression::Zstd] {
@@ -107,8 +107,8 @@ fn lying_lengths_cost_decompression_nothing() {
 }
 
 #[test]
-fn lying_lengths_and_nesting_cost_reading_messagepack_nothing() {
-    alone("lying_lengths_and_nesting_cost_reading_messagepack_nothing", || {
+fn forged_lengths_and_nesting_allocate_nothing_in_messagepack() {
+    alone("forged_lengths_and_nesting_allocate_nothing_in_messagepack", || {
         for lie in LIES {
             for marker in [0xc6, 0xc9, 0xdb, 0xdd, 0xdf] {
                 let bytes = [&[marker][..], &lie.to_be_bytes(), b"\x01\x02\x03"].concat();
@@ -125,8 +125,8 @@ fn lying_lengths_and_nesting_cost_reading_messagepack_nothing() {
 }
 
 #[test]
-fn lying_lengths_and_nesting_cost_reading_gob_nothing() {
-    alone("lying_lengths_and_nesting_cost_reading_gob_nothing", || {
+fn forged_lengths_and_nesting_allocate_nothing_in_gob() {
+    alone("forged_lengths_and_nesting_allocate_nothing_in_gob", || {
         let read = |what: &str, times, stream: &[u8]| {
             for message in [gob::Limits::default().message, usize::MAX] {
                 let limits = gob::Limits { message, ..gob::Limits::default() };
@@ -158,8 +158,8 @@ fn lying_lengths_and_nesting_cost_reading_gob_nothing() {
 }
 
 #[test]
-fn lying_lengths_and_nesting_cost_reading_messages_nothing() {
-    alone("lying_lengths_and_nesting_cost_reading_messages_nothing", || {
+fn forged_lengths_and_nesting_allocate_nothing_in_messages() {
+    alone("forged_lengths_and_nesting_allocate_nothing_in_messages", || {
         let pool = schema::Pool::decode(RICH).expect("a good set");
         let rich = pool.message("rich.Rich").expect("one of them");
         let read = |what: &str, times, format, bytes: &[u8]| {
@@ -189,8 +189,8 @@ fn lying_lengths_and_nesting_cost_reading_messages_nothing() {
 }
 
 #[test]
-fn lying_lengths_and_nesting_cost_reading_descriptors_nothing() {
-    alone("lying_lengths_and_nesting_cost_reading_descriptors_nothing", || {
+fn forged_lengths_and_nesting_allocate_nothing_in_descriptors() {
+    alone("forged_lengths_and_nesting_allocate_nothing_in_descriptors", || {
         let read = |what: &str, times, set: &[u8]| {
             let run = |kept: &mut Option<_>| *kept = Some(schema::Pool::decode(set));
             assert_frugal(what, times, || None, run);

@@ -114,7 +114,7 @@ async fn serve(server: Server) -> (ServerHandle, String) {
 }
 
 #[tokio::test]
-async fn pages_of_a_router_live_on_the_port_of_every_protocol() {
+async fn router_pages_share_the_port_with_every_protocol() {
     let taken = Arc::default();
     let (server, url) = serve(greeting().http_fallback(Routes::new(router(&taken)))).await;
     for protocol in ["baidu-std", "rpcx", "grpc", "http", "rest-rpc", "net-rpc"] {
@@ -153,7 +153,7 @@ async fn pages_of_a_router_live_on_the_port_of_every_protocol() {
 }
 
 #[tokio::test]
-async fn a_browser_gets_pages_and_calls_on_one_port() {
+async fn browser_gets_pages_and_calls_on_one_port() {
     let taken = Arc::default();
     let (_server, url) = serve(greeting().http_fallback(Routes::new(router(&taken)))).await;
     for version in VERSIONS {
@@ -228,7 +228,7 @@ async fn trailers_of_a_response_arrive() {
 }
 
 #[tokio::test]
-async fn of_a_response_that_is_not_read_no_more_is_made_than_windows_hold() {
+async fn unread_response_body_is_produced_up_to_the_window() {
     let taken: Arc<AtomicUsize> = Arc::default();
     let (server, service) = within(&taken).await;
     let response = soon(service.oneshot(get_request("/endless"))).await.unwrap();
@@ -252,7 +252,7 @@ async fn of_a_response_that_is_not_read_no_more_is_made_than_windows_hold() {
 }
 
 #[tokio::test]
-async fn of_a_request_that_is_not_taken_no_more_is_read_than_windows_hold() {
+async fn unconsumed_request_body_is_read_up_to_the_window() {
     let go_on = Arc::new(tokio::sync::Notify::new());
     let waiting = go_on.clone();
     let router = Router::new().route(
@@ -282,7 +282,7 @@ async fn of_a_request_that_is_not_taken_no_more_is_read_than_windows_hold() {
 }
 
 #[tokio::test]
-async fn a_service_that_fails_is_answered_for_without_its_words() {
+async fn failing_service_is_answered_without_its_error_text() {
     let service = tower::service_fn(|_: http::Request<polyrpc_tower::RequestBody>| async {
         Result::<http::Response<Body>, _>::Err("postgres://admin:hunter2@db".to_owned())
     });

@@ -80,7 +80,7 @@ async fn failure(url: &str, tls: tls::Client) -> String {
 }
 
 #[tokio::test]
-async fn one_port_answers_every_protocol_in_clear_text_and_within_tls() {
+async fn one_port_answers_every_protocol_with_and_without_tls() {
     let place = Place::new().await;
     let large = "x".repeat(1 << 20);
     for protocol in PROTOCOLS {
@@ -93,7 +93,7 @@ async fn one_port_answers_every_protocol_in_clear_text_and_within_tls() {
 }
 
 #[tokio::test]
-async fn many_calls_share_a_connection_within_tls() {
+async fn many_calls_share_a_tls_connection() {
     let place = Place::new().await;
     for protocol in PROTOCOLS {
         let probe = Arc::new(place.probe(protocol));
@@ -113,7 +113,7 @@ async fn many_calls_share_a_connection_within_tls() {
 }
 
 #[test]
-fn a_plain_thread_calls_within_tls() {
+fn blocking_client_calls_over_tls() {
     let authority = Authority::new("authority");
     let issued = authority.issue(&["127.0.0.1"]);
     let tls = tls::Server::new(identity(&issued)).unwrap();
@@ -137,7 +137,7 @@ fn a_plain_thread_calls_within_tls() {
 }
 
 #[tokio::test]
-async fn a_listener_may_refuse_clear_text() {
+async fn listener_can_reject_plaintext() {
     let place = Place::with(Prober::default().server(), tls::Builder::required).await;
     for protocol in PROTOCOLS {
         assert_eq!(soon(place.probe(protocol).echo("a".into())).await.unwrap(), "a", "{protocol:?}");
@@ -147,7 +147,7 @@ async fn a_listener_may_refuse_clear_text() {
 }
 
 #[tokio::test]
-async fn clear_text_to_a_port_of_tls_is_told_so() {
+async fn plaintext_to_a_tls_port_is_reported_as_such() {
     let place = Place::with(Prober::default().server(), tls::Builder::required).await;
     let address = place.server.address().to_string();
     for scheme in ["baidu-std", "rpcx", "fb-rpc", "grpc", "http", "http+json-rpc", "rest-rpc", "net-rpc"] {
@@ -177,7 +177,7 @@ async fn clear_text_to_a_port_of_tls_is_told_so() {
 }
 
 #[tokio::test]
-async fn a_self_signed_certificate_is_trusted_if_it_is_named() {
+async fn self_signed_certificate_is_trusted_if_configured() {
     let authority = |hosts: &[&str]| {
         let key = rcgen::KeyPair::generate().unwrap();
         let hosts = hosts.iter().map(|&host| host.to_owned()).collect::<Vec<_>>();
@@ -225,7 +225,7 @@ fn teller() -> Server {
 }
 
 #[tokio::test]
-async fn clients_may_have_to_show_a_certificate() {
+async fn client_certificates_can_be_required() {
     let people = Authority::new("people");
     let place = Place::with(teller(), |tls| tls.client_ca(Pem::bytes(people.pem()))).await;
     for protocol in PROTOCOLS {
@@ -244,7 +244,7 @@ async fn clients_may_have_to_show_a_certificate() {
 }
 
 #[tokio::test]
-async fn clients_may_be_free_to_show_a_certificate() {
+async fn client_certificates_can_be_optional() {
     let people = Authority::new("people");
     let place = Place::with(teller(), |tls| tls.optional_client_ca(Pem::bytes(people.pem()))).await;
     let url = place.url(Protocol::Rpcx);
@@ -258,7 +258,7 @@ async fn clients_may_be_free_to_show_a_certificate() {
 }
 
 #[tokio::test]
-async fn an_authenticator_may_go_by_the_certificate() {
+async fn authenticator_can_use_the_client_certificate() {
     let (authority, people) = (Authority::new("authority"), Authority::new("people"));
     let tls = tls::Server::builder(identity(&authority.issue(&["127.0.0.1"])));
     let tls = tls.optional_client_ca(Pem::bytes(people.pem())).build().unwrap();
@@ -282,7 +282,7 @@ async fn an_authenticator_may_go_by_the_certificate() {
 }
 
 #[tokio::test]
-async fn a_client_gets_the_certificate_for_the_name_it_asks_for() {
+async fn certificate_is_selected_by_sni() {
     let authority = Authority::new("authority");
     let tls = tls::Server::builder(identity(&authority.issue(&["first.example"])))
         .identity(identity(&authority.issue(&["second.example", "*.wild.example"])))
@@ -300,7 +300,7 @@ async fn a_client_gets_the_certificate_for_the_name_it_asks_for() {
 }
 
 #[tokio::test]
-async fn a_client_says_what_is_wrong_with_a_certificate() {
+async fn client_error_names_the_certificate_problem() {
     let authority = Authority::new("authority");
     let trust = tls::Client::new().ca(Pem::bytes(authority.pem()));
     let other = tls::Client::new().ca(Pem::bytes(Authority::new("other").pem()));
@@ -321,7 +321,7 @@ async fn a_client_says_what_is_wrong_with_a_certificate() {
 }
 
 #[tokio::test]
-async fn a_server_without_tls_is_recognised() {
+async fn server_without_tls_is_reported() {
     let server = common::serve(Prober::default().server()).await;
     for protocol in PROTOCOLS {
         let why =
@@ -331,7 +331,7 @@ async fn a_server_without_tls_is_recognised() {
 }
 
 #[test]
-fn what_cannot_be_used_is_refused_when_it_is_loaded() {
+fn unusable_certificates_are_rejected_when_loaded() {
     let authority = Authority::new("authority");
     let (one, other) = (authority.issue(&["a.example"]), authority.issue(&["a.example"]));
     let pem = |text: &str| Pem::bytes(text.to_owned());
@@ -387,7 +387,7 @@ impl Drop for Files {
 }
 
 #[tokio::test]
-async fn certificates_are_reloaded_while_calls_run() {
+async fn certificates_are_reloaded_during_calls() {
     let (old, new) = (Authority::new("old"), Authority::new("new"));
     let files = Files::new("reload", &old.issue(&["127.0.0.1"]));
     let tls = tls::Server::new(files.identity()).unwrap();
@@ -419,7 +419,7 @@ async fn certificates_are_reloaded_while_calls_run() {
 }
 
 #[tokio::test]
-async fn files_that_change_are_reloaded_and_broken_ones_are_told_of() {
+async fn changed_files_are_reloaded_and_broken_ones_reported() {
     let (old, new) = (Authority::new("old"), Authority::new("new"));
     let files = Files::new("watch", &old.issue(&["127.0.0.1"]));
     let told = Arc::new(Mutex::new(Vec::new()));
@@ -445,7 +445,7 @@ async fn files_that_change_are_reloaded_and_broken_ones_are_told_of() {
 }
 
 #[tokio::test]
-async fn a_client_reads_its_files_anew_like_a_server() {
+async fn client_reloads_its_files_like_a_server() {
     let (old, new) = (Authority::new("old"), Authority::new("new"));
     let files = Files::new("client-watch", &old.issue(&["caller.example"]));
     let trusted = files.folder.join("ca.pem");
@@ -485,7 +485,7 @@ async fn a_client_reads_its_files_anew_like_a_server() {
 }
 
 #[tokio::test]
-async fn garbage_behind_the_first_greeting_is_answered_with_an_alert_and_harms_nobody() {
+async fn garbage_after_the_client_hello_is_answered_with_an_alert() {
     let place = Place::new().await;
     for garbage in
         [&b"garbage that is no record at all"[..], &[0x16, 3, 3, 0, 4, 0xff, 0, 0, 0], &[0; 70_000]]
@@ -504,7 +504,7 @@ async fn garbage_behind_the_first_greeting_is_answered_with_an_alert_and_harms_n
 }
 
 #[tokio::test]
-async fn a_handshake_that_stalls_or_does_not_end_is_ended() {
+async fn stalled_or_endless_handshake_times_out() {
     let limits = Limits { header_timeout: Duration::from_millis(300), ..Limits::default() };
     let place = Place::with(Prober::default().server().limits(limits), |tls| tls).await;
     let hello = raw::client_hello();
@@ -526,7 +526,7 @@ async fn a_handshake_that_stalls_or_does_not_end_is_ended() {
 }
 
 #[tokio::test]
-async fn a_client_may_take_its_time_after_the_handshake() {
+async fn header_timeout_does_not_apply_after_the_handshake() {
     let limits = Limits { header_timeout: Duration::from_millis(300), ..Limits::default() };
     let place = Place::with(Prober::default().server().limits(limits), |tls| tls).await;
     let (address, ca) = (place.server.address().to_string(), place.authority.pem());
@@ -552,7 +552,7 @@ async fn a_client_may_take_its_time_after_the_handshake() {
 }
 
 #[tokio::test]
-async fn what_is_asked_before_the_peer_says_good_bye_is_answered() {
+async fn request_before_close_notify_is_answered() {
     let place = Place::new().await;
     let (address, ca) = (place.server.address().to_string(), place.authority.pem());
     let answer = tokio::task::spawn_blocking(move || {
@@ -569,7 +569,7 @@ async fn what_is_asked_before_the_peer_says_good_bye_is_answered() {
 }
 
 #[tokio::test]
-async fn what_was_asked_before_the_connection_was_cut_is_answered() {
+async fn request_before_a_truncated_close_is_answered() {
     let place = Place::new().await;
     let (address, ca) = (place.server.address().to_string(), place.authority.pem());
     let answer = tokio::task::spawn_blocking(move || {
@@ -585,7 +585,7 @@ async fn what_was_asked_before_the_connection_was_cut_is_answered() {
 }
 
 #[tokio::test]
-async fn who_asks_for_a_protocol_in_the_handshake_must_keep_to_it() {
+async fn negotiated_alpn_protocol_is_enforced() {
     let place = Place::new().await;
     let (address, ca) = (place.server.address().to_string(), place.authority.pem());
     let ask = move |alpn: &'static [u8], say: Vec<u8>| {
@@ -620,7 +620,7 @@ async fn who_asks_for_a_protocol_in_the_handshake_must_keep_to_it() {
 }
 
 #[tokio::test]
-async fn a_certificate_of_x509_v1_may_be_shown() {
+async fn x509_v1_client_certificate_is_accepted() {
     let issued = v1::issue();
     let tls = tls::Server::new(identity(&issued)).unwrap();
     let listen = Listen::on("127.0.0.1:0").tls(tls);
@@ -640,7 +640,7 @@ async fn a_certificate_of_x509_v1_may_be_shown() {
 }
 
 #[tokio::test]
-async fn bytes_that_travel_in_clear_text_are_not_sent_to_where_there_is_only_tls() {
+async fn plaintext_data_streams_are_not_granted_on_a_tls_only_port() {
     let streams = || polyrpc::transfer::Streams::new(|_, _| async { Ok(()) });
     let place = Place::with(Server::new().streams(streams()), tls::Builder::required).await;
     let client = place.client(Protocol::Rpcx);
@@ -657,7 +657,7 @@ async fn bytes_that_travel_in_clear_text_are_not_sent_to_where_there_is_only_tls
 }
 
 #[tokio::test]
-async fn a_session_is_resumed() {
+async fn tls_session_is_resumed() {
     let place = Place::new().await;
     let (address, ca) = (place.server.address().to_string(), place.authority.pem());
     let kinds = tokio::task::spawn_blocking(move || {
@@ -675,7 +675,7 @@ async fn a_session_is_resumed() {
 }
 
 #[tokio::test]
-async fn a_reply_that_was_cut_off_is_no_reply() {
+async fn truncated_reply_is_not_accepted() {
     for (says_good_bye, want) in [(true, Ok("\"whole\"")), (false, Err("close_notify"))] {
         let authority = Authority::new("authority");
         let issued = authority.issue(&["127.0.0.1"]);
@@ -701,7 +701,7 @@ async fn a_reply_that_was_cut_off_is_no_reply() {
 }
 
 #[tokio::test]
-async fn a_server_that_shuts_down_finishes_what_it_owes_within_tls() {
+async fn shutdown_finishes_pending_replies_over_tls() {
     let prober = Prober::default();
     let place = Place::with(prober.server(), |tls| tls).await;
     let probe = place.probe(Protocol::Grpc);
@@ -714,7 +714,7 @@ async fn a_server_that_shuts_down_finishes_what_it_owes_within_tls() {
 }
 
 #[test]
-fn connections_within_tls_are_dealt_out_to_cores_too() {
+fn tls_connections_are_distributed_to_cores() {
     let authority = Authority::new("authority");
     let tls = tls::Server::new(identity(&authority.issue(&["127.0.0.1"]))).unwrap();
     let (runtime, _idle) = serve_apart(Server::new());
@@ -729,7 +729,7 @@ fn connections_within_tls_are_dealt_out_to_cores_too() {
 }
 
 #[tokio::test]
-async fn clients_with_mistakes_in_tls_are_counted_by_cause() {
+async fn failed_tls_handshakes_are_counted_by_cause() {
     let clients = Authority::new("clients");
     let place =
         Place::with(Prober::default().server(), |tls| tls.client_ca(Pem::bytes(clients.pem())).required())
