@@ -53,7 +53,7 @@ fn file_outside_the_include_paths_is_an_error() {
 
 #[test]
 fn empty_configuration_is_an_error() {
-    assert_eq!(Config::new().generate().unwrap_err().to_string(), "no .proto file was named");
+    assert_eq!(Config::new().generate().unwrap_err().to_string(), "no .proto file was given");
 }
 
 #[test]
