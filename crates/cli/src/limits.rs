@@ -92,7 +92,7 @@ impl FromStr for Size {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let wrong =
-            || format!("`{text}` is no size: want a number of bytes, or one with KiB, MiB or GiB behind it");
+            || format!("`{text}` is not a size: want a number of bytes, or a number and KiB, MiB or GiB");
         let unit_at = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
         let (number, unit) = text.split_at(unit_at);
         let shift = match unit.trim() {
@@ -100,7 +100,7 @@ impl FromStr for Size {
             unit => UNITS.iter().find(|(name, _)| name.eq_ignore_ascii_case(unit)).ok_or_else(wrong)?.1,
         };
         let number: usize = number.parse().map_err(|_| wrong())?;
-        let bytes = number.checked_mul(1 << shift).ok_or_else(|| format!("`{text}` is too much"))?;
+        let bytes = number.checked_mul(1 << shift).ok_or_else(|| format!("`{text}` is too large"))?;
         if bytes == 0 { Err("a size is at least one byte".to_owned()) } else { Ok(Self(bytes)) }
     }
 }
@@ -123,9 +123,9 @@ impl FromStr for Count {
 
     fn from_str(text: &str) -> Result<Self, String> {
         match text.parse() {
-            Ok(0) => Err("nobody could connect: want at least 1".to_owned()),
+            Ok(0) => Err("want at least 1".to_owned()),
             Ok(count) => Ok(Self(count)),
-            Err(_) => Err(format!("`{text}` is no number")),
+            Err(_) => Err(format!("`{text}` is not a number")),
         }
     }
 }
@@ -144,7 +144,7 @@ impl FromStr for Span {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("`{text}` is no time: want seconds, or a number with ms, s, m or h behind it");
+        let wrong = || format!("`{text}` is not a time: want seconds, or a number and ms, s, m or h");
         let span = match (text.strip_suffix('h'), text.ends_with(|c: char| c.is_ascii_digit())) {
             (Some(hours), _) => {
                 let hours: f64 = hours.trim().parse().map_err(|_| wrong())?;
@@ -153,7 +153,7 @@ impl FromStr for Span {
             (None, true) => terminal::duration(&format!("{text}s")).map_err(|_| wrong())?,
             (None, false) => terminal::duration(text).map_err(|_| wrong())?,
         };
-        if span.is_zero() { Err("a time is longer than nothing".to_owned()) } else { Ok(Self(span)) }
+        if span.is_zero() { Err("a time is longer than zero".to_owned()) } else { Ok(Self(span)) }
     }
 }
 

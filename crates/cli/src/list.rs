@@ -34,7 +34,7 @@ pub(crate) struct Options {
     headers: Headers,
     #[command(flatten)]
     beside: CommonOptions,
-    #[command(flatten, next_help_heading = "What the messages are")]
+    #[command(flatten, next_help_heading = "Message descriptions")]
     files: Files,
 }
 
@@ -154,10 +154,8 @@ async fn ask_rpcx(client: &Client, options: &Options) -> Result<String, Failure>
 async fn ask_by_grpc(client: &Client, options: &Options) -> Result<String, Failure> {
     let protocol = client.protocol().as_str();
     let refused = || {
-        Failure::new(format!(
-            "{protocol} has no way to ask a server what it offers, nor by gRPC does the server tell"
-        ))
-        .with_hint("name a .proto that describes it with --proto FILE")
+        Failure::new(format!("{protocol} cannot list services, and the server has no gRPC reflection"))
+            .with_hint("name a .proto that describes it with --proto FILE")
     };
     let other = by_grpc(&options.url).ok_or_else(refused)?;
     let other = options.client(&other)?;
@@ -175,7 +173,7 @@ async fn ask_by_grpc(client: &Client, options: &Options) -> Result<String, Failu
 async fn failed(error: &Error, options: &Options) -> Failure {
     let status = error.status();
     match status.code() {
-        Code::Unimplemented => Failure::new("the server does not tell what it offers: it has no reflection")
+        Code::Unimplemented => Failure::new("the server has no reflection")
             .with_hint("name a .proto that describes it with --proto FILE"),
         _ => {
             let failure = Failure::of_call(status, &options.url);

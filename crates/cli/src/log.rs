@@ -35,7 +35,7 @@ pub(crate) fn install(wanted: Option<Targets>, usual: LevelFilter) -> Result<(),
 /// A level, or levels of parts of the program: `info`, `polyrpc::client=debug,warn`.
 pub(crate) fn filter(text: &str) -> Result<Targets, String> {
     let wrong =
-        || format!("`{text}` is no level: want error, warn, info, debug, trace or off, or target=level,…");
+        || format!("`{text}` is not a level: want error, warn, info, debug, trace or off, or target=level,…");
     // As a single directive, a word that is no level would be parsed as a target, and an empty text as a level.
     let is_level = |part: &str| !part.is_empty() && part.parse::<LevelFilter>().is_ok() || part.contains('=');
     match text.split(',').all(is_level) {

@@ -133,7 +133,7 @@ pub(crate) fn cut(text: &str, width: usize) -> String {
 
 /// Reads `500ms`, `1s`, `1.5s`, `2m`; a number alone is seconds.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("`{text}` is no duration: want seconds, or a number with ms, s or m behind it");
+    let wrong = || format!("`{text}` is not a duration: want seconds, or a number and ms, s or m");
     let unit_at = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
     let (number, unit) = text.split_at(unit_at);
     let seconds = match unit {

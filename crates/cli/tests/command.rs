@@ -313,11 +313,11 @@ fn invalid_message_is_rejected_before_it_is_sent() {
     );
     fails(
         &["rpcx://h:1", "echo", "hello"],
-        "error: the argument is not JSON: line 1, column 1: expected value\nhint: a text is JSON too, in quotes: '\"hello\"'\n",
+        "error: the argument is not JSON: line 1, column 1: expected value\nhint: a string needs quotes in JSON: '\"hello\"'\n",
     );
     fails(
         &[nowhere, "Unknown/Method", r#"{"a":1}"#, "--format", "protobuf"],
-        "error: nothing says how the method's messages are written in protobuf\n\
+        "error: nothing describes the method's messages in protobuf\n\
          hint: name its .proto with --proto FILE or --descriptor-set FILE, or send another --format\n",
     );
     fails(&[nowhere, "a.B/C", "--proto", "no.proto"], "error: there is no file no.proto\n");
@@ -432,7 +432,7 @@ fn bench_makes_exactly_the_requested_number_of_calls() {
     assert!(ran.stdout.contains("(2,003 calls)"), "{ran:?}");
     assert!(ran.stdout.contains("50 % in ") && ran.stdout.ends_with("[ok] 2,003\n"), "{ran:?}");
     let ran = polyrpc(greet.iter().chain(&["-n", "3", "-c", "4"]));
-    assert_eq!(ran.stderr, "error: there are fewer calls than callers, of which there are 4\n");
+    assert_eq!(ran.stderr, "error: there are fewer calls than the 4 callers\n");
 }
 
 #[test]

@@ -79,9 +79,9 @@ fn failed_list_prints_a_hint() {
         &["Connection refused", "polyrpc serve --listen"],
     );
     let (_runtime, silent) = serve(polyrpc::Server::new().function("echo", |text: String| async { text }));
-    fails(&[&silent], &["it has no reflection", "--proto FILE"]);
+    fails(&[&silent], &["the server has no reflection", "--proto FILE"]);
     let other = silent.replace("grpc://", "baidu-std://");
-    fails(&[&other], &["baidu_std has no way to ask", "nor by gRPC", "--proto FILE"]);
+    fails(&[&other], &["baidu_std has no way to ask", "no gRPC reflection", "--proto FILE"]);
     let proto = concat!(env!("CARGO_MANIFEST_DIR"), "/proto/example.proto");
     fails(&[&silent, "a.B", "--proto", proto], &["nothing in", "its services are example.EchoService"]);
 }
@@ -185,7 +185,7 @@ fn failed_stream_prints_the_cause() {
         69,
     );
     let text = "error: message 2: the argument is not JSON: line 1, column 4: expected value\n\
-                hint: a text is JSON too, in quotes: '\"hello\"'\n";
+                hint: a string needs quotes in JSON: '\"hello\"'\n";
     fails("grpc", full, &["{} oh"], text, 1);
     let text = format!("error: {full} streams: it has no attachment and always answers\n");
     fails("grpc", full, &["{}", "--oneway"], &text, 1);

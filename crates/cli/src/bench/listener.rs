@@ -21,7 +21,7 @@ fn socket_of(url: &str) -> Result<u64, String> {
     if rest.split(['/', '?']).next().unwrap_or_default().contains(',')
         || FOUND.iter().any(|word| scheme.ends_with(word))
     {
-        return Err("the servers are found by the client".to_owned());
+        return Err("the servers are discovered by the client".to_owned());
     }
     let host = rest.split(['/', '?']).next().unwrap_or_default();
     let usual = if scheme.starts_with("https") { 443 } else { 80 };
@@ -147,7 +147,7 @@ mod tests {
         let found = process_behind(&format!("rpcx+kcp://127.0.0.1:{port}")).unwrap();
         assert_eq!(found.id, std::process::id());
         for url in ["rpcx+list://127.0.0.1:1,127.0.0.1:2", "rpcx+etcd://127.0.0.1:2379/base/S"] {
-            assert_eq!(process_behind(url).unwrap_err(), "the servers are found by the client");
+            assert_eq!(process_behind(url).unwrap_err(), "the servers are discovered by the client");
         }
     }
 

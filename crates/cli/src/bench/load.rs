@@ -471,7 +471,7 @@ impl Progress {
     }
 
     fn new(length: u64, counts: bool) -> Self {
-        let style = ProgressStyle::with_template("{bar:40.cyan} {msg}").expect("the template is whole");
+        let style = ProgressStyle::with_template("{bar:40.cyan} {msg}").expect("a valid template");
         let bar = ProgressBar::new(length).with_style(style.progress_chars("━╸─"));
         Self { bar, counts }
     }

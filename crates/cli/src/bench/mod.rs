@@ -176,9 +176,7 @@ impl Options {
             return Err(Failure::new(format!("{callers} callers cannot use {connections} connections")));
         }
         if self.calls.is_some_and(|calls| calls < callers) {
-            return Err(Failure::new(format!(
-                "there are fewer calls than callers, of which there are {callers}"
-            )));
+            return Err(Failure::new(format!("there are fewer calls than the {callers} callers")));
         }
         if self.blocking {
             let short = self.kind == Sharing::Short;
@@ -212,12 +210,12 @@ fn positive(text: &str) -> Result<usize, String> {
 }
 
 const CLOSED_LOOP: &str = "\
-Every caller makes its next call when the last has ended (a closed loop). A server that stalls is therefore asked \
-less, and the latencies do not show the waiting of those who would have called meanwhile (coordinated omission): \
-read them as what one caller sees at this rate, not as what callers from outside would see.
+Every caller makes its next call when the last has ended (a closed loop). A server that stalls therefore receives \
+fewer calls, and the latencies do not include the waiting of callers that would have called meanwhile (coordinated \
+omission): read them as what one caller sees at this rate, not as what independent callers would see.
 
-Latency is counted from the end of a caller's last call to the end of this one. Calls that fail are counted by \
-their code, and neither in the rate nor in the latencies.";
+Latency is measured from the end of a caller's last call to the end of this one. Failed calls are counted by their \
+code, and are neither in the rate nor in the latencies.";
 
 #[cfg(test)]
 mod tests {

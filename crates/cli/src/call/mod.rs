@@ -75,7 +75,7 @@ pub(crate) struct Options {
     json: bool,
     #[command(flatten)]
     beside: CommonOptions,
-    #[command(flatten, next_help_heading = "What the messages are")]
+    #[command(flatten, next_help_heading = "Message descriptions")]
     message: message::Options,
 }
 
@@ -296,13 +296,13 @@ const EXAMPLES: &str = r#"Examples:
   polyrpc call rpcx+etcd://127.0.0.1:2379/rpcx_test/Arith Arith/Mul '{"A":7,"B":8}'
   polyrpc call rpcx://127.0.0.1:8972 pkg.Service/Method @request.json --proto service.proto
 
-What the messages are is said by the files that --proto, --descriptor-set or --schema name, or else by the server's gRPC
-reflection, which is also asked, on the same port, for baidu_std and for --format protobuf. Names in the JSON that the
+Messages are described by the files that --proto, --descriptor-set or --schema name, or else by the server's gRPC
+reflection, which is also used, on the same port, for baidu_std and for --format protobuf. Names in the JSON that the
 message does not declare are errors.
 
 Exit codes:
   0       the call was answered
-  1       nothing was called, or the answer cannot be read
+  1       no call was made, or the reply cannot be read
   2       the command line is wrong
   64 + n  the call failed with status n of gRPC: 65 cancelled, 66 unknown, 67 invalid argument, 68 deadline exceeded,
           69 not found, 70 already exists, 71 permission denied, 72 resource exhausted, 73 failed precondition,

@@ -4,7 +4,7 @@ use polyrpc::client::{self, FailMode};
 
 /// Which of several servers is called, and what is done when it fails.
 #[derive(Debug, Clone, Args)]
-#[command(next_help_heading = "Of several servers (rpcx+etcd://, rpcx+list://…)")]
+#[command(next_help_heading = "Several servers (rpcx+etcd://, rpcx+list://…)")]
 pub(crate) struct MultiServerOptions {
     /// How to choose among servers: random, rr, wrr, wr, least, p2c, la, c_murmurhash, ConsistentHash and so on, with
     /// parameters as in p2c:choices=3; 'closest:latitude=52.5 longitude=13.4' takes the nearest of servers that publish

@@ -90,7 +90,7 @@ impl Serialize for InferredValue<'_> {
                 (None, None, number) => serializer.serialize_f64(number.unwrap_or(f64::NAN)),
             },
             Value::Array(items) => serializer.collect_seq(items.iter().map(InferredValue)),
-            Value::Object(_) => Err(S::Error::custom("JSON does not tell the order of a struct's members")),
+            Value::Object(_) => Err(S::Error::custom("JSON does not define the order of a struct's members")),
         }
     }
 }

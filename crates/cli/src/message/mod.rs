@@ -291,7 +291,7 @@ impl Translator {
     /// What may be why a call failed: nothing said how the method's messages travel.
     pub(crate) fn doubt(&self) -> Option<&'static str> {
         self.doubtful.then_some(
-            "nothing describes the method, so that the message was sent as JSON; name its .proto with --proto FILE or \
+            "nothing describes the method, so the message was sent as JSON; name its .proto with --proto FILE or \
              --descriptor-set FILE",
         )
     }
@@ -378,7 +378,7 @@ impl Translator {
     fn packed(&self, argument: &[u8]) -> Result<Vec<u8>, Failure> {
         let value = serde_json::from_slice(argument).map_err(no_json)?;
         let signature = self.signature.as_ref().ok_or_else(|| {
-            Failure::new("nothing says of what types the arguments are")
+            Failure::new("the types of the arguments are unknown")
                 .with_hint("name them with --types, as in --types 'int, string'")
         })?;
         signature
@@ -476,7 +476,7 @@ pub(crate) fn no_json(error: serde_json::Error) -> Failure {
     let text = error.to_string();
     let reason = text.strip_suffix(&format!(" at line {line} column {column}")).unwrap_or(&text);
     Failure::new(format!("the argument is not JSON: line {line}, column {column}: {reason}"))
-        .with_hint("a text is JSON too, in quotes: '\"hello\"'")
+        .with_hint("a string needs quotes in JSON: '\"hello\"'")
 }
 
 fn not_utf8() -> Failure {
@@ -488,6 +488,6 @@ fn unreadable(error: &dyn std::fmt::Display) -> Failure {
 }
 
 fn undescribed(wire: Format) -> Failure {
-    Failure::new(format!("nothing says how the method's messages are written in {}", wire.as_str()))
+    Failure::new(format!("nothing describes the method's messages in {}", wire.as_str()))
         .with_hint("name its .proto with --proto FILE or --descriptor-set FILE, or send another --format")
 }

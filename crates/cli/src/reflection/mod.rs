@@ -139,9 +139,7 @@ impl<'a> Reflection<'a> {
     fn add(&mut self, encoded: Bytes) -> Result<()> {
         let declared = FileDescriptorProto::decode(&encoded[..]).map_err(Status::from_error)?;
         if self.files.len() >= FILES {
-            return Err(
-                Status::resource_exhausted("the server's files import each other without an end").into()
-            );
+            return Err(Status::resource_exhausted("the server's files import each other in a cycle").into());
         }
         self.files.entry(declared.name().to_owned()).or_insert(File { encoded, declared });
         Ok(())
@@ -186,9 +184,9 @@ impl<'a> Reflection<'a> {
         let _ = call.send(request).await;
         let _ = call.finish_sending().await;
         let answer = call.next().await?;
-        let answer = answer.ok_or_else(|| Status::internal("the server ended the conversation"))?;
+        let answer = answer.ok_or_else(|| Status::internal("the server ended the reflection stream"))?;
         let answer = ServerReflectionResponse::decode(&mut &answer.bytes[..]).map_err(Status::from_error)?;
-        answer.message_response.ok_or_else(|| Status::internal("the server answered nothing").into())
+        answer.message_response.ok_or_else(|| Status::internal("the server sent no response").into())
     }
 }
 
@@ -199,7 +197,7 @@ fn astray(answer: MessageResponse) -> Error {
             let ErrorResponse { error_code: code, error_message: text, .. } = *error;
             Status::unknown(format!("the server's reflection failed ({code}): {text}")).into()
         }
-        _ => Status::internal("the server answered another question").into(),
+        _ => Status::internal("the server responded to another request").into(),
     }
 }
 

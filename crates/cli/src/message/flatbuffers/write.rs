@@ -264,7 +264,7 @@ fn number(scalar: Scalar, value: &Value, place: &mut [u8]) -> Result<(), String>
         Value::Number(number) => number.to_string(),
         _ => return Err("want a number".into()),
     };
-    let wrong = || format!("{shown} is no {}", format!("{scalar:?}").to_lowercase());
+    let wrong = || format!("{shown} is not a valid {}", format!("{scalar:?}").to_lowercase());
     match (scalar, scalar.range()) {
         (Scalar::F32, _) => place.copy_from_slice(&shown.parse::<f32>().map_err(|_| wrong())?.to_le_bytes()),
         (Scalar::F64, _) => place.copy_from_slice(&shown.parse::<f64>().map_err(|_| wrong())?.to_le_bytes()),
