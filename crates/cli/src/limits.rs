@@ -10,33 +10,33 @@ use polyrpc::server::Limits;
 use crate::failure::Failure;
 use crate::terminal;
 
-/// The limits that an operator sets; the others are the library's.
+/// The limits that an operator sets; the others have the library's defaults.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Limits")]
 pub(crate) struct LimitOptions {
-    /// Memory that all clients together may make the server hold, in bytes or with KiB, MiB or GiB behind the number
-    /// [default: a quarter of the memory that the process may use, at most 1GiB]
+    /// Memory that all clients together may make the server hold, in bytes or with the unit KiB, MiB or GiB
+    /// [default: a quarter of the memory available to the process, at most 1GiB]
     #[arg(long, value_name = "SIZE")]
     memory: Option<Size>,
-    /// Size of one message, on the wire and decompressed
+    /// Maximum size of a message, on the wire and decompressed
     #[arg(long, value_name = "SIZE", default_value_t = Size(Limits::default().message))]
     max_message: Size,
-    /// Open connections; one more is closed at once
+    /// Maximum number of open connections; further ones are closed at once
     #[arg(long, value_name = "N", default_value_t = Count(Limits::default().connections))]
     max_connections: Count,
-    /// Close a connection that has done nothing for so long; in seconds, or with ms, s, m or h behind the number
+    /// Close a connection that is idle for this long; in seconds, or with the unit ms, s, m or h
     #[arg(long, value_name = "TIME|off", default_value_t = Timeout(Limits::default().idle_timeout))]
     idle_timeout: Timeout,
-    /// How long one message may take from its first byte to its last
+    /// Time limit of one message from its first byte to its last
     #[arg(long, value_name = "TIME", default_value_t = Span(Limits::default().message_timeout))]
     message_timeout: Span,
-    /// How long a connection may take to show its protocol, to do a TLS handshake and to send an HTTP head
+    /// Time limit to detect the protocol, to do a TLS handshake and to send an HTTP head
     #[arg(long, value_name = "TIME", default_value_t = Span(Limits::default().header_timeout))]
     header_timeout: Span,
-    /// How long a client may take nothing of what is to be sent to it
+    /// How long a client may read nothing while data waits to be sent
     #[arg(long, value_name = "TIME", default_value_t = Span(Limits::default().write_timeout))]
     write_timeout: Span,
-    /// Drain a connection when it is so old, give or take a tenth
+    /// Drain a connection at this age, plus or minus a tenth
     #[arg(long, value_name = "TIME|off", default_value_t = Timeout(Limits::default().connection_age))]
     max_connection_age: Timeout,
 }
@@ -46,7 +46,7 @@ impl LimitOptions {
     ///
     /// # Errors
     ///
-    /// If a message of the allowed size does not fit into the memory.
+    /// If a message of the maximum size does not fit into the memory budget.
     pub(crate) fn limits(&self) -> Result<Limits, Failure> {
         let usual = Limits::default();
         let memory = self.memory.map_or(usual.memory, |memory| memory.0);
@@ -77,7 +77,7 @@ impl LimitOptions {
     }
 }
 
-/// What a connection needs besides a message and the same decompressed.
+/// Memory that a connection needs besides a message and its decompressed copy.
 const ANSWER: usize = 1 << 20;
 
 /// A number of bytes: `4096`, `512KiB`, `64MiB`, `1GiB`.
@@ -114,7 +114,7 @@ impl fmt::Display for Size {
     }
 }
 
-/// How many there may be, which is at least one: a server that refuses everybody is a mistake.
+/// A maximum number, at least one: a server that rejects every connection is a mistake.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Count(usize);
 

@@ -1,4 +1,4 @@
-//! `polyrpc list`: what a server offers, by its own word or by `.proto` files.
+//! `polyrpc list`: the services of a server, by reflection or by `.proto` files.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -22,12 +22,12 @@ use crate::terminal;
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Options {
-    /// The server, as for `call`. A gRPC server is asked by gRPC's reflection, an rpcx server by rpcx's, any other by
-    /// gRPC's on the same port
+    /// The server, as for `call`. A gRPC server is queried by gRPC reflection, an rpcx server by rpcx's, any other by
+    /// gRPC reflection on the same port
     url: String,
     /// A service, a method, a message or an enum to describe, by its full name [default: list all services]
     name: Option<String>,
-    /// Print JSON, a failure on standard error too
+    /// Print JSON; a failure as JSON on standard error
     #[arg(long)]
     json: bool,
     #[command(flatten)]
@@ -81,10 +81,10 @@ async fn ask(client: &Client, options: &Options) -> Result<String, Failure> {
     }
 }
 
-/// What a server said.
+/// Response of a server.
 enum Answer {
     Text(String),
-    /// It has nothing of that name; these are its services.
+    /// Nothing has that name; these are the server's services.
     Unknown(Vec<String>),
 }
 
@@ -93,7 +93,7 @@ async fn by_grpcs_reflection(client: &Client, options: &Options) -> Result<Answe
     let Some(name) = &options.name else {
         let services = reflection.services().await?;
         for service in &services {
-            // One that cannot be described is told by its name alone.
+            // Only the name of an undescribed service is printed.
             reflection.find(service).await?;
         }
         return Ok(Answer::Text(options.list(&services, &files(&reflection))));
@@ -150,7 +150,7 @@ async fn ask_rpcx(client: &Client, options: &Options) -> Result<String, Failure>
     }
 }
 
-/// Asks by gRPC a server that may not speak it.
+/// Queries over gRPC a server that may not speak it.
 async fn ask_by_grpc(client: &Client, options: &Options) -> Result<String, Failure> {
     let protocol = client.protocol().as_str();
     let refused = || {
@@ -162,7 +162,7 @@ async fn ask_by_grpc(client: &Client, options: &Options) -> Result<String, Failu
     match timeout(AT_MOST, by_grpcs_reflection(&other, options)).await {
         Ok(Ok(Answer::Text(text))) => Ok(text),
         Ok(Ok(Answer::Unknown(services))) => Err(options.stranger(&services)),
-        // Where nobody listens, gRPC is not the reason.
+        // If nothing listens there, gRPC is not the reason.
         Ok(Err(error)) if error.message().starts_with("cannot connect") => {
             Err(Failure::of_call(error.status(), &options.url))
         }
@@ -214,7 +214,7 @@ impl Options {
         }
     }
 
-    /// The failure of a name that the server does not have.
+    /// The failure for a name that the server does not have.
     fn stranger(&self, services: &[String]) -> Failure {
         let name = self.name.as_deref().unwrap_or_default();
         unknown(format!("nothing that the server describes is called `{name}`"), name, services)
@@ -225,12 +225,12 @@ fn files(reflection: &Reflection<'_>) -> Vec<FileDescriptorProto> {
     reflection.files().cloned().collect()
 }
 
-/// A method's name as it is called, `Service/Method`, as a `.proto` has it.
+/// Converts `Service/Method` to the spelling of a `.proto`.
 fn dotted(name: &str) -> String {
     name.trim_start_matches('.').replace('/', ".")
 }
 
-/// How long a server is asked by a protocol that it may not speak.
+/// Timeout of queries by a protocol that the server may not speak.
 const AT_MOST: Duration = Duration::from_secs(2);
 
 const EXAMPLES: &str = "\

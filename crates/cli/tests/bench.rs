@@ -17,12 +17,12 @@ fn bench(url: &str, more: &[&str]) -> Ran {
     polyrpc(["bench", url].iter().chain(&ADD).chain(more))
 }
 
-/// Starts it, and does something to it or to its server meanwhile.
+/// Starts the command, and disturbs it or its server meanwhile.
 fn bench_while(url: &str, more: &[&str], meanwhile: impl FnOnce(u32)) -> Ran {
     let mut command = Command::new(env!("CARGO_BIN_EXE_polyrpc"));
     command.arg("bench").arg(url).args(ADD).args(more);
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    // There is nothing to wait for: it says nothing before its report.
+    // It prints nothing before its report, so there is nothing to wait for.
     thread::sleep(Duration::from_millis(700));
     meanwhile(child.id());
     child.wait_with_output().unwrap().into()
@@ -104,7 +104,7 @@ fn percentile_is_reported_only_with_enough_calls() {
 fn unwritable_output_is_reported_before_any_call() {
     let dir = TempDir::new();
     let nowhere = dir.path().join("nowhere/figures.json").display().to_string();
-    // Nobody listens there: the call would fail in other words.
+    // Nothing listens there: the call would fail with another message.
     let ran = bench("rpcx://127.0.0.1:1", &["--json", &nowhere]);
     assert!(ran.stderr.starts_with(&format!("error: cannot write {nowhere}: ")) && ran.code == 1, "{ran:?}");
 

@@ -115,7 +115,7 @@ fn arith_computes_in_64_bits_and_pbarith_in_32_bits() {
     for scheme in SCHEMES {
         let ran = polyrpc(["call", &server.url(scheme), "Arith/Mul", args]);
         let product = match scheme {
-            // What came in protobuf is shown in its JSON, which has integers of 64 bits as texts.
+            // Protobuf is printed as its JSON, in which 64-bit integers are strings.
             "baidu-std" | "grpc" => Value::from("10000000000"),
             _ => Value::from(10_000_000_000_u64),
         };
@@ -176,7 +176,7 @@ fn proto_file_describes_the_called_method() {
             "--proto",
             concat!(env!("CARGO_MANIFEST_DIR"), "/proto/benchmark.proto"),
         ]);
-        // 64-bit integers are texts in protobuf's JSON, whatever JSON the protocol speaks.
+        // 64-bit integers are strings in protobuf's JSON, for every JSON dialect of the protocol.
         assert_eq!(ran.json()["field22"], "5000000000", "{scheme}: {ran:?}");
     }
 }
@@ -295,7 +295,7 @@ fn command_exits_quietly_if_stdout_is_closed() {
         &["demo"],
     ] {
         let status = running::run_unheard(arguments);
-        // A panic ends with 101, an abort with no code at all.
+        // A panic exits with 101, an abort without a code.
         assert!(matches!(status.code(), Some(0 | 1 | 76)), "{arguments:?}: {status}");
     }
 }
@@ -417,7 +417,7 @@ fn bench_measures_every_protocol_and_writes_json() {
         assert_eq!(figures["cpu_us_per_call"]["server_pid"], server.id());
         let at = |name: &str| figures["latency_us"][name].as_f64().unwrap();
         assert!(1.0 < at("min") && at("min") <= at("p50") && at("p50") <= at("max"), "{figures}");
-        // In a closed loop the latencies of all calls are the time that all callers had.
+        // In a closed loop the latencies add up to the time of all callers.
         let calling = at("mean") * figures["calls"].as_f64().unwrap() / 1e6;
         assert!((0.3..0.6).contains(&calling), "{calling} s of 0.4 s: {figures}");
     }
@@ -497,7 +497,7 @@ fn generate_writes_the_checked_in_files() {
     assert_eq!(text(&fresh), text(ours));
 }
 
-/// A measurement as short as one that still means something.
+/// Options of the shortest meaningful measurement.
 fn bench(url: &str, more: &[&str]) -> Ran {
     let arguments = ["bench", url, ECHO, "--duration", "200ms", "--warmup", "50ms"];
     polyrpc(arguments.iter().chain(more))

@@ -1,4 +1,4 @@
-//! What gRPC adds to the command: servers that tell what they offer, and calls with several messages.
+//! gRPC features of the command: reflection and streaming calls.
 
 mod running;
 
@@ -190,7 +190,7 @@ fn failed_stream_prints_the_cause() {
     let text = format!("error: {full} streams: it has no attachment and always answers\n");
     fails("grpc", full, &["{}", "--oneway"], &text, 1);
     let watch = "grpc.health.v1.Health/Watch";
-    // Both sides know the deadline: whoever notices first says so.
+    // Both sides know the deadline: either may report it first.
     let ran = polyrpc(["call", &server.url("grpc"), watch, "--timeout", "200ms"]);
     assert!(ran.stderr.starts_with("error: deadline exceeded: ") && ran.code == 68, "{ran:?}");
     fails("rpcx", watch, &["--format", "json"], "error: unimplemented: this protocol has no streams\n", 76);
@@ -198,7 +198,7 @@ fn failed_stream_prints_the_cause() {
     assert!(ran.stderr.contains("streams; only calls of one message each way are measured"), "{ran:?}");
 }
 
-/// A server in this process, and how it is called.
+/// A server in this process, and its URL.
 fn serve(server: polyrpc::Server) -> (Runtime, String) {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let bound = runtime.block_on(server.bind("127.0.0.1:0")).unwrap();
@@ -207,7 +207,7 @@ fn serve(server: polyrpc::Server) -> (Runtime, String) {
     (runtime, url)
 }
 
-/// Reflection as it was before v1, by a server that gives out each file alone, and none that everybody has.
+/// Reflection v1alpha, by a server that sends each file separately, without the well-known ones.
 struct Old(FileDescriptorSet);
 
 impl ServerReflection for Old {

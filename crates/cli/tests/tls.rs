@@ -10,7 +10,7 @@ use std::fs;
 use authority::Authority;
 use running::{Ran, Server, TempDir, polyrpc};
 
-/// Files of an authority and of what it has issued.
+/// Files of a certificate authority and its certificates.
 struct Files {
     folder: TempDir,
 }

@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr, ToSocketAddrs, UdpSocket};
 
 use super::cpu::Process;
 
-/// The process behind a URL, or why its CPU time cannot be told.
+/// The process behind a URL, or why its CPU time is unknown.
 pub(super) fn process_behind(url: &str) -> Result<Process, String> {
     let inode = socket_of(url)?;
     owner_of(inode).map(|id| Process { id }).ok_or_else(|| "its process belongs to another user".to_owned())
@@ -37,7 +37,7 @@ fn socket_of(url: &str) -> Result<u64, String> {
     listening.find(|(address, _)| leads_to(*address, local)).map(|(_, inode)| inode).ok_or_else(nobody)
 }
 
-/// Whether an address is one of this machine: only such a one can be bound.
+/// Whether an address belongs to this machine: only such an address can be bound.
 fn is_local(ip: IpAddr) -> bool {
     UdpSocket::bind((ip, 0)).is_ok()
 }
@@ -56,7 +56,7 @@ fn table(path: &str) -> impl Iterator<Item = String> + use<> {
     text.lines().skip(1).map(str::to_owned).collect::<Vec<_>>().into_iter()
 }
 
-/// The address and the inode in a line of `/proc/net/tcp`, `udp` and so on, if its socket is in this state.
+/// The address and inode in a line of `/proc/net/tcp`, `udp` etc., if the socket is in this state.
 fn listening_socket(line: &str, state: &str) -> Option<(SocketAddr, u64)> {
     let fields: Vec<_> = line.split_ascii_whitespace().collect();
     if *fields.get(3)? != state {
@@ -67,7 +67,7 @@ fn listening_socket(line: &str, state: &str) -> Option<(SocketAddr, u64)> {
     Some((SocketAddr::new(address(ip)?, port), fields.get(9)?.parse().ok()?))
 }
 
-/// The kernel prints the words of an address in the machine's own order of bytes.
+/// The kernel prints the words of an address in native byte order.
 fn address(hex: &str) -> Option<IpAddr> {
     let mut bytes = Vec::with_capacity(16);
     for word in hex.as_bytes().chunks(8) {
@@ -80,7 +80,7 @@ fn address(hex: &str) -> Option<IpAddr> {
     }
 }
 
-/// The inode in a line of `/proc/net/unix`, if it is of a socket that listens at `path`.
+/// The inode in a line of `/proc/net/unix`, if its socket listens at `path`.
 fn unix_socket(line: &str, path: &str) -> Option<u64> {
     let fields: Vec<_> = line.split_ascii_whitespace().collect();
     let listens = u32::from_str_radix(fields.get(3)?, 16).ok()? & ACCEPTS != 0;
@@ -103,9 +103,9 @@ fn owner_of(inode: u64) -> Option<u32> {
 
 /// The state of a listening socket (Linux `include/net/tcp_states.h`).
 const LISTEN: &str = "0A";
-/// The state of a UDP socket that is bound and not connected, `TCP_CLOSE` there.
+/// The state of a bound, unconnected UDP socket: `TCP_CLOSE` there.
 const UNCONNECTED: &str = "07";
-/// How a scheme ends whose servers the client finds.
+/// Suffixes of schemes whose servers the client discovers.
 const FOUND: [&str; 13] = [
     "list",
     "dlist",

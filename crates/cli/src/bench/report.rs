@@ -1,4 +1,4 @@
-//! Report of the figures, as text and as JSON.
+//! Report of the results, as text and as JSON.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,7 +11,7 @@ use super::load::{Figures, Lost, Tally};
 use super::machine::Machine;
 use crate::terminal::{Painter, ShortDuration, grouped};
 
-/// What was called, and how.
+/// Description of the measured call.
 #[derive(Debug, Serialize)]
 pub(super) struct Setting {
     pub(super) url: String,
@@ -25,7 +25,7 @@ pub(super) struct Setting {
     pub(super) command: String,
 }
 
-/// All there is to say.
+/// The whole report.
 #[derive(Debug, Serialize)]
 pub(super) struct Report {
     #[serde(flatten)]
@@ -36,7 +36,7 @@ pub(super) struct Report {
     /// Calls that succeeded.
     pub(super) calls: u64,
     calls_per_second: f64,
-    /// Calls that did not, by what they ended with.
+    /// Failed calls by error.
     errors: BTreeMap<String, u64>,
     latency_us: Latency,
     cpu_us_per_call: Cpu,
@@ -45,7 +45,7 @@ pub(super) struct Report {
     histogram: Histogram<u64>,
 }
 
-/// Microseconds. What so few calls do not tell is not there: of the slowest 1 % of 20 calls there is none.
+/// Microseconds. Percentiles that need more calls are absent: 20 calls have no slowest 1 %.
 #[derive(Debug, Serialize)]
 struct Latency {
     min: Option<f64>,
@@ -61,13 +61,13 @@ struct Latency {
     max: Option<f64>,
 }
 
-/// CPU time of both sides over the calls that succeeded.
+/// CPU time of both sides per successful call.
 #[derive(Debug, Serialize)]
 struct Cpu {
     client: Option<f64>,
     server: Option<f64>,
     server_pid: Option<u32>,
-    /// Why the server's is not known.
+    /// Why the server's CPU time is unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     unknown: Option<String>,
 }
@@ -106,7 +106,7 @@ impl Latency {
     fn new(latencies: &Histogram<u64>) -> Self {
         let calls = latencies.len();
         let at = |thousandths: u64| {
-            // How many calls are on the shorter side of it.
+            // Number of calls beyond the percentile, on its shorter side.
             let beyond = calls.saturating_mul(thousandths.min(1000 - thousandths)) / 1000;
             (beyond > 0).then(|| micros(latencies.value_at_quantile(thousandths as f64 / 1e3)))
         };
@@ -178,7 +178,7 @@ impl Report {
         paint.red(each.join(", "))
     }
 
-    /// A line for each step of 1, 2, 5, 10, …
+    /// One line per step of 1, 2, 5, 10, …
     fn draw(&self, f: &mut fmt::Formatter<'_>, paint: Painter) -> fmt::Result {
         if self.calls == 0 {
             return Ok(());
@@ -197,7 +197,7 @@ impl Report {
 }
 
 impl Report {
-    /// Below which latency each share of the calls stayed.
+    /// Latency below which each share of the calls stayed.
     fn list_quantiles(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.calls == 0 {
             return Ok(());
@@ -221,7 +221,7 @@ impl Report {
         Ok(())
     }
 
-    /// How many calls ended with what.
+    /// Number of failed calls by error.
     fn list_statuses(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f)?;
         let all = [("ok", self.calls)].into_iter().filter(|(_, calls)| *calls > 0);
@@ -237,7 +237,7 @@ impl Report {
     }
 }
 
-/// How many latencies are below each step and not below the one before, from the first that has some to the
+/// Number of latencies between each step and the one before it, from the first nonempty step to the
 /// last.
 fn steps(histogram: &Histogram<u64>) -> Vec<(u64, u64)> {
     let mut recorded = histogram.iter_recorded().peekable();

@@ -1,6 +1,6 @@
-//! Which protocol a server speaks that did not understand a call.
+//! Guesses the protocol of a server that did not understand a call.
 //!
-//! It is called by every protocol, with a method that no server has: a protocol in which it says so is its own.
+//! A method that no server has is called over every protocol: the server speaks those in which it reports that.
 
 use std::time::Duration;
 
@@ -14,14 +14,14 @@ use polyrpc::{Code, Format, Scope, Status, tls};
 
 use super::CommonOptions;
 
-/// Whether an answer, or its absence, may be that of a server which speaks another protocol.
+/// Whether a response, or its absence, may be that of a server of another protocol.
 pub(crate) fn may_be_of_another_protocol(status: &Status) -> bool {
     let text = status.message();
     let connected = !text.starts_with("cannot connect") || text.contains("TLS");
     connected && (status.scope() == Scope::Connection || status.code() == Code::DeadlineExceeded)
 }
 
-/// What the server at a URL seems to speak, unless that is what the URL says.
+/// The protocol that the server at a URL seems to speak, unless it is that of the URL.
 pub(crate) async fn hint(url: &str, options: &CommonOptions) -> Option<String> {
     let (scheme, place) = url.split_once("://")?;
     let name = scheme.split('+').next()?;
@@ -33,7 +33,7 @@ pub(crate) async fn hint(url: &str, options: &CommonOptions) -> Option<String> {
     let answered = join_all(candidates.iter().map(|scheme| speaks(scheme, place, options))).await;
     let spoken: Vec<_> =
         candidates.iter().zip(answered).filter(|(_, answered)| *answered).map(|(scheme, _)| scheme).collect();
-    // A server that is slow or broken in its own protocol speaks it nevertheless.
+    // A server that is slow or broken still speaks its protocol.
     if spoken.iter().any(|spoken| *spoken == scheme) {
         return None;
     }
@@ -41,7 +41,7 @@ pub(crate) async fn hint(url: &str, options: &CommonOptions) -> Option<String> {
     Some(format!("this looks like {}: try {spoken}://{place}", words(spoken)))
 }
 
-/// What a scheme stands for in a sentence.
+/// Name of a scheme's protocol in a sentence.
 fn words(scheme: &str) -> String {
     let (name, rest) = scheme.split_once('+').unwrap_or((scheme, ""));
     let rest: Vec<_> = rest.split('+').filter(|word| !word.is_empty()).collect();
@@ -62,7 +62,7 @@ fn words(scheme: &str) -> String {
     }
 }
 
-/// The ways to call the server, the likeliest first.
+/// URLs to try, the likeliest first.
 fn candidates(scheme: &str, name: &str) -> Vec<String> {
     let mut schemes = vec![scheme.to_owned()];
     let unix = if scheme.split('+').any(|word| word == "unix") { "+unix" } else { "" };
@@ -72,7 +72,7 @@ fn candidates(scheme: &str, name: &str) -> Vec<String> {
         }
     };
     if name == "rest-rpc" {
-        // From the newest, whose header is the longest and has the most to be recognised by.
+        // Newest first: its header is the longest and the most distinctive.
         for generation in Generation::ALL.into_iter().rev() {
             add(format!("rest-rpc+{generation}{unix}"));
         }
@@ -91,14 +91,14 @@ fn candidates(scheme: &str, name: &str) -> Vec<String> {
     schemes
 }
 
-/// Whether the server answers a call by this protocol, with whatever.
+/// Whether the server responds to a call over this protocol in any way.
 async fn speaks(scheme: &str, place: &str, options: &CommonOptions) -> bool {
     let Ok(builder) = options.to_anybody().client(&format!("{scheme}://{place}")) else {
         return false;
     };
     let mut builder = builder.timeout(AT_MOST).connect_timeout(AT_MOST).retries(0);
     if has_tls(scheme) {
-        // Whether a server speaks TLS is known whatever its certificate is, and nothing is told to it.
+        // The probe sends nothing sensitive, and any certificate shows that the server speaks TLS.
         builder = builder.tls(tls::Client::new().dangerously_accept_any_certificate());
     }
     let Ok(client) = builder.build() else { return false };
@@ -138,11 +138,11 @@ fn is_of(name: &str, word: &str) -> bool {
     }
 }
 
-/// Words of a URL besides which the place behind it stays what it is.
+/// Parts of a scheme that do not change the address.
 const PLAIN: [&str; 5] = ["unix", "tls", "http", "json-rpc", "h2"];
 
 /// A method that no server has.
 const NOBODYS: &str = "polyrpc.Probe/Probe";
 
-/// How long one protocol is tried; all are tried at once.
+/// Timeout of one protocol; all are tried concurrently.
 const AT_MOST: Duration = Duration::from_millis(700);

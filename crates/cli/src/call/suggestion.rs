@@ -1,4 +1,4 @@
-//! What the user may have meant by a method that a server does not have.
+//! Suggestions for a method that the server does not have.
 
 use std::time::Duration;
 
@@ -10,11 +10,11 @@ use crate::message::{service_hint, split};
 use crate::reflection::{Reflection, rpcx};
 use crate::{closest, describe};
 
-/// What the user may have meant by a method that the server does not have.
+/// Suggestion for a method that the server does not have.
 pub(super) async fn of_target(client: &Client, options: &Options) -> Option<String> {
     let (service, method) = split(&options.target)?;
     let offered = timeout(AT_MOST, offered(client, options)).await.ok()??;
-    // rpcx's reflection leaves out packages.
+    // rpcx's reflection omits packages.
     let last = service.rsplit('.').next();
     let known = offered.iter().find(|(name, _)| name == service || Some(name.as_str()) == last);
     match known {
@@ -30,7 +30,7 @@ pub(super) async fn of_target(client: &Client, options: &Options) -> Option<Stri
     }
 }
 
-/// The services of a server with the names of their methods, if it tells.
+/// The services of a server with the names of their methods, if it lists them.
 async fn offered(client: &Client, options: &Options) -> Option<Vec<(String, Vec<String>)>> {
     if client.protocol() == Protocol::Rpcx {
         let program = rpcx::Program::ask(client, None, options.asking()).await.ok()?;
@@ -42,7 +42,7 @@ async fn offered(client: &Client, options: &Options) -> Option<Vec<(String, Vec<
     let mut reflection = Reflection::new(&other, options.asking());
     let mut services = Vec::new();
     for service in reflection.services().await.ok()? {
-        // One that cannot be described is known by its name alone.
+        // Only the name of an undescribed service is known.
         let _ = reflection.find(&service).await;
         services.push(service);
     }
@@ -51,5 +51,5 @@ async fn offered(client: &Client, options: &Options) -> Option<Vec<(String, Vec<
     Some(services.into_iter().map(|service| (service.clone(), methods(&service))).collect())
 }
 
-/// How long the server is asked for names.
+/// Timeout of the query for names.
 const AT_MOST: Duration = Duration::from_secs(1);

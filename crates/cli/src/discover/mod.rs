@@ -22,13 +22,13 @@ pub(crate) struct Options {
     /// remotefile://, dns://, mdns://; a protocol before it (rpcx+dns://) is
     /// ignored
     url: String,
-    /// Go on, and print every change
+    /// Keep running, and print every change
     #[arg(long)]
     watch: bool,
-    /// Print JSON: a line with all instances; with --watch one for each change
+    /// Print JSON: one line with all instances; with --watch one line per change
     #[arg(long)]
     json: bool,
-    /// How long to wait for the first answer
+    /// Timeout of the first response
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = terminal::duration)]
     timeout: Duration,
 }
@@ -52,7 +52,7 @@ async fn once(sets: &mut Sets, options: &Options) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Prints until a signal comes or standard output is closed.
+/// Prints until a signal arrives or standard output is closed.
 async fn watch(sets: &mut Sets, options: &Options) -> Result<ExitCode, Failure> {
     let mut stop = polyrpc::signal::shutdown();
     let mut known = None;

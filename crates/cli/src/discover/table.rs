@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::terminal::Painter;
 
-/// All instances, one in a row.
+/// All instances, one per row.
 pub(super) fn table(instances: &[Instance], paint: Painter) -> String {
     if instances.is_empty() {
         return "no instances".to_owned();
@@ -46,7 +46,7 @@ fn state(attributes: &Attributes) -> String {
     harmless(attributes.value("state").unwrap_or("active"))
 }
 
-/// What a registry holds is not trusted with the terminal.
+/// Escapes control characters: the content of a registry is not trusted.
 fn harmless(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }).collect()
 }
@@ -71,7 +71,7 @@ fn object(instance: &Instance) -> Value {
     })
 }
 
-/// What is said of each instance.
+/// Attributes of each instance.
 #[derive(Debug, Clone)]
 pub(super) struct KnownInstance(BTreeMap<String, String>);
 
@@ -82,7 +82,7 @@ impl KnownInstance {
     }
 }
 
-/// What has come, has gone, or is said anew, a line each.
+/// Added, removed and changed instances, one per line.
 pub(super) fn changes(before: &KnownInstance, now: &KnownInstance, paint: Painter) -> String {
     let mut lines = Vec::new();
     for (instance, said) in &now.0 {

@@ -1,4 +1,4 @@
-//! Values for a C++ peer whose encoding does not contain types (rest_rpc since v0.21): a single number or text is
+//! Values for a C++ peer whose encoding does not contain types (rest_rpc since v0.21): a single number or string is
 //! encoded as text, anything else as struct_pack, whose types are given or guessed.
 
 use polyrpc::Format;
@@ -29,7 +29,7 @@ pub(super) fn request(signature: Option<&Signature>, argument: &[u8]) -> Result<
     }
 }
 
-/// Whether the arguments are one that is written as text, whatever its width.
+/// Whether the arguments are a single one that is encoded as text, of any width.
 fn is_text(arguments: &[Type]) -> bool {
     matches!(arguments, [Type::Scalar(_) | Type::String(_)])
 }
@@ -43,12 +43,12 @@ pub(super) fn reply(signature: Option<&Signature>, bytes: &[u8]) -> Result<Strin
     match struct_pack::read(signature, bytes) {
         Ok(Some(value)) => Ok(json::pretty(&value.to_string())),
         Err(error) if said.is_some() => Err(unreadable(&error)),
-        // Most texts are no struct_pack, even if they look like it.
+        // Most strings are not struct_pack, even if they look like it.
         Ok(None) | Err(_) => Ok(text(bytes)),
     }
 }
 
-/// A number as it is, another text as JSON, and what is none as it can be shown.
+/// A number unchanged, another string as JSON, other bytes in a readable form.
 fn text(bytes: &[u8]) -> String {
     match std::str::from_utf8(bytes) {
         Ok("") => "null".to_owned(),
@@ -58,8 +58,8 @@ fn text(bytes: &[u8]) -> String {
     }
 }
 
-/// Arguments whose types their JSON tells, as C++ would take them: `int` where a number fits, `double`, `std::string`,
-/// `bool`; a list is a `std::vector` of what its items are.
+/// Infers the argument types from the JSON, as C++ would take them: `int` if a number fits, `double`, `std::string`,
+/// `bool`; a list is a `std::vector` of its items' type.
 struct InferredArguments<'a>(&'a [Value]);
 
 impl Serialize for InferredArguments<'_> {

@@ -18,12 +18,12 @@ pub(super) struct Method {
     schema: Schema,
     request: usize,
     response: usize,
-    /// What it is called on the wire.
+    /// Its name on the wire.
     numbered: String,
 }
 
 impl Method {
-    /// The method of the schema that the user names, if he names one.
+    /// The method of the user's schema, if one is given.
     pub(super) fn find(files: &Files, protocol: Protocol, target: &str) -> Result<Option<Self>, Failure> {
         if files.schema.is_empty() {
             return Ok(None);
@@ -72,7 +72,7 @@ impl Method {
         &self.numbered
     }
 
-    /// Writes the request that a JSON object says.
+    /// Encodes a JSON object as the request.
     pub(super) fn request(&self, argument: &[u8]) -> Result<bytes::Bytes, Failure> {
         let value = serde_json::from_slice(argument).map_err(super::no_json)?;
         let name = self.schema.tables[self.request].full_name();
@@ -80,7 +80,7 @@ impl Method {
             .map_err(|error| Failure::new(format!("the argument does not match {name}: {error}")))
     }
 
-    /// Reads a reply, as JSON.
+    /// Decodes a reply as JSON.
     pub(super) fn reply(&self, bytes: &bytes::Bytes) -> Result<String, Failure> {
         let name = self.schema.tables[self.response].full_name();
         let wrong =
@@ -99,7 +99,7 @@ mod tests {
 
     use super::*;
 
-    /// What flatc made of the JSON reads as the JSON, and the JSON makes a message that reads the same.
+    /// The message that flatc encoded is decoded as the JSON, and the JSON is encoded as an equal message.
     #[test]
     fn json_equals_that_of_flatc_in_both_directions() {
         let schema = rich();

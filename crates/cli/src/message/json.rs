@@ -10,7 +10,7 @@ pub(super) fn checked(bytes: &[u8]) -> Result<&str, serde_json::Error> {
     std::str::from_utf8(bytes).map(str::trim).map_err(serde::de::Error::custom)
 }
 
-/// Lays out JSON over several lines.
+/// Formats JSON over several lines.
 pub(super) fn pretty(json: &str) -> String {
     let mut out = String::with_capacity(json.len() * 2);
     let mut depth = 0;
@@ -50,7 +50,7 @@ pub(super) fn pretty(json: &str) -> String {
     out
 }
 
-/// Where the string that begins at `start` ends.
+/// The end of the string that starts at `start`.
 fn string_end(json: &str, start: usize) -> usize {
     let mut escaped = false;
     for (at, byte) in json.bytes().enumerate().skip(start + 1) {

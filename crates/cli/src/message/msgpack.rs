@@ -52,7 +52,7 @@ fn value(reader: &mut Reader<'_>, out: &mut String, depth: usize) -> Result<(), 
     Ok(())
 }
 
-/// A member's name must be a text: another value becomes one.
+/// A member's name must be a string: other values are converted.
 fn key(reader: &mut Reader<'_>, out: &mut String, depth: usize) -> Result<(), Error> {
     let mut name = String::new();
     value(reader, &mut name, depth)?;
@@ -73,7 +73,7 @@ fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
 
-/// Numbers that JSON has not are texts.
+/// Numbers that JSON does not have become strings.
 fn float(shortest: impl fmt::Display, number: f64, out: &mut String) {
     let text = shortest.to_string();
     out.push_str(&if number.is_finite() { text } else { quoted(&text) });

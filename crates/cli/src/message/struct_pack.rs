@@ -1,11 +1,11 @@
-//! struct_pack by the names of its types, which the encoding does not contain.
+//! struct_pack with explicit type names, which the encoding does not contain.
 
 use std::str::FromStr;
 
 use polyrpc::payload::struct_pack::{Error, Form, Plan, Type};
 use serde_json::Value;
 
-/// The types of a function's arguments and of its answer: `int, string -> vector<int>`.
+/// The types of a function's arguments and result: `int, string -> vector<int>`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Signature {
     pub(super) arguments: Vec<Type>,
@@ -29,7 +29,7 @@ impl FromStr for Signature {
 }
 
 impl Signature {
-    /// Writes a list of arguments; a sole one may stand alone.
+    /// Encodes a list of arguments; a sole one needs no list.
     pub(super) fn write(&self, argument: &Value) -> Result<Vec<u8>, Error> {
         if self.arguments.is_empty() {
             return Ok(Vec::new());
@@ -42,7 +42,7 @@ impl Signature {
     }
 }
 
-/// Reads an answer by the literal it brings, or else by what was said of it; `None` if neither tells its type.
+/// Decodes a result by the type literal it contains, or else by the given type; `None` if its type is unknown.
 pub(super) fn read(signature: Option<&Signature>, bytes: &[u8]) -> Result<Option<Value>, Error> {
     let said = signature.and_then(|signature| signature.answer.clone());
     let plan = match (Plan::of_bytes(bytes)?, said) {

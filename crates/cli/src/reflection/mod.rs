@@ -1,4 +1,4 @@
-//! Services of a server, by its own word: by gRPC's reflection, or by [rpcx's](rpcx).
+//! Services of a server by its reflection: gRPC's, or [rpcx's](rpcx).
 
 pub(crate) mod rpcx;
 mod url;
@@ -20,7 +20,7 @@ use protox::prost_reflect::prost_types::FileDescriptorProto;
 
 pub(crate) use url::by_grpc;
 
-/// A conversation with a server about what it offers, and the files it gave out.
+/// A reflection session with a server, and the files it has sent.
 pub(crate) struct Reflection<'a> {
     client: &'a Client,
     options: client::CallOptions,
@@ -35,8 +35,8 @@ struct File {
 }
 
 impl<'a> Reflection<'a> {
-    /// Questions to come, each a call of its own: over HTTP/1.1 (gRPC-Web) a server answers when the requests have ended.
-    /// Every one fails as [`Code::Unimplemented`] if the server has no reflection.
+    /// Starts a session in which each query is a separate call: over HTTP/1.1 (gRPC-Web) a server responds after the
+    /// requests end. Queries fail with [`Code::Unimplemented`] if the server has no reflection.
     pub(crate) fn new(client: &'a Client, options: client::CallOptions) -> Self {
         Self { client, options, versions: &VERSIONS, files: BTreeMap::new() }
     }
@@ -53,12 +53,12 @@ impl<'a> Reflection<'a> {
         }
     }
 
-    /// Has the file given out that declares a name. Returns whether there is one.
+    /// Fetches the file that declares a name. Returns whether there is one.
     pub(crate) async fn find(&mut self, symbol: &str) -> Result<bool> {
         self.fetch(MessageRequest::FileContainingSymbol(symbol.to_owned())).await
     }
 
-    /// What the server says of a service, which may lack its package, as a serialized `FileDescriptorSet` with all that it
+    /// The server's description of a service, which may lack its package, as a serialized `FileDescriptorSet` with all
     /// imports. `None` if the server has no such service.
     pub(crate) async fn of_service(mut self, service: &str) -> Result<Option<Vec<u8>>> {
         let found = self.find(service).await?
@@ -69,7 +69,7 @@ impl<'a> Reflection<'a> {
         self.all(found).await
     }
 
-    /// The same of two messages.
+    /// The same for two messages.
     pub(crate) async fn of_messages(mut self, one: &str, other: &str) -> Result<Option<Vec<u8>>> {
         let found = self.find(one).await? && self.find(other).await?;
         self.all(found).await
@@ -83,14 +83,14 @@ impl<'a> Reflection<'a> {
         self.set().map(Some)
     }
 
-    /// The full name of a service, which may lack its package; `None` if the server has none, or several, of that name.
+    /// The full name of a service whose package may be missing; `None` if the server has none or several of that name.
     async fn full_name(&mut self, service: &str) -> Result<Option<String>> {
         let mut names = self.services().await?;
         names.retain(|name| name == service || name.rsplit('.').next() == Some(service));
         Ok(if names.len() == 1 { names.pop() } else { None })
     }
 
-    /// Has everything given out that the files import, too.
+    /// Fetches all imports of the files.
     pub(crate) async fn complete(&mut self) -> Result<()> {
         let mut asked = BTreeSet::new();
         while let Some(name) = self.missing(&asked) {
@@ -102,12 +102,12 @@ impl<'a> Reflection<'a> {
         Ok(())
     }
 
-    /// What was given out so far.
+    /// The files fetched so far.
     pub(crate) fn files(&self) -> impl Iterator<Item = &FileDescriptorProto> {
         self.files.values().map(|file| &file.declared)
     }
 
-    /// The same as a serialized `FileDescriptorSet`, each file as it came.
+    /// The same as a serialized `FileDescriptorSet`, each file unchanged.
     fn set(&self) -> Result<Vec<u8>> {
         let mut set = BytesMut::new();
         for file in self.files.values() {
@@ -119,7 +119,7 @@ impl<'a> Reflection<'a> {
         Ok(set.into())
     }
 
-    /// The name of a file that another imports, and that was not asked for yet.
+    /// The name of an imported file that was not fetched yet.
     fn missing(&self, asked: &BTreeSet<String>) -> Option<String> {
         let mut imports = self.files().flat_map(|file| &file.dependency);
         imports.find(|name| !self.files.contains_key(*name) && !asked.contains(*name)).cloned()
@@ -145,7 +145,7 @@ impl<'a> Reflection<'a> {
         Ok(())
     }
 
-    /// Some servers do not give out what every implementation of protobuf has.
+    /// Some servers do not send the files that every protobuf implementation has.
     fn add_well_known(&mut self, name: &str) -> Result<()> {
         match GoogleFileResolver::new().open_file(name) {
             Ok(file) => self.add(file.file_descriptor_proto().encode_to_vec().into()),
@@ -190,7 +190,7 @@ impl<'a> Reflection<'a> {
     }
 }
 
-/// An answer to another question, or a failure.
+/// A response to another request, or a failure.
 fn astray(answer: MessageResponse) -> Error {
     match answer {
         MessageResponse::ErrorResponse(error) => {
@@ -210,5 +210,5 @@ const VERSIONS: [&str; 2] = [
 /// gRPC's number (`google/rpc/code.proto`).
 const NOT_FOUND: i32 = 5;
 
-/// How many files a server may give out.
+/// Maximum number of files from a server.
 const FILES: usize = 10_000;

@@ -1,6 +1,6 @@
-//! The same server by another protocol.
+//! URL of the same server over another protocol.
 
-/// Returns the URL by which gRPC would reach the server of a URL: servers that speak several protocols do so on one port.
+/// Returns the gRPC URL of the server of a URL: servers of several protocols speak them on one port.
 pub(crate) fn by_grpc(url: &str) -> Option<String> {
     let (scheme, rest) = url.split_once("://")?;
     let mut words = scheme.split('+');
@@ -19,10 +19,10 @@ pub(crate) fn by_grpc(url: &str) -> Option<String> {
     Some(format!("{}://{place}", scheme.join("+")))
 }
 
-/// Words of a URL that say how a server is reached, whatever it speaks.
+/// Parts of a scheme that select the transport.
 const CARRIERS: [&str; 4] = ["unix", "tls", "kcp", "quic"];
 
-/// Words of a URL that say where servers are found.
+/// Parts of a scheme that select a registry.
 const REGISTRIES: [&str; 12] = [
     "list",
     "dlist",
