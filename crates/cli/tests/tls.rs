@@ -93,7 +93,7 @@ fn server_can_require_client_certificates() {
             assert_eq!(ran.json()["message"], "hi", "{scheme} {shown:?}");
         }
         let nobody = echo(&url, &["--cacert", &ca]);
-        assert!(nobody.stderr.contains("wants a client certificate"), "{nobody:?}");
+        assert!(nobody.stderr.contains("requires a client certificate"), "{nobody:?}");
     }
     assert_eq!(echo(&server.url("rpcx"), &[]).code, 78);
 }

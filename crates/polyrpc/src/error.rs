@@ -175,7 +175,7 @@ impl<E: Into<BoxError> + 'static> From<E> for Failure {
         match (known.or_else(|| words(any)).or_else(|| within_anyhow(any)), slot) {
             (Some(status), _) => Self(status),
             (None, Some(error)) => Self(hidden(error.into())),
-            (None, None) => unreachable!("what was taken out is known"),
+            (None, None) => unreachable!("a taken error has a status"),
         }
     }
 }

@@ -503,7 +503,7 @@ async fn server_without_weight_receives_no_call_even_if_others_fail() {
         .build()
         .unwrap();
     let failed = echo(&client).await.unwrap_err();
-    assert_eq!((failed.code(), failed.message()), (Code::Unavailable, "the balancer has no server for it"));
+    assert_eq!((failed.code(), failed.message()), (Code::Unavailable, "the load balancer picked no server"));
 
     // It is well, so that there is nothing to recover from.
     registry.say([instance(&server)]);
@@ -573,7 +573,7 @@ async fn call_without_a_server_in_time_reports_the_cause() {
 
     registry.say([]);
     let error = echo(&client).await.unwrap_err();
-    assert!(error.message().ends_with("the registry holds none that may be called"), "{error}");
+    assert!(error.message().ends_with("the registry has no callable server"), "{error}");
 }
 
 #[tokio::test]

@@ -511,7 +511,7 @@ async fn zero_timeout_fails_before_anything_is_sent() {
             soon(of_itself.call::<String>("Probe/Echo", "a")).await.unwrap_err(),
         ] {
             assert_eq!(error.code(), Code::DeadlineExceeded, "{protocol:?}: {error}");
-            assert_eq!(error.message(), "the call has a time-out of zero", "{protocol:?}");
+            assert_eq!(error.message(), "the call has a timeout of zero", "{protocol:?}");
         }
     }
     assert_eq!((prober.ran(), server.connections()), (0, 0));

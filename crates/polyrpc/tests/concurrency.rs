@@ -164,7 +164,7 @@ async fn call_expired_in_the_queue_is_not_started() {
         for _ in 0..5 {
             if let Err(status) = wire.reply().await.expect("an answer").1.result {
                 assert_eq!(status.code(), Code::DeadlineExceeded, "{protocol:?}");
-                assert!(status.message().contains("the deadline passed before it began"), "{protocol:?}");
+                assert!(status.message().contains("the deadline passed before it started"), "{protocol:?}");
                 late += 1;
             }
         }

@@ -298,7 +298,7 @@ async fn response_that_the_protocol_cannot_carry_is_an_error() {
             continue;
         }
         let error = client.call_raw("Nobody/Home", body, CallOptions::default()).await.unwrap_err();
-        assert!(error.message().contains("the answer is a stream, which"), "{protocol:?}: {error}");
+        assert!(error.message().contains("the response is a stream, which"), "{protocol:?}: {error}");
     }
 }
 

@@ -61,7 +61,7 @@ async fn client_rejects_an_oversized_reply() {
         let client = Client::builder(&url(protocol, &server)).limits(limits).build().unwrap();
         let error = soon(client.call::<String>("repeat", &("x", 65usize << 10))).await.unwrap_err();
         // Over HTTP/2 it fails nobody else.
-        let why = if protocol == Protocol::Grpc { "exceeds the limit" } else { "broke the protocol" };
+        let why = if protocol == Protocol::Grpc { "exceeds the limit" } else { "violated the protocol" };
         assert!(error.message().contains(why), "{protocol:?}: {error}");
         assert_eq!(
             soon(client.call::<String>("repeat", &("x", 3usize))).await.unwrap(),

@@ -130,7 +130,7 @@ async fn connections_calls_and_attempts_are_logged_with_their_fields() {
     let accepted =
         tells(&["polyrpc::server: message=a connection was accepted", "connection{connection="]).await;
     assert!(accepted.contains("peer=127.0.0.1:"), "{accepted}");
-    tells(&["polyrpc::client: message=a connection was made", &format!("server={address}")]).await;
+    tells(&["polyrpc::client: message=connection established", &format!("server={address}")]).await;
     let within = tells(&["in the handler"]).await;
     for part in ["connection{connection=", "call{service=Traced method=Work protocol=rpcx peer=127.0.0.1:"] {
         assert!(within.contains(part), "{part} in {within}");
@@ -174,13 +174,12 @@ async fn ejections_and_retries_are_logged() {
     for _ in 0..20 {
         client.call::<String>("Ejected/Work", &()).await.unwrap();
     }
-    tells(&["the call is tried again", "service=Ejected", "error=moody"]).await;
+    tells(&["retrying the call", "service=Ejected", "error=moody"]).await;
     // A server that says that it is busy is no broken one; one that fails is.
     for _ in 0..20 {
         let _ = client.call::<String>("Ejected/Ill", "x").await;
     }
-    tells(&["WARN", "a server that fails too much gets no calls for a while", &format!("server={address}")])
-        .await;
+    tells(&["WARN", "endpoint ejected after too many failures", &format!("server={address}")]).await;
 }
 
 #[tokio::test]
@@ -200,7 +199,7 @@ async fn panicking_handlers_and_unreachable_servers_are_logged() {
     drop((client, server));
     let client = Client::new(&format!("rpcx://{address}")).unwrap();
     client.call::<String>("Panics/Now", &()).await.unwrap_err();
-    tells(&["WARN", "a server cannot be reached", &address]).await;
+    tells(&["WARN", "server unreachable", &address]).await;
 }
 
 #[tokio::test]

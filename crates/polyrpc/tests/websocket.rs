@@ -68,7 +68,7 @@ async fn rejected_upgrade_reports_the_response() {
     let server = serve(&prober).await;
     let client = Client::new(&format!("rpcx+ws://{}/elsewhere", server.address())).unwrap();
     let error = soon(client.call::<String>("Probe/Echo", "a")).await.unwrap_err();
-    assert!(error.message().contains("the server grants no WebSocket: HTTP 404"), "{error}");
+    assert!(error.message().contains("the server rejected the WebSocket: HTTP 404"), "{error}");
     assert_eq!(prober.ran(), 0);
 }
 

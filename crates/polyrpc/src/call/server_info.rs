@@ -75,7 +75,7 @@ pub(crate) trait Countable: std::fmt::Debug + Send + Sync {
 /// Resources that the connections of a server use together.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ResourceUsage {
-    /// Bytes that peers make the server hold.
+    /// Bytes buffered for peers.
     pub memory: usize,
     /// Calls with a pending handler.
     pub calls: usize,

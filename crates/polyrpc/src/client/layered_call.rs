@@ -212,7 +212,7 @@ impl Outcome {
                 return Ok(Response { trailers, ..Response::new(Body::new(format, Bytes::new())) });
             }
             Self::Unauthenticated(status) | Self::Corrupt(status) => return Err(status),
-            Self::CloseConnection => return Err(Status::aborted("a layer gave the call up")),
+            Self::CloseConnection => return Err(Status::aborted("a layer cancelled the call")),
         };
         let Reply { result, head, attachment, trailers } = reply;
         let message = Body { positional: head.positional, ..Body::new(head.format, result?) };
@@ -227,7 +227,7 @@ impl Outcome {
             _ => Default::default(),
         };
         match self {
-            Self::CloseConnection => (Err(Status::aborted("a layer gave the call up")), trailers),
+            Self::CloseConnection => (Err(Status::aborted("a layer cancelled the call")), trailers),
             ending => (ending.failure().map_or(Ok(()), |status| Err(status.clone())), trailers),
         }
     }
@@ -240,5 +240,5 @@ fn layer_did_not_open() -> Status {
 
 #[cold]
 fn given_up() -> Status {
-    Status::cancelled("the caller gave the call up")
+    Status::cancelled("the caller cancelled the call")
 }

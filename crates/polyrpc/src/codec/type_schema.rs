@@ -348,7 +348,7 @@ impl<'de> VariantAccess<'de> for Probe<'_> {
     fn newtype_variant_seed<T: DeserializeSeed<'de>>(self, seed: T) -> Result<T::Value, Error> {
         // The part is mandatory, so this ends the whole schema.
         if self.depth > 4 * DEPTH || self.left.get() == 0 {
-            return Err(serde::de::Error::custom("the type contains itself too often"));
+            return Err(serde::de::Error::custom("the type is too deeply recursive"));
         }
         seed.deserialize(self.part(&mut TypeSchema::Any))
     }

@@ -85,7 +85,7 @@ impl PollSource for FileWatch {
         self.seen = Some(stamp.clone());
         let lines = Lines::read(&text);
         if self.read.is_some() && lines.is_cut {
-            return Err(self.wrong("it ends amid a line"));
+            return Err(self.wrong("it ends in the middle of a line"));
         }
         if lines.instances.is_empty() {
             return Err(self.wrong("it names no server"));
@@ -151,7 +151,7 @@ impl FileVersion {
         let metadata = fs::metadata(path)?;
         // Opening a pipe would wait for a writer.
         if !metadata.is_file() {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no file"));
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a file"));
         }
         Ok(Self { modified: metadata.modified().ok(), length: metadata.len(), inode: inode(&metadata) })
     }
@@ -202,11 +202,11 @@ mod tests {
         replace(&path, "");
         assert!(told(&mut sets).await.ends_with("it names no server"));
         replace(&path, "b:1\n10.0.");
-        assert!(told(&mut sets).await.ends_with("it ends amid a line"));
+        assert!(told(&mut sets).await.ends_with("it ends in the middle of a line"));
         fs::remove_file(&path).unwrap();
         assert!(told(&mut sets).await.contains("No such file"));
         fs::create_dir(&path).unwrap();
-        assert!(told(&mut sets).await.ends_with("it is no file"));
+        assert!(told(&mut sets).await.ends_with("it is not a file"));
         fs::remove_dir(&path).unwrap();
         // The file now differs from the last reported set.
         replace(&path, "c:1\nnonsense\n\u{1}\n");

@@ -44,7 +44,7 @@ impl FromStr for Instance {
 
     /// Parses rpcx's `network@address`; the default network is TCP.
     fn from_str(text: &str) -> Result<Self, Status> {
-        let wrong = |why: &str| Status::invalid_argument(format!("`{text}` is no instance: {why}"));
+        let wrong = |why: &str| Status::invalid_argument(format!("`{text}` is not an instance: {why}"));
         let (network, address) = match text.split_once('@') {
             Some((network, address)) => (network.parse()?, address),
             None => (Network::Tcp, text),

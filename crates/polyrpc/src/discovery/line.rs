@@ -161,7 +161,7 @@ mod tests {
         let complaint = lines.complaint("servers.txt").unwrap();
         assert_eq!(
             complaint.message(),
-            "servers.txt: 2 of its lines cannot be read; line 4: `nonsense` is no instance: want network@host:port"
+            "servers.txt: 2 of its lines cannot be read; line 4: `nonsense` is not an instance: want network@host:port"
         );
     }
 

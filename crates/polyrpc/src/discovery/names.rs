@@ -115,7 +115,7 @@ async fn resolved(listed: Instance, lookup: Lookup) -> Result<Vec<Instance>, Sta
     let addresses = match timeout(LOOKUP, lookup(host.to_owned())).await {
         Ok(Ok(addresses)) => of_one_family(addresses),
         Ok(Err(error)) => return Err(nameless(&error.to_string())),
-        Err(_) => return Err(nameless("the system's resolver is silent")),
+        Err(_) => return Err(nameless("the system's resolver did not respond")),
     };
     if addresses.is_empty() {
         return Err(nameless("it has no address"));

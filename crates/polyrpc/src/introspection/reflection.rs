@@ -105,7 +105,7 @@ impl Catalog {
             Some(MessageRequest::AllExtensionNumbersOfType(name)) => self.extensions(name),
             Some(MessageRequest::ListServices(_)) => self.list(),
             // As grpc-go has it (`reflection/internal/reflection.go`): this is no question at all.
-            None => return Err(Status::invalid_argument("the request asks for nothing that is known").into()),
+            None => return Err(Status::invalid_argument("the request is of an unknown kind").into()),
         };
         Ok(ServerReflectionResponse {
             valid_host: request.host.clone(),

@@ -66,7 +66,7 @@ pub(crate) use self::next::{Erased, Innermost};
 /// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a layer",
-    note = "a layer implements `polyrpc::layer::Layer`: `async fn call(self: Arc<Self>, call: Call, next: Next) -> Ending`"
+    note = "a layer implements `polyrpc::layer::Layer`: `async fn call(self: Arc<Self>, call: Call, next: Next) -> Outcome`"
 )]
 pub trait Layer: Send + Sync + 'static {
     /// Handles a call and returns its outcome.

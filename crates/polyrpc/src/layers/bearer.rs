@@ -97,7 +97,7 @@ impl Bearer {
         *fetching = None;
         fetched.unwrap_or_else(|error| {
             resume_panic(error);
-            Err(Status::unavailable("the runtime that was to fetch a token has ended"))
+            Err(Status::unavailable("the runtime of the token fetch has ended"))
         })
     }
 

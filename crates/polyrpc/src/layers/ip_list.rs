@@ -88,7 +88,7 @@ impl Hook for IpList {
     fn on_accept(&self, connection: &Connection) -> Result<(), Status> {
         match self.admits_peer(&connection.peer) {
             true => Ok(()),
-            false => Err(Status::permission_denied("the address may not connect")),
+            false => Err(Status::permission_denied("the address is not allowed to connect")),
         }
     }
 }

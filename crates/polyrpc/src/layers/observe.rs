@@ -155,6 +155,6 @@ impl<O: Observe> Drop for ObservedCall<O> {
 fn abandoned() -> Status {
     match thread::panicking() {
         true => Status::internal("it panicked"),
-        false => Status::cancelled("it was given up"),
+        false => Status::cancelled("it was cancelled"),
     }
 }

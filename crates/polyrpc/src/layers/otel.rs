@@ -265,7 +265,7 @@ impl SpanGuard {
 impl Drop for SpanGuard {
     fn drop(&mut self) {
         if !self.ended {
-            self.record_end(Some(&Status::cancelled("it was given up")));
+            self.record_end(Some(&Status::cancelled("it was cancelled")));
         }
     }
 }

@@ -107,7 +107,7 @@ impl DataConnections {
         let address = over_tcp.or_else(|| addresses.first());
         address
             .map(Address::to_string)
-            .ok_or_else(|| Status::unavailable("the server listens nowhere that data could be sent to"))
+            .ok_or_else(|| Status::unavailable("the server has no listener for data connections"))
     }
 
     fn insert(&self, entry: PendingTransfer) -> u64 {

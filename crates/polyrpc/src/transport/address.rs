@@ -59,8 +59,7 @@ impl FromStr for Address {
 }
 
 /// The forms of an address. Protocols are no part of it: a listener accepts all allowed protocols on one port.
-const FORMS: &str =
-    "want host:port, unix:/path, kcp://host:port or quic://host:port, whatever is spoken there";
+const FORMS: &str = "want host:port, unix:/path, kcp://host:port or quic://host:port, for every protocol";
 
 #[cold]
 fn invalid_address(text: &str, why: &str) -> Status {

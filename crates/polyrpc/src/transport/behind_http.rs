@@ -20,7 +20,7 @@ pub(crate) async fn connect_behind_http(mut stream: Stream, path: &str) -> io::R
     while !is_whole(&head) {
         // A read is limited to the free capacity.
         if head.len() == head.capacity() {
-            return Err(io::Error::other("the answer to CONNECT does not end"));
+            return Err(io::Error::other("the response to CONNECT is too long"));
         }
         if poll_fn(|cx| stream.poll_read(cx, &mut head)).await? == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());

@@ -235,7 +235,7 @@ async fn client_certificates_can_be_required() {
         assert_eq!(told, "TLS 1.3 1 ann.example spiffe://a/b", "{protocol:?}");
 
         let why = failure(&place.url(protocol), place.trust()).await;
-        assert!(why.contains("the server wants a client certificate"), "{protocol:?}: {why}");
+        assert!(why.contains("the server requires a client certificate"), "{protocol:?}: {why}");
 
         let stranger = place.trust().identity(identity(&Authority::new("others").issue(&["eve.example"])));
         let why = failure(&place.url(protocol), stranger).await;
@@ -645,7 +645,7 @@ async fn plaintext_data_streams_are_not_granted_on_a_tls_only_port() {
     let place = Place::with(Server::new().streams(streams()), tls::Builder::required).await;
     let client = place.client(Protocol::Rpcx);
     let error = soon(client.byte_stream(&Default::default())).await.unwrap_err();
-    assert!(error.message().contains("listens nowhere"), "{error}");
+    assert!(error.message().contains("no listener for data connections"), "{error}");
     let tls =
         tls::Server::builder(identity(&place.authority.issue(&["127.0.0.1"]))).required().build().unwrap();
     let server = Server::new().streams(streams()).bind(Listen::on("127.0.0.1:0").tls(tls)).await.unwrap();

@@ -329,7 +329,7 @@ fn failures_are_sent_as_numbers_only() {
         assert_eq!((told.number(), told.code()), (Some(number), code), "{failure}");
         assert!(!told.message().contains("why"));
     }
-    assert_eq!(status::status(1002).message(), "the server says ENOMETHOD");
+    assert_eq!(status::status(1002).message(), "the server reports ENOMETHOD");
 }
 
 #[test]

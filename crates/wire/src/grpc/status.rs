@@ -84,7 +84,7 @@ pub(super) fn of_reset(code: u32) -> Status {
         // CANCEL.
         8 => Status::cancelled("the server reset the stream"),
         // ENHANCE_YOUR_CALM.
-        11 => Status::resource_exhausted("the server asked for calm"),
+        11 => Status::resource_exhausted("the server sent ENHANCE_YOUR_CALM"),
         // INADEQUATE_SECURITY.
         12 => Status::permission_denied("the connection is not secure enough for the server"),
         _ => Status::internal(format!("the server reset the stream with HTTP/2 error {code}")),

@@ -115,7 +115,7 @@ impl CallScope {
     pub(crate) fn bound(&self, timeout: Option<Duration>) -> Result<Option<Duration>, Status> {
         let Some(left) = self.remaining() else { return Ok(timeout) };
         if left.is_zero() {
-            return Err(Status::deadline_exceeded("the call within which it was to be made is out of time"));
+            return Err(Status::deadline_exceeded("the deadline of the enclosing call has passed"));
         }
         Ok(Some(timeout.map_or(left, |timeout| timeout.min(left))))
     }

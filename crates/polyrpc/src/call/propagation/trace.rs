@@ -228,7 +228,7 @@ pub struct NoTraceParent;
 
 impl fmt::Display for NoTraceParent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("want 00-<trace id>-<span id>-<flags>, in small hexadecimal digits, no id being zero")
+        f.write_str("want 00-<trace id>-<span id>-<flags>, in lower-case hexadecimal digits, with ids other than zero")
     }
 }
 

@@ -115,7 +115,7 @@ const FRESH: Duration = Duration::from_millis(10);
 
 #[cold]
 fn rejected() -> Status {
-    Status::unavailable("rejected: too few servers are well")
+    Status::unavailable("rejected: too few servers are healthy")
         .with_number(EREJECT)
         .with_fault(Fault::Us)
         .with_retry(Retry::Never)

@@ -28,7 +28,9 @@ impl FromStr for Portion {
         tag.split_once('/')
             .and_then(|(index, of)| Some(Self { index: number(index)?, of: number(of)? }))
             .filter(Self::is_valid)
-            .ok_or_else(|| Status::invalid_argument(format!("`{tag}` is no part: want N/M, N below M")))
+            .ok_or_else(|| {
+                Status::invalid_argument(format!("`{tag}` is not a partition: want N/M, N below M"))
+            })
     }
 }
 

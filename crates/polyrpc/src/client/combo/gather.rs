@@ -113,7 +113,7 @@ impl<O, N: fmt::Display, F: Fn(&O) -> N> PartFailures<O, F> {
         let (retry, scope) = (self.retry(), self.scope());
         let mut failed = self.failed.iter().map(|(_, status)| status);
         let Some(first) = failed.next() else {
-            return Status::unavailable("nobody is left who could answer").with_retry(Retry::Elsewhere);
+            return Status::unavailable("no server is left that could answer").with_retry(Retry::Elsewhere);
         };
         let is_common =
             failed.all(|status| status.code() == first.code() && status.number() == first.number());

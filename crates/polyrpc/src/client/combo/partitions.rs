@@ -54,8 +54,9 @@ impl Partitions {
     pub(super) fn new(template: Box<Template>, parse: Box<Parser>) -> Result<(Arc<Self>, CallDefaults)> {
         let mut builder = template()?;
         let (url, discover) = builder.resolve_url()?;
-        let discover = discover
-            .ok_or_else(|| Status::invalid_argument("parts are found, but this client is of one server"))?;
+        let discover = discover.ok_or_else(|| {
+            Status::invalid_argument("partitions need discovery, but this client has a single server")
+        })?;
         let defaults = builder.defaults(&url);
         let plan = builder.plan();
         let partitions = Self {
@@ -193,7 +194,7 @@ impl Partitions {
     fn incomplete(&self) -> Status {
         let why = match &*self.news.borrow() {
             ResolverUpdate::Silence => "the registry has not answered in time".to_owned(),
-            ResolverUpdate::Set | ResolverUpdate::Over => "there are parts that nobody holds".to_owned(),
+            ResolverUpdate::Set | ResolverUpdate::Over => "some partitions have no server".to_owned(),
             ResolverUpdate::Trouble(status) => status.to_string(),
         };
         Status::unavailable(format!("no partitioning is complete: {why}"))

@@ -203,8 +203,8 @@ pub(in crate::client) fn keep_first<O>(
 #[cold]
 fn unmergeable(one: Format, other: Format) -> Status {
     let text = match one == other {
-        true => format!("different answers in {} need a merger", one.as_str()),
-        false => format!("answers in {} and {} need a merger", one.as_str(), other.as_str()),
+        true => format!("different replies in {} need a merger", one.as_str()),
+        false => format!("replies in {} and {} need a merger", one.as_str(), other.as_str()),
     };
     Status::unimplemented(text)
 }

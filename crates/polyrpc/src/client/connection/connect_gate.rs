@@ -174,7 +174,7 @@ pub(in crate::client) fn log_failure(server: &Address, reason: &Status) {
         return;
     }
     if let Some(suppressed) = CHANGES.allow() {
-        tracing::warn!(target: TARGET, %server, error = reason.message(), suppressed, "a server cannot be reached");
+        tracing::warn!(target: TARGET, %server, error = reason.message(), suppressed, "server unreachable");
     }
 }
 
@@ -185,7 +185,7 @@ pub(in crate::client) fn log_recovery(server: &Address, had_waited: bool) {
         return;
     }
     if let Some(suppressed) = CHANGES.allow() {
-        tracing::info!(target: TARGET, %server, suppressed, "a server can be reached again");
+        tracing::info!(target: TARGET, %server, suppressed, "server reachable again");
     }
 }
 

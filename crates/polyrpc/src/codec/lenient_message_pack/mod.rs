@@ -431,7 +431,7 @@ mod tests {
         let (few,): (Vec<Wide>,) = from_slice(&lists(3), Lengths::Any).expect("a few");
         assert_eq!(few, [[[0; 32]; 32]; 3]);
         let error = from_slice::<(Vec<Wide>,)>(&lists(1000), Lengths::Any).expect_err("a million");
-        assert_eq!(error.to_string(), "too much is missing");
+        assert_eq!(error.to_string(), "too many elements are missing");
     }
 
     #[test]

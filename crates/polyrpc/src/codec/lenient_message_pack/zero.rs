@@ -16,7 +16,7 @@ pub(super) struct Zero<'z> {
 
 impl<'z> Zero<'z> {
     pub(super) fn new(left: &'z Cell<usize>, depth: usize) -> Result<Self, Error> {
-        left.set(left.get().checked_sub(1).ok_or_else(|| Error::custom("too much is missing"))?);
+        left.set(left.get().checked_sub(1).ok_or_else(|| Error::custom("too many elements are missing"))?);
         Ok(Self { left, depth })
     }
 

@@ -66,7 +66,7 @@ enum Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NotBasic => f.write_str("it is no basic value"),
+            Self::NotBasic => f.write_str("it is not a basic value"),
             Self::Wrong(error) => f.write_str(error),
         }
     }

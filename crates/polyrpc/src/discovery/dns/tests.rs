@@ -176,7 +176,7 @@ async fn srv_records_yield_addresses_and_weights() {
         told(&mut sets).await,
         "tcp@10.0.0.1:80?weight=5 tcp@10.0.0.2:80?weight=5 tcp@10.0.0.3:81?weight=1"
     );
-    assert_eq!(told(&mut sets).await, "DNS knows no address of `gone.test.`");
+    assert_eq!(told(&mut sets).await, "DNS has no address of `gone.test.`");
     server.set("_grpc._tcp.test", &[(30, R::Srv(2, 9, 82, "b.test"))]);
     assert_eq!(told(&mut sets).await, "tcp@10.0.0.3:82?weight=9");
 }
@@ -185,19 +185,19 @@ async fn srv_records_yield_addresses_and_weights() {
 async fn failed_query_is_an_error_and_retried() {
     let server = Server::start().await;
     let mut sets = server.asked("greeter.test:80").watch();
-    assert_eq!(told(&mut sets).await, "DNS knows no address of `greeter.test`");
+    assert_eq!(told(&mut sets).await, "DNS has no address of `greeter.test`");
     server.set("greeter.test", &[(10, v4(1))]);
     assert_eq!(told(&mut sets).await, "tcp@10.0.0.1:80");
     for refusal in [Rcode::SERVFAIL, Rcode::REFUSED] {
         server.zone.lock().unwrap().refusal = Some(refusal);
         let answer = told(&mut sets).await;
-        assert!(answer.starts_with("DNS, asked for greeter.test: the server answers"), "{answer}");
+        assert!(answer.starts_with("DNS query for greeter.test: the server responded with"), "{answer}");
     }
     server.zone.lock().unwrap().refusal = None;
     server.set("greeter.test", &[(10, v4(2))]);
     assert_eq!(told(&mut sets).await, "tcp@10.0.0.2:80");
     // A service without targets.
-    assert!(told(&mut server.asked("_x._tcp.test").watch()).await.contains("knows no place"));
+    assert!(told(&mut server.asked("_x._tcp.test").watch()).await.contains("has no SRV record"));
 }
 
 #[tokio::test(start_paused = true)]

@@ -10,7 +10,7 @@ use super::pem::Pem;
 /// Logs a warning if a certificate that is about to be used has expired.
 pub(super) fn log_if_expired(certificate: &[u8], from: &Pem) {
     if let Some(not_after) = expired(certificate, SystemTime::now()) {
-        tracing::warn!(target: TARGET, %from, %not_after, "the certificate has expired: peers will refuse it");
+        tracing::warn!(target: TARGET, %from, %not_after, "the certificate has expired: peers will reject it");
     }
 }
 

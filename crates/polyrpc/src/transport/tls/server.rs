@@ -223,7 +223,9 @@ impl Clients {
         let mut roots = RootCertStore::empty();
         for certificate in authorities.certificates()? {
             roots.add(certificate).map_err(|error| {
-                Status::invalid_argument(format!("a certificate in {authorities} is no authority: {error}"))
+                Status::invalid_argument(format!(
+                    "a certificate in {authorities} is not a certificate authority: {error}"
+                ))
             })?;
         }
         let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider());

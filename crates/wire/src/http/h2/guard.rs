@@ -45,7 +45,7 @@ impl AbuseGuard {
         match () {
             () if self.burst > BURST => "too many control frames at once",
             () if self.changes > CHANGES => "too many changes of the windows",
-            () if self.refused > self.resets => "too many streams while what is sent is not taken",
+            () if self.refused > self.resets => "too many streams while responses are not read",
             () => "too many streams were reset",
         }
     }

@@ -145,18 +145,20 @@ fn other_verbs_list_the_allowed_ones_and_other_paths_are_not_found() {
 fn invalid_request_is_rejected_with_a_reason() {
     for (query, reason) in [
         ("deep=yes", "`deep` is true or false, not `yes`"),
-        ("page_size=1&page_size=2", "`page_size` is said more than once"),
-        ("book=x", "`book` is a message, which a text cannot say"),
-        ("labels=x", "`labels` is a map, which a text cannot say"),
-        ("name.x=1", "`name` is no message, and has no field `x`"),
+        ("page_size=1&page_size=2", "`page_size` occurs more than once"),
+        ("book=x", "`book` is a message, which a string cannot express"),
+        ("labels=x", "`labels` is a map, which a string cannot express"),
+        ("name.x=1", "`name` is not a message and has no field `x`"),
         (&["author"; 40].join(".")[..], "a name has more than 32 parts"),
         ("book.nope=1", "library.Book has no field `nope`"),
-        ("a=%", "the query is badly encoded"),
+        ("a=%", "the query is malformed"),
     ] {
         assert_eq!(asked("GET", "/v1/books", query, "").unwrap_err(), reason, "{query}");
     }
-    assert!(asked("POST", "/v1/books", "", "{").unwrap_err().starts_with("the body is no JSON: "));
-    assert!(asked("PATCH", "/v1/books/1", "", "[]").unwrap_err().starts_with("the body is no JSON object: "));
+    assert!(asked("POST", "/v1/books", "", "{").unwrap_err().starts_with("the body is not JSON: "));
+    assert!(
+        asked("PATCH", "/v1/books/1", "", "[]").unwrap_err().starts_with("the body is not a JSON object: ")
+    );
     assert_eq!(asked("GET", "/v1/books/%ff", "", "").unwrap_err(), "nothing");
 }
 
@@ -179,17 +181,17 @@ fn invalid_rules_are_rejected_with_a_reason() {
         (r#"get: "/a//b""#, "`/a//b`: a segment is empty"),
         (r#"get: "/a/""#, "`/a/`: a segment is empty"),
         (r#"get: "/{name""#, "`/{name`: a brace is not closed"),
-        (r#"get: "/{name}x""#, "`/{name}x`: a variable is only a part of a segment"),
+        (r#"get: "/{name}x""#, "`/{name}x`: a variable must be a whole segment"),
         (r#"get: "/{name=**}/x""#, "`/{name=**}/x`: something follows `**`"),
         (r#"get: "/a*""#, "`/a*`: a segment is neither a word nor a wildcard"),
         (r#"get: "/{name}/{name}""#, "`/{name}/{name}`: a field is bound twice"),
-        (r#"get: "/{nope}""#, "`GET s.S/M`: a variable names no field that a text could be put into"),
-        (r#"get: "/{author}""#, "`GET s.S/M`: a variable names no field that a text could be put into"),
-        (r#"get: "/{tags}""#, "`GET s.S/M`: a variable names no field that a text could be put into"),
-        (r#"post: "/" body: "nope""#, "`POST s.S/M`: the body names a field that the request does not have"),
+        (r#"get: "/{nope}""#, "`GET s.S/M`: a variable does not name a field that a string can fill"),
+        (r#"get: "/{author}""#, "`GET s.S/M`: a variable does not name a field that a string can fill"),
+        (r#"get: "/{tags}""#, "`GET s.S/M`: a variable does not name a field that a string can fill"),
+        (r#"post: "/" body: "nope""#, "`POST s.S/M`: the body names an unknown field of the request"),
         (
             r#"post: "/" response_body: "nope""#,
-            "`POST s.S/M`: the response names a field that the reply does not have",
+            "`POST s.S/M`: the response names an unknown field of the reply",
         ),
         (r#"body: "*""#, "the rule has no pattern"),
     ] {

@@ -81,7 +81,7 @@ fn malformed_reply_of_a_handler_fails_its_call_only() {
             pair.call(CallId(0), &call, |_| Reply::message(codec.format(), Bytes::from_static(junk))),
         );
         let status = reply.result.expect_err("a failure");
-        assert!(status.message().starts_with("the body is no "), "{codec:?}: {status}");
+        assert!(status.message().starts_with("the body is not "), "{codec:?}: {status}");
         let reply = pair.call(CallId(0), &call, |heard| Reply::message(codec.format(), heard.body.clone()));
         assert_same(codec, &sole_reply(reply).1.result.expect("success"), &call.body);
         let (mut client, mut out) = (client(codec), Outbox::new());
@@ -99,7 +99,7 @@ fn malformed_body_fails_its_call_only() {
             pair.call(CallId(0), &call, |_| Reply::message(Format::Gob, Bytes::from_static(b"no gob"))),
         );
         let status = reply.result.expect_err("a failure");
-        assert!(status.message().starts_with("the body is no gob"), "{status}");
+        assert!(status.message().starts_with("the body is not gob"), "{status}");
     }
     let reply = pair.call(CallId(0), &call, |heard| Reply::message(Format::Gob, heard.body.clone()));
     assert_same(Codec::Gob, &sole_reply(reply).1.result.expect("success"), &call.body);

@@ -211,7 +211,7 @@ fn other_handshake_responses_close_the_connection() {
         ("101 Switching Protocols", "200 OK", "HTTP 200 OK"),
         ("Upgrade: websocket", "Upgrade: h2c", "another protocol"),
         ("Connection: Upgrade", "Connection: close", "another protocol"),
-        ("Accept: ", "Accept: A", "not to our request"),
+        ("Accept: ", "Accept: A", "not to our WebSocket request"),
         ("Connection", "Sec-WebSocket-Extensions: permessage-deflate\r\nConnection", "extension"),
         ("Connection", "Sec-WebSocket-Protocol: chat\r\nConnection", "extension"),
         ("HTTP/1.1", "HTTQ/1.1", "malformed"),

@@ -199,7 +199,7 @@ fn unexpected_response_is_described_in_the_error() {
             // rpcx's gateway, for a request whose fields do not name a method.
             "X-RPCX-MessageStatusType: Error\r\nX-RPCX-ErrorMessage: empty servicemethod\r\n",
             "",
-            "empty servicemethod, as rpcx's gateway tells it in HTTP 200: it is not called by `POST /Service/Method`",
+            "empty servicemethod, as reported by rpcx's gateway in HTTP 200: it is not called by `POST /Service/Method`",
         ),
     ] {
         let response = format!("HTTP/1.1 200 OK\r\n{head}Content-Length: {}\r\n\r\n{body}", body.len());

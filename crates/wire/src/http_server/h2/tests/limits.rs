@@ -79,7 +79,10 @@ fn response_with_an_oversized_header_list_fails_its_call_only() {
         both.server.reply(second, reply, &mut both.down);
         let answered = both.answered();
         let [failed, done] = &answered[..] else { panic!("{answered:?}") };
-        assert!(failed.starts_with("failed 1 resource exhausted: the answer's header list of 7"), "{failed}");
+        assert!(
+            failed.starts_with("failed 1 resource exhausted: the response's header list of 7"),
+            "{failed}"
+        );
         assert!(failed.ends_with("exceeds the limit of 65536"), "{failed}");
         assert_eq!(done, "done 2");
         both.client.assert_sound();

@@ -95,5 +95,5 @@ fn response_in_another_format_than_its_call_is_rejected() {
     assert_eq!(ended("application/grpc+proto").unwrap(), "{}");
     let failed = ended("application/grpc+json").unwrap_err();
     assert_eq!(failed.code(), Code::Internal);
-    assert_eq!(failed.message(), "the call is application/grpc and its answer application/grpc+json");
+    assert_eq!(failed.message(), "the call is application/grpc and its response application/grpc+json");
 }

@@ -77,7 +77,7 @@ impl Piece {
             0x80..=0x8f => Some(Self { length: 1, values: 2 * fixed }),
             0x90..=0x9f => Some(Self { length: 1, values: fixed }),
             0xa0..=0xbf => plain(1 + usize::from(marker & 0x1f)),
-            0xc1 => return Err(Violation::new("0xc1 is no MessagePack")),
+            0xc1 => return Err(Violation::new("0xc1 is not MessagePack")),
             0xc4..=0xc6 => behind(1 << (marker - 0xc4), 0),
             0xc7..=0xc9 => behind(1 << (marker - 0xc7), 1),
             0xca => plain(5),
