@@ -43,7 +43,7 @@ impl Redis {
     /// If the URL is invalid. No connection is made yet.
     pub fn new(url: &str) -> Result<Self> {
         let wrong = |error: RedisError| {
-            Status::invalid_argument(format!("`{}` is no URL of Redis: {error}", redacted(url)))
+            Status::invalid_argument(format!("`{}` is not a Redis URL: {error}", redacted(url)))
         };
         Ok(Self { client: Client::open(url).map_err(wrong)? })
     }
@@ -342,7 +342,7 @@ impl fmt::Debug for Connection {
 async fn within<T>(asked: impl Future<Output = Result<T, RedisError>>) -> Result<T, Status> {
     match timeout(ANSWER, asked).await {
         Ok(answer) => answer.map_err(failed),
-        Err(_) => Err(failed("it does not answer")),
+        Err(_) => Err(failed("no response in time")),
     }
 }
 

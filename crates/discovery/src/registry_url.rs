@@ -21,7 +21,7 @@ impl RegistryUrl {
         let path = path.split('/').filter(|segment| !segment.is_empty()).map(|segment| {
             let segment = percent_decode_str(segment).decode_utf8();
             segment.map(Into::into).map_err(|_| {
-                Status::invalid_argument(format!("the path of `{}` is no UTF-8", redacted(text)))
+                Status::invalid_argument(format!("the path of `{}` is not UTF-8", redacted(text)))
             })
         });
         Ok(Self {
@@ -40,7 +40,7 @@ impl RegistryUrl {
         let (name, password) = user.split_once(':').unwrap_or((user, ""));
         let plain = |text| {
             let plain = percent_decode_str(text).decode_utf8();
-            plain.map(Into::into).map_err(|_| Status::invalid_argument("user or password are no UTF-8"))
+            plain.map(Into::into).map_err(|_| Status::invalid_argument("user or password are not UTF-8"))
         };
         Ok((Some((plain(name)?, plain(password)?)), hosts))
     }
@@ -60,10 +60,9 @@ impl RegistryUrl {
     pub(crate) fn only(&self, known: &[&str]) -> Result<(), Status> {
         match self.settings.iter().find(|(name, _)| !known.contains(name)) {
             None => Ok(()),
-            Some((name, _)) => Err(Status::invalid_argument(format!(
-                "the setting `{name}` is unknown here: want {}",
-                known.join(", ")
-            ))),
+            Some((name, _)) => {
+                Err(Status::invalid_argument(format!("unknown setting `{name}`: want {}", known.join(", "))))
+            }
         }
     }
 }

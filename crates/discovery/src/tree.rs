@@ -65,10 +65,11 @@ pub(crate) struct FoundInstances {
 impl FoundInstances {
     /// Adds an entry. Entries that are no instances must not affect the others.
     pub(crate) fn note(&mut self, name: &[u8], value: &[u8]) {
-        let no_text = |what| Status::invalid_argument(format!("{what} `{}` is no text", name.escape_ascii()));
+        let no_text =
+            |what| Status::invalid_argument(format!("{what} `{}` is not UTF-8", name.escape_ascii()));
         let read = match (str::from_utf8(name), str::from_utf8(value)) {
             (Ok(name), Ok(value)) => instance(name, value),
-            (Ok(_), Err(_)) => Err(no_text("what is said about")),
+            (Ok(_), Err(_)) => Err(no_text("the value of")),
             (Err(_), _) => Err(no_text("the name")),
         };
         match read {

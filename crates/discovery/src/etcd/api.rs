@@ -93,7 +93,7 @@ impl Api {
         let mut kept = KeepAlive { id: granted.ID, renewals, answers };
         match within(kept.is_renewed()).await? {
             true => Ok(kept),
-            false => Err(failed("the lease has ended at once")),
+            false => Err(failed("the lease expired at once")),
         }
     }
 
@@ -192,7 +192,7 @@ fn server(endpoint: &str) -> Result<Instance, Status> {
 async fn within<T>(asked: impl Future<Output = Result<T>>) -> Result<T, Status> {
     match timeout(ANSWER, asked).await {
         Ok(answer) => answer.map_err(failed),
-        Err(_) => Err(failed("it does not answer")),
+        Err(_) => Err(failed("no response in time")),
     }
 }
 

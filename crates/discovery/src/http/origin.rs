@@ -32,7 +32,7 @@ impl Origin {
 
     fn parse(url: &str, port: u16, tls: bool) -> Result<Self, Status> {
         let wrong = |why: &str| {
-            Status::invalid_argument(format!("`{}` is no address of a registry: {why}", redacted(url)))
+            Status::invalid_argument(format!("`{}` is not a registry address: {why}", redacted(url)))
         };
         let (tls, rest) = match url.split_once("://") {
             None => (tls, url),

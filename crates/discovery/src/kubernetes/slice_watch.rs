@@ -59,7 +59,7 @@ impl SliceWatch {
 
     /// Lists all slices, page by page.
     async fn list(&mut self) -> Result<(), Status> {
-        let asked = format!("to list the endpoint slices of {}", self.of);
+        let asked = format!("cannot list the endpoint slices of {}", self.of);
         self.slices.clear();
         let mut go_on = String::new();
         let version = loop {
@@ -100,7 +100,9 @@ impl SliceWatch {
                     }
                     // The known version may be unknown to this server: the slices are listed again.
                     Ok(LinesResponse::Refused(answer)) => {
-                        return Err(answer.refusal(&format!("to watch the endpoint slices of {}", self.of)));
+                        return Err(
+                            answer.refusal(&format!("cannot watch the endpoint slices of {}", self.of))
+                        );
                     }
                     Err(status) => {
                         self.state = State::Known { version, fresh };
@@ -162,12 +164,13 @@ impl SliceWatch {
 
     #[cold]
     fn hasty(&self) -> Status {
-        Status::unavailable(format!("Kubernetes ends the watch of {} at once", self.of))
+        Status::unavailable(format!("Kubernetes ended the watch of {} at once", self.of))
     }
 
     fn take(&mut self, line: &[u8]) -> Result<Event, Status> {
-        let told: WatchMessage = serde_json::from_slice(line)
-            .map_err(|error| Status::unavailable(format!("what Kubernetes says cannot be read: {error}")))?;
+        let told: WatchMessage = serde_json::from_slice(line).map_err(|error| {
+            Status::unavailable(format!("the event of Kubernetes cannot be decoded: {error}"))
+        })?;
         if told.kind == "ERROR" {
             let failure: Failure = serde_json::from_value(told.object).unwrap_or_default();
             if failure.code == 410 {
@@ -218,7 +221,7 @@ impl WatchSource for SliceWatch {
 fn gone(fresh: bool) -> Result<FollowOutcome, Status> {
     match fresh {
         false => Ok(FollowOutcome::Gone),
-        true => Err(Status::unavailable("Kubernetes has forgotten already what it has just listed")),
+        true => Err(Status::unavailable("the resource version just listed has already expired")),
     }
 }
 
