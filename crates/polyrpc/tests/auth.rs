@@ -1,4 +1,4 @@
-//! Who may call: judged as each protocol wants it, and no handler runs for anybody else.
+//! Authentication in each protocol: no handler runs for an unauthenticated caller.
 
 mod common;
 
@@ -13,7 +13,7 @@ use polyrpc::server::{Listen, ServerHandle};
 use polyrpc::{Client, Code, Format, Protocol, Status};
 use polyrpc_core::Credential;
 
-/// A server behind a judge, and what both did.
+/// A server with an authenticator, and the calls of both.
 struct Guarded {
     server: ServerHandle,
     prober: Prober,
@@ -45,7 +45,7 @@ impl Guarded {
         Client::builder(&url(protocol, &self.server)).credential(credential).build().unwrap()
     }
 
-    /// How often was judged and how many handlers ran since it was last asked.
+    /// Number of authentications and of handler runs since the last call.
     fn counts(&self) -> (usize, usize) {
         (self.judged.swap(0, Ordering::SeqCst), self.prober.ran.swap(0, Ordering::SeqCst))
     }
@@ -92,7 +92,7 @@ async fn unauthenticated_call_reaches_no_handler() {
         for client in [guarded.client(protocol, "guess"), common::client(protocol, &guarded.server)] {
             for _ in 0..3 {
                 let error = soon(client.call::<String>("Probe/Echo", "a")).await.unwrap_err();
-                // The next call may meet the connection while it closes.
+                // The next call may race with the closing of the connection.
                 assert!(
                     matches!(
                         error.code(),
@@ -115,7 +115,7 @@ async fn rejected_call_is_answered_and_its_connection_closed() {
         call.head.metadata.insert("unused", "x");
         let mut guess = call.clone();
         guess.credential = Credential::Call(Some("guess".into()));
-        // Behind the guess comes a call that would be good, in the same packet.
+        // A valid call follows the wrong one in the same packet.
         let mut bytes = match protocol {
             Protocol::BaiduStd => common::baidu_with_credential(1, "guess"),
             _ => wire.encode(1, &guess),
@@ -156,7 +156,7 @@ async fn baidu_std_message_without_a_credential_inherits_that_of_the_connection(
     wire.socket.send(&common::baidu_frame("Probe", "Echo", 2, 0, b"\"a\"")).await;
     assert!(wire.reply().await.unwrap().1.result.is_ok());
     assert_eq!(guarded.counts(), (1, 2));
-    // What comes is judged, whoever came before.
+    // Each call is checked, regardless of earlier ones.
     wire.socket.send(&common::baidu_with_credential(3, "guess")).await;
     assert_eq!(wire.reply().await.unwrap().1.result.unwrap_err().code(), Code::Unauthenticated);
     assert!(wire.reply().await.is_none(), "the connection is over");

@@ -1,4 +1,4 @@
-//! Streams beside a call, over baidu_std.
+//! Streams attached to a call, over baidu_std.
 
 mod common;
 
@@ -21,18 +21,18 @@ use tokio::net::TcpStream;
 
 #[polyrpc::service]
 trait Talk {
-    /// Accepts a stream and does with it what it is told.
+    /// Accepts a stream and uses it as the request says.
     async fn talk(&self, cx: &mut Context, what: String) -> Result<String>;
     async fn plain(&self, n: u64) -> Result<u64>;
 }
 
 #[derive(Default, Clone)]
 struct Talker {
-    /// Messages that were sent.
+    /// Number of sent messages.
     sent: Arc<AtomicUsize>,
-    /// Messages that were taken.
+    /// Number of received messages.
     taken: Arc<AtomicUsize>,
-    /// Streams that have ended, by whatever their ends said.
+    /// Outcomes of ended streams.
     ended: Arc<std::sync::Mutex<Vec<String>>>,
 }
 
@@ -216,7 +216,7 @@ async fn slow_reader_blocks_only_its_sender() {
             break before;
         }
     };
-    // The window, and what waits before it.
+    // The window, plus what is queued in front of it.
     assert!(sent * 10_000 < (2 << 20) + (256 << 10), "{sent} were sent");
     for _ in 0..1000 {
         assert!(soon(stream.next()).await.unwrap().is_some());
@@ -296,7 +296,7 @@ async fn protocol_switch_ends_attached_streams() {
     until(|| talker.ended().len() == 1).await;
 }
 
-/// As a peer writes it.
+/// Frames as a peer writes them.
 fn asks_for_a_stream(what: &str) -> Vec<u8> {
     let mut session = baidu_std::Client::new(Default::default());
     let mut out = Outbox::new();
@@ -377,15 +377,15 @@ async fn client_close_delivers_all_messages_first() {
     soon(stream.close()).await.unwrap();
     until(|| talker.ended() == ["well"]).await;
     assert_eq!(talker.taken.load(Ordering::SeqCst), 100);
-    // The halves do the same: who reads finds the end.
+    // The halves behave the same: the reader sees the end.
     let (sender, mut receiver) = open(&client, "echo").await.unwrap().1.split();
     soon(sender.close()).await.unwrap();
     assert!(soon(receiver.next()).await.unwrap().is_none());
-    // One that the server has closed is closed.
+    // A stream that the server has closed is closed.
     let (_, mut stream) = open(&client, "count").await.unwrap();
     while soon(stream.next()).await.unwrap().is_some() {}
     soon(stream.close()).await.unwrap();
-    // One that has failed says so.
+    // A failed stream reports its failure.
     let (_, stream) = open(&client, "fail").await.unwrap();
     assert_eq!(soon(stream.close()).await.unwrap_err().code(), Code::Unknown);
 }

@@ -1,4 +1,4 @@
-//! Servers that fail get no calls for a while, and come back.
+//! Ejection of failing servers, and their return.
 
 mod common;
 
@@ -20,7 +20,7 @@ use tokio::net::TcpListener;
 
 const LONG: Duration = Duration::from_secs(60);
 
-/// A server that fails when it is told to.
+/// A server that fails on demand.
 #[derive(Clone, Default)]
 struct Moody {
     fails: Arc<AtomicBool>,
@@ -59,12 +59,12 @@ fn of<'s>(protocol: Protocol, servers: impl IntoIterator<Item = &'s ServerHandle
     let instances = servers.into_iter().map(|server| Instance::tcp(server.address().to_string()));
     Client::builder(&format!("{}://some", protocol.as_str()))
         .discover(List::new(instances))
-        // The usual one would avoid a server that fails.
+        // The default load balancer would avoid a failing server.
         .balance(RoundRobin::default())
         .fail_mode(FailMode::Failfast)
 }
 
-/// Three failures, and out.
+/// Ejects a server after three failures.
 fn three() -> CircuitBreaker {
     CircuitBreaker::consecutive(3, LONG)
 }
@@ -85,7 +85,7 @@ fn available(client: &Client) -> usize {
     count(client, |facts| facts.available)
 }
 
-/// Calls until so many servers are out.
+/// Calls until this many servers are ejected.
 async fn until_isolated(client: &Client, servers: usize) {
     soon(async {
         while isolated(client) != servers {
@@ -262,7 +262,7 @@ async fn heartbeat_health_check_detects_dead_servers() {
     }
 }
 
-/// Answers every request of HTTP with the status that it is told.
+/// Answers every HTTP request with the given status.
 async fn answering(status: Arc<AtomicUsize>) -> Instance {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
@@ -299,7 +299,7 @@ async fn http_health_check_detects_unhealthy_servers() {
     until(|| available(&client) == 2).await;
 }
 
-// Calls that are rejected never wait: on a single thread nobody else would have a turn.
+// Rejected calls never wait: on a single thread, other tasks would not run.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn calls_resume_gradually_after_all_servers_were_down() {
     let gone = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().to_string();
@@ -321,7 +321,7 @@ async fn calls_resume_gradually_after_all_servers_were_down() {
     .await;
     let prober = Prober::default();
     let server = prober.server().bind(&*gone).await.unwrap().start();
-    // Half of the calls at first, and in the end all.
+    // Half of the calls at first, finally all.
     let mut in_a_row = 0;
     soon(async {
         while in_a_row < 100 {
@@ -356,7 +356,7 @@ async fn health_checks_end_with_the_client() {
         drop(soon(listener.accept()).await.unwrap());
     }
     drop(client);
-    // What had been sent already is answered; then nobody comes.
+    // Probes already sent are answered; then there are none.
     let quiet =
         async { while tokio::time::timeout(Duration::from_millis(200), listener.accept()).await.is_ok() {} };
     soon(quiet).await;

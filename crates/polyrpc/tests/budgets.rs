@@ -1,4 +1,4 @@
-//! What one peer can make a server hold, and for how long; and that others go on meanwhile.
+//! Limits on what one peer can make a server hold, and for how long, while others are served.
 
 mod common;
 
@@ -16,7 +16,7 @@ fn limited(limits: Limits) -> Server {
     Prober::default().server().limits(limits)
 }
 
-/// How often the server refused something, or closed a connection, for this cause.
+/// Number of rejections and closed connections with this cause.
 fn counted(counts: &[(&'static str, u64)], cause: &str) -> u64 {
     counts.iter().find(|(name, _)| *name == cause).expect("the cause exists").1
 }
@@ -29,7 +29,7 @@ fn refused(facts: &ServerInfo, cause: &str) -> u64 {
     counted(&facts.refusals, cause)
 }
 
-/// Opens gRPC calls whose messages do not come.
+/// Opens gRPC calls without their messages.
 async fn open_heads(server: &ServerHandle, calls: u64) -> Wire {
     let mut wire = Wire::connect(Protocol::Grpc, server).await;
     let call = json_call("Probe", "Echo", "");
@@ -188,7 +188,7 @@ async fn shutdown_does_not_wait_for_incomplete_messages() {
     assert!(began.elapsed() < Duration::from_secs(8), "{:?}", began.elapsed());
 }
 
-/// Accepts `right` after a while.
+/// Accepts `right` after a delay.
 async fn judge(credential: Option<Bytes>) -> Result<(), Status> {
     sleep(Duration::from_millis(50)).await;
     match credential.as_deref() {
@@ -210,7 +210,7 @@ async fn async_authenticator_works_over_every_protocol() {
         };
         let ran = prober.ran();
         let error = soon(of("wrong").echo("a".into())).await.unwrap_err();
-        // rpcx has no code for it, only words.
+        // rpcx has no code for it, only a text.
         let code = if protocol == Protocol::Rpcx { Code::Unknown } else { Code::Unauthenticated };
         assert_eq!((error.code(), prober.ran()), (code, ran), "{protocol:?}: {error}");
         let right = of("right");
@@ -257,7 +257,7 @@ async fn failed_credentials_are_delayed_and_counted() {
     assert!((10..=30).contains(&answered), "{answered} guesses were answered");
     assert_eq!(closed(&server.info(), "credentials"), 1);
     assert!(refused(&server.info(), "credential") < 40);
-    // Others of the address who bring the right one are not held up.
+    // Others at the address with a valid credential are not delayed.
     let url = common::url(Protocol::Rpcx, &server);
     let good = ProbeClient::new(polyrpc::Client::builder(&url).credential("right").build().unwrap());
     let began = Instant::now();
@@ -285,13 +285,13 @@ async fn idle_stream_ends_and_its_connection_stays_open() {
     assert_eq!(soon(ProbeClient::new(client).echo("a".into())).await.unwrap(), "a");
 }
 
-/// A frame of HTTP/2.
+/// An HTTP/2 frame.
 fn h2_frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let length = (payload.len() as u32).to_be_bytes();
     [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
 }
 
-/// The head of a gRPC call with a message of JSON, on this stream.
+/// The head of a gRPC call with a JSON message, on this stream.
 fn h2_head(stream: u32) -> Vec<u8> {
     let fields = [
         (":method", "POST"),
@@ -307,7 +307,7 @@ fn h2_head(stream: u32) -> Vec<u8> {
     h2_frame(1, 4, stream, &fields.into_iter().flat_map(field).collect::<Vec<u8>>())
 }
 
-/// Makes a call over HTTP/2 whose answer, of a few bytes, finds its stream's window closed.
+/// Makes a call over HTTP/2 whose short response waits for the stream's closed window.
 async fn leave_an_answer_unread(server: &ServerHandle) -> Socket {
     let mut socket = Socket::connect(server).await;
     let settings = h2_frame(4, 0, 0, &[0, 4, 0, 0, 0, 0]);
@@ -349,7 +349,7 @@ async fn unread_small_response_does_not_allow_filling_the_budget() {
     let server = serve(limited(limits)).await;
     let mut socket = leave_an_answer_unread(&server).await;
     until(|| server.info().calls.succeeded == 1).await;
-    // 100 messages of which all comes that the windows allow, but for the end.
+    // 100 messages, sent as far as the windows allow, without their ends.
     let sending = tokio::spawn(async move {
         for stream in (3..203).step_by(2) {
             socket.offer(&h2_head(stream)).await;

@@ -1,4 +1,4 @@
-//! KCP and QUIC: every protocol over them, who is told what, what goes wrong.
+//! Every protocol over KCP and QUIC, peer addresses, and failures.
 
 #![cfg(all(feature = "kcp", feature = "quic"))]
 
@@ -112,7 +112,7 @@ async fn client_reconnects_to_a_restarted_server() {
     soon(server.shutdown(Duration::from_secs(5))).await;
     let server = soon(async {
         loop {
-            // The socket is there until the last conversation has said all it had to say.
+            // The socket stays open until the last conversation has sent everything.
             match Prober::default().server().bind(Listen::on(address.clone()).kcp(protected())).await {
                 Ok(bound) => return bound.start(),
                 Err(_) => tokio::task::yield_now().await,
@@ -145,7 +145,7 @@ async fn idle_kcp_conversation_is_kept_since_its_client_cannot_detect_a_close() 
     let server = bound.and("127.0.0.1:0").await.unwrap().start();
     let client = kcp_client(Protocol::Rpcx, &server, protected());
     let peer = soon(client.call::<String>("Probe/Peer", &())).await.unwrap();
-    // One over TCP that is as idle has ended since, twice.
+    // An equally idle TCP connection has been closed meanwhile, twice.
     for _ in 0..2 {
         let stream = TcpStream::connect(server.addresses()[1].to_string()).await.unwrap();
         Socket { stream }.rest().await;
@@ -154,7 +154,7 @@ async fn idle_kcp_conversation_is_kept_since_its_client_cannot_detect_a_close() 
     assert_eq!(soon(client.call::<String>("Probe/Peer", &())).await.unwrap(), peer);
 }
 
-/// Begins 20,000 conversations from as many addresses, none of which hears what it is answered.
+/// Starts 20,000 conversations from as many forged addresses, none of which receives a response.
 fn flood(place: &str) {
     for number in 0..20_000_u32 {
         let [_, a, b, c] = (number + (1 << 16) + 1).to_be_bytes();
@@ -162,7 +162,7 @@ fn flood(place: &str) {
         let mut datagram = number.to_le_bytes().to_vec();
         datagram.extend_from_slice(&[81, 0, 128, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 18, 0, 0, 0]);
         datagram.extend_from_slice(b"GET / HTTP/1.1\r\n\r\n");
-        // One that the system does not take is one less.
+        // Datagrams that the system drops do not matter.
         let _ = socket.send_to(&datagram, place);
     }
 }
@@ -171,7 +171,7 @@ fn flood(place: &str) {
 async fn forged_conversations_do_not_keep_a_new_client_out() {
     let server = by_kcp(Prober::default().server(), kcp::Config::default()).await;
     let before = kcp_client(Protocol::Rpcx, &server, kcp::Config::default());
-    // With the second call comes the acknowledgement of the first answer, which validates the address.
+    // The second call acknowledges the first response, which validates the address.
     for _ in 0..2 {
         assert_eq!(echo(&before, "before").await.unwrap(), "before");
     }
@@ -193,7 +193,7 @@ async fn byte_stream_is_rejected_if_the_server_listens_on_kcp_only() {
     assert!(error.message().contains("no listener for data connections"), "{error}");
 }
 
-/// A server that has a certificate of an authority which clients know.
+/// A server with a certificate of an authority that clients trust.
 struct Secure {
     authority: Authority,
     server: ServerHandle,
@@ -232,7 +232,7 @@ async fn every_protocol_works_over_quic() {
     }
 }
 
-/// Tells what TLS knows of its caller.
+/// Returns what TLS knows of its caller.
 #[polyrpc::service]
 trait Teller {
     async fn who(&self, cx: &mut Context) -> Result<String>;

@@ -1,4 +1,4 @@
-//! A client of several servers: how they are found, chosen, tried again and left.
+//! A client of several servers: discovery, load balancing, retries and removal.
 
 mod common;
 
@@ -28,7 +28,7 @@ use tokio::sync::watch;
 
 const ECHO: Signature = Signature::plain("Probe", "Echo");
 
-/// A registry that says what it is told to.
+/// A registry under the control of the test.
 #[derive(Clone)]
 struct Registry(Arc<watch::Sender<Option<Result<Vec<Instance>, Status>>>>, Arc<AtomicUsize>);
 
@@ -55,7 +55,7 @@ impl Registry {
         self.0.receiver_count()
     }
 
-    /// Waits until what is said here has been heard by the one who watches.
+    /// Waits until the watcher has seen what is published here.
     async fn while_it_is_heard(&self, say: impl FnOnce(&Self)) {
         let asked = self.1.load(Ordering::SeqCst);
         say(self);
@@ -86,7 +86,7 @@ fn instance(server: &ServerHandle) -> Instance {
     Instance::tcp(server.address().to_string())
 }
 
-/// A client that calls each server in its turn, so that it meets all of them.
+/// A round-robin client, which reaches every server.
 fn builder(protocol: Protocol, discover: impl Discover) -> Builder {
     let url = format!("{}://somewhere", protocol.as_str());
     Client::builder(&url).discover(discover).balance(RoundRobin::new())
@@ -100,13 +100,13 @@ async fn echo(client: &Client) -> polyrpc::client::Result<String> {
     soon(client.call("Probe/Echo", &"hello")).await
 }
 
-/// A call that may be made twice.
+/// An idempotent call.
 async fn echo_again(client: &Client) -> polyrpc::client::Result<Response<String>> {
     soon(client.invoke::<Serde, String, String>(&ECHO, Request::new("hello".to_owned()).with_idempotent()))
         .await
 }
 
-/// Servers that count.
+/// Servers that count their calls.
 async fn servers(n: usize) -> Vec<(Prober, ServerHandle)> {
     let mut servers = Vec::new();
     for _ in 0..n {
@@ -121,20 +121,20 @@ fn running(servers: &[(Prober, ServerHandle)]) -> impl Iterator<Item = &ServerHa
     servers.iter().map(|(_, server)| server)
 }
 
-/// An address at which nobody listens.
+/// An address without a listener.
 async fn nobody() -> Instance {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     Instance::tcp(listener.local_addr().unwrap().to_string())
 }
 
-/// What every protocol has words for, and says that the call was not begun.
+/// A status that every protocol can express, and that marks the call as not started.
 fn busy() -> Status {
     Status::resource_exhausted(BUSY)
 }
 
 const BUSY: &str = "request reached rate limit";
 
-/// A service whose calls fail as it was told.
+/// A service whose calls fail with a given status.
 async fn failing(status: Status) -> (Arc<AtomicUsize>, ServerHandle) {
     let tries = Arc::new(AtomicUsize::new(0));
     let counted = tries.clone();
@@ -149,7 +149,7 @@ async fn failing(status: Status) -> (Arc<AtomicUsize>, ServerHandle) {
     (tries, serve(Server::new().service(service)).await)
 }
 
-/// A server that takes a call and dies of it, each time.
+/// A server that accepts a call and then closes the connection, each time.
 async fn dying() -> (Arc<AtomicUsize>, Instance) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
@@ -166,7 +166,7 @@ async fn dying() -> (Arc<AtomicUsize>, Instance) {
     (deaths, Instance::tcp(address))
 }
 
-/// The first server that may be called, as they are listed; it counts how often it was made and what it heard.
+/// Picks the first available server in listed order; counts its sets and records outcomes.
 #[derive(Debug, Clone, Default)]
 struct First {
     sets: Arc<AtomicUsize>,
@@ -265,7 +265,7 @@ async fn only_retryable_failures_are_retried_elsewhere() {
             let error = echo(&client).await.unwrap_err();
             assert!(error.message().ends_with(&message), "{protocol:?}: {error}");
             if protocol != Protocol::NetRpc {
-                // It has no words for what may be tried elsewhere.
+                // It cannot express that a call is retryable elsewhere.
                 let tried = first.load(Ordering::SeqCst) + second.load(Ordering::SeqCst);
                 assert_eq!(tried, tries, "{protocol:?} {code:?}");
                 assert!(first.load(Ordering::SeqCst) < 2, "the other one comes first");
@@ -363,7 +363,7 @@ async fn hedged_call_is_answered_by_the_second_server() {
     }
 }
 
-/// Two servers in the order of their addresses, of which the first keeps its callers waiting.
+/// Two servers in the order of their addresses, of which the first delays its callers.
 async fn slow_and_quick() -> Vec<(Prober, ServerHandle)> {
     let mut servers = servers(2).await;
     servers.sort_by_key(|(_, server)| server.address().to_string());
@@ -387,7 +387,7 @@ async fn failure_does_not_end_a_hedged_call_with_a_pending_attempt() {
     assert_eq!(soon(call).await.unwrap().unwrap(), "hello");
 }
 
-/// A server that answers, or fails so, behind a gate.
+/// A server that answers, or fails with the status, once its gate opens.
 async fn slow(gate: &Gate, failure: Option<Status>) -> ServerHandle {
     let gate = gate.clone();
     let service = ServiceBuilder::new("Probe").method::<Serde, String, String, _, _>(
@@ -505,7 +505,7 @@ async fn server_without_weight_receives_no_call_even_if_others_fail() {
     let failed = echo(&client).await.unwrap_err();
     assert_eq!((failed.code(), failed.message()), (Code::Unavailable, "the load balancer picked no server"));
 
-    // It is well, so that there is nothing to recover from.
+    // It is healthy, so there is nothing to recover from.
     registry.say([instance(&server)]);
     until(|| client.endpoints().iter().all(|facts| facts.instance.attributes.weight() == 1)).await;
     for _ in 0..20 {
@@ -513,7 +513,7 @@ async fn server_without_weight_receives_no_call_even_if_others_fail() {
     }
     let ran = idle.ran();
 
-    // There is a connection to it by now.
+    // It is connected by now.
     let gone = [nobody().await, nobody().await, nobody().await];
     registry.say(gone.into_iter().chain([weightless()]));
     until(|| client.endpoints().len() == 4).await;
@@ -621,7 +621,7 @@ async fn server_missing_after_an_outage_is_kept_for_a_grace_period() {
         echo(&client).await.unwrap();
         registry.while_it_is_heard(lose).await;
 
-        // They enter themselves again one by one, the first with a new weight to be seen by.
+        // They register again one by one, the first with a new weight to identify it.
         let heavier = all[0].clone().with(said("weight", 7));
         registry.say([heavier.clone()]);
         let is_heard = || client.endpoints().iter().any(|facts| facts.instance == heavier);
@@ -631,7 +631,7 @@ async fn server_missing_after_an_outage_is_kept_for_a_grace_period() {
         until(|| client.endpoints().iter().any(|facts| facts.instance.attributes == said("state", 1))).await;
         assert_eq!(client.endpoints().len(), 3);
 
-        // Whoever has not after ten seconds has left.
+        // A server that has not after ten seconds has left.
         tokio::time::pause();
         tokio::time::sleep(Duration::from_secs(11)).await;
         tokio::time::resume();
@@ -801,7 +801,7 @@ async fn flapping_and_failing_registry_fails_no_call() {
         }
         let (took, sets) = (began.elapsed(), first.sets.load(Ordering::SeqCst));
         callers.stop().await;
-        // One was made before the first of these, and one may be due at either end.
+        // One set was made before the first of these, and one may be due at either end.
         assert!(sets as f64 <= took.as_secs_f64() * 20.0 + 2.0, "every {every:?}: {sets} sets in {took:?}");
     }
 }
@@ -813,7 +813,7 @@ async fn endless_registry_updates_fail_no_call() {
     let talker = Talker(running(&servers).map(instance).collect());
     let client = builder(Protocol::Rpcx, talker).balance(Counted(first.clone())).build().unwrap();
     let began = Instant::now();
-    // What it says first may be that there is nobody.
+    // Its first set may be empty.
     soon(async {
         while echo(&client).await.is_err() {
             tokio::task::yield_now().await;
@@ -827,7 +827,7 @@ async fn endless_registry_updates_fail_no_call() {
     assert!((1.0..=took.as_secs_f64() * 20.0 + 2.0).contains(&(sets as f64)), "{sets} sets in {took:?}");
 }
 
-/// A registry that has something to say each time it is asked, and each time something else.
+/// A registry that yields another set each time it is polled.
 struct Talker(Vec<Instance>);
 
 impl Discover for Talker {
@@ -847,7 +847,7 @@ fn said(name: &str, value: u64) -> Attributes {
     Attributes::new().with(name, value.to_string())
 }
 
-/// Each server in its turn, with the snapshots counted.
+/// Round robin that counts its snapshots.
 #[derive(Debug)]
 struct Counted(First);
 
@@ -858,7 +858,7 @@ impl LoadBalancer for Counted {
     }
 }
 
-/// Who call without a pause, and take no failure.
+/// Callers that call without a pause, and accept no failure.
 struct Callers {
     stop: watch::Sender<bool>,
     callers: Vec<tokio::task::JoinHandle<Result<usize>>>,
@@ -881,7 +881,7 @@ impl Callers {
         Self { callers: callers.collect(), stop }
     }
 
-    /// Has them end, and gives how many calls were made.
+    /// Stops them, and returns the number of calls.
     async fn stop(self) -> usize {
         self.stop.send_replace(true);
         let mut made = 0;
@@ -892,13 +892,13 @@ impl Callers {
     }
 }
 
-/// Instances that nobody could call.
+/// Malformed instances.
 fn malformed() -> impl Iterator<Item = Instance> {
     let texts = ["", ":80", "h", "h:0", "h:99999", "\0:1", "unix:/x", "a b:x"];
     texts.into_iter().map(Instance::tcp)
 }
 
-/// More than anybody has, behind all others in the order of addresses.
+/// A very large number of instances, after all others in the order of addresses.
 fn many() -> impl Iterator<Item = Instance> {
     (0..10_000).map(|n| Instance::tcp(format!("server-{n}.invalid:1")))
 }
@@ -1066,7 +1066,7 @@ async fn byte_streams_connect_to_the_server_that_granted_them() {
         stream.write_all(b"hello").await?;
         Ok(())
     });
-    // It tells where it listens, which is everywhere.
+    // It announces its listening address, which is the unspecified one.
     let server = Server::new().streams(streams).bind("0.0.0.0:0").await.unwrap().start();
     let port = server.address().to_string().rsplit_once(':').unwrap().1.to_owned();
     let client = client(List::new([Instance::tcp(format!("127.0.0.1:{port}"))]));

@@ -1,4 +1,4 @@
-//! The client: its connections, what ends a call early, and the ways to run it.
+//! The client: connections, early ends of calls, and runtimes.
 
 mod common;
 
@@ -22,7 +22,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 
-/// Two of the three can have several calls on a connection.
+/// Two of the three multiplex calls on a connection.
 const MULTIPLEXED: [Protocol; 2] = [Protocol::BaiduStd, Protocol::Rpcx];
 
 const ECHO: Signature = Signature::plain("Probe", "Echo");
@@ -37,14 +37,14 @@ async fn connection_mode_selects_shared_or_pooled_connections() {
             let probe = ProbeClient::new(client);
             let case = format!("{protocol:?} {kind:?}");
 
-            // One call after the other.
+            // Sequential calls.
             let mut peers = HashSet::new();
             for _ in 0..5 {
                 peers.insert(soon(probe.peer()).await.expect(&case));
             }
             assert_eq!(peers.len(), if kind == ConnectionMode::Short { 5 } else { 1 }, "{case}");
 
-            // All at once.
+            // Concurrent calls.
             let waiting: Vec<_> = (0..10)
                 .map(|n: u32| {
                     let probe = probe.clone();
@@ -136,7 +136,7 @@ async fn missing_server_is_reported_at_once() {
 
 #[tokio::test]
 async fn connect_timeout_applies_to_an_unresponsive_server() {
-    // A listener of which nobody accepts, and whose queue is full.
+    // A listener that does not accept and whose backlog is full.
     let socket = tokio::net::TcpSocket::new_v4().unwrap();
     socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let listener = socket.listen(1).unwrap();
@@ -151,7 +151,7 @@ async fn connect_timeout_applies_to_an_unresponsive_server() {
     let builder = || Client::builder(&url).connect_timeout(Duration::from_millis(50));
     let error = soon(builder().build().unwrap().call::<()>("f", &())).await.unwrap_err();
     assert_eq!(error.message(), format!("cannot connect to {address}: timed out"));
-    // The call's own time counts too.
+    // The call's own timeout applies too.
     let brief = Client::builder(&url).timeout(Duration::from_millis(50)).build().unwrap();
     let error = soon(brief.call::<()>("f", &())).await.unwrap_err();
     assert_eq!(error.code(), Code::DeadlineExceeded, "{error}");
@@ -183,7 +183,7 @@ async fn calls_fail_fast_during_the_connect_backoff() {
         .build()
         .unwrap();
     let reason = soon(patient.call::<()>("Probe/Echo", "a")).await.unwrap_err();
-    // Many who fail together have failed once: the next attempt is not put off by each of them.
+    // Concurrent failures count once: they do not each extend the backoff.
     let together: Vec<_> = (0..50)
         .map(|_| {
             let hasty = hasty.clone();
@@ -194,7 +194,7 @@ async fn calls_fail_fast_during_the_connect_backoff() {
         soon(failed).await.unwrap().unwrap_err();
     }
     let server = Prober::default().server().bind(address.to_string()).await.unwrap().start();
-    // Though there is a server now, the one does not look before its time, and says why, and when it will.
+    // Although the server is up now, the client does not connect before the backoff ends, and reports why and when.
     let early = soon(patient.call::<()>("Probe/Echo", "a")).await.unwrap_err();
     assert_eq!(early.code(), reason.code());
     let (why, when) = early.message().split_once("; next attempt in ").expect("it says when");
@@ -206,7 +206,7 @@ async fn calls_fail_fast_during_the_connect_backoff() {
     drop(server);
 }
 
-/// A server of rpcx behind a listener that accepts and closes at once, until it is told to let connections through.
+/// An rpcx server behind a listener that closes accepted connections at once, until it is told to pass them on.
 struct Slammed {
     address: String,
     accepted: Arc<AtomicUsize>,
@@ -240,8 +240,8 @@ impl Slammed {
         Client::builder(&format!("rpcx://{}", self.address))
     }
 
-    /// While `callers` call for two seconds, at most two dials a second are made, but for the first failures, of which
-    /// there are at most `first`. Returns the callers when all have had an answer.
+    /// While `callers` call for two seconds, at most two dials a second are made, except for the first failures; of those
+    /// there are at most `first`. Returns the callers once all have a response.
     async fn assert_dialled_seldom(self, case: &str, first: usize, callers: tokio::task::JoinHandle<()>) {
         tokio::time::sleep(Duration::from_secs(2)).await;
         let dials = self.accepted.load(Ordering::Relaxed);
@@ -255,7 +255,7 @@ impl Slammed {
 
 const CALLERS: usize = 50;
 
-/// Many callers at the same time, each until it has an answer.
+/// Concurrent callers, each retrying until it succeeds.
 fn call_until_answered(client: &Client) -> tokio::task::JoinHandle<()> {
     let callers = (0..CALLERS).map(|_| {
         let client = client.clone();
@@ -324,7 +324,7 @@ async fn connection_lost_before_any_reply_is_replaced_once_and_then_reported() {
     let message = told.message();
     assert!(message.contains(&server.address) && message.contains("before any reply"), "{message}");
     assert_eq!(server.accepted.load(Ordering::Relaxed), 2);
-    // Who waits for the server has it as soon as it is tried again.
+    // A waiting caller proceeds with the next successful attempt.
     server.good.store(true, Ordering::Relaxed);
     let request = Request::new("a".to_owned()).with_wait_for_ready();
     let answer = soon(client.invoke::<Serde, String, String>(&ECHO, request)).await.unwrap();
@@ -358,7 +358,7 @@ async fn wait_for_ready_call_waits_for_the_server() {
     }
 }
 
-/// A server of rpcx behind a gate: connections to it are made, and hear nothing until it opens. Then each ends at the
+/// An rpcx server behind a gate: connections are accepted, but get no response until it opens. Then each passes the
 /// other gate as soon as its client has closed it.
 async fn serve_behind(gate: &Gate, ended: &Gate) -> String {
     let server = serve(Prober::default().server()).await;
@@ -398,7 +398,7 @@ async fn connect_can_outlast_every_call() {
     }
 }
 
-/// Tells of each connection that is made.
+/// Reports each new connection.
 struct Connections(mpsc::UnboundedSender<()>);
 
 impl Hook for Connections {
@@ -465,7 +465,7 @@ async fn dropped_call_does_not_affect_others() {
         let prober = Prober::default();
         let server = serve(prober.server()).await;
         let probe = ProbeClient::new(client(protocol, &server));
-        // Some are dropped before their replies come, and those come late.
+        // Some calls are dropped before their replies arrive.
         for n in 1..=20 {
             let call = probe.wait(format!("late {n}"));
             tokio::select! {
@@ -474,7 +474,7 @@ async fn dropped_call_does_not_affect_others() {
                 () = prober.gate.came(n) => {}
             }
         }
-        // HTTP has no ids: a call behind one that waits would wait too, so it goes another way.
+        // HTTP has no ids: a call behind a pending one would wait too, so it uses another connection.
         assert_eq!(soon(probe.echo("meanwhile".into())).await.unwrap(), "meanwhile", "{protocol:?}");
         prober.gate.open();
         for n in 0..100 {
@@ -537,10 +537,10 @@ async fn each_call_has_its_own_timeout() {
                 begun.elapsed()
             }
         };
-        // The longest first, so that each that follows must move the alarm forward.
+        // The longest first, so that each later one must move the timer forward.
         let (long, usual, short) =
             soon(async { tokio::join!(waiting(Some(200)), waiting(None), waiting(Some(20))) }).await;
-        // The server is told whole milliseconds and may be the one who ends a call.
+        // The server receives whole milliseconds and may be the one to end a call.
         assert!(long.as_millis() >= 198 && usual.as_millis() >= 78, "{protocol:?}: {long:?} {usual:?}");
         assert!(short < long && usual < long, "{protocol:?}: {short:?} {usual:?} {long:?}");
         assert_eq!(soon(probe.echo("after".into())).await.unwrap(), "after", "{protocol:?}");
@@ -552,7 +552,7 @@ async fn calls_end_if_the_server_is_silent_and_the_runtime_is_dropped() {
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("baidu-std://{}", silent.local_addr().unwrap());
     let client = Client::builder(&url).timeout(None).build().unwrap();
-    // The connection is made in a runtime that ends before the call does.
+    // The connection is made in a runtime that is dropped before the call ends.
     let apart = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let first = client.clone();
     apart.spawn(async move { first.call::<()>("f", &()).await });
@@ -636,7 +636,7 @@ async fn server_that_answers_no_heartbeat_is_disconnected() {
     let error = soon(call).await.unwrap().unwrap_err();
     assert_eq!(error.message(), "the server does not answer heartbeats");
     assert_eq!(error.code(), Code::Unavailable);
-    // It was asked before it was given up, and the connection is over.
+    // A heartbeat was sent before the connection was closed.
     let mut sent = Vec::new();
     let _ = soon(silent.read_to_end(&mut sent)).await;
     assert!(sent.windows(3).any(|window| window == [8, 0, 0x40]), "{}", sent.escape_ascii());
@@ -644,9 +644,9 @@ async fn server_that_answers_no_heartbeat_is_disconnected() {
 
 #[polyrpc::service]
 trait Pushes {
-    /// Pushes so many messages now, and as many after the call.
+    /// Pushes this many messages now, and as many after the call.
     async fn push(&self, cx: &mut Context, times: u32) -> Result<u32>;
-    /// Pushes until it is told to stop; gives how many it could.
+    /// Pushes until told to stop; returns the number of pushes.
     async fn flood(&self, cx: &mut Context) -> Result<u32>;
 }
 
@@ -680,7 +680,7 @@ impl Pushes for Pusher {
             let mut n = 0;
             let end = loop {
                 match pusher.push(message(n, 16 << 10)) {
-                    // 400 MB: nothing holds it back.
+                    // 400 MB: nothing limits it.
                     Ok(()) if n > 25_000 => break n,
                     Ok(()) => n += 1,
                     Err(status) => {
@@ -715,7 +715,7 @@ async fn server_can_push_messages() {
         );
         assert_eq!(push.body[..4], n.to_be_bytes());
     }
-    // Where the protocol cannot, the handler is told.
+    // If the protocol cannot push, the handler gets an error.
     for protocol in [Protocol::BaiduStd, Protocol::Http] {
         let stub = PushesClient::new(common::client(protocol, &server));
         let error = soon(stub.push(1)).await.unwrap_err();
@@ -790,7 +790,7 @@ async fn in_process_client_needs_no_network() {
 async fn unix_sockets_are_supported() {
     let path = std::env::temp_dir().join(format!("polyrpc-client-{}.sock", std::process::id()));
     let listen = format!("unix:{}", path.display());
-    // What a server that died left behind is no obstacle, a live server is.
+    // The socket of a dead server is replaced, that of a live server is not.
     drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
     let server = Prober::default().server().bind(listen.as_str()).await.unwrap().start();
     assert!(Prober::default().server().bind(listen.as_str()).await.is_err());
@@ -899,13 +899,13 @@ fn trickling_reply_does_not_extend_the_timeout_of_a_blocking_call() {
         for _ in 0..2 {
             let (mut stream, _) = listener.accept().unwrap();
             stream.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
-            // An endless head, or endless news instead of a reply.
+            // An endless head, or endless pushes instead of a reply.
             let mut first = [0];
             stream.read_exact(&mut first).unwrap();
             let mut push = [0; 32];
             (push[0], push[2], push[11], push[15]) = (8, 0x20, 1, 16);
             let drop: &[u8] = if first == [8] { &push } else { b"H" };
-            // Whenever the caller has said nothing for a while, until it hangs up: far longer than the call may take.
+            // Sends whenever the caller is silent for a while, until it disconnects: far longer than the call's timeout.
             let begun = Instant::now();
             while begun.elapsed() < PATIENCE && stream.write_all(drop).is_ok() {
                 match stream.read(&mut [0; 1024]) {
@@ -940,10 +940,10 @@ fn trickling_reply_does_not_extend_the_timeout_of_a_blocking_call() {
 
 #[test]
 fn blocking_client_reconnects() {
-    // A connection used within the last second is trusted unseen; an older one is looked at first.
+    // A connection used within the last second is reused unchecked; an older one is checked first.
     let limits = Limits { idle_timeout: Some(Duration::from_millis(1100)), ..Limits::default() };
     let (runtime, server) = serve_apart(Prober::default().server().limits(limits));
-    // A connection of Go's net/rpc is not ended.
+    // A net/rpc connection is not closed when idle.
     let probes: Vec<_> = PROTOCOLS
         .into_iter()
         .filter(|protocol| *protocol != Protocol::NetRpc)
@@ -970,7 +970,7 @@ async fn client_does_not_read_from_a_server_that_does_not_read() {
     let probe = ProbeClient::new(Client::new(&url).unwrap());
     let calling = tokio::spawn(async move { probe.echo("a".into()).await });
     let (mut stream, _) = soon(listener.accept()).await.unwrap();
-    // A frame of a stream that nobody has opened: each is answered that there is none.
+    // A frame of an unknown stream: each is answered with a reset.
     let frame = b"STRM\0\0\0\x06\0\0\0\x06\x08\x07\x10\x05\x18\x03";
     let frames = frame.repeat(4000);
     let mut sent = 0;
@@ -986,7 +986,7 @@ async fn client_does_not_read_from_a_server_that_does_not_read() {
         false
     };
     assert!(offer(&mut stream).await, "all was read, and answered to nobody");
-    // Once its answers are read, it is read on.
+    // Once its responses are read, reading resumes.
     let mut buffer = vec![0; 1 << 20];
     let mut read = 0;
     while read < 2 << 20 {

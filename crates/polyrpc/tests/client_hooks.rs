@@ -1,4 +1,4 @@
-//! What a client's hooks are told, when, and what they may say.
+//! Client hooks: events, their order, and their effects.
 
 mod common;
 
@@ -8,7 +8,7 @@ use common::{ProbeClient, Prober, serve, soon, until, url};
 use polyrpc::client::{Attempt, Hook, OutgoingRequest, ReceivedReply, Request};
 use polyrpc::{Address, Client, Code, Context, Protocol, Server, Status};
 
-/// Notes all that it is told.
+/// Records all events.
 #[derive(Clone, Default)]
 struct Notes(Arc<Mutex<Vec<String>>>);
 
@@ -104,7 +104,7 @@ async fn hooks_see_a_failed_connect() {
     assert_eq!(notes.take(), ["connect failed: unavailable"]);
 }
 
-/// Objects where it is told to.
+/// Fails at a given event.
 struct Objection(&'static str);
 
 impl Hook for Objection {
@@ -138,7 +138,7 @@ async fn hook_that_fails_ends_the_call_or_the_connection() {
     until(|| server.connections() <= 2).await;
 }
 
-/// Edits what leaves and what comes.
+/// Edits requests and replies.
 struct Editor;
 
 impl Hook for Editor {

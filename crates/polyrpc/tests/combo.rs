@@ -1,4 +1,4 @@
-//! Clients that are made of clients: parallel, selective, partition.
+//! Combined clients: parallel, selective, partition.
 
 mod common;
 
@@ -19,7 +19,7 @@ use polyrpc::server::ServerHandle;
 use polyrpc::{Client, Code, Error, Format, Protocol, Result, Retry, Scope, Status};
 use tokio::net::TcpListener;
 
-/// A client that answers every call with this, and counts.
+/// A client that answers every call with this, and counts them.
 fn says(answer: Result<&'static str, Status>) -> (Client, Arc<AtomicUsize>) {
     let calls = Arc::new(AtomicUsize::new(0));
     let counted = calls.clone();
@@ -46,7 +46,7 @@ fn text(response: &Response<Body>) -> String {
     Serde::decode(response.message.clone(), None).unwrap()
 }
 
-/// Puts texts one behind the other.
+/// Concatenates texts.
 fn joined(whole: &mut Option<Response<Body>>, part: Response<Body>) -> Merge {
     let all = whole.as_ref().map(text).unwrap_or_default() + &text(&part);
     let bytes = Serde::encode(&all, Format::MessagePack, None).unwrap();
@@ -58,7 +58,7 @@ fn join(client: Client) -> SubChannel {
     SubChannel::new(client).merge(|whole, part, _| joined(whole, part))
 }
 
-/// A server that cannot be reached.
+/// An unreachable server.
 fn gone() -> Status {
     Status::unavailable("gone").with_scope(Scope::Connection).with_retry(Retry::Elsewhere)
 }
@@ -91,7 +91,7 @@ async fn servers(n: usize) -> Vec<(Prober, ServerHandle)> {
     servers
 }
 
-/// An address at which nobody listens.
+/// An address without a listener.
 async fn nobody() -> Instance {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     Instance::tcp(listener.local_addr().unwrap().to_string())
@@ -191,7 +191,7 @@ async fn parallel_call_fails_only_at_its_fail_limit() {
 #[tokio::test]
 async fn success_limit_ends_a_parallel_call_and_cancels_the_rest() {
     let servers = servers(3).await;
-    // No time-out ends the third.
+    // No timeout ends the third.
     let client =
         |server| Client::builder(&common::url(Protocol::Rpcx, server)).timeout(None).build().unwrap();
     let subs = servers.iter().map(|(_, server)| client(server));
@@ -311,7 +311,7 @@ async fn selective_call_fails_over_to_another_client() {
         assert_eq!(call(&client).await.unwrap(), "well");
     }
     assert_eq!(calls.load(Ordering::SeqCst), 10);
-    // After the first time it had no calls for a while.
+    // It was ejected after the first failure.
     assert_eq!(tries.load(Ordering::SeqCst), 1);
 }
 
@@ -351,7 +351,7 @@ async fn selective_retries_stay_within_the_budget() {
     assert!((1150..=1200).contains(&attempts), "{attempts}");
 }
 
-/// Chooses the first that may take a call.
+/// Picks the first available server.
 #[derive(Debug)]
 struct First;
 
@@ -407,7 +407,7 @@ async fn selective_call_has_one_timeout_for_all_attempts() {
     assert!(began <= 1, "{began}");
 }
 
-/// A client of what the list holds.
+/// A client of the list's servers.
 fn template(list: &List) -> impl Fn() -> polyrpc::client::Result<Builder> + Send + Sync + 'static {
     let list = list.clone();
     move || Ok(Client::builder("rpcx://parts").discover(list.clone()))
@@ -424,7 +424,7 @@ async fn partitioned_call_reaches_one_server_of_each_partition() {
     }
     let ran: Vec<_> = servers.iter().map(|(prober, _)| prober.ran()).collect();
     assert_eq!((ran[0], ran[1] + ran[2], ran[3], ran[4]), (4, 4, 0, 0), "{ran:?}");
-    // Those that are there of both parts.
+    // The available servers of both partitions.
     assert_eq!(client.endpoints().len(), 3);
 }
 
@@ -486,7 +486,7 @@ async fn custom_tag_parser_assigns_partitions() {
     let parse = |tag: &str| {
         let index = match tag {
             "shard-a" => 0,
-            // A part beyond the last is none.
+            // An index beyond the last partition is ignored.
             "shard-b" => 2,
             _ => return None,
         };
@@ -518,7 +518,7 @@ async fn partitioned_calls_are_mapped_and_merged() {
 async fn traffic_is_split_by_the_capacity_of_partitionings() {
     let servers = servers(4).await;
     let server = |place: usize| &servers[place].1;
-    // One of two parts, held once, and a whole on two servers: 1 to 2.
+    // A partitioning in two with one server each, and a whole on two servers: 1 to 2.
     let list = List::new([
         tagged(server(0), &["0/2"]),
         tagged(server(1), &["1/2"]),
@@ -548,7 +548,7 @@ async fn calls_follow_a_change_of_partitioning() {
         assert_eq!(call(&client).await.unwrap(), "hello");
     }
     let ran = |place: usize| servers[place].0.ran();
-    // Half of a partitioning gets nothing.
+    // An incomplete partitioning receives nothing.
     assert_eq!((ran(0), ran(1)), (10, 0));
 
     list.update([tagged(server(1), &["0/2"]), tagged(server(2), &["1/2"])]);

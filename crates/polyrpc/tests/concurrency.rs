@@ -1,4 +1,4 @@
-//! How many calls are answered at a time, and which are not begun at all.
+//! Concurrency limits, and calls that are not started.
 
 mod common;
 
@@ -13,7 +13,7 @@ use polyrpc::server::ConcurrencyLimit;
 use polyrpc::service::ServiceBuilder;
 use polyrpc::{Code, Context, Protocol, Retry, Server};
 
-/// A caller whose call waits in the server.
+/// A caller whose call is pending in the server.
 async fn waiting(
     prober: &Prober,
     protocol: Protocol,
@@ -65,7 +65,7 @@ async fn method_limit_applies_to_it_and_its_slot_is_freed_with_its_caller() {
     let server = serve(server).await;
     let first = waiting(&prober, Protocol::Grpc, &server).await;
     assert!(soon(client(Protocol::Rpcx, &server).call::<String>("Probe/Wait", "x")).await.is_err());
-    // By gRPC the server learns that nobody waits.
+    // Over gRPC the server learns that the caller has gone.
     first.abort();
     drop(first.await);
     let patient = client(Protocol::Rpcx, &server);
@@ -106,7 +106,7 @@ async fn blocking_handler_keeps_its_slot_after_its_caller_left() {
     assert_eq!(wire.reply().await.unwrap().1.result.unwrap_err().code(), Code::ResourceExhausted);
     release.send(()).unwrap();
     release.send(()).unwrap();
-    // Its thread needs a moment to give the place up.
+    // Its thread needs a moment to release the slot.
     let mut n = 3;
     soon(async {
         loop {
@@ -142,7 +142,7 @@ async fn call_expired_in_the_queue_is_not_started() {
     let service =
         ServiceBuilder::new("S").method::<Raw, Bytes, Bytes, _, _>("Busy", move |cx: Context, body| {
             counted.fetch_add(1, Ordering::SeqCst);
-            // Holds the thread, so that those behind it wait.
+            // Blocks the thread, so that later calls are queued.
             let until = Instant::now() + Duration::from_millis(30);
             while Instant::now() < until {
                 std::hint::spin_loop();

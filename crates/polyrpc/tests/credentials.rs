@@ -23,7 +23,7 @@ use polyrpc::tls::{self, Identity, Pem};
 use polyrpc::{Client, Context, Format, Server, Status};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-/// What a call brings: no credential, one that is not accepted, the right one.
+/// The credential of a call: none, a wrong one, the right one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Brings {
     Nothing,
@@ -43,7 +43,7 @@ impl Brings {
     }
 }
 
-/// The calls that one connection makes.
+/// The calls of one connection.
 const ORDERS: [&[Brings]; 7] = [
     &[Nothing],
     &[Wrong],
@@ -54,16 +54,16 @@ const ORDERS: [&[Brings]; 7] = [
     &[Nothing, Right],
 ];
 
-/// For how long a protocol says who calls.
+/// Scope of a credential in a protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Proof {
-    /// Each call brings its credential.
+    /// Each call carries its credential.
     Call,
-    /// There is no place for one.
+    /// The protocol carries none.
     Never,
 }
 
-/// What is spoken, by the URLs of clients. All of it in clear text and within TLS.
+/// Protocols by client URL. All with and without TLS.
 const SPOKEN: [(&str, Proof); 15] = [
     ("rpcx", Proof::Call),
     ("rpcx+http", Proof::Call),
@@ -82,7 +82,7 @@ const SPOKEN: [(&str, Proof); 15] = [
     ("fb-rpc+pr3197", Proof::Never),
 ];
 
-/// A server whose handlers count, behind an authenticator.
+/// A server with an authenticator, whose handlers count.
 struct Guarded {
     server: ServerHandle,
     ran: Arc<AtomicUsize>,
@@ -111,7 +111,7 @@ impl Guarded {
             async { (cx, Ok(body)) }
         };
         let service = ServiceBuilder::new("Probe").method::<Raw, Bytes, Bytes, _, _>("Echo", echo).id(7);
-        // Wrong ones are answered at once, however many there are.
+        // Wrong ones are answered at once, whatever their number.
         let limits = Limits { credential_failures: 100_000, ..Limits::default() };
         let server =
             Server::new().limits(limits).service(service).bind(options(listen)).await.unwrap().start();
@@ -127,7 +127,7 @@ impl Guarded {
         builder.build().unwrap()
     }
 
-    /// How many handlers ran since it was last asked.
+    /// Number of handler runs since the last call.
     fn ran(&self) -> usize {
         self.ran.swap(0, Ordering::SeqCst)
     }
@@ -138,7 +138,7 @@ async fn no_handler_runs_without_an_accepted_credential_in_any_protocol() {
     let guarded = Guarded::start().await;
     for (scheme, proof) in SPOKEN {
         for secured in [false, true] {
-            // By TLS's handshake our client of gRPC asks for HTTP/2, in which no WebSocket is asked for.
+            // In the TLS handshake our gRPC client requests HTTP/2, over which no WebSocket can be opened.
             if secured && scheme == "grpc+ws" {
                 continue;
             }
@@ -206,7 +206,7 @@ async fn baidu_std_call_inherits_the_credential_of_its_connection() {
     }
 }
 
-/// How HTTP names a call, with a place for more fields and the body.
+/// An HTTP request, with placeholders for headers and body.
 const FORMS: [&str; 3] = [
     "POST /Probe/Echo HTTP/1.1\r\nHost: a\r\nContent-Type: application/octet-stream\r\n",
     "POST / HTTP/1.1\r\nHost: a\r\nX-RPCX-ServicePath: Probe\r\nX-RPCX-ServiceMethod: Echo\r\nX-RPCX-SerializeType: 0\r\n",
@@ -229,7 +229,7 @@ async fn each_http_request_carries_its_credential() {
                     let head = [form, &field.unwrap_or_default(), &length].concat();
                     socket.send(head.as_bytes()).await;
                     if split {
-                        // The head is judged before the body comes.
+                        // The head is authenticated before the body arrives.
                         tokio::task::yield_now().await;
                     }
                     socket.send(body.as_bytes()).await;
@@ -245,7 +245,7 @@ async fn each_http_request_carries_its_credential() {
 
 #[tokio::test]
 async fn each_http_2_request_carries_its_credential() {
-    // That a listener trusts a connection of HTTP/1.1 says nothing of HTTP/2.
+    // Trusting an HTTP/1.1 connection does not apply to HTTP/2.
     for guarded in [Guarded::start().await, Guarded::with(Listen::trust_http_connections).await] {
         for order in ORDERS {
             let mut socket = Socket::connect(&guarded.server).await;
@@ -293,7 +293,7 @@ async fn half_closed_request_is_answered_after_its_credential_was_checked() {
              Authorization: {credential}\r\nContent-Length: 3\r\n\r\n"
         );
         socket.send(head.as_bytes()).await;
-        // The head is judged on its own if the body comes later.
+        // The head is authenticated on its own if the body arrives later.
         tokio::time::sleep(Duration::from_millis(20)).await;
         socket.send(b"\"a\"").await;
         socket.stream.shutdown().await.unwrap();
@@ -302,7 +302,7 @@ async fn half_closed_request_is_answered_after_its_credential_was_checked() {
     }
 }
 
-/// The first data that come on a stream.
+/// The first data on a stream.
 async fn data_of(socket: &mut Socket, stream: u8) -> Vec<u8> {
     loop {
         let mut head = [0; 9];

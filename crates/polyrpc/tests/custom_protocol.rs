@@ -1,4 +1,4 @@
-//! A protocol of another crate: that of `examples/custom_protocol.rs`.
+//! A custom protocol: that of `examples/custom_protocol.rs`.
 
 mod common;
 

@@ -1,6 +1,6 @@
-//! What the compiler says of programs that cannot be: it names the cause.
+//! Compiler errors of invalid programs: they name the cause.
 //!
-//! What it says stands in `tests/diagnostics`; `TRYBUILD=overwrite` writes it anew, for another compiler.
+//! The expected output is in `tests/diagnostics`; `TRYBUILD=overwrite` rewrites it, for another compiler.
 
 #[test]
 fn compiler_errors_name_the_cause() {

@@ -1,7 +1,7 @@
-//! What the documents say of the code is so: every file and function that they name exists.
+//! Every file and function that the documents name exists.
 //!
 //! A document names a function as `server/listen.rs: accept` or `server/listener_context.rs: ListenerContext::new`, and a file as
-//! `server/listen.rs`, from the folder of sources of this crate, or with the name of another crate's folder
+//! `server/listen.rs`, relative to this crate's source folder, or with the name of another crate's folder
 //! before it: `core/call.rs` is `crates/core/src/call.rs`.
 
 use std::fs;
@@ -13,7 +13,7 @@ fn every_file_and_function_named_in_the_documents_exists() {
     assert!(documents.len() > 10, "where are the documents?");
     let mut missing = Vec::new();
     for document in documents {
-        // A mention may be broken over two lines.
+        // A mention may span two lines.
         let text = fs::read_to_string(&document).expect("a document is text").replace('\n', " ");
         for mention in mentions(&text) {
             if let Err(why) = mention.check() {
@@ -61,7 +61,7 @@ struct Function<'a> {
     name: &'a str,
 }
 
-/// All mentions of a document: they stand between backticks.
+/// All mentions of a document: they are in backticks.
 fn mentions(text: &str) -> impl Iterator<Item = Mention<'_>> {
     text.split('`').skip(1).step_by(2).filter_map(mention)
 }
@@ -98,7 +98,7 @@ impl Mention<'_> {
         }
     }
 
-    /// Where the file may be.
+    /// Candidate paths of the file.
     fn sources(&self) -> impl Iterator<Item = PathBuf> {
         let own = root().join("crates/polyrpc/src").join(self.file);
         let other = self

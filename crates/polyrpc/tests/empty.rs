@@ -1,4 +1,4 @@
-//! Calls without a message: where that is the default one, and where it is none.
+//! Calls with an empty body: a default message in some formats, invalid in others.
 
 mod common;
 
@@ -12,7 +12,7 @@ use polyrpc::server::ServerHandle;
 use polyrpc::{Code, Format, Protocol, Server};
 use polyrpc_core::{Call, Reply};
 
-/// A service whose messages come from a `.proto`, and which answers the default one.
+/// A service with messages of a `.proto` that returns the default one.
 const SERVICE: &str = "grpc.health.v1.Health";
 
 async fn server() -> ServerHandle {
@@ -37,7 +37,7 @@ async fn empty_body_is_a_message_in_formats_with_empty_encodings() {
         let reply = reply(&server, protocol, format).await;
         assert!(reply.result.is_ok(), "{protocol:?} {format:?}: {reply:?}");
     }
-    // Go sends what it has no fields for as nothing.
+    // Go sends a value without fields as no bytes.
     let client = client(Protocol::NetRpc, &server);
     let nothing = Body::new(Format::Gob, Bytes::new());
     client.call_raw(&format!("{SERVICE}/Check"), nothing, CallOptions::default()).await.expect("an answer");
@@ -87,7 +87,7 @@ async fn json_rpc_without_parameters_is_invalid_params() {
         (r#","params":7"#, "-32603"),
         (r#","params":{}"#, "result"),
         (r#","params":[{}]"#, "result"),
-        // Of several the first is meant, as in Go's jsonrpc.
+        // The first of several is used, as in Go's jsonrpc.
         (r#","params":[{},7]"#, "result"),
         (r#","params":[7,{}]"#, "-32603"),
     ] {

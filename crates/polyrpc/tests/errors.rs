@@ -1,4 +1,4 @@
-//! What of a failure reaches whom.
+//! Which parts of a failure reach the caller.
 
 mod common;
 
@@ -44,7 +44,7 @@ impl Shop for Leaky {
     }
 }
 
-/// Functions that fail with whatever programs have.
+/// Functions that fail with various error types.
 fn leaky() -> Server {
     type Boxed = Box<dyn std::error::Error + Send + Sync>;
     Server::new()
@@ -74,7 +74,7 @@ async fn text_of_a_foreign_error_is_not_sent() {
         let error = ShopClient::new(client).buy("tea".into()).await.unwrap_err();
         assert!(error.message().ends_with("internal error"), "{protocol:?}: {error}");
         if !matches!(protocol, Protocol::Rpcx | Protocol::NetRpc) {
-            // These have nothing but the text.
+            // These protocols carry only the text.
             assert_eq!(error.code(), Code::Internal, "{protocol:?}");
         }
     }
@@ -160,7 +160,7 @@ async fn refused_connection_exposes_its_io_error() {
     panic!("no io::Error is in the chain of {error:?}");
 }
 
-/// Fails with metadata before and behind.
+/// Fails with headers and trailers.
 fn failing() -> ServiceBuilder {
     fn beside(cx: &mut Context) {
         cx.reply().metadata.insert("x-head", "h");
@@ -231,7 +231,7 @@ mod details {
 
     #[derive(Clone, PartialEq, prost::Message)]
     struct RetryInfo {
-        /// A duration of so many seconds.
+        /// A duration of this many seconds.
         #[prost(bytes = "vec", tag = "1")]
         retry_delay: Vec<u8>,
     }
@@ -303,7 +303,7 @@ async fn call_is_cancelled_by_a_handle() {
         let error = soon(calling).await.unwrap().unwrap_err();
         assert_eq!(error.code(), Code::Cancelled, "{protocol:?}");
         if matches!(protocol, Protocol::Grpc | Protocol::Http) {
-            // The others have no word for it: their servers learn of it from the end of the connection.
+            // The others cannot express it: their servers learn of it from the end of the connection.
             until(|| *over.lock().unwrap() == 1).await;
         }
         let late = common::client(protocol, &server);
@@ -312,7 +312,7 @@ async fn call_is_cancelled_by_a_handle() {
     }
 }
 
-/// Counts that it was dropped.
+/// Counts drops.
 struct Dropped(Arc<Mutex<usize>>);
 
 impl Drop for Dropped {

@@ -1,4 +1,4 @@
-//! What takes calls, and requests of HTTP, that no service answers.
+//! Fallbacks for calls and HTTP requests that no service answers.
 
 mod common;
 
@@ -29,7 +29,7 @@ trait Shapes {
     async fn beside(&self, cx: &mut Context, text: String) -> Result<String>;
 }
 
-/// What a backend was told.
+/// Calls received by a backend.
 #[derive(Clone, Default)]
 struct Shaped(Arc<Mutex<Vec<String>>>);
 
@@ -70,7 +70,7 @@ impl Shapes for Shaped {
     }
 }
 
-/// A server that knows nothing, and forwards every call.
+/// A server without services that forwards every call.
 fn proxy(backend: &Client) -> Server {
     let backend = backend.clone();
     Server::new().fallback(move |call: RawRequest| {
@@ -79,7 +79,7 @@ fn proxy(backend: &Client) -> Server {
     })
 }
 
-/// A backend, a proxy before it, and a client of the proxy.
+/// A backend, a proxy in front of it, and a client of the proxy.
 async fn proxied(scheme: &str, shaped: &Shaped) -> (ServerHandle, ServerHandle, Client) {
     let backend = Server::new()
         .service(ShapesServer::new(shaped.clone()))
@@ -143,16 +143,16 @@ async fn schemaless_proxy_forwards_unary_calls_over_every_protocol() {
         }
         // Numbers and a function without a service.
         assert_eq!(soon(client.call::<i32>("add", &(7, 8))).await.unwrap(), 15, "{scheme}");
-        // A failure is told as the backend tells it.
+        // A failure arrives as the backend sent it.
         let there = soon(shapes.fail("none".to_owned())).await.unwrap_err();
         let direct = Client::new(&format!("{scheme}://{}", _backend.address())).unwrap();
         let direct = soon(ShapesClient::new(direct).fail("none".to_owned())).await.unwrap_err();
-        // Each server of brpc says that it failed.
+        // Each brpc server adds its own prefix to a failure.
         assert!(there.message().ends_with(direct.message()), "{scheme}: {there}, {direct}");
         assert_eq!(there.code(), direct.code(), "{scheme}");
         assert_eq!(there.status().number(), direct.status().number(), "{scheme}");
         assert_eq!(there.trailers().get("behind"), direct.trailers().get("behind"), "{scheme}");
-        // What the backend does not know either, in its words.
+        // A method unknown to the backend, with the backend's text.
         let unknown = soon(client.call::<i32>("Nobody/Home", &1)).await.unwrap_err();
         assert!(matches!(unknown.code(), Code::Unimplemented | Code::Unknown), "{scheme}: {unknown}");
     }
@@ -179,7 +179,7 @@ async fn schemaless_proxy_forwards_grpc_streams_and_brpc_attached_streams() {
             assert_eq!(soon(broken.message()).await.unwrap(), Some(2));
             let error = soon(broken.message()).await.unwrap_err();
             assert_eq!((error.code(), error.message()), (Code::OutOfRange, "thirteen"));
-            // A conversation, in which each waits for the other.
+            // A conversation in which each side waits for the other.
             let (sender, words) = Streaming::channel(1);
             let mut answers = soon(shapes.double(words)).await.unwrap();
             for n in 1..10 {
@@ -246,7 +246,7 @@ async fn fallback_receives_names_and_bytes_unchanged() {
         assert!(seen.lock().unwrap().is_empty(), "{protocol:?}: what is registered is not for the fallback");
         let body = match protocol {
             Protocol::NetRpc => continue,
-            // None of them is a message: nobody has read it.
+            // None of them was decoded.
             Protocol::BaiduStd => Body::new(Format::Protobuf, "}{ no message of any kind"),
             _ => Body::new(Format::Raw, "}{ no message of any kind"),
         };
@@ -261,7 +261,7 @@ async fn fallback_receives_names_and_bytes_unchanged() {
         if !oneway {
             assert_eq!(made.unwrap().message.bytes, body.bytes, "{protocol:?}");
         }
-        // A service that is known, and a method that is not.
+        // A known service and an unknown method.
         let _ = client.call_raw("known/nothing", body, CallOptions::default()).await.unwrap();
         assert_eq!(seen.lock().unwrap().remove(0).1, "nothing", "{protocol:?}");
     }
@@ -302,7 +302,7 @@ async fn response_that_the_protocol_cannot_carry_is_an_error() {
     }
 }
 
-/// Refuses calls without a word, and notes the others.
+/// Rejects calls without the metadata `word`, and records the others.
 #[derive(Clone, Default)]
 struct Guard(Arc<Mutex<Vec<String>>>);
 
@@ -401,7 +401,7 @@ async fn head_authenticated_requests_reach_the_fallback() {
     let post = |fields: &str, body: &str| {
         format!("POST /Nobody/Home HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{fields}\r\n{body}")
     };
-    // The head comes alone; the body once it is wanted.
+    // The head arrives alone; the body after 100 Continue.
     let mut socket = TcpStream::connect(server.address().to_string()).await.unwrap();
     let head = post("Content-Type: application/json\r\nExpect: 100-continue\r\nContent-Length: 2\r\n", "");
     socket.write_all(head.as_bytes()).await.unwrap();
@@ -422,7 +422,7 @@ async fn head_authenticated_requests_reach_the_fallback() {
 
 // -------------------------------------------------------------------------------------------- HTTP
 
-/// Sends this, and reads to the end.
+/// Sends this, and reads to the end of the connection.
 async fn exchange(server: &ServerHandle, request: &str) -> String {
     let mut socket = TcpStream::connect(server.address().to_string()).await.unwrap();
     socket.write_all(request.as_bytes()).await.unwrap();
@@ -431,7 +431,7 @@ async fn exchange(server: &ServerHandle, request: &str) -> String {
     String::from_utf8_lossy(&answer).into_owned()
 }
 
-/// Answers with what it was asked.
+/// Echoes the request.
 async fn mirror(mut request: HttpRequest) -> Result<HttpResponse> {
     match request.target.as_str() {
         "/fail" => return Err(Status::not_found("no such thing").into()),
@@ -522,7 +522,7 @@ async fn services_and_built_in_pages_precede_the_http_fallback() {
         let page = exchange(&server, &get(path)).await;
         assert!(page.starts_with("HTTP/1.1 200 ") && !page.contains("GET /"), "{path}: {page}");
     }
-    // A method is not called by GET.
+    // A method is not called with GET.
     assert!(exchange(&server, &get("/echo")).await.starts_with("HTTP/1.1 405 "));
     for path in ["/", "/Nobody/Home", "/healthy"] {
         assert!(exchange(&server, &get(path)).await.contains(&format!("GET {path} ")), "{path}");
@@ -533,7 +533,7 @@ async fn services_and_built_in_pages_precede_the_http_fallback() {
         rpc.len()
     );
     assert!(exchange(&server, &rpc).await.contains(r#""result":"hi""#));
-    // gRPC keeps its own words.
+    // gRPC keeps its own texts.
     let error = client(Protocol::Grpc, &server).call::<String>("Nobody/Home", &1).await.unwrap_err();
     assert_eq!(error.code(), Code::Unimplemented, "{error}");
 }
@@ -569,7 +569,7 @@ async fn unconsumed_body_is_not_read() {
     );
     let server = serve(server).await;
     let mut socket = TcpStream::connect(server.address().to_string()).await.unwrap();
-    // Longer than a message may be.
+    // Longer than the message limit.
     const LENGTH: usize = 64 << 20;
     let head = format!(
         "POST /upload HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: {LENGTH}\r\n\r\n"

@@ -21,7 +21,7 @@ fn instance(server: &ServerHandle) -> Instance {
     Instance::tcp(server.address().to_string())
 }
 
-/// No time-out ends its calls, so that something else has to.
+/// Without a timeout, so that calls must end in another way.
 fn client(protocol: Protocol, servers: impl IntoIterator<Item = Instance>) -> Client {
     let url = format!("{}://somewhere", protocol.as_str());
     Client::builder(&url).timeout(None).discover(List::new(servers)).build().unwrap()
@@ -45,7 +45,7 @@ fn instances(servers: &[(Prober, ServerHandle)]) -> Vec<Instance> {
     servers.iter().map(|(_, server)| instance(server)).collect()
 }
 
-/// A server of `Probe/Wait` that answers by itself.
+/// A server whose `Probe/Wait` answers at once.
 async fn answering(answer: Result<&'static str, Status>) -> ServerHandle {
     let service = ServiceBuilder::new("Probe").method::<Serde, String, String, _, _>(
         "Wait",
@@ -57,7 +57,7 @@ async fn answering(answer: Result<&'static str, Status>) -> ServerHandle {
     serve(Server::new().service(service)).await
 }
 
-/// A server whose `Probe/Wait` waits, and tells when it was cancelled.
+/// A server whose `Probe/Wait` blocks, and reports when it is cancelled.
 async fn waiting() -> (Gate, Arc<AtomicUsize>, ServerHandle) {
     struct Dropped(Arc<AtomicUsize>);
     impl Drop for Dropped {
@@ -81,7 +81,7 @@ async fn waiting() -> (Gate, Arc<AtomicUsize>, ServerHandle) {
     (gate, ended, serve(Server::new().service(service)).await)
 }
 
-/// An address at which nobody listens.
+/// An address without a listener.
 async fn nobody() -> Instance {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     Instance::tcp(listener.local_addr().unwrap().to_string())
@@ -96,7 +96,7 @@ async fn broadcast_reaches_every_server_over_every_protocol() {
     let servers = servers(3).await;
     for (number, protocol) in PROTOCOLS.into_iter().enumerate() {
         let broadcast = client(protocol, instances(&servers)).broadcast();
-        // By a stub, which knows nothing of it.
+        // By a stub, which does not know about it.
         let text = soon(ProbeClient::new(broadcast).echo("hello".to_owned())).await.unwrap();
         assert_eq!(text, "hello", "{protocol:?}");
         assert!(servers.iter().all(|(prober, _)| prober.ran() == number + 1), "{protocol:?}");
@@ -133,10 +133,10 @@ async fn broadcast_fails_if_one_server_is_unreachable() {
     for _ in 0..3 {
         let error = soon(client.broadcast().call::<String>("Probe/Echo", &"x")).await.unwrap_err();
         assert_eq!(error.code(), Code::Unavailable);
-        // Others may have begun it.
+        // Other servers may have started it.
         assert_eq!(error.status().retry(), Retry::IfIdempotent);
     }
-    // Plain calls go on around it.
+    // Plain calls continue meanwhile.
     assert_eq!(soon(client.call::<String>("Probe/Echo", &"x")).await.unwrap(), "x");
 }
 

@@ -1,4 +1,4 @@
-//! FlatBuffers: what is generated from a `.fbs` reads what Google's compiler writes, and serves by every protocol.
+//! FlatBuffers: code generated from a `.fbs` reads messages of Google's compiler, and serves over every protocol.
 
 mod common;
 
@@ -129,7 +129,7 @@ fn message_built_from_values_equals_that_of_flatc() {
 
 #[test]
 fn deprecated_fields_are_ignored() {
-    // It has one more field, which is required: whoever has no word for it left it out.
+    // It has one more, required field: senders that do not know it omit it.
     Message::<Given>::read(GivenArgs::default().to_message().into_bytes()).unwrap();
 }
 

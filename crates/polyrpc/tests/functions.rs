@@ -79,7 +79,7 @@ async fn function_can_fail_with_any_error() {
         let error = client.call::<String>("find", "key").await.unwrap_err();
         assert!(error.message().contains("no key here"), "{protocol:?}: {error}");
         if !matches!(protocol, Protocol::Rpcx | Protocol::NetRpc) {
-            // These have nothing but the text.
+            // These protocols carry only the text.
             assert_eq!(error.code(), Code::NotFound, "{protocol:?}");
         }
     }
@@ -136,7 +136,7 @@ async fn wrong_number_of_arguments_is_rejected() {
             (client.call::<i64>("pair", &("a", 1, true)).await.unwrap_err(), "expected 2, found 3"),
         ] {
             assert!(error.message().contains("cannot read the value"), "{protocol:?}: {error}");
-            // net/rpc's gob reads a tuple by position and would pass over the rest.
+            // net/rpc's gob reads a tuple by position and would skip the rest.
             let is_told = error.message().ends_with(&format!("wrong number of arguments: {count}"));
             assert!(is_told || protocol != Protocol::NetRpc, "{error}");
         }

@@ -1,4 +1,4 @@
-//! Calls by gRPC-Web and Connect, over HTTP/1.1 and HTTP/2.
+//! Calls over gRPC-Web and Connect, over HTTP/1.1 and HTTP/2.
 #![cfg(feature = "tls")]
 
 mod common;
@@ -108,7 +108,7 @@ async fn unconsumed_response_is_not_read_over_http_1() {
         Server::new().service(NumbersServer::new(Counting)).bind("127.0.0.1:0").await.unwrap().start();
     let client = Client::builder(&format!("grpc-web://{}", bound.address())).limits(limits).build().unwrap();
     let client = NumbersClient::new(client);
-    // 50 MB, of which this side may hold one message's limit and what is under way.
+    // 50 MB, of which this side may hold one message's limit and what is in flight.
     let mut blobs = soon(client.blobs(500)).await.unwrap();
     for _ in 0..500 {
         assert_eq!(soon(blobs.message()).await.unwrap().map(|blob| blob.len()), Some(100_000));

@@ -1,4 +1,4 @@
-//! What a server tells of its connections and calls, and what it lets itself be told.
+//! Server hooks: events of connections and calls, and their effects.
 
 mod common;
 
@@ -15,7 +15,7 @@ use polyrpc::server::{AnsweredCall, Hook, IncomingCall};
 use polyrpc::service::Peer;
 use polyrpc::{Client, Code, Format, Protocol, Push, Result, Scope, Server, Status};
 
-/// Writes down what it is told.
+/// Records events.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<String>>>);
 
@@ -108,7 +108,7 @@ async fn hooks_see_the_start_and_end_of_every_call() {
 async fn hooks_see_a_cancelled_call_once() {
     let prober = Prober::default();
     let (log, server) = logged(&prober).await;
-    // It has a word for that.
+    // Its status can express that.
     let client = client(Protocol::Grpc, &server);
     let waiting = tokio::spawn(async move { client.call::<String>("Probe/Wait", "x").await });
     prober.gate.came(1).await;
@@ -146,7 +146,7 @@ async fn hooks_see_services_before_listening_and_at_shutdown() {
     assert_eq!(log.take(), ["unregistered ", "unregistered Probe"]);
 }
 
-/// Objects to what it is told of first.
+/// Fails at the first event.
 struct Objects;
 
 impl Hook for Objects {
@@ -161,7 +161,7 @@ async fn hook_that_rejects_a_service_fails_the_bind() {
     assert!(error.to_string().contains("Probe is taken"), "{error}");
 }
 
-/// Knows other names, notes credentials, and refuses some.
+/// Redirects names, records credentials, and rejects some calls.
 #[derive(Default)]
 struct Clerk {
     seen: Mutex<Vec<Option<Vec<u8>>>>,
@@ -230,7 +230,7 @@ async fn hook_can_reject_a_call_and_its_connection_stays_open() {
     assert_eq!(*clerk.seen.lock().unwrap(), [Some(b"secret".to_vec())]);
 }
 
-/// Panics whenever it is told something.
+/// Panics at every event.
 struct Panics;
 
 impl Hook for Panics {
@@ -277,7 +277,7 @@ async fn hooks_see_heartbeats_and_pushes() {
     });
     let server = serve(service.hook(log.clone())).await;
     let mut socket = Socket::connect(&server).await;
-    // An empty rpcx message with the heartbeat's bit.
+    // An empty rpcx message with the heartbeat bit.
     let mut heartbeat = common::rpcx_frame("", "", 1, false, b"");
     heartbeat[2] |= 0x40;
     socket.send(&heartbeat).await;
@@ -303,13 +303,13 @@ async fn ip_lists_reject_connections() {
     let mut socket = Socket::connect(&server).await;
     assert!(socket.rest().await.is_empty());
     assert_eq!(prober.ran(), 0);
-    // Who heard of a connection hears of its end, and who did not does not.
+    // Hooks that saw a connection open see it close, others do not.
     until(|| server.connections() == 0).await;
     let (came, gone): (Vec<_>, Vec<_>) =
         outer.lines().into_iter().partition(|line| line.starts_with("accepted"));
     assert_eq!(came.len(), gone.len());
     assert_eq!(inner.lines(), [""; 0]);
-    // From inside it may still be called.
+    // In-process calls are still allowed.
     let inside = server.client(Protocol::Rpcx).unwrap();
     assert_eq!(soon(inside.call::<String>("Probe/Echo", "x")).await.unwrap(), "x");
 }

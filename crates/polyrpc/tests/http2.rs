@@ -1,4 +1,4 @@
-//! gRPC against peers that know HTTP/2 alone, and say what ours never would.
+//! gRPC against raw HTTP/2 peers that send what our client never would.
 
 mod common;
 
@@ -37,11 +37,11 @@ impl Http2 {
     }
 
     async fn flush(&mut self) {
-        // The other side may have closed already.
+        // The peer may have closed already.
         let _ = soon(self.stream.write_all(&self.out.take())).await;
     }
 
-    /// Waits until the server says that it leaves behind this stream.
+    /// Waits for the GOAWAY with this last stream.
     async fn goes_away(&mut self, last_stream: u32) {
         loop {
             match self.event().await.expect("the server waits") {
@@ -72,7 +72,7 @@ impl Http2 {
         self.connection.open(&block, false, &mut self.out)
     }
 
-    /// Sends a request without a body; what it is answered: the head's fields in their order, and the body.
+    /// Sends a request without a body; returns the response's header fields in order, and the body.
     async fn get(&mut self, method: &str, path: &str, fields: &[(&str, &str)]) -> (Vec<String>, String) {
         let usual = [(":method", method), (":scheme", "http"), (":path", path), (":authority", "localhost")];
         let block = block(&[&usual, fields].concat());
@@ -103,7 +103,7 @@ impl Http2 {
         self.connection.data(stream, b"", bytes.into(), end, &mut self.out);
     }
 
-    /// What this field is, of whichever head or trailers has it first.
+    /// The value of this field in the first headers or trailers that have it.
     async fn field(&mut self, name: &str) -> String {
         loop {
             let event = self.event().await.expect("the connection goes on");
@@ -115,7 +115,7 @@ impl Http2 {
         }
     }
 
-    /// Answers a call with one message, which is compressed.
+    /// Answers a call with one compressed message.
     async fn answer_compressed(&mut self, body: &[u8]) {
         let (stream, format) = loop {
             match self.event().await.expect("a call") {
@@ -156,7 +156,7 @@ async fn call_that_crosses_the_goaway_is_answered() {
     assert!(wire.reply().await.unwrap().1.result.is_ok());
     let crossing = wire.encode(2, &json_call("Probe", "Echo", "\"crossing\""));
     let going = tokio::spawn(server.shutdown(PATIENCE));
-    // The server says that it goes, and asks whether that was heard.
+    // The server sends GOAWAY and a PING.
     let mut said = Vec::new();
     while !said.windows(8).any(|bytes| bytes == b"polyrpc!") {
         assert_ne!(soon(wire.socket.stream.read_buf(&mut said)).await.unwrap(), 0, "it waits for the answer");
@@ -176,7 +176,7 @@ async fn partially_received_request_survives_shutdown() {
     let prober = Prober::default();
     let server = serve(prober.server()).await;
     let mut peer = Http2::client(Socket::connect(&server).await.stream);
-    // One that is answered shows that the part behind it was read.
+    // An answered request shows that the partial one was read.
     let stream = peer.ask("/Probe/Echo", &[("content-type", "application/json")]);
     peer.send(stream, &b"\"in "[..], false);
     let other = peer.ask("/Probe/Echo", &[("content-type", "application/json")]);
@@ -197,7 +197,7 @@ async fn undecompressable_request_is_internal_in_grpc_only() {
     let server = serve(Prober::default().server()).await;
     let mut peer = Http2::client(Socket::connect(&server).await.stream);
     let garbage = message(true, b"no gzip at all");
-    // Whole at once, and in pieces.
+    // In one piece, and in several.
     for cut in [garbage.len(), 9] {
         let stream = peer.ask("/Probe/Echo", &[JSON, ("grpc-encoding", "gzip")]);
         peer.send(stream, garbage[..cut].to_vec(), cut == garbage.len());
@@ -218,7 +218,7 @@ async fn undecompressable_response_reports_the_cause() {
     const LIMIT: usize = 1000;
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("grpc://{}", listener.local_addr().unwrap());
-    // One for each call, since a peer that has answered is gone.
+    // One per call, since a peer that has answered is gone.
     let limits = Limits { decompressed: LIMIT, ..Limits::default() };
     let connect = || Client::builder(&url).limits(limits.clone()).build().unwrap();
     let bomb = compress::compress(Compression::Gzip, &[b' '; LIMIT + 1]).unwrap();
@@ -246,7 +246,7 @@ async fn protocol_violation_of_a_server_is_answered_with_a_goaway() {
     let call = async { client.call::<String>("Probe/Echo", "x").await.unwrap_err() };
     let peer = async {
         let (mut stream, _) = soon(listener.accept()).await.unwrap();
-        // DATA where SETTINGS must come.
+        // DATA in place of SETTINGS.
         stream.write_all(b"\0\0\x01\0\0\0\0\0\x01x").await.unwrap();
         let mut said = Vec::new();
         let _ = soon(stream.read_to_end(&mut said)).await;
@@ -264,7 +264,7 @@ async fn head_without_a_message_is_deadline_exceeded() {
     let mut peer = Http2::client(Socket::connect(&server).await.stream);
     peer.ask("/Probe/Echo", &[JSON, ("grpc-timeout", "100m")]);
     assert_eq!(peer.field("grpc-status").await, (Code::DeadlineExceeded as u32).to_string());
-    // One without a time limit waits for its message for as long as that takes.
+    // A call without a timeout waits for its message indefinitely.
     let stream = peer.ask("/Probe/Echo", &[JSON]);
     peer.flush().await;
     tokio::time::sleep(Duration::from_secs(1)).await;
@@ -320,7 +320,7 @@ async fn json_over_http2_is_counted_as_http_and_not_as_grpc() {
     assert_eq!(counted, [("grpc", 1), ("http", 1)]);
 }
 
-/// Requests that call nothing, with what they are answered on an open listener.
+/// Requests that are no calls, with their responses on an open listener.
 const NAMING: [(&str, &str, u16); 12] = [
     ("GET", "/health/Probe", 200),
     ("GET", "/health/Nobody", 404),
@@ -336,7 +336,7 @@ const NAMING: [(&str, &str, u16); 12] = [
     ("DELETE", "/Nobody/Home", 404),
 ];
 
-/// A server with health, which wants the credential `secret` if it is guarded.
+/// A server with health checks, which requires the credential `secret` if it is guarded.
 async fn probed(guarded: bool) -> polyrpc::server::ServerHandle {
     let limits = polyrpc::server::Limits { credential_failures: 1000, ..Default::default() };
     let server = Prober::default().server().health(&polyrpc::introspection::Health::new()).limits(limits);
@@ -351,7 +351,7 @@ async fn probed(guarded: bool) -> polyrpc::server::ServerHandle {
     server.bind(listen).await.unwrap().start()
 }
 
-/// The same request by HTTP/1 and by HTTP/2: the status, whether `Allow` says POST, and all that is answered.
+/// The same request over HTTP/1 and HTTP/2: the status, whether `Allow` has POST, and the whole response.
 async fn both(
     server: &polyrpc::server::ServerHandle,
     method: &str,
@@ -410,7 +410,7 @@ async fn guarded_listener_does_not_reveal_names() {
             let all = told.map(|told| told.all);
             assert_eq!(seen.get_or_insert_with(|| all.clone()), &all, "{method} {path}");
         }
-        // A call is refused likewise.
+        // A call is rejected likewise.
         let call = both(&server, "POST", "/Probe/Echo", credential).await;
         assert_eq!(seen.unwrap(), call.map(|told| told.all));
         for path in ["/health", "/readyz", "/livez", "/health?service="] {

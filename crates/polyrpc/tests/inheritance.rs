@@ -1,4 +1,4 @@
-//! What the calls that a handler makes have from the call that it serves: deadline, trace and end.
+//! What the calls of a handler inherit from the call that it serves: deadline, trace and cancellation.
 
 mod common;
 
@@ -15,14 +15,14 @@ const PARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 
 #[polyrpc::service]
 trait Hop {
-    /// How many milliseconds are left here and at every hop behind, each of which works for a while.
+    /// Remaining milliseconds here and at every later hop, each of which works for a while.
     async fn left(&self, cx: &mut Context) -> Result<Vec<u64>>;
-    /// The same on a thread of its own, by a client without a runtime.
+    /// The same on a separate thread, with a blocking client.
     #[rpc(blocking)]
     async fn left_blocking(&self, cx: &mut Context) -> Result<Vec<u64>>;
-    /// What is left for calls that a task makes which was spawned here: bare, and with what is current handed on.
+    /// Remaining time for calls of a task spawned here: without and with the current scope.
     async fn left_elsewhere(&self) -> Result<(bool, bool)>;
-    /// `traceparent`, `tracestate` and `baggage` as they came here and at every hop behind.
+    /// `traceparent`, `tracestate` and `baggage` as received here and at every later hop.
     async fn trace(&self, cx: &mut Context) -> Result<Vec<Vec<String>>>;
     /// Waits at the gate of the last hop.
     async fn wait(&self) -> Result<()>;
@@ -36,7 +36,7 @@ struct Hopper {
     dropped: Arc<Mutex<Option<oneshot::Sender<Instant>>>>,
 }
 
-/// How long a hop works before it calls on.
+/// How long a hop works before its own call.
 const WORK: Duration = Duration::from_millis(20);
 
 impl Hop for Hopper {
@@ -90,7 +90,7 @@ fn millis(cx: &Context) -> u64 {
     cx.remaining().map_or(u64::MAX, |left| left.as_millis() as u64)
 }
 
-/// Tells when it is dropped.
+/// Reports when it is dropped.
 struct Guard(Option<oneshot::Sender<Instant>>);
 
 impl Drop for Guard {
@@ -101,7 +101,7 @@ impl Drop for Guard {
     }
 }
 
-/// A server for each protocol, each of which calls the next by the protocol of that; the client of the first, and the
+/// One server per protocol, each of which calls the next over that one's protocol; the client of the first, and the
 /// last hop.
 async fn chain(protocols: &[Protocol]) -> (HopClient, Hopper, Vec<polyrpc::server::ServerHandle>) {
     let (mut servers, mut next) = (Vec::new(), None);
@@ -124,7 +124,7 @@ async fn remaining_time_shrinks_at_each_hop_over_every_protocol() {
         let left = soon(first.left_with(request)).await.unwrap().message;
         assert_eq!(left.len(), 3);
         assert!(left[0] <= 5000, "{protocols:?}: {left:?}");
-        // Protocols tell whole milliseconds, and some round up.
+        // Protocols carry whole milliseconds, and some round up.
         let shrinks = left.windows(2).all(|pair| pair[1] <= pair[0] + 2 - WORK.as_millis() as u64);
         assert!(shrinks, "{protocols:?}: {left:?}");
     }
@@ -133,7 +133,7 @@ async fn remaining_time_shrinks_at_each_hop_over_every_protocol() {
 #[tokio::test]
 async fn call_with_its_own_timeout_uses_the_shorter_one() {
     let (first, _, _servers) = chain(&[Protocol::Rpcx, Protocol::Rpcx]).await;
-    // Longer than a client waits by itself.
+    // Longer than the client's default timeout.
     let request = Request::new(()).with_timeout(Duration::from_secs(60));
     let left = soon(first.left_with(request)).await.unwrap().message;
     assert!(left[0] > 50_000 && left[1] <= 10_000, "{left:?}");
@@ -192,7 +192,7 @@ async fn trace_is_propagated_over_every_protocol_with_metadata() {
         let traces = propagation::scope(CallScope::default().with_trace(trace), first.trace());
         let traces = soon(traces).await.unwrap();
         assert_eq!(traces, vec![vec![PARENT, "a=1", "user=7"]; 4], "{protocols:?}");
-        // Nobody's trace is left behind.
+        // No trace is left over.
         assert_eq!(first.trace().await.unwrap(), vec![vec!["-"; 3]; 4]);
     }
 }

@@ -1,4 +1,4 @@
-//! What a server tells of itself: how it is and what it offers, by gRPC's standard services; and what it is doing.
+//! Introspection: gRPC's standard health and reflection services, and server info.
 
 mod common;
 
@@ -331,7 +331,7 @@ async fn v1alpha_reflection_is_answered_as_v1() {
     assert!(soon(answers.message()).await.unwrap().is_none());
 }
 
-/// A stream of questions.
+/// A stream of reflection requests.
 struct Asking {
     sender: Sender<ServerReflectionRequest>,
     answers: Option<Streaming<ServerReflectionResponse>>,
@@ -388,7 +388,7 @@ fn names(files: &[Bytes]) -> Vec<String> {
     names
 }
 
-/// A service whose descriptors have something of everything.
+/// A service whose descriptors use every feature.
 fn shop() -> ServiceBuilder {
     ServiceBuilder::new("shop.Shop")
         .schema(&descriptors())
@@ -457,7 +457,7 @@ const SOURCES: [(&str, &str); 3] = [
 
 // ----------------------------------------------------------------------------------- beside the user's calls
 
-/// Everything that hears of calls.
+/// Every observer of calls.
 #[derive(Clone, Default)]
 struct Witnesses {
     received: Arc<AtomicUsize>,
@@ -483,7 +483,7 @@ impl Hook for Witnesses {
 }
 
 impl Witnesses {
-    /// A server that they stand around, with limits that two calls exhaust.
+    /// A server with these observers, and limits that two calls exhaust.
     fn around(&self, server: Server, mirror: &Mirror) -> Server {
         let (lines, spans) = (self.lines.clone(), self.spans.clone());
         server
@@ -497,7 +497,7 @@ impl Witnesses {
             .limits(Limits { in_flight: 1, ..Limits::default() })
     }
 
-    /// How many calls each of them has heard of.
+    /// Number of calls that each observer has seen.
     fn heard(&self, mirror: &Mirror) -> [(&'static str, u64); 6] {
         let count = |count: &AtomicUsize| count.load(Ordering::SeqCst) as u64;
         let MirrorStats { answered, failed, skipped } = mirror.mirrored();
@@ -514,7 +514,7 @@ impl Witnesses {
 
 type Asked = Pin<Box<dyn Future<Output = ()>>>;
 
-/// Everything that a server can be asked about itself, each way.
+/// Every introspection request, over every protocol.
 fn questions(server: &ServerHandle) -> Vec<(String, Asked)> {
     let mut questions: Vec<(String, Asked)> = Vec::new();
     let url = server.address().to_string();
@@ -564,7 +564,7 @@ async fn standard_services_bypass_hooks_metrics_logs_mirrors_and_limits() {
     let server = prober.server().health(&Health::new()).reflection();
     let server = serve(witnesses.around(server, &mirror)).await;
 
-    // One call of the user's waits, so that the server takes no other.
+    // One user call is pending, so that the server accepts no other.
     let caller = client(Protocol::Rpcx, &server);
     let waiting = {
         let caller = caller.clone();
@@ -591,7 +591,7 @@ async fn standard_services_bypass_hooks_metrics_logs_mirrors_and_limits() {
     assert!(matches!(answer.message_response, Some(MessageResponse::ListServicesResponse(_))));
     drop(asking);
 
-    // Those of the user's are heard of and limited as before.
+    // User calls are observed and limited as before.
     prober.gate.open();
     soon(waiting).await.unwrap().unwrap();
     soon(caller.call::<String>("Probe/Echo", "x")).await.unwrap();

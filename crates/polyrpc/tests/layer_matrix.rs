@@ -1,5 +1,5 @@
-//! The same layer on both sides, over every protocol and for calls of every shape: it sees each call once and its end once,
-//! what it adds arrives, and what it refuses is told.
+//! The same layer on both sides, over every protocol and for every kind of call: it sees each call and its end once,
+//! its additions arrive, and its rejections are reported.
 
 mod common;
 
@@ -17,7 +17,7 @@ use polyrpc::service::Peer;
 use polyrpc::streaming::StreamOptions;
 use polyrpc::{Client, Code, Context, Error, Format, Protocol, Result, Server, Status, Streaming};
 
-/// Counts calls and their ends, adds a word to those that leave, and lets only those in that bring it.
+/// Counts calls and their ends, adds a token to outgoing calls, and admits only calls with it.
 #[derive(Clone, Default)]
 struct Guard {
     seen: Arc<Mutex<Seen>>,
@@ -97,7 +97,7 @@ impl Shapes for Shaped {
 
 const JSON: Format = Format::Json(Json::Proto3);
 
-/// The shapes of calls.
+/// The kinds of calls.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Kind {
     Unary,
@@ -118,7 +118,7 @@ const KINDS: [Kind; 8] =
 const SCHEMES: [&str; 8] =
     ["baidu-std", "rpcx", "grpc", "http", "rest-rpc", "net-rpc", "http+json-rpc", "rpcx+ws"];
 
-/// Whether the protocol has such calls.
+/// Whether the protocol supports such calls.
 fn has(scheme: &str, kind: Kind) -> bool {
     match kind {
         Unary => true,
@@ -148,7 +148,7 @@ async fn collect(messages: polyrpc::client::Result<Streaming<u64>>) -> Result<Ve
     Ok(all)
 }
 
-/// Makes such a call, and checks what it gives.
+/// Makes such a call, and checks the result.
 async fn call(kind: Kind, client: &Client, publisher: &Publisher) -> Result<()> {
     let shapes = ShapesClient::new(client.clone());
     match kind {
@@ -162,7 +162,7 @@ async fn call(kind: Kind, client: &Client, publisher: &Publisher) -> Result<()> 
         }
         ClientStreams => assert_eq!(shapes.sum(numbers()).await?, 6),
         ServerStreams => assert_eq!(collect(shapes.twice(4).await).await?, [4, 4]),
-        // brpc's streams have no half-close: who has what he wants drops it.
+        // brpc's streams have no half-close: a reader that is done drops the stream.
         Bidi if client.protocol() == Protocol::BaiduStd => {
             let mut doubled = shapes.double(numbers()).await?;
             for n in [2, 4, 6] {
@@ -190,7 +190,7 @@ async fn call(kind: Kind, client: &Client, publisher: &Publisher) -> Result<()> 
         Subscription => {
             let mut news = client.subscribe::<String>("news", "").await?;
             let publisher = publisher.clone();
-            // Until it arrives: the server may still count a subscription that has ended.
+            // Until it arrives: the server may still count an ended subscription.
             let publish = tokio::spawn(async move {
                 loop {
                     publisher.publish("news", "", "hello").unwrap();
@@ -216,7 +216,7 @@ fn method(kind: Kind) -> &'static str {
     }
 }
 
-/// Makes every call that the protocols have, with a layer on each side.
+/// Makes every kind of call over every protocol, with a layer on each side.
 async fn each(
     on_client: Guard,
     on_server: Guard,
@@ -226,7 +226,7 @@ async fn each(
     for scheme in SCHEMES {
         for kind in KINDS.into_iter().filter(|kind| has(scheme, *kind)) {
             if kind == Subscription && (on_server.refuses || on_server.wants_word) {
-                // It is not acknowledged, and its refusal not told: the client tries again for ever.
+                // It is not acknowledged, and its rejection not reported: the client retries forever.
                 continue;
             }
             let (client_guard, server_guard) = (
@@ -240,7 +240,7 @@ async fn each(
             let client = Client::builder(&url).layer(client_guard.clone()).build().unwrap();
             let made = tokio::time::timeout(common::PATIENCE, call(kind, &client, &publisher)).await;
             let result = made.unwrap_or_else(|_| panic!("{scheme} {kind:?} does not end"));
-            // The handler of a one-way call, and who hears last of its end, are behind.
+            // The handler of a oneway call and the last observer of its end may be late.
             if result.is_ok() && !matches!((scheme, kind), (_, Subscription) | ("baidu-std", Bidi)) {
                 let ended = until(|| server_guard.seen().ended.len() == 1);
                 let ended = tokio::time::timeout(Duration::from_secs(5), ended).await;
@@ -264,7 +264,7 @@ async fn layers_see_every_call_kind_once_on_both_sides_over_every_protocol() {
             let names_it = name == method(kind) || kind == Subscription && name.starts_with('#');
             assert!(*began == side && names_it, "{scheme} {kind:?}: {seen:?}");
             match (scheme, kind) {
-                // They end when the caller drops them, and the layer is dropped with them.
+                // They end when the caller drops them, and the layer's future is dropped with them.
                 (_, Subscription) | ("baidu-std", Bidi) => {
                     assert!(seen.ended.len() <= 1, "{scheme} {kind:?}")
                 }
@@ -352,7 +352,7 @@ async fn bearer_layer_adds_its_token_to_streams() {
 
 #[tokio::test]
 async fn layer_can_end_an_open_stream() {
-    /// Gives calls up after a while.
+    /// Ends calls after a while.
     struct Patience(Duration);
     impl Layer for Patience {
         async fn call(self: Arc<Self>, call: Call, next: Next) -> Outcome {
@@ -445,6 +445,6 @@ async fn client_layer_can_retry_and_redirect() {
     });
     let twice = plain.layered(Twice);
     assert_eq!(twice.call::<String>("first", &()).await.unwrap(), "second");
-    // The client without the layer stays as it was.
+    // The client without the layer is unchanged.
     assert_eq!(plain.call::<String>("first", &()).await.unwrap_err().code(), Code::NotFound);
 }

@@ -1,4 +1,4 @@
-//! What stands before methods: layers, of the user and ready-made.
+//! Layers, custom and built-in.
 
 mod common;
 
@@ -14,7 +14,7 @@ use polyrpc::layers::{RateLimit, RateLimitKey};
 use polyrpc::service::ServiceBuilder;
 use polyrpc::{Client, Code, Context, Error, Format, Protocol, Retry, Server, Status, Streaming};
 
-/// Tells of each call that passes, and of its end.
+/// Records each call and its end.
 #[derive(Clone)]
 struct Witness {
     name: &'static str,
@@ -26,7 +26,7 @@ impl Witness {
         Self { name, told: Arc::default() }
     }
 
-    /// One who tells in the same place.
+    /// Another layer that records to the same log.
     fn beside(&self, name: &'static str) -> Self {
         Self { name, told: self.told.clone() }
     }
@@ -52,7 +52,7 @@ impl Layer for Witness {
     }
 }
 
-/// Refuses everything.
+/// Rejects every call.
 struct Wall(Status);
 
 impl Layer for Wall {
@@ -61,7 +61,7 @@ impl Layer for Wall {
     }
 }
 
-/// A layer made of a function.
+/// A layer from a function.
 struct By<F>(F);
 
 impl<F, Fut> Layer for By<F>
@@ -207,7 +207,7 @@ async fn panicking_layer_fails_its_call_only() {
     assert_eq!(prober.ran(), 0);
 }
 
-/// What is answered, up to the end.
+/// The response, up to the end.
 async fn all(call: &mut RawCall) -> Vec<u8> {
     let mut all = Vec::new();
     while let Some(message) = soon(call.next()).await.unwrap() {

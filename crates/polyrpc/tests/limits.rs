@@ -1,4 +1,4 @@
-//! What a server takes on and what not: each limit harms nobody but the one who reaches it.
+//! Server limits: each affects only the peer that reaches it.
 
 mod common;
 
@@ -30,7 +30,7 @@ async fn oversized_message_is_rejected() {
         assert_eq!(soon(probe.echo(fits.clone())).await.unwrap(), fits, "{protocol:?}");
         let error = soon(probe.echo("x".repeat(65 << 10))).await.unwrap_err();
         assert_ne!(error.code(), Code::DeadlineExceeded, "{protocol:?}: {error}");
-        // Its connection may be gone, but not the way to the server, and nobody else notices.
+        // Its connection may be closed, but the server is reachable and others are not affected.
         assert_eq!(soon(probe.echo(fits.clone())).await.unwrap(), fits, "{protocol:?}");
         assert_eq!(soon(other.echo("still here".into())).await.unwrap(), "still here", "{protocol:?}");
     }
@@ -60,7 +60,7 @@ async fn client_rejects_an_oversized_reply() {
         let limits = polyrpc_core::Limits { message: 64 << 10, ..Default::default() };
         let client = Client::builder(&url(protocol, &server)).limits(limits).build().unwrap();
         let error = soon(client.call::<String>("repeat", &("x", 65usize << 10))).await.unwrap_err();
-        // Over HTTP/2 it fails nobody else.
+        // Over HTTP/2 it fails no other call.
         let why = if protocol == Protocol::Grpc { "exceeds the limit" } else { "violated the protocol" };
         assert!(error.message().contains(why), "{protocol:?}: {error}");
         assert_eq!(
@@ -71,7 +71,7 @@ async fn client_rejects_an_oversized_reply() {
     }
 }
 
-/// Limits of which one, named first, is zero.
+/// Limits with one, named first, set to zero.
 fn with_zero(name: &'static str, set: impl FnOnce(&mut Limits)) -> (&'static str, Limits) {
     let mut limits = Limits::default();
     set(&mut limits);
@@ -155,7 +155,7 @@ async fn message_oversized_after_decompression_is_rejected() {
         let request = |length: usize| Request::new("x".repeat(length)).with_compression(compression);
         let error = soon(probe.echo_with(request(66 << 10))).await.unwrap_err();
         let case = format!("{protocol:?} {compression:?}");
-        // rpcx ends the connection; in the others it goes on.
+        // rpcx closes the connection; the others keep it open.
         let ends = protocol == Protocol::Rpcx;
         let why = if ends { "closed the connection" } else { "exceeds the limit of 65536 bytes" };
         assert!(error.message().contains(why), "{case}: {error}");
@@ -169,7 +169,7 @@ async fn message_oversized_after_decompression_is_rejected() {
 
 #[polyrpc::service]
 trait Shrink {
-    /// So many bytes, compressed as asked.
+    /// This many bytes, compressed as requested.
     async fn zeros(&self, cx: &mut Context, length: usize, compression: u8) -> Result<String>;
 }
 
@@ -191,7 +191,7 @@ async fn reply_oversized_after_decompression_fails_its_call_only() {
     let server = serve(Server::new().service(ShrinkServer::new(Shrinker))).await;
     for (protocol, compression) in COMPRESSIONS {
         if (protocol, compression) == (Protocol::Http, Compression::Zlib) {
-            // No client of ours says that it takes it.
+            // None of our clients announces it.
             continue;
         }
         let limits = polyrpc_core::Limits { decompressed: 64 << 10, ..Default::default() };
@@ -202,7 +202,7 @@ async fn reply_oversized_after_decompression_fails_its_call_only() {
                 Compression::Zlib => 2,
                 _ => 3,
             };
-            // rpcx compresses an answer if the request was, which only long ones are.
+            // rpcx compresses a reply if the request was compressed, which only long ones are.
             let body = format!("[{length}, {number}]{}", " ".repeat(2000));
             let body = Body::new(Format::Json(Json::Brpc), body);
             let options = CallOptions { compression: Some(compression), ..CallOptions::default() };
@@ -212,7 +212,7 @@ async fn reply_oversized_after_decompression_fails_its_call_only() {
         let error = zeros(66 << 10).await.unwrap_err();
         assert_eq!(error.code(), Code::Internal, "{case}: {error}");
         assert!(error.message().contains("exceeds the limit of 65536 bytes"), "{case}: {error}");
-        // With its quotes or without them.
+        // With or without quotes.
         assert!(zeros(60 << 10).await.expect(&case).message.bytes.len() >= 60 << 10, "{case}");
         assert_eq!(server.connections(), 1, "{case}");
         drop(client);
@@ -276,7 +276,7 @@ trait Counted {
     async fn step(&self, n: u32) -> Result<u32>;
 }
 
-/// Counts how many of its calls run at a time.
+/// Counts its concurrent calls.
 #[derive(Clone, Default)]
 struct Counter {
     gate: Gate,
@@ -309,7 +309,7 @@ async fn connection_with_too_many_calls_is_read_later_without_loss() {
         }
         wire.socket.send(&calls).await;
         counter.gate.came(8).await;
-        // Another connection is served meanwhile, which also gives this one time to take too many.
+        // Another connection is served meanwhile, which also gives this one time to exceed the limit.
         let other = CountedClient::new(client(protocol, &server));
         let others: Vec<_> = (0..4)
             .map(|n| {
@@ -347,7 +347,7 @@ async fn trickling_message_closes_its_connection_only() {
         let mut dripped = 0;
         let mut drip = tokio::time::interval(Duration::from_millis(20));
         let mut drops = bytes.iter().cycle();
-        // Its bytes would take 8 seconds and more, and never end.
+        // Its bytes would take more than 8 seconds, and never end.
         soon(async {
             loop {
                 let mut end = [0];
@@ -380,7 +380,7 @@ async fn connection_without_a_detected_protocol_is_closed() {
         socket.offer(start).await;
         assert!(socket.rest().await.is_empty());
     }
-    // Where the protocol may change, after the first one too.
+    // If protocols may switch, after the first message too.
     let limits = Limits { header_timeout: Duration::from_millis(250), ..Limits::default() };
     let listen = polyrpc::server::Listen::on("127.0.0.1:0").switch_protocols();
     let server = limited(limits).bind(listen).await.unwrap().start();
@@ -396,7 +396,7 @@ async fn endless_head_times_out() {
     let server =
         serve(limited(Limits { header_timeout: Duration::from_millis(250), ..Limits::default() })).await;
     const SETTINGS: &[u8] = b"\0\0\0\x04\0\0\0\0\0";
-    // HEADERS of one field, without END_HEADERS: every frame is whole, the head is not.
+    // HEADERS of one field, without END_HEADERS: every frame is complete, the head is not.
     const HEADERS: &[u8] = b"\0\0\x01\x01\0\0\0\0\x01\x83";
     let preface = &b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"[..];
     for start in [preface.to_vec(), [preface, SETTINGS, HEADERS].concat()] {
@@ -413,7 +413,7 @@ async fn large_message_may_take_longer_than_the_header_timeout() {
     for protocol in PROTOCOLS {
         let mut wire = Wire::connect(protocol, &server).await;
         let bytes = wire.encode(1, &json_call("Probe", "Echo", &format!("\"{}\"", "x".repeat(200 << 10))));
-        // Four times the time-out in all, each part well within it.
+        // Four times the timeout in total, each part well within it.
         let mut pace = tokio::time::interval(Duration::from_millis(50));
         for part in bytes.chunks(bytes.len() / 20) {
             pace.tick().await;
@@ -432,7 +432,7 @@ async fn idle_connection_is_closed_and_reopened() {
     };
     let prober = Prober::default();
     let server = serve(prober.server().limits(limits)).await;
-    // Go's client would not make another one: `net_rpc.rs`.
+    // Go's client would not reconnect: `net_rpc.rs`.
     for protocol in PROTOCOLS.into_iter().filter(|protocol| *protocol != Protocol::NetRpc) {
         let probe = ProbeClient::new(client(protocol, &server));
         probe.echo("a".into()).await.unwrap();
@@ -443,7 +443,7 @@ async fn idle_connection_is_closed_and_reopened() {
         until(|| server.connections() == 0).await;
         assert_eq!(common::again(|| probe.echo("b".into())).await, "b", "{protocol:?}");
     }
-    // Whoever waits for an answer is not idle.
+    // A connection with a pending call is not idle.
     let probe = ProbeClient::new(client(Protocol::Rpcx, &server));
     let waiting = tokio::spawn(async move { probe.wait("long".into()).await });
     prober.gate.came(1).await;
@@ -478,20 +478,20 @@ async fn server_does_not_read_from_a_client_that_does_not_read() {
             calls.extend(wire.encode(n as u64, &json_call("", "blob", "null")));
         }
         wire.socket.send(&calls).await;
-        // Others are served, and the server would have had the time to answer all. Nor does it take for a slow
-        // sender who only has not read yet.
+        // Others are served, and the server would have had time to answer all. Nor does it treat a peer that
+        // has not read yet as a slow sender.
         let (other, begun) = (client(protocol, &server), Instant::now());
         while begun.elapsed() < Duration::from_millis(900) {
             assert_eq!(soon(other.call::<String>("echo", "a")).await.unwrap(), "a");
         }
-        // What the limit allows, and what the system's buffers took: at most some 10 MiB.
+        // The limit plus the system's buffers: at most some 10 MiB.
         let answered = ran.load(Ordering::SeqCst) * SIZE;
         assert!(answered < 16 << 20, "{protocol:?}: {answered} bytes were answered unread");
         for _ in 0..CALLS {
             let (_, reply) = wire.reply().await.expect("an answer");
             match reply.result {
                 Ok(blob) => assert_eq!(blob.len(), SIZE + 2, "{protocol:?}"),
-                // HTTP/2 must go on reading, since windows come by the same way: it refuses new calls instead.
+                // HTTP/2 must keep reading, since window updates arrive on the connection: it rejects new calls instead.
                 Err(status) => {
                     assert_eq!((protocol, status.retry()), (Protocol::Grpc, polyrpc_core::Retry::Elsewhere));
                 }

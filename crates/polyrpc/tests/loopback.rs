@@ -1,4 +1,4 @@
-//! The public API over loopback: a service written once, called by every protocol.
+//! The public API over loopback: one service, called over every protocol.
 
 mod common;
 
@@ -8,7 +8,7 @@ use polyrpc::client::{ConnectionMode, Request};
 use polyrpc::{Client, Code, Context, Protocol, Result, Server, Status};
 use serde::{Deserialize, Serialize};
 
-/// The protocols that carry whatever these tests ask for.
+/// The protocols that support everything these tests use.
 const PROTOCOLS: [Protocol; 4] = [Protocol::BaiduStd, Protocol::Rpcx, Protocol::Grpc, Protocol::Http];
 
 #[derive(Debug, Clone, Serialize, Deserialize)]

@@ -1,4 +1,4 @@
-//! Metadata arrive as they were set, or the call fails with the key in words: nothing is lost in silence.
+//! Metadata arrives unchanged, or the call fails with an error that names the key: nothing is lost silently.
 
 mod common;
 
@@ -20,9 +20,9 @@ use polyrpc::{
 
 #[polyrpc::service]
 trait Look {
-    /// What came under a key.
+    /// Returns the value of a key.
     async fn seen(&self, cx: &mut Context, key: String) -> Result<String>;
-    /// Answers with metadata under this key, or in the trailers.
+    /// Replies with metadata under this key, in headers or trailers.
     async fn answer(&self, cx: &mut Context, key: String, behind: bool) -> Result<String>;
     /// The same for a failure.
     async fn fail(&self, cx: &mut Context, key: String) -> Result<String>;
@@ -57,7 +57,7 @@ impl Look for Looker {
     }
 }
 
-/// How metadata travel.
+/// How metadata is carried.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum By {
     Grpc,
@@ -80,7 +80,7 @@ const SCHEMES: [(&str, By); 11] = [
     ("rest-rpc", By::None),
 ];
 
-/// Key and value, and who carries them.
+/// Key, value, and the protocols that carry them.
 const TABLE: [(&str, &[u8], &[By]); 21] = [
     ("tenant", b"a b", &[By::Grpc, By::Http, By::Map]),
     ("content-language", b"de", &[By::Grpc, By::Map]),
@@ -120,7 +120,7 @@ fn with(key: &str, metadata: Metadata) -> Request<String> {
     request
 }
 
-/// That a call was not sent, and why.
+/// Asserts that a call was not sent, and why.
 fn assert_refused(error: &Error, key: &str, case: &str) {
     assert_eq!((error.code(), error.status().retry()), (Code::InvalidArgument, Retry::Never), "{case}");
     assert!(error.message().contains(&format!("{key:?}")), "{case}: {error}");
@@ -146,7 +146,7 @@ async fn metadata_arrives_unchanged_or_the_call_is_rejected() {
                 _ => assert_refused(&error, key, &case),
             }
             assert_eq!(looker.0.load(Ordering::SeqCst), before, "{case} was sent");
-            // The connection is as it was.
+            // The connection is unaffected.
             assert_eq!(soon(client.seen(key.to_owned())).await.unwrap(), "nothing", "{case}");
         }
     }
@@ -205,7 +205,7 @@ async fn response_with_unsendable_metadata_is_a_failure_naming_the_key() {
             let error = answered.unwrap_err();
             assert_eq!(error.code(), Code::Internal, "{case}: {error}");
             assert!(error.message().contains(&format!("{key:?}")), "{case}: {error}");
-            // A failure stays what it is.
+            // A failure stays the same.
             let error = soon(client.fail(key.to_owned())).await.unwrap_err();
             assert_eq!((error.code(), error.message()), (Code::NotFound, "not here"), "{case}");
             if by == By::Grpc {

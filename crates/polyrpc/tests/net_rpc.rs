@@ -1,4 +1,4 @@
-//! Go's net/rpc by the public API.
+//! Go's net/rpc through the public API.
 
 mod common;
 
@@ -13,11 +13,11 @@ use polyrpc::{Client, Context, Server, Status};
 use serde::{Deserialize, Serialize};
 use tokio::net::TcpStream;
 
-/// A Go client that waits for a list of texts takes no other type, and gives its connection up over one; but what is
-/// empty shows none.
+/// A Go client that expects a list of strings accepts no other type, and closes its connection over one; but an
+/// empty value shows no type.
 #[tokio::test]
 async fn empty_results_keep_their_type() {
-    /// What shows no type is in an interface, which an enum is read from, and nothing else.
+    /// A value without a visible type is in an interface, from which only an enum can be read.
     #[derive(Debug, Deserialize)]
     enum Interface {}
 
@@ -51,7 +51,7 @@ async fn idle_net_rpc_connection_is_kept_since_go_clients_do_not_reconnect() {
     let client = Client::new(&format!("net-rpc://{}", server.address())).unwrap();
     let sum: i64 = soon(client.call("add", &(1, 2))).await.unwrap();
     assert_eq!(sum, 3);
-    // One that has not called has ended since, twice.
+    // A connection without calls has been closed meanwhile, twice.
     for _ in 0..2 {
         Socket { stream: TcpStream::connect(server.address().to_string()).await.unwrap() }.rest().await;
     }
@@ -90,7 +90,7 @@ async fn type_unsupported_by_gob_fails_the_bind() {
 
     let server = || Server::new().function("flat", |flat: Flat| async move { flat.inner.a + flat.b });
     let address = "127.0.0.1:0";
-    // What is given the context is looked at too, its arguments, and its answer however it comes.
+    // Functions with a context are checked too: their arguments, and every form of their result.
     let made = || Flat { inner: Inner { a: 1 }, b: 2 };
     for with_context in [
         Server::new().function("flat", |_: Context, flat: Flat| async move { flat.b }),
@@ -109,7 +109,7 @@ async fn type_unsupported_by_gob_fails_the_bind() {
         assert!(error.starts_with("flat cannot be called by net/rpc: "), "{error}");
         assert!(error.contains("serde(flatten)"), "{error}");
     }
-    // It is no reason not to be called by others, in JSON for instance.
+    // It can still be called in other formats, such as JSON.
     let running = server().bind(address).await.unwrap().start();
     let client = common::client(polyrpc::Protocol::Http, &running);
     let flat = Flat { inner: Inner { a: 1 }, b: 2 };

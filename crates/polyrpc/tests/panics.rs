@@ -1,4 +1,4 @@
-//! A panic is the end of its call and of nothing else.
+//! A panic ends its call and nothing else.
 
 mod common;
 

@@ -1,4 +1,4 @@
-//! One port, several protocols: told apart by their first bytes, changed between messages where that is allowed.
+//! Several protocols on one port: detection by the first bytes, and switching between messages if allowed.
 
 mod common;
 
@@ -23,13 +23,13 @@ async fn connection_switches_between_brpc_protocols_if_allowed() {
     all.extend(baidu_frame("Probe", "Echo", 2, 0, b"\"baidu\""));
     all.extend(HTTP.as_bytes());
     all.extend(baidu_frame("Probe", "Echo", 4, 0, b"\"baidu\""));
-    // rpcx is none of brpc's.
+    // rpcx is not one of brpc's protocols.
     all.extend(rpcx_frame("Probe", "Echo", 3, false, b"\"rpcx\""));
     let whole = answers(&server, &[&all]).await;
     assert_eq!(count(&whole, b"HTTP/1.1 200"), 3);
     assert_eq!(count(&whole, b"PRPC"), 3);
     assert_eq!(count(&whole, b"Probe"), 0, "rpcx would echo its names");
-    // However the bytes are cut.
+    // For any split of the bytes.
     let single: Vec<&[u8]> = all.chunks(1).collect();
     assert_eq!(answers(&server, &single).await, whole);
     for at in (1..all.len()).step_by(7) {
@@ -37,7 +37,7 @@ async fn connection_switches_between_brpc_protocols_if_allowed() {
     }
 }
 
-/// A server on whose connections brpc's protocols may follow each other.
+/// A server whose connections may switch between brpc's protocols.
 async fn switching(prober: &Prober) -> ServerHandle {
     let listen = Listen::on("127.0.0.1:0").switch_protocols();
     prober.server().bind(listen).await.unwrap().start()
@@ -70,13 +70,13 @@ async fn message_of_another_protocol_closes_its_connection_after_pending_replies
     }
 }
 
-/// What comes back for these packets until the connection ends.
+/// The responses to these packets until the connection ends.
 async fn answers(server: &ServerHandle, packets: &[&[u8]]) -> Vec<u8> {
     let mut socket = Socket::connect(server).await;
     socket.stream.set_nodelay(true).unwrap();
     for packet in packets {
         socket.send(packet).await;
-        // The server runs on this thread too: it sees each packet by itself.
+        // The server runs on this thread too: it sees each packet separately.
         tokio::task::yield_now().await;
     }
     socket.hang_up().await;
@@ -95,7 +95,7 @@ async fn pending_replies_precede_the_next_protocol() {
     socket.send(&baidu_frame("Probe", "Wait", 1, 0, b"\"owed\"")).await;
     socket.send(HTTP.as_bytes()).await;
     prober.gate.came(1).await;
-    // Time enough to hear it, were it heard.
+    // Enough time to read it, if it were read.
     let probe = ProbeClient::new(client(Protocol::Http, &server));
     for _ in 0..20 {
         probe.echo("other".into()).await.unwrap();
@@ -148,7 +148,7 @@ async fn listener_speaks_only_its_configured_protocols() {
             assert_eq!(reply.is_ok(), protocol == allowed, "{protocol:?} at one for {allowed:?}: {reply:?}");
         }
     }
-    // Not by a change between messages either.
+    // Not by switching between messages either.
     let http = &server.addresses()[3];
     let mut socket = Socket { stream: tokio::net::TcpStream::connect(http.to_string()).await.unwrap() };
     assert_eq!(socket.http(HTTP).await, (200, "\"http\"".to_owned()));

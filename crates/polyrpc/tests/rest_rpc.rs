@@ -1,4 +1,4 @@
-//! rest_rpc by the public API, in every generation.
+//! rest_rpc through the public API, in every generation.
 
 mod common;
 
@@ -91,7 +91,7 @@ async fn functions_accept_and_return_cpp_types() {
     }
 }
 
-/// What a server answers to these bytes.
+/// A server's response to these bytes.
 async fn answer(server: &ServerHandle, request: &str, length: usize) -> Vec<u8> {
     let digits: Vec<u8> = request.bytes().filter(|byte| !byte.is_ascii_whitespace()).collect();
     let digit = |byte: u8| (byte as char).to_digit(16).expect("a digit") as u8;
@@ -197,7 +197,7 @@ async fn malformed_argument_lists_are_rejected() {
     let no_match = b"\x92\x01\xbeunpack failed: Args not match!";
     let server = listening(functions(), Generation::V0_20).await;
     for broken in [
-        // add with a cut text behind its arguments, zero with a number, and with a list that is cut.
+        // add with a truncated string after its arguments, zero with a number, and with a truncated list.
         "27000000 05000000 0100000000000000 fc78ec34 930102a561",
         "27000000 01000000 0100000000000000 4c4c2cd0 05",
         "27000000 02000000 0100000000000000 4c4c2cd0 91a5",
@@ -280,7 +280,7 @@ async fn struct_received_by_name_is_answered_by_name() {
     assert_eq!(by_name["name"], rmpv::Text("tom".to_owned()));
 }
 
-/// A member of a struct that was sent by name.
+/// A member of a struct sent by name.
 #[derive(Debug, PartialEq, Deserialize)]
 #[serde(untagged)]
 #[allow(non_camel_case_types, reason = "it stands for a value of MessagePack")]
@@ -375,7 +375,7 @@ async fn client_publishes_through_a_server_function() {
     while publisher.publish("key", "", "first").unwrap() == 0 {
         tokio::task::yield_now().await;
     }
-    // What C++ sends: the packed value as a text.
+    // What C++ sends: the packed value as a string.
     client.call::<()>("publish", &("key", "", "\u{6}")).await.unwrap();
     client.call::<()>("publish_by_token", &("ke", "y", "text")).await.unwrap();
     assert_eq!(soon(news.message()).await.unwrap().as_deref(), Some("first"));
@@ -393,7 +393,7 @@ async fn topic_can_be_invalid_utf8_and_two_subscriptions_receive_two_copies() {
     let publication = "27000000 06000000 0100000000000000 b30b6d9b 93a1ffa0a178";
     let pushed = b"\x93\0\xa1\xff\xa1x";
     let told = answer(&server, &[subscription, subscription, publication].concat(), 26 + 26 + 22).await;
-    // How the answer and the pushes follow each other is open.
+    // The order of the response and the pushes is unspecified.
     let count = told.windows(pushed.len()).filter(|window| window == pushed).count();
     assert_eq!(count, 2, "{told:?}");
     soon(async {
@@ -478,11 +478,11 @@ async fn subscriptions_count_towards_the_memory_budget_until_disconnect() {
                 [header, body].concat()
             })
             .collect();
-        // One that is refused is not heard to the end.
+        // A rejected one is not read to the end.
         let _ = soon(stream.write_all(&all)).await;
         streams.push(stream);
         let used = server.info().used.memory;
-        // What is read in one turn may come on top.
+        // Plus what one turn reads.
         assert!(used <= memory + (1 << 20), "{used}");
         if n == 2 {
             soon(async {
@@ -529,7 +529,7 @@ async fn subscription_is_renewed_after_reconnecting() {
         let listen = || Listen::on(address.as_str()).rest_rpc(generation);
         let mut server = Some(server);
         loop {
-            // The port may still be the first server's for a moment.
+            // The first server may still hold the port for a moment.
             let free = tokio::net::TcpListener::bind(&address).await.is_ok();
             if free {
                 return server.take().unwrap().bind(listen()).await.expect("the port is free").start();

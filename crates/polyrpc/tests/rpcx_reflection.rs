@@ -1,4 +1,4 @@
-//! rpcx's reflection: what a server offers, as the text of a Go program.
+//! rpcx's reflection: the services of a server, as the text of a Go program.
 
 mod common;
 

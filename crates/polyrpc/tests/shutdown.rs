@@ -1,4 +1,4 @@
-//! Going away: what was accepted is finished, what comes later is refused, and nothing holds it up for ever.
+//! Shutdown: accepted calls finish, later ones are rejected, and nothing delays it forever.
 
 mod common;
 
@@ -56,7 +56,7 @@ async fn shut_down_under_load(protocol: Protocol) {
     prober.gate.came(CALLS).await;
 
     let going = tokio::spawn(server.shutdown(PATIENCE));
-    // Others go on calling, on these connections and on new ones, until they are refused.
+    // Others keep calling, on these connections and on new ones, until they are rejected.
     let strangers = (0..4).map(|_| ProbeClient::new(Client::new(&url).unwrap()));
     let late: Vec<_> = clients
         .iter()
@@ -86,12 +86,12 @@ async fn shut_down_under_load(protocol: Protocol) {
     soon(going).await.unwrap();
 }
 
-/// Shuts a server down on this thread, and comes back when its connections have been told.
+/// Shuts a server down on this thread, and returns once its connections were notified.
 async fn going(server: ServerHandle) -> JoinHandle<()> {
     let address = server.address().to_string();
     let going = tokio::spawn(server.shutdown(PATIENCE));
     soon(async { while TcpStream::connect(&address).await.is_ok() {} }).await;
-    // The listener is closed; what comes next needs a few turns of the tasks.
+    // The listener is closed; the rest needs a few polls of the tasks.
     for _ in 0..10 {
         tokio::task::yield_now().await;
     }
@@ -170,7 +170,7 @@ async fn idle_clients_do_not_delay_shutdown() {
     assert_eq!(server.connections(), PROTOCOLS.len());
     let begun = Instant::now();
     soon(server.shutdown(PATIENCE)).await;
-    // Well before the two seconds after which a connection is closed whose client does not close it.
+    // Well before the two seconds after which a connection is closed if its client does not close it.
     assert!(begun.elapsed() < Duration::from_millis(1500), "{:?}", begun.elapsed());
 }
 
@@ -181,7 +181,7 @@ async fn message_started_before_shutdown_is_rejected() {
     let mut wire = common::Wire::connect(Protocol::BaiduStd, &server).await;
     let bytes = wire.encode(1, &json_call("Probe", "Echo", "\"late\""));
     wire.socket.send(&bytes[..20]).await;
-    // The server has these bytes once it has answered what another said after them.
+    // The server has these bytes once it has answered a later call of another connection.
     for _ in 0..100 {
         client(Protocol::Rpcx, &server).call::<String>("Probe/Echo", "other").await.unwrap();
     }

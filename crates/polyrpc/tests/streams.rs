@@ -1,4 +1,4 @@
-//! Methods whose messages come, or go, one by one, over gRPC.
+//! Streaming methods over gRPC.
 
 mod common;
 
@@ -26,7 +26,7 @@ struct Counting {
     alive: Arc<AtomicUsize>,
 }
 
-/// Counts what lives.
+/// Counts live objects.
 struct Life(Arc<AtomicUsize>);
 
 impl Life {
@@ -57,7 +57,7 @@ impl Numbers for Counting {
             }
             match to {
                 666 => Err(Status::not_found("667").into()),
-                // Until nobody listens any more.
+                // Until the receiver is dropped.
                 999 => std::future::pending().await,
                 _ => Ok(()),
             }
@@ -129,7 +129,7 @@ async fn every_call_kind_is_served_and_called() {
 async fn both_directions_proceed_independently() {
     let (client, _counting, _server) = numbers().await;
     let (sender, requests) = Streaming::channel(1);
-    // The head comes before any message.
+    // The head arrives before any message.
     let mut answers = soon(client.double(requests)).await.unwrap();
     for n in 0..10 {
         sender.send(n).await.unwrap();
@@ -203,7 +203,7 @@ async fn slow_reader_blocks_only_its_handler() {
     let (client, counting, _server) = numbers().await;
     let mut blobs = soon(client.blobs(SIZE, 10_000)).await.unwrap();
     assert!(soon(blobs.message()).await.unwrap().is_some());
-    // As far as windows and buffers go, and no further.
+    // As far as windows and buffers allow, and no further.
     let made = loop {
         let before = counting.made.load(Ordering::SeqCst);
         for n in 0..50 {
@@ -244,7 +244,7 @@ async fn protocol_without_streams_rejects_them() {
     }
 }
 
-/// The call carries the first message, the stream beside it the others.
+/// The call carries the first message, the attached stream the others.
 #[tokio::test]
 async fn baidu_std_streaming_method_uses_an_attached_stream() {
     let counting = Counting::default();
@@ -263,7 +263,7 @@ async fn baidu_std_streaming_method_uses_an_attached_stream() {
     }
     drop(answers);
     until(|| counting.alive.load(Ordering::SeqCst) == 0).await;
-    // All of them at hand: the first travels with the call.
+    // All of them available: the first is sent with the call.
     let mut answers = soon(client.double(Streaming::from_iter(1..=3))).await.unwrap();
     for n in 1..=3 {
         assert_eq!(soon(answers.message()).await.unwrap(), Some(2 * n));

@@ -1,4 +1,4 @@
-//! What survives each protocol: the table of `docs/protocols/README.md`, cell by cell.
+//! What each protocol carries: the table of `docs/protocols/README.md`, cell by cell.
 
 mod common;
 
@@ -18,7 +18,7 @@ use polyrpc::{Client, Code, Context, Error, Format, Metadata, Result, Server, St
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 
-/// The rows of the table, and by which URL each is called.
+/// The rows of the table, and the scheme of each.
 const ROWS: [(&str, &str); 9] = [
     ("baidu_std", "baidu-std"),
     ("rpcx", "rpcx"),
@@ -41,7 +41,7 @@ const PARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 
 #[polyrpc::service]
 trait Survey {
-    /// What came of it with the call: `yes` or `no`.
+    /// Whether it arrived with the call: `yes` or `no`.
     async fn look(&self, cx: &mut Context, what: String) -> Result<String>;
 }
 
@@ -71,7 +71,7 @@ async fn look(cx: &Context, what: &str) -> Result<String> {
     Ok(if came { "yes" } else { "no" }.to_owned())
 }
 
-/// The same for a protocol that carries no text as such.
+/// The same for a protocol that carries no plain strings.
 fn raw() -> ServiceBuilder {
     ServiceBuilder::new("Raw").method::<Raw, String, String, _, _>(
         "Look",
@@ -111,7 +111,7 @@ async fn ask(scheme: &str, server: &ServerHandle, what: &str) -> polyrpc::client
     soon(propagation::scope(inherited, call)).await
 }
 
-/// What becomes of one thing by one protocol.
+/// The observed cell of one feature and one protocol.
 async fn observe(scheme: &str, server: &ServerHandle, column: &str) -> String {
     let told = |error: Error| match column {
         "error number" if error.status().number() == Some(54321) => "yes",
@@ -136,7 +136,7 @@ fn has_error_info(status: &Status) -> bool {
     details.iter().any(|detail| detail.type_url == ERROR_INFO.0 && detail.value[..] == *ERROR_INFO.1)
 }
 
-/// The cells of the table: those of a row, in the order of the columns.
+/// The cells of the table by row, in the order of the columns.
 fn documented() -> Vec<(String, Vec<String>)> {
     let text = include_str!("../../../docs/protocols/README.md");
     let cells = |line: &str| -> Vec<String> {
@@ -194,7 +194,7 @@ async fn server_timeout_applies_if_the_protocol_carries_no_deadline() {
         // JSON-RPC has no code for it, and fb_rpc no text.
         let is_told = error.message() == "the method did not answer in time";
         assert!(is_told || error.code() == Code::DeadlineExceeded, "{name}: {error}");
-        // Before the client would have given up.
+        // Before the client's timeout.
         assert!(began.elapsed() < Duration::from_secs(5), "{name}");
     }
 }
@@ -216,7 +216,7 @@ async fn client_logs_once_what_its_protocol_cannot_carry() {
             }
             let body = Body::new(Format::Raw, "trace");
             let call = client.call_raw("Raw/#0", body, options);
-            // Whether the server takes it is not the matter here.
+            // Whether the server accepts it does not matter here.
             let _ = soon(propagation::scope(CallScope::default().with_trace(trace.clone()), call)).await;
         }
         let told = events.0.lock().unwrap().clone();
@@ -224,7 +224,7 @@ async fn client_logs_once_what_its_protocol_cannot_carry() {
     }
 }
 
-/// Keeps what is said of a protocol that has no place for something.
+/// Collects the events about unsupported features.
 #[derive(Clone, Default)]
 struct Events(Arc<Mutex<Vec<String>>>);
 

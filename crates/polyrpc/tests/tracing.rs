@@ -1,4 +1,4 @@
-//! What the library tells a subscriber of `tracing`: spans of connections, calls and attempts, and what goes wrong.
+//! Events and spans of `tracing`: connections, calls, attempts and failures.
 
 mod common;
 
@@ -17,14 +17,14 @@ use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
 
-/// Every event, with the spans that it came in: `connection{…}/call{…}: WARN message field=value`.
+/// Every event, with its spans: `connection{…}/call{…}: WARN message field=value`.
 static TOLD: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 fn told() -> Vec<String> {
     TOLD.lock().unwrap_or_else(PoisonError::into_inner).clone()
 }
 
-/// Waits for an event that has all of this in it.
+/// Waits for an event that contains all of this.
 async fn tells(wanted: &[&str]) -> String {
     let found = tokio::time::timeout(PATIENCE, async {
         loop {
@@ -39,7 +39,7 @@ async fn tells(wanted: &[&str]) -> String {
     found.unwrap_or_else(|_| panic!("{wanted:?} is not among\n{}", told().join("\n")))
 }
 
-/// Remembers all that it is told, of this library.
+/// Records all events of this library.
 struct Recorder {
     next: AtomicU64,
     spans: Mutex<HashMap<u64, String>>,
@@ -165,7 +165,7 @@ async fn ejections_and_retries_are_logged() {
     let client = Client::builder("grpc://two")
         .discover(list)
         .fail_mode(FailMode::Failover)
-        // The usual balance would avoid a server that fails.
+        // The default load balancer would avoid a failing server.
         .balance(RoundRobin::default())
         .circuit_breaker(CircuitBreaker::consecutive(2, Duration::from_secs(10)))
         .idempotent()
@@ -175,7 +175,7 @@ async fn ejections_and_retries_are_logged() {
         client.call::<String>("Ejected/Work", &()).await.unwrap();
     }
     tells(&["retrying the call", "service=Ejected", "error=moody"]).await;
-    // A server that says that it is busy is no broken one; one that fails is.
+    // A busy server is not a failing one.
     for _ in 0..20 {
         let _ = client.call::<String>("Ejected/Ill", "x").await;
     }

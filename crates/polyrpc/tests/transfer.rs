@@ -1,4 +1,4 @@
-//! Streams of bytes and files beside the calls.
+//! Byte streams and file transfers.
 
 mod common;
 
@@ -15,7 +15,7 @@ use serde::Deserialize;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// Repeats what it is sent, and fails at a `!`.
+/// Echoes bytes, and fails at a `!`.
 fn parrot() -> Streams {
     Streams::new(|mut stream: ByteStream, _| async move {
         let mut bytes = [0; 1024];
@@ -29,7 +29,7 @@ fn parrot() -> Streams {
     })
 }
 
-/// Keeps the files it is sent and gives them out again.
+/// Stores uploaded files and serves them.
 #[derive(Clone, Default)]
 struct Shelf(Arc<Mutex<HashMap<String, Vec<u8>>>>);
 
@@ -82,7 +82,7 @@ async fn fetch(client: &Client, name: &str) -> polyrpc::client::Result<Vec<u8>> 
     Ok(content)
 }
 
-/// A token and an address, as a client of another program asks for them.
+/// A token and an address, requested as by a foreign client.
 #[derive(Deserialize)]
 struct Grant {
     #[serde(rename = "Token")]

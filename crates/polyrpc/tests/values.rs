@@ -1,4 +1,4 @@
-//! A value means the same by every protocol that carries JSON, or is refused in the same words.
+//! A value means the same over every protocol that carries JSON, or is rejected with the same text.
 
 mod common;
 #[path = "values/mod.rs"]
@@ -17,7 +17,7 @@ use polyrpc_wire::http::h2::hpack::encode_stateless;
 use polyrpc_wire::http::h2::{Connection, Event};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-/// Answers what it is asked, and shows it.
+/// Echoes the request, and records it.
 #[derive(Clone, Default)]
 struct Seen(Arc<Mutex<Option<Values>>>);
 
@@ -36,13 +36,13 @@ impl Seen {
 
 const SERVICE: &str = "test.values.Mirror";
 
-/// A way to bring JSON to a method.
+/// An entry point for JSON to a method.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Way {
     /// `POST /Service/Method`, with these fields.
     Http1(&'static str),
     Http2,
-    /// By a rule of `google.api.http`.
+    /// A `google.api.http` rule.
     Rule,
     JsonRpc,
     /// rpcx's gateway.
@@ -67,7 +67,7 @@ const WAYS: [Way; 12] = [
 ];
 
 impl Way {
-    /// Go's codecs, whose callers are Go's programs.
+    /// Go's codecs, used by Go programs.
     fn is_gos(self) -> bool {
         let sessions = [Protocol::Rpcx, Protocol::NetRpc];
         match self {
@@ -189,7 +189,7 @@ async fn http2(socket: Socket, path: &str, json: &str) -> (u16, String) {
     }
 }
 
-/// The messages that everybody reads alike, and what is read.
+/// Messages that every entry point reads alike, and the result.
 fn read_alike() -> Vec<(&'static str, Values)> {
     let with = |change: fn(&mut Values)| {
         let mut values = Values::default();
@@ -226,7 +226,7 @@ fn read_alike() -> Vec<(&'static str, Values)> {
     ]
 }
 
-/// The messages that nobody takes, and why.
+/// Messages that every entry point rejects, and why.
 const REFUSED: [(&str, &str); 15] = [
     (r#"{"A":"x","B":2}"#, "A: expected int64, found string"),
     (r#"{"A":true}"#, "A: expected int64, found bool"),
@@ -245,14 +245,14 @@ const REFUSED: [(&str, &str); 15] = [
     (r#"{"at":5}"#, "at: expected google.protobuf.Timestamp, found number"),
 ];
 
-/// What is read by some and refused by others: by whom, with what, and since when the peer does so.
+/// Messages that some read and others reject: by which entry point, with what result, and the peer's source.
 const EXCEPTIONS: [(&str, &str, &str); 3] = [
-    // Go's `encoding/json` takes no string for a number (`json: cannot unmarshal string into Go struct field`);
+    // Go's `encoding/json` accepts no string for a number (`json: cannot unmarshal string into Go struct field`);
     // canonical JSON must (protobuf.dev, "JSON Options"), and brpc does (`json2pb/json_to_pb.cpp`).
     (r#"{"A":"7"}"#, "Go's", "A: expected int64, found string"),
-    // Go's takes an integer that is written as one only; protojson takes 1.0 and 1e3.
+    // Go accepts only an integer written as one; protojson accepts 1.0 and 1e3.
     (r#"{"A":1e3}"#, "Go's", "A: expected int64, found 1e3"),
-    // protojson passes over the unknown name of an enum value as it does over unknown fields (`DiscardUnknown`).
+    // protojson skips an unknown enum name as it skips unknown fields (`DiscardUnknown`).
     (r#"{"color":"PUCE"}"#, "not canonical", "color: expected enum test.values.Color, found "),
 ];
 
@@ -292,7 +292,7 @@ async fn every_json_entry_point_rejects_the_same_values_with_the_same_text() {
 
 async fn refuses(way: Way, server: &ServerHandle, json: &str, want: &str) {
     let (status, text) = way.call(server, json).await.expect_err(&format!("{way:?} {json}"));
-    // In a text within JSON its quotation marks are escaped; there are none here.
+    // In a string within JSON, quotation marks are escaped; there are none here.
     assert!(text.contains(want), "{way:?} {json}: {text}");
     if let Some(status) = status {
         assert_eq!(status, 400, "{way:?} {json}");
@@ -311,7 +311,7 @@ async fn unknown_fields_are_counted() {
     }
 }
 
-/// What a request with these fields is answered: the status, the head and the body.
+/// The response to a request with these headers: the status, the head and the body.
 async fn answered(server: &ServerHandle, path: &str, fields: &str, body: &str) -> (u16, String, String) {
     let mut socket = Socket::connect(server).await;
     socket.send(post(path, &format!("Connection: close\r\n{fields}"), body).as_bytes()).await;
@@ -419,7 +419,7 @@ async fn go_json_rejects_a_non_finite_number_in_a_response() {
     let server = Seen::default().server();
     let server = serve(server.function("ratio", |of: f64| async move { of / 0.0 })).await;
     for (text, word) in [("NaN", "NaN"), ("Infinity", "+Inf"), ("-Infinity", "-Inf")] {
-        // The handler gives back what it is asked; the words are read, as clients write canonical JSON.
+        // The handler echoes the request, in which these names are accepted, as in canonical JSON.
         let json = format!(r#"{{"ratio":"{text}"}}"#);
         for way in WAYS {
             let answer = way.call(&server, &json).await;

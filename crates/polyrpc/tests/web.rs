@@ -1,4 +1,4 @@
-//! What browsers and curl speak: gRPC-Web, Connect, JSON over HTTP/2, HTTP/2 by upgrade.
+//! Protocols of browsers and curl: gRPC-Web, Connect, JSON over HTTP/2, HTTP/2 by upgrade.
 
 mod common;
 
@@ -22,7 +22,7 @@ struct Counting {
     alive: Arc<AtomicUsize>,
 }
 
-/// Counts what lives.
+/// Counts live objects.
 struct Life(Arc<AtomicUsize>);
 
 impl Drop for Life {
@@ -59,7 +59,7 @@ fn numbers(counting: Counting) -> Server {
     Server::new().service(NumbersServer::new(counting))
 }
 
-/// A message of gRPC.
+/// A gRPC message.
 fn framed(body: &str) -> Vec<u8> {
     [&[0][..], &(body.len() as u32).to_be_bytes(), body.as_bytes()].concat()
 }
@@ -73,7 +73,7 @@ fn request(method: &str, fields: &str, body: &[u8]) -> Vec<u8> {
     [head.as_bytes(), body].concat()
 }
 
-/// The body of a response in chunks, each a frame, as flag and text.
+/// The chunked body of a response, each frame as flag and text.
 fn frames(response: &[u8]) -> Vec<(u8, String)> {
     let body = response.windows(4).position(|end| end == b"\r\n\r\n").expect("a head") + 4;
     let (mut frames, mut rest) = (Vec::new(), &response[body..]);
@@ -92,7 +92,7 @@ fn frames(response: &[u8]) -> Vec<(u8, String)> {
     }
 }
 
-/// What a request is answered with on a connection of its own.
+/// The response to a request on its own connection.
 async fn answer(server: &polyrpc::server::ServerHandle, request: &[u8]) -> Vec<u8> {
     let mut socket = Socket::connect(server).await;
     socket.send(request).await;
@@ -120,7 +120,7 @@ async fn all_messages_of_a_request_are_read() {
     assert!(end.starts_with("grpc-status:12\r\ngrpc-message:unknown method Nothing"), "{end}");
 }
 
-/// A request of plain HTTP in JSON.
+/// A plain HTTP request in JSON.
 fn json(method: &str, fields: &str, body: &str) -> Vec<u8> {
     let length = body.len();
     let head = format!(
@@ -181,7 +181,7 @@ async fn bytes_sent_ahead_are_read_up_to_a_limit() {
     let mut socket = Socket::connect(&server).await;
     socket.send(&request("Endless", "", &framed("7"))).await;
     socket.up_to("\r\n\r\n").await;
-    // The system's buffers take some of it, the server no more than it says.
+    // The system's buffers take some of it, the server no more than its limit.
     let flood = vec![b'\n'; 1 << 20];
     let mut taken = 0;
     while taken < 64 {
@@ -209,7 +209,7 @@ async fn cross_origin_pages_can_call_if_allowed() {
     }
 }
 
-/// A call of JSON that would go on in HTTP/2.
+/// A JSON call that requests an upgrade to HTTP/2.
 const UPGRADE: &str = "POST /Probe/Echo HTTP/1.1\r\nHost: a\r\nConnection: Upgrade, HTTP2-Settings, close\r\n\
     Upgrade: h2c\r\nHTTP2-Settings: AAMAAABk\r\nContent-Length: 6\r\n\r\n\"http\"";
 
@@ -230,7 +230,7 @@ async fn upgraded_connection_continues_in_http_2_with_the_request() {
     assert_eq!(data_of(&mut socket, 3).await, b"\"h2\"");
 }
 
-/// The first data that come on a stream.
+/// The first data on a stream.
 async fn data_of(socket: &mut Socket, stream: u8) -> Vec<u8> {
     loop {
         let mut head = [0; 9];

@@ -1,4 +1,4 @@
-//! Any protocol within a WebSocket, on the same port as without.
+//! Every protocol within a WebSocket, on the same port as without.
 
 mod common;
 
@@ -81,7 +81,7 @@ async fn websocket_is_restricted_to_the_protocols_of_the_listener() {
     assert_eq!(error.code(), Code::Unavailable);
 }
 
-/// Speaks WebSocket by hand.
+/// A handwritten WebSocket client.
 struct Socket {
     stream: TcpStream,
     read: BytesMut,
@@ -109,7 +109,7 @@ impl Socket {
         soon(self.stream.write_all(bytes)).await.unwrap();
     }
 
-    /// A frame whose mask changes nothing.
+    /// A frame with a zero mask.
     async fn frame(&mut self, first: u8, payload: &[u8]) {
         let length = u8::try_from(payload.len()).unwrap();
         assert!(length < 126);
@@ -154,7 +154,7 @@ async fn call_can_span_messages_with_pings_between_them() {
         socket.frame(first, &[*byte]).await;
         socket.frame(0x89, &[n as u8]).await;
         let (opcode, pong) = socket.next().await.unwrap();
-        // The answer to the last byte may come before that to the last ping.
+        // The reply may arrive before the last pong.
         if n + 1 < HEARTBEAT.len() {
             assert_eq!((opcode, pong), (0x8a, vec![n as u8]));
         } else {

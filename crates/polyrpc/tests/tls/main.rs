@@ -1,4 +1,4 @@
-//! TLS: every protocol within it and beside it on one port, who proves what to whom, what goes wrong.
+//! TLS: every protocol with and without it on one port, certificates, and failures.
 
 #![cfg(feature = "tls")]
 
@@ -31,7 +31,7 @@ fn identity(issued: &Issued) -> Identity {
     Identity::new(Pem::bytes(issued.certificate.clone()), Pem::bytes(issued.key.clone()))
 }
 
-/// A server that has a certificate of an authority which clients know.
+/// A server with a certificate of an authority that clients trust.
 struct Place {
     authority: Authority,
     server: ServerHandle,
@@ -161,7 +161,7 @@ async fn plaintext_to_a_tls_port_is_reported_as_such() {
         };
         assert!(error.message().contains("expects TLS"), "{scheme}: {error}");
     }
-    // What curl and browsers see.
+    // The view of curl and browsers.
     let asked = tokio::task::spawn_blocking(move || {
         let mut socket = std::net::TcpStream::connect(&address).unwrap();
         socket.write_all(HTTP).unwrap();
@@ -182,7 +182,7 @@ async fn self_signed_certificate_is_trusted_if_configured() {
         let key = rcgen::KeyPair::generate().unwrap();
         let hosts = hosts.iter().map(|&host| host.to_owned()).collect::<Vec<_>>();
         let mut params = rcgen::CertificateParams::new(hosts).unwrap();
-        // As `openssl req -x509` makes them.
+        // As `openssl req -x509` creates them.
         params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
         let certificate = params.self_signed(&key).unwrap();
         Issued { certificate: certificate.pem(), key: key.serialize_pem() }
@@ -198,14 +198,14 @@ async fn self_signed_certificate_is_trusted_if_configured() {
         let client = Client::builder(&url(protocol, &server)).tls(named.clone()).build().unwrap();
         assert_eq!(soon(ProbeClient::new(client).echo("a".into())).await.unwrap(), "a");
     }
-    // It is for the names in it, and nobody else's is taken in its place.
+    // It is valid only for the names in it, and no other is accepted in its place.
     let why = failure(&url(Protocol::Rpcx, &server), named.clone().server_name("b.example")).await;
     assert!(why.contains("is for 127.0.0.1, not for b.example"), "{why}");
     let why = failure(&url(Protocol::Rpcx, &serve(&authority(&["127.0.0.1"])).await), named).await;
     assert!(why.contains("that of an authority (CA:TRUE)") && why.contains("--cacert"), "{why}");
 }
 
-/// Tells what TLS knows of its caller.
+/// Returns what TLS knows of its caller.
 #[polyrpc::service]
 trait Teller {
     async fn who(&self, cx: &mut Context) -> Result<String>;
@@ -348,7 +348,7 @@ fn unusable_certificates_are_rejected_when_loaded() {
     assert!(error.message().contains("there is no certificate"), "{error}");
 }
 
-/// Files of a certificate and its key, gone with this.
+/// Files of a certificate and its key, removed when dropped.
 struct Files {
     folder: PathBuf,
 }
@@ -403,7 +403,7 @@ async fn certificates_are_reloaded_during_calls() {
     let waiting = tokio::spawn(async move { waiting.wait("began before".into()).await });
     prober.gate.came(1).await;
 
-    // What is broken changes nothing.
+    // A broken file changes nothing.
     fs::write(files.certificate(), "broken").unwrap();
     assert!(tls.reload().unwrap_err().message().contains("there is no certificate"));
     assert_eq!(soon(trusting(&old).echo("a".into())).await.unwrap(), "a");
@@ -412,7 +412,7 @@ async fn certificates_are_reloaded_during_calls() {
     tls.reload().unwrap();
     assert_eq!(soon(trusting(&new).echo("a".into())).await.unwrap(), "a");
     assert!(soon(trusting(&old).echo("a".into())).await.is_err());
-    // The connections of before go on.
+    // Earlier connections continue.
     assert_eq!(soon(before.echo("b".into())).await.unwrap(), "b");
     prober.gate.open();
     assert_eq!(soon(waiting).await.unwrap().unwrap(), "began before");
@@ -513,7 +513,7 @@ async fn stalled_or_endless_handshake_times_out() {
         socket.send(&hello[..part]).await;
         socket.rest().await;
     }
-    // A message of the handshake that would go on for 16 MiB.
+    // A handshake message that announces 16 MiB.
     let mut socket = Socket::connect(&place.server).await;
     let mut record = vec![0x16, 3, 1, 0x40, 0];
     record.extend([1, 0xff, 0xff, 0xff]);
@@ -536,7 +536,7 @@ async fn header_timeout_does_not_apply_after_the_handshake() {
         stream
     });
     let mut stream = soon(shaken).await.unwrap();
-    // What began later and stalls in its handshake is ended for it, one after the other.
+    // Later connections that stall in their handshake are closed for it, one after the other.
     for _ in 0..2 {
         let mut stalled = Socket::connect(&place.server).await;
         stalled.send(&[0x16]).await;
@@ -561,7 +561,7 @@ async fn request_before_close_notify_is_answered() {
         stream.conn.send_close_notify();
         stream.flush().unwrap();
         let mut answer = String::new();
-        // A stream that was cut would be an error.
+        // A truncated stream would be an error.
         stream.read_to_string(&mut answer).unwrap();
         answer
     });
@@ -592,7 +592,7 @@ async fn negotiated_alpn_protocol_is_enforced() {
         let (address, ca) = (address.clone(), ca.clone());
         soon(tokio::task::spawn_blocking(move || {
             let mut stream = raw::connect(&address, &ca, &[alpn]);
-            // The server may have hung up already.
+            // The server may have disconnected already.
             let _ = stream.write_all(&say);
             stream.conn.send_close_notify();
             let mut answer = Vec::new();
@@ -602,7 +602,7 @@ async fn negotiated_alpn_protocol_is_enforced() {
     let rpcx = rpcx_frame("Probe", "Echo", 1, false, b"\"a\"");
     assert!(ask(b"http/1.1", HTTP.to_vec()).await.unwrap().unwrap().ends_with(b"\"http\""));
     assert_eq!(ask(b"rpcx", rpcx.clone()).await.unwrap().unwrap().first(), Some(&8));
-    // What it asks for by CONNECT is in HTTP.
+    // CONNECT is a request of HTTP.
     let behind = [&b"CONNECT /_rpcx_ HTTP/1.0\n\n"[..], &rpcx].concat();
     let answer = ask(b"http/1.1", behind).await.unwrap().unwrap();
     assert_eq!(answer.strip_prefix(b"HTTP/1.0 200 Connected to rpcx\n\n").and_then(<[u8]>::first), Some(&8));
@@ -610,7 +610,7 @@ async fn negotiated_alpn_protocol_is_enforced() {
     let behind = [&b"CONNECT /_rpcx_ HTTP/1.0\n\n"[..], &rpcx].concat();
     let answer = ask(b"rpcx", behind).await.unwrap().unwrap();
     assert_eq!(answer.strip_prefix(b"HTTP/1.0 200 Connected to rpcx\n\n").and_then(<[u8]>::first), Some(&8));
-    // HTTP says that it understands nothing else.
+    // HTTP rejects other protocols.
     let answer = ask(b"http/1.1", rpcx).await.unwrap().unwrap();
     assert!(answer.starts_with(b"HTTP/1.1 400 "), "{}", answer.escape_ascii());
     let answer = ask(b"h2", HTTP.to_vec()).await.unwrap().unwrap_or_default();
