@@ -76,7 +76,7 @@ async fn unread(siege: Siege, bytes: &[u8]) -> io::Result<Outcome> {
     Ok(siege.hold(lines).await)
 }
 
-/// So many times the same byte, compressed.
+/// The same byte, repeated and compressed.
 pub(super) fn bomb(compression: Compression, byte: u8, size: usize) -> io::Result<Vec<u8>> {
     let packed = compress::compress(compression, &vec![byte; size]);
     packed.map_err(|error| io::Error::other(format!("{error:?}")))

@@ -1,4 +1,4 @@
-//! Calls whose handlers wait, and answers that are not read.
+//! Calls whose handlers block, and responses that are not read.
 
 use std::io;
 use std::time::Duration;
@@ -100,7 +100,7 @@ async fn waiting_everywhere(siege: Siege) -> io::Result<Outcome> {
     Ok(siege.hold(lines).await)
 }
 
-/// Calls of `blob` by every protocol, as many as a connection sends before it reads.
+/// Calls of `blob` over every protocol: the number that a connection sends before it reads.
 fn blobs() -> Vec<Vec<u8>> {
     const CALLS: u64 = 200;
     let many = |call: &dyn Fn(u64) -> Vec<u8>| (1..=CALLS).flat_map(call).collect::<Vec<_>>();
@@ -128,7 +128,7 @@ async fn unread(siege: Siege) -> io::Result<Outcome> {
     Ok(siege.hold(lines).await)
 }
 
-/// So many connections that send this and read nothing.
+/// Connections that send this and read nothing.
 async fn deaf_raid(siege: &Siege, count: usize, bytes: &[u8]) -> io::Result<Vec<Line>> {
     let mut lines: Vec<_> = siege.lines(count).await?.into_iter().map(Line::deaf).collect();
     for line in &mut lines {
@@ -163,7 +163,7 @@ async fn brpc_streams(siege: Siege) -> io::Result<Outcome> {
 
 async fn pushes(siege: Siege) -> io::Result<Outcome> {
     let lines = deaf_raid(&siege, 64, &frames::rest_rpc_subscription("news")).await?;
-    // Until then the system's own buffers take what is published.
+    // Until then the system's buffers absorb what is published.
     tokio::time::sleep(Duration::from_secs(7)).await;
     Ok(siege.hold(lines).await)
 }

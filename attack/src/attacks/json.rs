@@ -1,4 +1,4 @@
-//! JSON that is small to send and large to hold.
+//! JSON that is small on the wire and large in memory.
 
 use std::io;
 
