@@ -1,4 +1,4 @@
-//! How code that calls is tested: with a client that is answered by a closure, or by the real server in the
+//! Tests of code that makes calls: with a client that is answered by a closure, or by the real server in the
 //! same process.
 //!
 //!     cargo test -p polyrpc-examples --bin mock_in_tests
@@ -53,7 +53,7 @@ mod tests {
 
     #[tokio::test]
     async fn real_server_answers_in_the_same_process() {
-        // Its calls take every step but the network.
+        // Its calls take every step except the network.
         let server = server().bind("127.0.0.1:0").await.unwrap().start();
         let client = server.client(Protocol::BaiduStd).unwrap();
         assert_eq!(greeting(&client, "Ann").await.unwrap(), "Hello, Ann");

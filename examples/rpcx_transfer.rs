@@ -1,4 +1,4 @@
-//! Bytes beside the calls, as rpcx has them: a stream both ways, a file sent, a file fetched.
+//! Byte transfers as in rpcx: a bidirectional stream, an upload, a download.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -18,7 +18,7 @@ async fn measure(mut stream: ByteStream, request: StreamRequest) -> Result<()> {
     Ok(())
 }
 
-/// Keeps the last file, and gives it out.
+/// Stores the last uploaded file, and serves it.
 fn shelf() -> Files {
     let last = Arc::new(Mutex::new(None));
     let kept = last.clone();

@@ -51,7 +51,7 @@ impl Profile {
         self.pick(Duration::from_secs(5), Duration::from_millis(800))
     }
 
-    /// How long to wait for the server to close what it must close within a limit; `None` if that would take too long, and
+    /// How long to wait for the server to close what it must close within a limit; `None` if that takes too long, and
     /// the limit is reported instead. With some slack: the server checks its clocks periodically, and the machine has
     /// other work.
     pub(crate) fn patience(self, limit: Duration) -> Option<Duration> {

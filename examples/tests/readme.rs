@@ -1,6 +1,6 @@
-//! The Rust code that the READMEs and the guides show is code of the examples.
+//! The Rust code in the READMEs and the guides is taken from the examples.
 //!
-//! Each block of it stands under a comment that names its file: `<!-- examples/hello_function.rs -->`.
+//! Each block follows a comment that names its file: `<!-- examples/hello_function.rs -->`.
 
 use std::fs;
 use std::path::Path;
@@ -28,7 +28,7 @@ fn code_in_the_readmes_is_taken_from_the_examples() {
     }
 }
 
-/// A block of Rust code and the file that it is said to be from.
+/// A block of Rust code and its file.
 struct Block {
     file: Option<String>,
     code: String,
@@ -47,7 +47,7 @@ fn blocks(text: &str) -> Vec<Block> {
     blocks
 }
 
-/// A block may show the inside of a function without its indentation.
+/// A block may show the body of a function without its indentation.
 fn unindented(code: &str) -> String {
     code.lines().map(str::trim_start).collect::<Vec<_>>().join("\n")
 }

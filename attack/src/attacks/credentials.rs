@@ -33,7 +33,7 @@ pub(super) const ATTACKS: [Attack; 4] = [
         |siege| Box::pin(guess(siege)),
     ),
     attack(
-        "strangers_questions",
+        "unauthenticated_requests",
         "14",
         "what the services are called, asked without a token: /version, reflection, unknown names",
         End::Brief,
@@ -223,7 +223,7 @@ async fn ask_for_names(siege: Siege) -> io::Result<Outcome> {
         let echoed = String::from_utf8_lossy(&unknown).replace("Secrex", "Secret");
         outcome = outcome.check(
             echoed == String::from_utf8_lossy(&known),
-            format!("{protocol}: strangers can tell whether a method exists"),
+            format!("{protocol}: unauthenticated callers can tell whether a method exists"),
         );
     }
     Ok(outcome)

@@ -536,8 +536,8 @@ mod tests {
         );
         let method = name(&files, "shop.Shop.Buy").unwrap();
         assert!(method.contains("\nrpc Buy (shop.Order) returns (stream shop.Order.Item);"), "{method}");
-        for stranger in ["", "shop", "shop.Nope", "shops.Order", "Order"] {
-            assert_eq!(name(&files, stranger), None, "{stranger}");
+        for unknown in ["", "shop", "shop.Nope", "shops.Order", "Order"] {
+            assert_eq!(name(&files, unknown), None, "{unknown}");
         }
     }
 }

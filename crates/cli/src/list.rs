@@ -76,7 +76,7 @@ fn by_reflection(options: &Options) -> Result<String, Failure> {
 async fn ask(client: &Client, options: &Options) -> Result<String, Failure> {
     match by_grpcs_reflection(client, options).await {
         Ok(Answer::Text(text)) => Ok(text),
-        Ok(Answer::Unknown(services)) => Err(options.stranger(&services)),
+        Ok(Answer::Unknown(services)) => Err(options.unknown_name(&services)),
         Err(error) => Err(failed(&error, options).await),
     }
 }
@@ -143,7 +143,7 @@ async fn ask_rpcx(client: &Client, options: &Options) -> Result<String, Failure>
         Err(error) => match Program::ask(client, None, options.asking()).await {
             Ok(program) => {
                 let services: Vec<_> = program.services.into_iter().map(|service| service.name).collect();
-                Err(options.stranger(&services))
+                Err(options.unknown_name(&services))
             }
             Err(_) => Err(failed(&error, options).await),
         },
@@ -161,7 +161,7 @@ async fn ask_by_grpc(client: &Client, options: &Options) -> Result<String, Failu
     let other = options.client(&other)?;
     match timeout(AT_MOST, by_grpcs_reflection(&other, options)).await {
         Ok(Ok(Answer::Text(text))) => Ok(text),
-        Ok(Ok(Answer::Unknown(services))) => Err(options.stranger(&services)),
+        Ok(Ok(Answer::Unknown(services))) => Err(options.unknown_name(&services)),
         // If nothing listens there, gRPC is not the reason.
         Ok(Err(error)) if error.message().starts_with("cannot connect") => {
             Err(Failure::of_call(error.status(), &options.url))
@@ -215,7 +215,7 @@ impl Options {
     }
 
     /// The failure for a name that the server does not have.
-    fn stranger(&self, services: &[String]) -> Failure {
+    fn unknown_name(&self, services: &[String]) -> Failure {
         let name = self.name.as_deref().unwrap_or_default();
         unknown(format!("nothing that the server describes is called `{name}`"), name, services)
     }

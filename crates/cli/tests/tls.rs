@@ -56,8 +56,8 @@ fn server_with_a_certificate_accepts_tls_and_plaintext() {
         {
             assert_eq!(echo(&url, trust).json()["message"], "hi", "{scheme} {trust:?}");
         }
-        let stranger = echo(&url, &["--cacert", &files.path("both.pem")]);
-        assert!(stranger.stderr.contains("not trusted"), "{stranger:?}");
+        let untrusted = echo(&url, &["--cacert", &files.path("both.pem")]);
+        assert!(untrusted.stderr.contains("not trusted"), "{untrusted:?}");
         let elsewhere = echo(&url, &["--cacert", &ca, "--servername", "other.example"]);
         assert!(elsewhere.stderr.contains("not for other.example"), "{elsewhere:?}");
     }

@@ -26,15 +26,15 @@ async fn client_authenticates_and_renews_an_expired_token() {
     registry.etcd_call("", "Auth/RoleAdd", &[b"root"]).await;
     registry.etcd_call("", "Auth/UserGrantRole", &[b"root", b"root"]).await;
     registry.etcd_call("", "Auth/AuthEnable", &[]).await;
-    for (stranger, why) in [
+    for (unauthorized, why) in [
         (etcd.clone(), "user name is empty"),
         (etcd.clone().user("root", "wrong"), "invalid user ID or password"),
         (etcd.clone().user("nobody", "secret"), "invalid user ID or password"),
     ] {
-        let error = next(&mut stranger.service("rpcx_test", "Arith").watch()).await.unwrap_err();
+        let error = next(&mut unauthorized.service("rpcx_test", "Arith").watch()).await.unwrap_err();
         assert!(error.message().starts_with("etcd: ") && error.message().contains(why), "{error}");
         let error =
-            stranger.register("/rpcx_test").publish(&entry("Arith", "tcp@h:1", "")).await.unwrap_err();
+            unauthorized.register("/rpcx_test").publish(&entry("Arith", "tcp@h:1", "")).await.unwrap_err();
         assert!(error.message().contains(why), "{error}");
     }
 

@@ -348,9 +348,10 @@ async fn layers_hooks_and_authenticators_apply_to_the_fallback() {
     let server = server.bind(listen).await.unwrap().start();
     for protocol in PROTOCOLS.into_iter().filter(|protocol| *protocol != Protocol::NetRpc) {
         let url = common::url(protocol, &server);
-        let stranger = Client::new(&url).unwrap();
+        let anonymous = Client::new(&url).unwrap();
         let body = Body::new(Format::Raw, "x");
-        let error = stranger.call_raw("Nobody/Home", body.clone(), CallOptions::default()).await.unwrap_err();
+        let error =
+            anonymous.call_raw("Nobody/Home", body.clone(), CallOptions::default()).await.unwrap_err();
         assert!(error.message().contains("who is it?"), "{protocol:?}: {error}");
         let known = Client::builder(&url).credential("open").build().unwrap();
         let error = known.call_raw("Nobody/Home", body.clone(), CallOptions::default()).await.unwrap_err();

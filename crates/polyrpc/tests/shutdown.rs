@@ -57,11 +57,11 @@ async fn shut_down_under_load(protocol: Protocol) {
 
     let going = tokio::spawn(server.shutdown(PATIENCE));
     // Others keep calling, on these connections and on new ones, until they are rejected.
-    let strangers = (0..4).map(|_| ProbeClient::new(Client::new(&url).unwrap()));
+    let new_clients = (0..4).map(|_| ProbeClient::new(Client::new(&url).unwrap()));
     let late: Vec<_> = clients
         .iter()
         .cloned()
-        .chain(strangers)
+        .chain(new_clients)
         .map(|probe| {
             tokio::spawn(async move {
                 loop {

@@ -209,8 +209,8 @@ async fn token_requires_authentication() {
     });
     let server = Server::new().streams(parrot()).bind(listen).await.unwrap().start();
     let url = url(Protocol::Rpcx, &server);
-    let stranger = Client::new(&url).unwrap();
-    assert_eq!(soon(stranger.byte_stream(&none())).await.unwrap_err().message(), "who are you?");
+    let anonymous = Client::new(&url).unwrap();
+    assert_eq!(soon(anonymous.byte_stream(&none())).await.unwrap_err().message(), "who are you?");
     let friend = Client::builder(&url).credential("secret").build().unwrap();
     let mut stream = soon(friend.byte_stream(&none())).await.unwrap();
     soon(stream.write_all(b"hi")).await.unwrap();

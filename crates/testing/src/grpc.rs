@@ -1,4 +1,4 @@
-//! gRPC: whole sessions of either side, with calls that are answered, given up and reset meanwhile.
+//! gRPC: complete sessions of both sides, with calls that are answered, cancelled and reset meanwhile.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -24,7 +24,7 @@ use super::{LIMITS, Manner, assert_bounded, frames, h2};
 ///
 /// # Panics
 ///
-/// When the session does not keep its word.
+/// If the session violates its contract.
 pub fn grpc_server(input: &[u8]) {
     let Some((manner, bytes)) = Manner::read(input) else { return };
     let whole = Serving::new(manner).feed(&[bytes]);
@@ -37,7 +37,7 @@ pub fn grpc_server(input: &[u8]) {
 ///
 /// # Panics
 ///
-/// When the session does not keep its word.
+/// If the session violates its contract.
 pub fn grpc_client(input: &[u8]) {
     let Some((manner, bytes)) = Manner::read(input) else { return };
     let whole = Asking::new(manner).feed(&[bytes]);
@@ -46,14 +46,14 @@ pub fn grpc_client(input: &[u8]) {
     frames::assert_client_says(&whole.out, &frames::split(bytes).0);
 }
 
-/// Asserts that each call came to the same. A server waits with the head of a request for what else has arrived: how
-/// the bytes were cut may change the order of calls, and whether one
-/// that was taken back at once, or before the connection ended, is heard of.
+/// Asserts that each call has the same outcome. A server combines the head of a request with what else has arrived: how
+/// the bytes were split may change the order of calls, and whether one
+/// that was reset at once, or before the connection ended, is reported.
 fn assert_same_calls(cut: &Heard, whole: &Heard, manner: Manner) {
     if cut.events == whole.events {
         return assert_same(cut, whole);
     }
-    // What becomes of one call then depends on the others.
+    // The outcome of one call then depends on the others.
     let entangled = [REFUSES, DRAINS, HOLDS, LONG].into_iter().any(|habit| manner.has(habit));
     if entangled || h2::is_calmed(cut) || h2::is_calmed(whole) {
         return;
@@ -88,22 +88,22 @@ fn said_on(heard: &Heard, stream: u32) -> Vec<frames::Frame<'_>> {
 
 /// Every call fails.
 const FAILS: u8 = 1;
-/// The credential of the first call is refused.
+/// The credential of the first call is rejected.
 const REFUSES: u8 = 1 << 1;
-/// The server begins to go away at the second call.
+/// The server starts draining at the second call.
 const DRAINS: u8 = 1 << 2;
-/// Answers begin with the call and have a message for each that came.
+/// Responses start with the call and echo each message.
 const STREAMS: u8 = 1 << 3;
-/// What comes is not taken.
+/// Received data is not consumed.
 const IDLES: u8 = 1 << 4;
-/// What is sent is longer than the first windows.
+/// Sent data exceeds the initial windows.
 const LONG: u8 = 1 << 5;
-/// Two calls stay unanswered before the newest is answered first, even if nobody waits for it any more.
+/// Two calls stay unanswered before the newest is answered first, even if it was cancelled.
 const HOLDS: u8 = 1 << 6;
-/// What is sent is compressed.
+/// Sent messages are compressed.
 const COMPRESSES: u8 = 1 << 7;
 
-/// Parts of their calls are kept back. Which call comes first depends on how the bytes were cut then.
+/// Unary calls are buffered until complete. The order of calls then depends on how the bytes were split.
 fn methods(manner: &Manner) -> Methods {
     let mut methods = Methods::default();
     if ![REFUSES, DRAINS, HOLDS].into_iter().any(|order| manner.has(order)) {
@@ -112,14 +112,14 @@ fn methods(manner: &Manner) -> Methods {
     methods
 }
 
-/// A call that was not answered yet.
+/// An unanswered call.
 struct Owed {
     ticket: Ticket,
     message: Bytes,
     ended: bool,
 }
 
-/// A server's connection and who answers its calls.
+/// A server's connection, and the answering of its calls.
 struct Serving {
     session: Server,
     manner: Manner,
@@ -163,7 +163,7 @@ impl Serving {
         }
         self.tick(Duration::ZERO);
         self.tick(Duration::from_secs(1));
-        // What is not whole by now never will be. A clock that has just begun is told the time twice.
+        // Incomplete messages never complete now. A clock that has just started needs two ticks.
         self.tick(Duration::from_secs(200));
         self.tick(Duration::from_secs(400));
         let is_held_up = self.manner.has(IDLES) || self.heard.violation.is_some();
@@ -174,7 +174,7 @@ impl Serving {
         self.heard
     }
 
-    /// Lets time pass, unless the connection is over.
+    /// Lets time pass, unless the connection has ended.
     fn tick(&mut self, now: Duration) {
         if self.heard.violation.is_none() {
             self.session.tick(now, &mut self.out);
@@ -191,7 +191,7 @@ impl Serving {
                     self.heard.violation = Some(violation);
                     break;
                 }
-                // Whether a head comes alone is a matter of how the bytes were cut.
+                // Whether a head is reported alone depends on how the bytes were split.
                 Ok(Some(ServerEvent::Head(_, stream))) => {
                     self.session.apply_verdict(stream, Verdict::Accepted, &mut self.out);
                 }
@@ -208,7 +208,7 @@ impl Serving {
         self.session.assert_sound();
     }
 
-    /// Nothing here may depend on how the bytes were cut.
+    /// Nothing here may depend on how the bytes were split.
     fn handle(&mut self, found: Found) {
         match found {
             Found::Open(told, head, ticket) => self.open(told, head, ticket),
@@ -286,7 +286,7 @@ impl Serving {
         }
     }
 
-    /// Who holds his answer back may give it without having heard that nobody waits for it.
+    /// A delayed response may be sent without knowing that its call was cancelled.
     fn cancelled(&mut self, stream: StreamId) {
         if self.owed.contains_key(&stream) {
             self.hear(format!("{stream:?} cancelled"));
@@ -326,7 +326,7 @@ impl Serving {
         self.session.assert_sound();
     }
 
-    /// Once all is answered and what is left is reset, nothing is left.
+    /// Once every call is answered or reset, no state is left.
     fn reset_all(&mut self) {
         if self.heard.violation.is_some() || !self.inbox.is_empty() {
             return;
@@ -336,7 +336,7 @@ impl Serving {
             self.inbox.extend(frames::frame(RST_STREAM, 0, stream, &[0, 0, 0, 8]));
         }
         self.pull();
-        // A header block may not be whole, or too much was reset.
+        // A header block may be incomplete, or too much was reset.
         if self.heard.violation.is_none() {
             assert_eq!(self.session.ids(), [0; 0]);
             assert!(!self.session.has_pending_output(), "nobody is left to whom anything is owed");
@@ -349,7 +349,7 @@ impl Serving {
     }
 }
 
-/// An event that borrows nothing.
+/// An owned event.
 enum Found {
     Open(String, Head, Ticket),
     Call(String, Head, Ticket, Result<Message, Status>),
@@ -387,25 +387,25 @@ impl Found {
     }
 }
 
-/// A call without its message, of which nothing may be known yet.
+/// A call without its message.
 fn tell_head(call: &Call<'_>) -> String {
     let mut call = Call { body: Bytes::new(), spoiled: None, authenticated: false, ..call.clone() };
     call.head.compression = Compression::None;
     tell(&call)
 }
 
-/// Calls are opened, and their messages follow.
+/// Calls are opened as streams, and their messages follow.
 const OPENS: u8 = 1;
 /// Calls carry metadata, a credential and a timeout.
 const ADORNS: u8 = 1 << 1;
-/// Every third call is given up as soon as anything is heard of it.
+/// Every third call is cancelled at its first event.
 const CANCELS: u8 = 1 << 2;
-/// Every second call is unary where calls are opened.
+/// Every second call is unary if calls are opened as streams.
 const MIXES: u8 = 1 << 3;
-/// Calls are those of gRPC-Web.
+/// Calls use gRPC-Web.
 const WEB: u8 = 1 << 4;
 
-/// A client's connection and who makes its calls.
+/// A client's connection, and its calls.
 struct Asking {
     session: Client,
     manner: Manner,
@@ -515,7 +515,7 @@ impl Asking {
             call.timeout = Some(Duration::from_millis(500));
         }
         let opens = self.manner.has(OPENS) && !(self.manner.has(MIXES) && id.0.is_multiple_of(2));
-        // The server may take no more calls.
+        // The server may accept no more calls.
         let sent = match opens {
             true => self.session.open(id, call, &mut self.out),
             false => self.session.send(id, Call { body: self.body(), ..call }, &mut self.out),
@@ -534,7 +534,7 @@ impl Asking {
         vec![b'.'; length].into()
     }
 
-    /// Once all calls are given up, nothing is left.
+    /// Once all calls are cancelled, no state is left.
     fn cancel_all(&mut self) {
         for id in std::mem::take(&mut self.waiting) {
             self.session.cancel(id, &mut self.out);

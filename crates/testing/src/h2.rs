@@ -1,4 +1,4 @@
-//! HTTP/2 below gRPC: either side of a connection, and whoever stands on it.
+//! HTTP/2 below gRPC: both sides of a connection, and a user of it.
 
 use std::sync::Arc;
 
@@ -10,11 +10,11 @@ use polyrpc_wire::http::h2::{Config, Connection, ErrorCode, Event};
 use super::frames::{GOAWAY, WINDOW_UPDATE};
 use super::{Manner, frames};
 
-/// Frames for a [`Connection`]: of a client's, or of a server's with its preface.
+/// Frames for a [`Connection`]: of a client, or of a server with its preface.
 ///
 /// # Panics
 ///
-/// When the connection makes something else of the same bytes cut elsewhere, holds more than it may, or says what it
+/// If the connection produces other events for another split of the same bytes, exceeds its limits, or sends what it
 /// must not.
 pub fn h2_frames(input: &[u8]) {
     let Some((manner, bytes)) = Manner::read(input) else { return };
@@ -29,18 +29,18 @@ pub fn h2_frames(input: &[u8]) {
 
 /// Our side is the client's.
 const CLIENT: u8 = 1;
-/// Messages are answered as soon as their head is here.
+/// Messages are answered as soon as their head arrives.
 const EARLY: u8 = 1 << 1;
 /// Every third message is answered by a reset.
 const RESETS: u8 = 1 << 2;
-/// What comes is not taken.
+/// Received data is not consumed.
 const IDLES: u8 = 1 << 3;
-/// What is sent is longer than the first windows.
+/// Sent data exceeds the initial windows.
 const LONG: u8 = 1 << 4;
-/// It is said that we leave, at the second message.
+/// GOAWAY is sent at the second message.
 const LEAVES: u8 = 1 << 5;
 
-/// So little that the inputs of a fuzzer reach it.
+/// Small limits, so that the inputs of a fuzzer reach them.
 pub(super) fn config() -> Arc<Config> {
     Arc::new(Config {
         streams: 8,
@@ -58,7 +58,7 @@ pub(super) fn config() -> Arc<Config> {
     })
 }
 
-/// What was made of some bytes, told so that it does not depend on how many came at once.
+/// The events for some bytes, in a form that does not depend on the split.
 #[derive(Debug, Default)]
 pub(super) struct Heard {
     pub(super) events: Vec<String>,
@@ -66,10 +66,10 @@ pub(super) struct Heard {
     pub(super) violation: Option<Violation>,
 }
 
-/// Asserts that how the bytes were cut made no difference but those that it may make.
+/// Asserts that the split of the bytes made only permitted differences.
 pub(super) fn assert_same(cut: &Heard, whole: &Heard) {
     if is_calmed(whole) || is_calmed(cut) {
-        // How many frames come in one go is a matter of how they are cut.
+        // The number of frames per batch depends on the split.
         let both = cut.events.len().min(whole.events.len());
         return assert_eq!(cut.events[..both], whole.events[..both]);
     }
@@ -85,14 +85,14 @@ pub(super) fn is_calmed(heard: &Heard) -> bool {
         && said.last().is_some_and(|last| last.kind == GOAWAY && last.payload.get(4..8) == Some(&calm))
 }
 
-/// The connection's window is given back once the inbox is empty, which is sooner if the bytes come one by one.
+/// The connection's window is credited once the inbox is empty, which is sooner for single bytes.
 fn without_grants(out: &[u8]) -> Vec<frames::Frame<'_>> {
     let out = out.strip_prefix(polyrpc_wire::http::h2::PREFACE).unwrap_or(out);
     let (said, _) = frames::split(out);
     said.into_iter().filter(|frame| (frame.kind, frame.stream) != (WINDOW_UPDATE, 0)).collect()
 }
 
-/// A connection and who stands on it.
+/// A connection and its user.
 struct Spoken {
     connection: Connection,
     manner: Manner,
@@ -143,7 +143,7 @@ impl Spoken {
         }
     }
 
-    /// Whoever waits has less than a frame, and wants no more than one.
+    /// A waiting connection has less than a frame, and needs no more than one.
     fn assert_modest(&self) {
         const FRAME: usize = 9 + 16_384;
         let (wanted, waiting) = (self.connection.wanted(), self.inbox.len());
@@ -154,14 +154,14 @@ impl Spoken {
         );
     }
 
-    /// Nothing here may depend on how the bytes were cut.
+    /// Nothing here may depend on how the bytes were split.
     fn handle(&mut self, event: Event) {
         match event {
             Event::Headers { stream, end, .. } => {
                 self.hear(&event);
                 self.head(stream, end);
             }
-            // A head whose data came with it is the same as one whose data come later.
+            // A head with its data is equal to one whose data arrives later.
             Event::Whole { stream, fields, body } => {
                 self.handle(Event::Headers { stream, fields, end: false });
                 self.handle_data(stream, body, true);
@@ -186,7 +186,7 @@ impl Spoken {
 
     fn handle_data(&mut self, stream: u32, bytes: Bytes, end: bool) {
         let length = bytes.len();
-        // Who has answered is told nothing of the rest, unless it was there already.
+        // After the response the rest is not reported, unless it had arrived already.
         if !self.manner.has(EARLY) {
             self.hear(&Event::Data { stream, bytes, end });
         }

@@ -1,4 +1,4 @@
-//! Telling the protocol.
+//! Protocol detection.
 
 use bytes::BytesMut;
 use polyrpc_core::session::{Server, ServerEvent};
@@ -9,7 +9,7 @@ use polyrpc_wire::sniff::sniff as guess;
 
 use super::server;
 
-/// The first bytes of a connection; the input's first byte says which protocols are allowed.
+/// The first bytes of a connection; the input's first byte selects the allowed protocols.
 pub fn sniff(input: &[u8]) {
     let Some((&choice, start)) = input.split_first() else { return };
     let allowed: Vec<Protocol> = (0..)
@@ -32,10 +32,10 @@ pub fn sniff(input: &[u8]) {
     assert!(before != Detected::NeedMore || start.len() < ENOUGH, "{ENOUGH} bytes are enough");
 }
 
-/// As many bytes as the longest beginning of a protocol: the header of rest_rpc v0.21.
+/// Length of the longest prefix needed for detection: the header of rest_rpc v0.21.
 const ENOUGH: usize = 32;
 
-/// Asserts that a session does not disown what it was recognised by: a server would give it back for ever.
+/// Asserts that a session accepts the bytes that it was detected by: otherwise a server would switch forever.
 fn assert_is_not_foreign(protocol: Protocol, start: &[u8]) {
     let disowns = match protocol {
         Protocol::BaiduStd => disowns(server::baidu_std(), start),

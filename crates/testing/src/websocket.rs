@@ -1,4 +1,4 @@
-//! Frames of WebSocket, of a client's or of a server's.
+//! WebSocket frames of clients and servers.
 
 use bytes::BytesMut;
 use polyrpc_wire::http::websocket::{CloseCode, Config, Endpoint, Event, Kind, Receiver, Role};
@@ -9,22 +9,22 @@ use super::Manner;
 ///
 /// # Panics
 ///
-/// When it makes something else of the same bytes cut elsewhere, or more than there were.
+/// If it produces something else for another split of the same bytes, or more than there were.
 pub fn websocket(input: &[u8]) {
     let Some((manner, bytes)) = Manner::read(input) else { return };
     let whole = Heard::of(manner, &[bytes]);
     let cut = Heard::of(manner, &manner.cut(bytes));
     assert_eq!((&cut.messages, &cut.others, cut.failure), (&whole.messages, &whole.others, whole.failure));
-    // Of a text that cannot go on, less may have been handed out.
+    // Of an invalid text, less may have been returned.
     if whole.failure.is_none() {
         assert_eq!(cut.begun, whole.begun);
     }
     carry(manner, bytes);
 }
 
-/// Our side is the server's, so that what comes is masked.
+/// Our side is the server, so that received frames are masked.
 const SERVER: u8 = 1;
-/// Messages are nothing but bytes.
+/// Byte stream mode: message boundaries have no meaning.
 const BYTES: u8 = 1 << 1;
 
 fn role(manner: Manner) -> Role {
@@ -65,7 +65,7 @@ impl Heard {
     }
 }
 
-/// What is answered can be understood, and there is little of it.
+/// The output is valid and small.
 fn carry(manner: Manner, bytes: &[u8]) {
     let mut endpoint = Endpoint::new(role(manner));
     let (mut raw, mut plain, mut out) = (BytesMut::new(), BytesMut::new(), Vec::new());

@@ -1,8 +1,8 @@
-//! What a peer announces costs nothing before it arrives: neither lengths that lie nor nesting without end
-//! make a session or a reader set memory aside.
+//! Announced data costs nothing before it arrives: neither forged lengths nor endless nesting
+//! make a session or a reader allocate memory.
 //!
-//! An allocator that counts would need `unsafe`. Instead the same error is made many times over, everything
-//! is kept, and the kernel is asked for the most memory the process ever had.
+//! A counting allocator would need `unsafe`. Instead the same error is repeated many times, everything
+//! is kept, and the kernel reports the peak memory of the process.
 #![cfg(target_os = "linux")]
 
 use std::process::Command;
@@ -20,7 +20,7 @@ use polyrpc_testing::RICH;
 use polyrpc_wire::{baidu_std, http, http_server, rpcx};
 use serde::de::IgnoredAny;
 
-/// What lengths are said to be.
+/// The forged lengths.
 const LIES: [u32; 5] = [0, 1, (1 << 31) - 1, 1 << 31, u32::MAX];
 
 #[test]
@@ -75,7 +75,7 @@ fn endless_nesting_allocates_nothing_in_a_session() {
 fn forged_lengths_allocate_nothing_in_decompression() {
     alone("forged_lengths_allocate_nothing_in_decompression", || {
         let text = b"the same again and the same again";
-        // Their states, of which zstd's is large, are kept by the thread that first needs them.
+        // Decoder states, of which zstd's is large, are kept by the thread that first needs them.
         for compression in [Compression::Gzip, Compression::Zlib, Compression::Zstd] {
             let bytes = compress(compression, text).expect("a build with all of them");
             decompress(compression, &bytes, text.len()).expect("what was compressed");
@@ -84,7 +84,7 @@ fn forged_lengths_allocate_nothing_in_decompression() {
             for (compression, mut bytes) in [
                 (Compression::Snappy, [varint(lie.into()), text.to_vec()].concat()),
                 (Compression::Lz4, [varint(lie.into()), text.to_vec()].concat()),
-                // The length of the content with and without a window of its own, and the window itself.
+                // The content length with and without a window size, and the window size itself.
                 (Compression::Zstd, [&hex("28b52ffd a0")[..], &lie.to_le_bytes(), text].concat()),
                 (Compression::Zstd, [&hex("28b52ffd 80 00")[..], &lie.to_le_bytes(), text].concat()),
                 (Compression::Zstd, [&hex("28b52ffd 00")[..], &lie.to_le_bytes(), text].concat()),
@@ -207,7 +207,7 @@ fn forged_lengths_and_nesting_allocate_nothing_in_descriptors() {
 
 // ---------------------------------------------------------------------------------------------- frames
 
-/// Frames of which one length lies; the lengths around it are true.
+/// Frames with one forged length; the lengths around it are correct.
 fn baidu_std_frames(lie: u32) -> Vec<Vec<u8>> {
     let header =
         |body: u32, meta: u32| [b"PRPC", &body.to_be_bytes()[..], &meta.to_be_bytes(), b"meta"].concat();
@@ -228,7 +228,7 @@ fn prpc(meta: &[u8], payload: &[u8]) -> Vec<u8> {
     [b"PRPC", &size(meta.len() + payload.len())[..], &size(meta.len()), meta, payload].concat()
 }
 
-/// Frames of which one length lies; the lengths around it are true.
+/// Frames with one forged length; the lengths around it are correct.
 fn rpcx_frames(lie: u32) -> Vec<Vec<u8>> {
     let total = 5 * 4 + 4 + 5 * 4;
     let lengths = [total, 4, 4, 16, 4, 4, 4];
@@ -245,7 +245,7 @@ fn rpcx_frames(lie: u32) -> Vec<Vec<u8>> {
     (0..lengths.len()).map(lying).collect()
 }
 
-/// The rest of a message whose length lies.
+/// The rest of a message with a forged length.
 fn http_fields(lie: u32) -> [String; 5] {
     [
         format!("Content-Length: {lie}\r\n\r\nbody"),
@@ -270,7 +270,7 @@ fn field(tag: u8, bytes: &[u8]) -> Vec<u8> {
     [&[tag][..], &varint(bytes.len() as u64), bytes].concat()
 }
 
-/// A message in a message in a message, made from the inside out and so from behind.
+/// Nested messages, built from the inside out, and so from the end.
 fn nested(tag: u8, depth: usize) -> Vec<u8> {
     let mut backwards = Vec::new();
     for _ in 0..depth {
@@ -284,17 +284,17 @@ fn nested(tag: u8, depth: usize) -> Vec<u8> {
 
 // ------------------------------------------------------------------------------------------- measuring
 
-/// How often an error is made. What it costs must add up to something that can be told from noise.
+/// Number of repetitions of an error. Their total cost must be distinguishable from noise.
 const MANY: usize = 1000;
-/// The same where the input itself is large.
+/// The same for large inputs.
 const FEW: usize = 8;
-/// How many levels are too many by far.
+/// A nesting depth far beyond the limits.
 const DEEP: usize = 1_000_000;
 
-/// What one error may cost.
+/// Allowed cost of one error.
 const COST: usize = 64 << 10;
-/// Runs a test in a process of its own, for the whole process is measured. There glibc takes everything large
-/// from the kernel and gives it back at once, so that what is used for a moment can be told from what some
+/// Runs a test in a child process, since the whole process is measured. There glibc takes everything large
+/// from the kernel and returns it at once, so that temporary use can be distinguished from what an
 /// earlier use left behind (mallopt(3), `M_MMAP_THRESHOLD`).
 fn alone(test: &str, run: impl FnOnce()) {
     const THRESHOLD: &str = "MALLOC_MMAP_THRESHOLD_";
@@ -307,7 +307,7 @@ fn alone(test: &str, run: impl FnOnce()) {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
 }
 
-/// Gives `bytes` so many `times` to sessions that accept what is usual, and to sessions that accept everything.
+/// Feeds `bytes` this many `times` to sessions with default limits, and to sessions without limits.
 fn server<S: Server>(times: usize, new: impl Fn(Limits) -> S, bytes: &[u8]) {
     for limits in [Limits::default(), NO_LIMITS] {
         let prepare = || (new(limits.clone()), BytesMut::from(bytes), Outbox::new());
@@ -317,7 +317,7 @@ fn server<S: Server>(times: usize, new: impl Fn(Limits) -> S, bytes: &[u8]) {
     }
 }
 
-/// The same for sessions that wait for an answer.
+/// The same for sessions that wait for a response.
 fn client<C: Client>(times: usize, new: impl Fn(Limits) -> C, bytes: &[u8]) {
     for limits in [Limits::default(), NO_LIMITS] {
         let prepare = || {
@@ -371,8 +371,8 @@ fn shown(bytes: &[u8]) -> String {
     bytes[..bytes.len().min(100)].escape_ascii().to_string()
 }
 
-/// Asserts that doing something `times` over to what was prepared for it, and keeping all of it, costs no more
-/// than so many errors may.
+/// Asserts that repeating something `times` on prepared inputs, and keeping all results, costs no more
+/// than that many errors may.
 #[track_caller]
 fn assert_frugal<T>(what: &str, times: usize, prepare: impl Fn() -> T, run: impl Fn(&mut T)) {
     let mut all: Vec<T> = (0..times).map(|_| prepare()).collect();
@@ -386,7 +386,7 @@ fn assert_frugal<T>(what: &str, times: usize, prepare: impl Fn() -> T, run: impl
     assert!(addresses <= times * COST, "{what}: {addresses} more addresses for {times} errors");
 }
 
-/// The most that this process had.
+/// Peak memory of this process.
 #[derive(Debug)]
 struct Memory {
     resident: usize,
@@ -399,8 +399,8 @@ impl Memory {
         Self { resident: kibibytes(&status, "VmHWM:"), addresses: kibibytes(&status, "VmPeak:") }
     }
 
-    /// The same, the peak of the resident memory being what there is now. Where that is not allowed, an earlier
-    /// peak hides a later one that is lower, and the test sees less (proc(5), `clear_refs`).
+    /// The same, after resetting the peak of the resident memory. If that is not allowed, an earlier
+    /// peak hides a later, lower one, and the test detects less (proc(5), `clear_refs`).
     fn peak_from_now_on() -> Self {
         let _ = fs::write("/proc/self/clear_refs", "5");
         Self::peak()

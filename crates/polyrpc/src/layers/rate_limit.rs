@@ -338,15 +338,15 @@ mod tests {
     fn flood_of_new_keys_is_bounded_and_keeps_known_keys() {
         let (limit, now) = (RateLimit::new(1.0, 2), Instant::now());
         assert_eq!(taken(&limit, Some(1), 1, now), 1);
-        let strangers = (PARTS * MOST * 2) as u128;
-        let admitted = (2..strangers).filter(|key| limit.take(Some(*key), Duration::ZERO, now).is_some());
+        let keys = (PARTS * MOST * 2) as u128;
+        let admitted = (2..keys).filter(|key| limit.take(Some(*key), Duration::ZERO, now).is_some());
         let admitted = admitted.count();
         let kept: usize = limit.parts.iter().map(|part| part.lock().unwrap().whole_at.len()).sum();
         assert!(kept <= PARTS * (MOST + 1), "{kept}");
         assert!(admitted <= kept + 2 * PARTS, "{admitted}");
         assert_eq!(taken(&limit, Some(1), 9, now), 1);
         // When the flood is over, its buckets are removed.
-        assert_eq!(taken(&limit, Some(strangers), 9, now + ms(2_000)), 2);
+        assert_eq!(taken(&limit, Some(keys), 9, now + ms(2_000)), 2);
     }
 
     #[test]

@@ -237,8 +237,8 @@ async fn client_certificates_can_be_required() {
         let why = failure(&place.url(protocol), place.trust()).await;
         assert!(why.contains("the server requires a client certificate"), "{protocol:?}: {why}");
 
-        let stranger = place.trust().identity(identity(&Authority::new("others").issue(&["eve.example"])));
-        let why = failure(&place.url(protocol), stranger).await;
+        let untrusted = place.trust().identity(identity(&Authority::new("others").issue(&["eve.example"])));
+        let why = failure(&place.url(protocol), untrusted).await;
         assert!(why.contains("authority"), "{protocol:?}: {why}");
     }
 }

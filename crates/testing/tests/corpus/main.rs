@@ -1,8 +1,8 @@
 //! Replays the fuzzer's corpus, `fuzz/corpus`, without the fuzzer.
 //!
 //! Its inputs come from two sources: [`seeds`], which
-//! `cargo test -p polyrpc-testing --test corpus -- --ignored` writes anew, and inputs under which something once
-//! broke, named for what it was.
+//! `cargo test -p polyrpc-testing --test corpus -- --ignored` rewrites, and inputs that once found a bug,
+//! named after it.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -21,7 +21,7 @@ fn no_corpus_input_panics() {
         let inputs = files(&corpus(name));
         assert!(!inputs.is_empty(), "{name} has no corpus");
         for path in inputs {
-            // Told only if the target panics.
+            // Printed only if the target panics.
             println!("{}", path.display());
             target(&fs::read(&path).expect("a readable file"));
         }
@@ -56,7 +56,7 @@ fn transcoder_descriptors_are_current() {
     assert!(fuzz::RICH == seeds::rich(), "{} is not what its source says", rich().display());
 }
 
-/// Writes the seeds, for who has changed them. What else is in the corpus stays.
+/// Rewrites the seeds after a change. Other files of the corpus are kept.
 #[test]
 #[ignore = "it writes files: `cargo test -p polyrpc-testing --test corpus -- --ignored`"]
 fn write_seeds() {
@@ -71,12 +71,12 @@ fn write_seeds() {
     }
 }
 
-/// The targets of the crate, the one that needs another's decoder, and the one that stands behind a feature.
+/// The targets of the crate, the one that needs another decoder, and the one behind a feature.
 fn targets() -> impl Iterator<Item = (&'static str, Target)> {
     TARGETS.into_iter().chain([("hpack", hpack::hpack as Target), ("kcp", fuzz::kcp)])
 }
 
-/// The longest input the fuzzer makes (`./dev fuzz`).
+/// The maximum input length of the fuzzer (`./dev fuzz`).
 const MAX_LENGTH: usize = 4096;
 
 fn rich() -> PathBuf {

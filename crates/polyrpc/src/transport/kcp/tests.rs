@@ -155,15 +155,15 @@ async fn long_silent_conversation_is_evicted() {
 #[tokio::test]
 async fn datagrams_from_other_addresses_are_ignored() {
     let (listener, address) = listener(protected()).await;
-    let stranger = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    let other = UdpSocket::bind("127.0.0.1:0").await.unwrap();
     for length in 0..1600 {
-        stranger.send_to(&vec![length as u8; length], &address).await.unwrap();
+        other.send_to(&vec![length as u8; length], &address).await.unwrap();
     }
     let mut client = carried(connect(&address, settings(protected())).await.unwrap());
     write(&mut client, b"hello").await;
     let (server, peer) = listener.accept().await.unwrap();
     assert_eq!(read(&mut carried(server), 5).await, "hello");
-    assert_ne!(peer, stranger.local_addr().unwrap());
+    assert_ne!(peer, other.local_addr().unwrap());
 }
 
 /// Writes what the stream accepts without waiting.
