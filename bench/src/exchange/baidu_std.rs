@@ -1,11 +1,11 @@
-//! An echo as brpc's own client and server write it: no attachment, no compression, no checksum.
+//! An echo as written by brpc's client and server: no attachment, no compression, no checksum.
 
 use super::u32_at;
 
 /// `PRPC`, body size, meta size.
 pub(super) const HEADER: usize = 12;
 
-/// Three bytes as a varint, as the ids of a client's first two million calls are at most.
+/// Three bytes as a varint, like the ids of a client's first two million calls.
 const CORRELATION_ID: u64 = 1_000_000;
 
 pub(super) fn request(message: &[u8]) -> Vec<u8> {
@@ -44,7 +44,7 @@ fn reply_numbered(correlation_id: u64, message: &[u8]) -> Vec<u8> {
     frame(&meta, message)
 }
 
-/// What brpc writes even where it is zero: compress type, id, content type, checksum type and value.
+/// Fields that brpc writes even if zero: compress type, id, content type, checksum type and value.
 fn common_fields(meta: &mut Vec<u8>, correlation_id: u64) {
     varint_field(meta, 3, 0);
     varint_field(meta, 4, correlation_id);

@@ -1,4 +1,4 @@
-//! An echo as rpcx's own client and server write it: raw bytes, no metadata, no compression.
+//! An echo as written by rpcx's client and server: raw bytes, no metadata, no compression.
 
 use super::u32_at;
 

@@ -16,7 +16,7 @@ fn well_behaved_client_loses_no_call_during_any_flood() {
     for attack in Attack::all() {
         let (served, siege) = beside(attack, server);
         assert!(served.calls > 0 && served.lost == 0, "{}: {served:?}", attack.name);
-        // What is only closed after a time is not closed yet.
+        // Connections that are closed only after a while are not closed yet.
         let soon = !matches!(attack.fate, Fate::Closed);
         assert!(!soon || attack.met(&siege), "{}: {siege:?}", attack.name);
     }

@@ -1,4 +1,4 @@
-//! The load tool of the seed: ten connections with a call in flight each.
+//! The load tool of the seed: ten connections with one call in flight each.
 
 use std::io;
 use std::net::SocketAddr;
@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 use super::peer::{file, program};
 
-/// What ghz came to.
+/// Result of ghz.
 #[derive(Debug)]
 pub(super) struct Report {
     pub(super) calls_per_second: f64,
@@ -20,7 +20,7 @@ pub(super) struct Report {
 ///
 /// # Errors
 ///
-/// When it is not built, or a single call did not succeed.
+/// If it is not built, or a single call failed.
 pub(super) fn run(server: SocketAddr, calls: u64) -> io::Result<Report> {
     let output = Command::new(program("ghz"))
         .args(["--insecure", "--connections=10", "--concurrency=10", "-O", "json"])
@@ -37,7 +37,7 @@ pub(super) fn run(server: SocketAddr, calls: u64) -> io::Result<Report> {
     serde_json::from_slice::<Printed>(&output.stdout)?.report(calls)
 }
 
-/// What is read of ghz's JSON.
+/// The used fields of ghz's JSON.
 #[derive(Deserialize)]
 struct Printed {
     rps: f64,

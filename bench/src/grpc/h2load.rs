@@ -1,4 +1,4 @@
-//! nghttp2's load tool: requests of HTTP/2 with the body of a gRPC call.
+//! nghttp2's load tool: HTTP/2 requests with the body of a gRPC call.
 
 use std::fs;
 use std::io;
@@ -9,21 +9,21 @@ use buffa::Message;
 
 use crate::proto::example::EchoRequest;
 
-/// Requests that h2load makes on one connection.
+/// Number of requests on one connection.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Load {
     pub(super) in_flight: usize,
-    /// The length of the message that is echoed.
+    /// Length of the echoed message.
     pub(super) payload: usize,
     pub(super) requests: u64,
 }
 
 impl Load {
-    /// Runs h2load to its end; gives the requests a second it saw.
+    /// Runs h2load to its end; returns its requests per second.
     ///
     /// # Errors
     ///
-    /// When it is not installed, or a single request did not succeed.
+    /// If it is not installed, or a single request failed.
     pub(super) fn run(self, server: SocketAddr) -> io::Result<f64> {
         let body = std::env::temp_dir().join(format!("polyrpc-bench-{}.body", std::process::id()));
         fs::write(&body, framed(self.payload))?;
