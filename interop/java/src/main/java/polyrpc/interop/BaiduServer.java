@@ -8,7 +8,7 @@ import io.netty.buffer.Unpooled;
 
 /**
  * The brpc-java server with {@code example.EchoService}. It prints {@code listening ADDR} once it accepts
- * connections and ends when its standard input closes.
+ * connections and exits when its standard input closes.
  */
 public final class BaiduServer {
     private BaiduServer() {}
@@ -23,12 +23,12 @@ public final class BaiduServer {
         System.out.println("listening 127.0.0.1:" + server.getPort());
 
         while (System.in.read() >= 0) {
-            // Nothing is expected there but the end.
+            // Only the end of input is expected.
         }
         System.exit(0);
     }
 
-    /** Echoes message and attachment; a message that begins with {@code fail} fails. */
+    /** Echoes message and attachment; a message that starts with {@code fail} fails. */
     public static final class EchoService implements Echo.Service {
         @Override
         public Echo.Message echo(Echo.Message request) {

@@ -10,7 +10,7 @@ import com.baidu.brpc.protocol.BrpcMeta;
 public final class Echo {
     private Echo() {}
 
-    /** jprotobuf compiles its codecs at run time, as Java 6, which today's compilers refuse. */
+    /** jprotobuf compiles its codecs at run time as Java 6, which current compilers reject. */
     static void compileForThisJdk() {
         JDKCompilerHelper.setCompiler(new JdkCompiler(Echo.class.getClassLoader(), "11"));
     }
@@ -27,13 +27,13 @@ public final class Echo {
         }
     }
 
-    /** The service as it is. */
+    /** The existing service. */
     public interface Service {
         @BrpcMeta(serviceName = "example.EchoService", methodName = "Echo")
         Message echo(Message request);
     }
 
-    /** The name without its package, as jprotobuf's own clients send it. */
+    /** The name without its package, as sent by jprotobuf's own clients. */
     public interface ShortName {
         @BrpcMeta(serviceName = "EchoService", methodName = "Echo")
         Message echo(Message request);
