@@ -1,5 +1,6 @@
-//! Code that is checked in, of this crate's tests, of the command's demo services, of gRPC's standard services and of
-//! etcd's: it must be what the `.proto`, or the `.fbs`, says. `BLESS=1 cargo test -p polyrpc-build --test checked_in` writes it anew.
+//! Checks that the generated code that is checked in, of this crate's tests, the command's demo services, gRPC's standard
+//! services and etcd's, is up to date with its `.proto` or `.fbs`. `BLESS=1 cargo test -p polyrpc-build --test checked_in`
+//! updates it.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -102,12 +103,12 @@ fn generated_flatbuffers_demo_services_are_current() {
 }
 
 fn assert_fresh(config: &Config, dir: &Path) {
-    let generated = config.generate().expect("the files are good");
+    let generated = config.generate().expect("the files are valid");
     if env::var_os("BLESS").is_some() {
         generated.write(dir).expect("the sources can be written");
     }
     let stale: Vec<PathBuf> = generated.stale(dir).into_iter().map(|(path, _)| path).collect();
-    assert!(stale.is_empty(), "not as the .proto says, run with BLESS=1: {stale:?}");
+    assert!(stale.is_empty(), "out of date, update them with BLESS=1: {stale:?}");
 }
 
 fn dir(path: &str) -> PathBuf {

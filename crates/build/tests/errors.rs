@@ -1,4 +1,4 @@
-//! What the generator says about a `.proto` that it cannot use.
+//! Error messages for a `.proto` that cannot be used.
 
 use std::path::Path;
 

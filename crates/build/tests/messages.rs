@@ -92,7 +92,7 @@ fn truncated_messages_are_errors() {
     assert!(Everything::decode_from_slice(&bytes[..bytes.len() - 1]).is_err());
 }
 
-/// A message with everything in it.
+/// A message with every field set.
 fn everything() -> Everything {
     Everything {
         name: "name".into(),
@@ -147,8 +147,8 @@ fn everything() -> Everything {
     }
 }
 
-/// Asserts that a message is the same after the way there and back. What is asked of a message's type is
-/// what a service asks of it.
+/// Asserts that a message is the same after encoding and decoding. The bounds are those that a service requires of its
+/// messages.
 #[track_caller]
 fn assert_survives<M>(message: M)
 where

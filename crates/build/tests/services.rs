@@ -116,7 +116,7 @@ fn traits_of(name: &str) -> String {
     text[..end].to_owned()
 }
 
-/// The code for the service that streams, each method on one line.
+/// The code of the streaming service, each method on one line.
 fn chat(config: &Config) -> String {
     let config = config.clone().files(["chat.proto"]).includes([proto_dir()]);
     let generated = config.generate().expect("a good file");

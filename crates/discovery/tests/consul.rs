@@ -1,4 +1,4 @@
-//! Consul: a fake that keeps state as an agent does, the faults that a network has, and a real agent where one is
+//! Consul: a stateful fake agent, network faults, and a real agent if one is
 //! installed.
 
 mod fake;
@@ -16,7 +16,7 @@ use polyrpc_discovery::{discover, register};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-/// As much of an agent as is asked for.
+/// A fake agent with the used part of the API.
 #[derive(Clone)]
 struct Agent {
     state: Arc<Mutex<State>>,
@@ -126,7 +126,7 @@ impl Agent {
         let known: u64 = index.parse().unwrap();
         let mut news = self.index.subscribe();
         let news = news.wait_for(|index| *index > known);
-        // Less patient than is asked for, which an agent may be.
+        // A shorter wait than requested, which an agent may use.
         let _ = tokio::time::timeout(Duration::from_secs(1), news).await;
     }
 
@@ -173,7 +173,7 @@ impl Agent {
         Reply::json(json!({ "ID": id }))
     }
 
-    /// Ends a session, with what it holds.
+    /// Ends a session, and removes its keys.
     fn end(&self, id: &str) {
         self.change(|state| {
             state.sessions.retain(|session| session != id);
@@ -199,7 +199,7 @@ impl Agent {
     }
 }
 
-/// The cases that a fake and a real agent must both pass.
+/// Cases for both the fake and a real agent.
 mod cases {
     use super::*;
 
@@ -267,7 +267,7 @@ async fn external_changes_of_a_service_are_reported_and_kept() {
     let fake = agent.serve().await;
     let mut sets = discover(&format!("consul://{}/Arith", fake.address)).unwrap().watch();
     let registry = register(&format!("consul://{}", fake.address)).unwrap();
-    // A weight of nothing is none in Consul.
+    // Consul does not support a weight of zero.
     let mut entry = entry("Arith", "tcp@127.0.0.1:8972", "group=a&group=b&tag=x&weight=0");
     assert_eq!(registry.current_attributes(&entry).await.unwrap(), None);
     registry.publish(&entry).await.unwrap();
@@ -283,7 +283,7 @@ async fn external_changes_of_a_service_are_reported_and_kept() {
     let said = registry.current_attributes(&entry).await.unwrap().unwrap();
     let all = "group=a&group=b&owner=me&state=inactive&tag=x&tag=canary&weight=7";
     assert_eq!(said.to_string(), all);
-    // The server enters itself again with it, as when the agent has lost everything.
+    // The server registers again with it, as after the agent has lost everything.
     entry.instance = entry.instance.with(said.clone());
     agent.lose_everything();
     registry.publish(&entry).await.unwrap();
@@ -379,7 +379,7 @@ async fn unchanged_entry_is_not_written_again() {
     let index = *agent.index.borrow();
     registry.publish(&entry).await.unwrap();
     assert_eq!(*agent.index.borrow(), index);
-    // Somebody has taken the key out, or written into it.
+    // Another client has deleted or changed the key.
     agent.change(|state| state.keys.remove("b/S/tcp@h:1"));
     registry.publish(&entry).await.unwrap();
     assert!(agent.state.lock().unwrap().keys.contains_key("b/S/tcp@h:1"));
@@ -409,7 +409,7 @@ async fn lost_entry_is_registered_again() {
 async fn session_that_expires_between_two_steps_is_recreated() {
     let agent = Agent::new();
     let ending = agent.clone();
-    // Renewed, and gone before the key is acquired.
+    // Renewed, but expired before the key is acquired.
     let fake = Fake::start(move |asked| {
         let agent = ending.clone();
         async move {
@@ -440,7 +440,7 @@ async fn watch_restarts_if_the_index_goes_backwards() {
     let mut sets = discover(&format!("consul://{}/b/S", fake.address)).unwrap().watch();
     assert_eq!(next_set(&mut sets).await.len(), 4);
     agent.lose_everything();
-    // The index is small now; the watch waits for one that is larger until the agent is asked anew.
+    // The index is small now; the watch waits for a larger one until it polls again.
     let address = fake.address.clone();
     fake.stop().await;
     let again = agent.clone();

@@ -1,4 +1,4 @@
-//! Kubernetes: a server that lists and watches as its API does, with all that can happen to a watch.
+//! Kubernetes: a fake API server with lists and watches, and every failure of a watch.
 
 mod fake;
 
@@ -14,7 +14,7 @@ use polyrpc_discovery::kubernetes::Kubernetes;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
-/// What the API has, and those who watch it.
+/// State of the API, and its watchers.
 #[derive(Clone, Default)]
 struct Api(Arc<Mutex<State>>);
 
@@ -23,9 +23,9 @@ struct State {
     slices: Vec<Value>,
     version: u64,
     watchers: Vec<mpsc::UnboundedSender<String>>,
-    /// How many watches are refused as too old.
+    /// Number of watches to reject as too old.
     gone: usize,
-    /// What a watch is answered with instead.
+    /// Response to a watch instead of events.
     fault: Option<Reply>,
 }
 
@@ -60,7 +60,7 @@ impl Api {
         Reply::Lines(lines)
     }
 
-    /// Puts a slice in place of the one of its name, and tells of it.
+    /// Replaces the slice of its name, and notifies the watchers.
     fn put(&self, name: &str, pods: &[&str]) {
         let state = &mut *self.0.lock().unwrap();
         state.version += 1;
@@ -82,12 +82,12 @@ impl Api {
         state.watchers.retain(|watcher| watcher.send(line.to_owned()).is_ok());
     }
 
-    /// Ends all watches in order.
+    /// Ends all watches gracefully.
     fn end(&self) {
         self.0.lock().unwrap().watchers.clear();
     }
 
-    /// Waits until somebody watches.
+    /// Waits for a watcher.
     async fn is_watched(&self) {
         while self.0.lock().unwrap().watchers.iter().all(mpsc::UnboundedSender::is_closed) {
             tokio::task::yield_now().await;
@@ -181,7 +181,7 @@ async fn ended_watch_resumes_at_its_resource_version() {
     assert_eq!(next_set(&mut sets).await.len(), 1);
     let following = tokio::spawn(async move { next_set(&mut sets).await });
     api.is_watched().await;
-    // Where a bookmark says that nothing has happened since, nothing needs to be listed.
+    // After a bookmark without changes, no new list is needed.
     let bookmark = json!({"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": "41"}}});
     api.0.lock().unwrap().version = 41;
     api.tell(&format!("{bookmark}\n"));
@@ -218,7 +218,7 @@ async fn expired_resource_version_lists_again() {
     api.tell(&format!("{gone}\n"));
     let (mut sets, set) = following.await.unwrap();
     assert_eq!(set, pods(&["10.0.0.2"]));
-    // And once more, told by the status of HTTP; forgotten twice in a row, it is an error that waits.
+    // Again, reported by the HTTP status; expired twice in a row, it is an error with backoff.
     api.0.lock().unwrap().gone = 2;
     let following = tokio::spawn(async move {
         let error = next(&mut sets).await.unwrap_err();
@@ -324,7 +324,7 @@ async fn dropped_watch_closes_its_connection() {
     api.is_watched().await;
     following.abort();
     let watcher = api.0.lock().unwrap().watchers.pop().unwrap();
-    // The first write after the end may still be taken by the system.
+    // The system may still accept the first write after the end.
     while watcher.send("\n".to_owned()).is_ok() {
         tokio::task::yield_now().await;
     }

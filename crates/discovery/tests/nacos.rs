@@ -1,4 +1,4 @@
-//! Nacos: a fake of both generations of its HTTP API, and a real server (r-nacos) where one is installed.
+//! Nacos: a fake of both versions of its HTTP API, and a real server (r-nacos) if one is installed.
 
 mod fake;
 
@@ -14,7 +14,7 @@ use polyrpc_discovery::nacos::Nacos;
 use polyrpc_discovery::{discover, register};
 use serde_json::{Value, json};
 
-/// As much of a Nacos as is asked for.
+/// A fake Nacos with the used part of the API.
 #[derive(Clone)]
 struct Server(Arc<Mutex<State>>);
 
@@ -22,11 +22,11 @@ struct Server(Arc<Mutex<State>>);
 struct State {
     hosts: BTreeMap<String, (Attributes, Value)>,
     newer: bool,
-    /// The token without which nothing is answered.
+    /// The required token.
     token: Option<String>,
     logins: usize,
     beats: usize,
-    /// What a beat is answered with, if not the truth.
+    /// Overrides the response to a beat.
     mute: bool,
 }
 
@@ -147,8 +147,8 @@ fn key(query: &Attributes) -> String {
         .join("|")
 }
 
-/// The case that a fake and a real server must both pass.
-/// `inactive` is how the registry lists who is inactive, if it does.
+/// The case for both the fake and a real server.
+/// `inactive` is the registry's listing of an inactive instance, if it lists it.
 async fn servers_are_entered_found_changed_and_taken_out(
     address: &str,
     settings: &str,
@@ -206,7 +206,7 @@ async fn all_cases_pass_against_a_real_server() {
     let Some(server) = server else { return };
     let address = format!("127.0.0.1:{http}");
     assert!(next_set(&mut discover(&format!("nacos://{address}/S")).unwrap().watch()).await.is_empty());
-    // It keeps who is disabled to itself.
+    // It does not list disabled instances.
     servers_are_entered_found_changed_and_taken_out(&address, "", None).await;
     drop(server);
     let _ = std::fs::remove_dir_all(data);
@@ -256,7 +256,7 @@ async fn external_changes_of_an_instance_are_reported_and_kept() {
         for (enabled, weight, said) in [
             (false, 3.0, "group=a&group=b&owner=me&state=inactive&weight=3"),
             (true, 0.0, "group=a&group=b&owner=me&weight=0"),
-            // What has no place in a weight of ours is left to Nacos.
+            // A fractional weight, which ours cannot be, is left to Nacos.
             (true, 0.5, "group=a&group=b&owner=me&weight=3"),
             (true, 9.0, "group=a&group=b&owner=me&weight=9"),
         ] {
@@ -264,7 +264,7 @@ async fn external_changes_of_an_instance_are_reported_and_kept() {
             let found = registry.current_attributes(&entry).await.unwrap().unwrap();
             assert_eq!(found.to_string(), said, "{enabled} {weight}");
         }
-        // The server enters itself again with it, and whoever enables it again is heeded.
+        // The server registers again with it, and re-enabling it is applied.
         change(false, 9.0, "me");
         let said = registry.current_attributes(&entry).await.unwrap().unwrap();
         entry.instance = entry.instance.with(said.clone());

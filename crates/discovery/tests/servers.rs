@@ -1,4 +1,4 @@
-//! The same for all registries, against the real programs where they are installed.
+//! Common tests of all registries, against the real programs if they are installed.
 
 mod fake;
 mod real;
@@ -31,7 +31,7 @@ async fn registered_instance_is_found_and_updated_until_withdrawn() {
         server.publish(&arith("tcp@h:1", "weight=5")).await.unwrap();
         until(&mut sets, &lines(&["tcp@h:1 weight=5"])).await;
 
-        // Its neighbour's name begins with its own.
+        // The name of another service starts with this one's.
         server.publish(&entry("ArithToo", "tcp@h:2", "")).await.unwrap();
         server.publish(&arith("quic@h:3", "")).await.unwrap();
         until(&mut sets, &lines(&["tcp@h:1 weight=5", "quic@h:3"])).await;
@@ -49,7 +49,7 @@ async fn invalid_entries_hide_no_instance_and_are_reported_once() {
     for kind in trees() {
         let Some(registry) = Registry::start(kind).await else { continue };
         let server = registry.register();
-        // The next service's path lies below this one's, as an instance's does.
+        // Another service's path is below this one's, like an instance's.
         server.publish(&entry("Arith/nonsense", "tcp@h:9", "")).await.unwrap();
         server.publish(&arith("tcp@h:1", "weight=x&state=%zz")).await.unwrap();
         let mut sets = registry.discover("Arith").watch();
@@ -91,7 +91,7 @@ async fn foreign_keys_hide_no_instance() {
         let mut sets = registry.discover("Arith").watch();
         until(&mut sets, &[format!("tcp@h:1 {strange}")]).await;
         next(&mut sets).await.unwrap_err();
-        // What comes is found, and nothing is said twice.
+        // New instances are found, and nothing is reported twice.
         server.publish(&arith("tcp@h:2", "weight=2")).await.unwrap();
         assert_eq!(next(&mut sets).await.unwrap().len(), 2, "{kind:?}");
     }
@@ -136,7 +136,7 @@ async fn instances_reappear_soon_after_the_registry_lost_its_data() {
         until(&mut sets, &lines(&["tcp@h:1 weight=3"])).await;
 
         registry.kill();
-        // While nobody answers there are failures, and no set at all.
+        // While the registry is down there are failures, and no sets.
         for _ in 0..3 {
             next(&mut sets).await.unwrap_err();
         }
@@ -159,7 +159,7 @@ async fn thousand_instances_reach_old_and_new_watches_soon() {
         stream::iter(all).for_each_concurrent(8, async |entry| server.publish(&entry).await.unwrap()).await;
         let start = Instant::now();
         while next_set(&mut sets).await.len() != 1000 {}
-        // One change at a time it would take 50 s.
+        // With one change per set this would take 50 s.
         assert!(start.elapsed() < Duration::from_secs(20), "{kind:?}: {:?}", start.elapsed());
         assert_eq!(next_set(&mut registry.discover("Arith").watch()).await.len(), 1000, "{kind:?}");
     }
@@ -172,11 +172,11 @@ async fn unwritable_entry_does_not_affect_others() {
         let (server, mut sets) = (registry.register(), registry.discover("Arith").watch());
         server.publish(&arith("tcp@h:1", "")).await.unwrap();
         until(&mut sets, &lines(&["tcp@h:1"])).await;
-        // No key of ZooKeeper's may hold it; the others take it.
+        // ZooKeeper does not allow it in a path; the others do.
         let refused = server.publish(&entry("\0", "tcp@h:1", "")).await;
         assert_eq!(refused.is_err(), kind == Kind::ZooKeeper, "{kind:?}");
         server.publish(&arith("tcp@h:2", "")).await.unwrap();
-        // It is told at once what changes, so that who had gone would be missing.
+        // Changes are reported at once, so that a removed server would be missing.
         assert_eq!(next_set(&mut sets).await, lines(&["tcp@h:1", "tcp@h:2"]), "{kind:?}");
     }
 }

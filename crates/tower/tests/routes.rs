@@ -25,7 +25,7 @@ use polyrpc_tower::{Routes, RpcService};
 use tower::ServiceExt;
 use tower_http::cors::CorsLayer;
 
-/// A body that says its frames, and counts how many were taken.
+/// A body with given frames, which counts the frames that were polled.
 struct Frames {
     left: usize,
     taken: Arc<AtomicUsize>,
@@ -143,7 +143,7 @@ async fn router_pages_share_the_port_with_every_protocol() {
         let to = format!("{url}/length");
         let chunks = [version, "-H", "Transfer-Encoding: chunked", "-T", "-", "-X", "POST", &to];
         assert_eq!(curl_with(&chunks, &vec![7; 1 << 20]).await, (1 << 20).to_string(), "{version}");
-        // What was sent comes back while more is being sent.
+        // The echo arrives while more is being sent.
         let text = "0123456789abcdef".repeat(128 << 10);
         let echoed =
             curl_with(&[version, "--data-binary", "@-", &format!("{url}/echo")], text.as_bytes()).await;
@@ -166,7 +166,7 @@ async fn browser_gets_pages_and_calls_on_one_port() {
                 answer.to_lowercase().contains("access-control-allow-origin: *")
             }
         };
-        // The router's layer answers for its routes; of the services it is `Server::cors` that says who may call.
+        // The router's layer applies to its routes; `Server::cors` applies to the services.
         assert!(preflight("/length").await, "{version}");
         assert!(!preflight("/Greeter/Greet").await, "{version}");
         let page = curl(&[version, &format!("{url}/")]).await;
@@ -205,7 +205,7 @@ async fn pages_and_calls_share_a_port_with_tls() {
     }
 }
 
-/// A server with the router, as a tower service: over HTTP/2 within the process.
+/// A server with the router, as a tower service: over in-process HTTP/2.
 async fn within(taken: &Arc<AtomicUsize>) -> (ServerHandle, RpcService) {
     let server = greeting().http_fallback(Routes::new(router(taken)));
     let server = server.bind(Listen::in_process()).await.unwrap().start();

@@ -18,7 +18,7 @@ use tower::ServiceExt;
 use tower_http::cors::CorsLayer;
 use tower_http::trace::TraceLayer;
 
-/// Serves a router in which everything but a page is the server's; gives the address.
+/// Serves a router in which everything except one page is handled by the server; returns the address.
 async fn serve(server: &ServerHandle, dress: impl FnOnce(Router) -> Router) -> String {
     let router =
         Router::new().route("/page", get(|| async { "a page" })).fallback_service(RpcService::new(server));
@@ -47,7 +47,7 @@ async fn server_nested_in_axum_answers_grpc_with_streams_and_trailers() {
         assert_eq!(soon(counted.message()).await.unwrap(), Some(n));
     }
     assert_eq!(soon(counted.message()).await.unwrap(), None);
-    // A conversation, in which each waits for the other.
+    // A conversation in which each side waits for the other.
     let (sender, numbers) = Streaming::channel(1);
     let mut doubled = soon(greeter.double(numbers)).await.unwrap();
     for n in 1..50 {
@@ -86,7 +86,7 @@ async fn browser_gets_a_page_json_and_grpc_web_through_a_cors_layer() {
     }
 }
 
-/// Counts calls, and lets none through to what is forbidden.
+/// Counts calls, and rejects forbidden ones.
 #[derive(Clone, Default)]
 struct Guard(Arc<AtomicUsize>);
 

@@ -19,18 +19,18 @@ use crate::call::Context;
 use crate::service::{MethodRole, Router};
 use crate::{Result, Streaming};
 
-/// Adds the service in both its versions, over every service that has descriptors.
+/// Adds the service in both versions, for every service with descriptors.
 pub(super) fn add(router: &mut Router) {
     let reflection = Reflection(Arc::new(Catalog::new(router)));
     router.standard(MethodRole::Introspection, v1::ServerReflectionServer::new(reflection.clone()));
     router.standard(MethodRole::Introspection, v1alpha::ServerReflectionServer::new(reflection));
 }
 
-/// Answers what a [`Catalog`] knows.
+/// Answers requests from a [`Catalog`].
 #[derive(Debug, Clone)]
 pub(super) struct Reflection(Arc<Catalog>);
 
-/// What a server offers.
+/// The described services of a server.
 #[derive(Debug)]
 struct Catalog {
     /// The names of the services that a file describes, sorted.
@@ -64,7 +64,7 @@ impl v1alpha::ServerReflection for Reflection {
     }
 }
 
-/// A message of one version as that of the other: they differ in nothing but their package.
+/// Converts a message of one version to the other: they differ only in their package.
 fn convert<From: Message, To: Message>(message: &From) -> Result<To> {
     Ok(To::decode(&mut Bytes::from(message.encode_to_vec()))?)
 }
@@ -88,7 +88,7 @@ impl Catalog {
         Self { services, files }
     }
 
-    /// Answers a question; `sent` are the files that the caller has got before, in the same stream.
+    /// Answers a request; `sent` are the files already sent to the caller in the same stream.
     fn answer(
         &self,
         request: ServerReflectionRequest,
@@ -104,7 +104,7 @@ impl Catalog {
             Some(MessageRequest::FileContainingExtension(extension)) => self.extension(extension, sent),
             Some(MessageRequest::AllExtensionNumbersOfType(name)) => self.extensions(name),
             Some(MessageRequest::ListServices(_)) => self.list(),
-            // As grpc-go has it (`reflection/internal/reflection.go`): this is no question at all.
+            // As in grpc-go (`reflection/internal/reflection.go`): an empty request ends the stream.
             None => return Err(Status::invalid_argument("the request is of an unknown kind").into()),
         };
         Ok(ServerReflectionResponse {
@@ -151,7 +151,7 @@ impl Catalog {
     }
 }
 
-/// The caller may go on asking.
+/// An error response; the stream stays open.
 fn not_found(error_message: String) -> MessageResponse {
     ErrorResponse { error_code: NOT_FOUND, error_message, ..ErrorResponse::default() }.into()
 }
@@ -159,5 +159,5 @@ fn not_found(error_message: String) -> MessageResponse {
 /// gRPC's number (`google/rpc/code.proto`).
 const NOT_FOUND: i32 = 5;
 
-/// The services that this one describes beside all others.
+/// The reflection services, which are described in addition to all others.
 const OWN: [&str; 2] = ["grpc.reflection.v1.ServerReflection", "grpc.reflection.v1alpha.ServerReflection"];
