@@ -62,7 +62,13 @@ impl Clients {
             let first = begun + PERIOD * n / count;
             tasks.spawn(call_at(first, PERIOD, name, call, record.clone()));
         }
-        tasks.spawn(call_at(begun, NEW_CONNECTION, "new connection", newcomer(target)?, record.clone()));
+        tasks.spawn(call_at(
+            begun,
+            NEW_CONNECTION,
+            "new connection",
+            call_on_new_connection(target)?,
+            record.clone(),
+        ));
         tasks.spawn(keep_stream(client("grpc", &target.open)?, record.clone()));
         Ok(Self { record, tasks })
     }
@@ -139,15 +145,15 @@ fn clients(target: &Target) -> std::result::Result<Vec<(&'static str, Call)>, St
         ("gRPC-Web", grpc_web(open)),
         ("WebSocket", echo(client("rpcx+ws", open)?, "Plain/Echo")),
         ("Unix", echo(built(Client::builder(&unix))?, "Plain/Echo")),
-        ("TLS", echo(trusting("grpc+tls", &target.tls, target)?, "Plain/Echo")),
+        ("TLS", echo(client_with_root("grpc+tls", &target.tls, target)?, "Plain/Echo")),
         ("KCP", echo(client("rpcx+kcp", &target.kcp)?, "Plain/Echo")),
-        ("QUIC", echo(trusting("rpcx+quic", &target.quic, target)?, "Plain/Echo")),
+        ("QUIC", echo(client_with_root("rpcx+quic", &target.quic, target)?, "Plain/Echo")),
         ("guarded", echo(built(guarded)?, "Plain/Echo")),
     ])
 }
 
 /// Makes each call on a new connection, over one protocol and transport after the other.
-fn newcomer(target: &Target) -> std::result::Result<Call, String> {
+fn call_on_new_connection(target: &Target) -> std::result::Result<Call, String> {
     let target = target.clone();
     let turn = std::sync::atomic::AtomicUsize::new(0);
     let ways: [(&str, fn(&Target) -> &str); 7] = [
@@ -160,12 +166,12 @@ fn newcomer(target: &Target) -> std::result::Result<Call, String> {
         ("rpcx+quic", |target| &target.quic),
     ];
     for (scheme, place) in ways {
-        trusting(scheme, place(&target), &target)?;
+        client_with_root(scheme, place(&target), &target)?;
     }
     Ok(Arc::new(move || {
         let turn = turn.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let (scheme, place) = ways[turn % ways.len()];
-        let client = trusting(scheme, place(&target), &target);
+        let client = client_with_root(scheme, place(&target), &target);
         Box::pin(async move {
             let answer = client?.call::<String>("Plain/Echo", TEXT).await;
             answer.map(drop).map_err(|error| format!("{scheme}: {error}"))
@@ -178,7 +184,7 @@ fn client(scheme: &str, place: &str) -> std::result::Result<Client, String> {
 }
 
 /// A client that trusts the server's certificate.
-fn trusting(scheme: &str, place: &str, target: &Target) -> std::result::Result<Client, String> {
+fn client_with_root(scheme: &str, place: &str, target: &Target) -> std::result::Result<Client, String> {
     let builder = Client::builder(&format!("{scheme}://{place}"));
     if !scheme.contains("tls") && !scheme.contains("quic") {
         return built(builder);

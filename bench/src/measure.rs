@@ -74,7 +74,7 @@ pub(crate) fn pin(core: usize) -> io::Result<()> {
 }
 
 /// Gives this process the lowest priority on its core.
-pub(crate) fn come_last() -> io::Result<()> {
+pub(crate) fn lower_priority() -> io::Result<()> {
     rustix::process::nice(19)?;
     Ok(())
 }

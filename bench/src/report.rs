@@ -39,10 +39,10 @@ impl Machine {
             Some(line.split_once(':')?.1.trim().to_owned())
         };
         Self {
-            date: said_by("date", &["-u", "+%Y-%m-%dT%H:%M:%SZ"]),
+            date: output_of("date", &["-u", "+%Y-%m-%dT%H:%M:%SZ"]),
             version: env!("CARGO_PKG_VERSION"),
-            commit: said_by("git", &["describe", "--always", "--dirty"]),
-            rustc: said_by("rustc", &["--version"]),
+            commit: output_of("git", &["describe", "--always", "--dirty"]),
+            rustc: output_of("rustc", &["--version"]),
             cpu: cpu_line("model name").unwrap_or_else(unknown),
             cores: thread::available_parallelism().map_or(1, usize::from),
             virtual_machine: cpu_line("flags").is_some_and(|flags| flags.contains(" hypervisor")),
@@ -61,7 +61,7 @@ impl Machine {
     }
 }
 
-fn said_by(program: &str, arguments: &[&str]) -> String {
+fn output_of(program: &str, arguments: &[&str]) -> String {
     let output = Command::new(program).args(arguments).output();
     match output {
         Ok(output) if output.status.success() => String::from_utf8_lossy(&output.stdout).trim().to_owned(),

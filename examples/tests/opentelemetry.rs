@@ -121,13 +121,13 @@ fn collector_receives_spans_and_durations_of_both_sides_by_otlp() {
     let said = "two green teas: 6\na blue one: no blue tea\nthere is green tea\nthere is black tea\n";
     assert_eq!(String::from_utf8(output.stdout).unwrap(), said);
 
-    spans_are_named_as_the_conventions_say(&collector);
-    spans_of_servers_are_children_of_those_of_clients(&collector);
-    durations_are_those_of_the_spans(&collector);
+    assert_span_names(&collector);
+    assert_server_spans_are_children_of_client_spans(&collector);
+    assert_durations_match_the_spans(&collector);
     assert_eq!(collector.spans.lock().unwrap().len(), 2 * CALLS.len());
 }
 
-fn spans_are_named_as_the_conventions_say(collector: &Collector) {
+fn assert_span_names(collector: &Collector) {
     for (method, system, code) in CALLS {
         let caller = collector.span(method, SpanKind::Client, code);
         let served = collector.span(method, SpanKind::Server, code);
@@ -151,7 +151,7 @@ fn spans_are_named_as_the_conventions_say(collector: &Collector) {
     }
 }
 
-fn spans_of_servers_are_children_of_those_of_clients(collector: &Collector) {
+fn assert_server_spans_are_children_of_client_spans(collector: &Collector) {
     for (method, _, code) in CALLS {
         let caller = collector.span(method, SpanKind::Client, code);
         let served = collector.span(method, SpanKind::Server, code);
@@ -167,7 +167,7 @@ fn spans_of_servers_are_children_of_those_of_clients(collector: &Collector) {
     assert_ne!(collector.span("Shop/Things", SpanKind::Client, "OK").trace_id, first.trace_id);
 }
 
-fn durations_are_those_of_the_spans(collector: &Collector) {
+fn assert_durations_match_the_spans(collector: &Collector) {
     for (name, kind) in
         [("rpc.client.call.duration", SpanKind::Client), ("rpc.server.call.duration", SpanKind::Server)]
     {

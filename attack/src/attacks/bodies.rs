@@ -38,7 +38,7 @@ pub(super) const ATTACKS: [Attack; 6] = [
         "kin",
         "200 connections of four protocols, messages of 64 MiB of which the end never comes",
         End::Within(|limits| limits.header_timeout * 3),
-        |siege| Box::pin(almost_whole(siege)),
+        |siege| Box::pin(almost_complete(siege)),
     ),
     attack(
         "chunks_without_end",
@@ -106,7 +106,7 @@ async fn slow_message(siege: Siege) -> io::Result<Outcome> {
 }
 
 /// All of them announce 64 MiB. The total number of bytes sent is limited, since this machine's memory is.
-async fn almost_whole(siege: Siege) -> io::Result<Outcome> {
+async fn almost_complete(siege: Siege) -> io::Result<Outcome> {
     const ANNOUNCED: usize = (64 << 20) - 1_024;
     let (connections, each) = siege.pick((200, 8 << 20), (80, 8 << 20));
     let heads = [

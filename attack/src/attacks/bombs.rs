@@ -69,7 +69,7 @@ async fn http_bombs(siege: Siege) -> io::Result<Outcome> {
 }
 
 async fn unread(siege: Siege, bytes: &[u8]) -> io::Result<Outcome> {
-    let mut lines: Vec<_> = siege.lines(CONNECTIONS).await?.into_iter().map(Line::deaf).collect();
+    let mut lines: Vec<_> = siege.lines(CONNECTIONS).await?.into_iter().map(Line::not_reading).collect();
     for line in &mut lines {
         line.send(bytes).await;
     }

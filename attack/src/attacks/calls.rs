@@ -123,14 +123,14 @@ fn blobs() -> Vec<Vec<u8>> {
 async fn unread(siege: Siege) -> io::Result<Outcome> {
     let mut lines = Vec::new();
     for calls in blobs() {
-        lines.extend(deaf_raid(&siege, 8, &calls).await?);
+        lines.extend(raid_without_reading(&siege, 8, &calls).await?);
     }
     Ok(siege.hold(lines).await)
 }
 
 /// Connections that send this and read nothing.
-async fn deaf_raid(siege: &Siege, count: usize, bytes: &[u8]) -> io::Result<Vec<Line>> {
-    let mut lines: Vec<_> = siege.lines(count).await?.into_iter().map(Line::deaf).collect();
+async fn raid_without_reading(siege: &Siege, count: usize, bytes: &[u8]) -> io::Result<Vec<Line>> {
+    let mut lines: Vec<_> = siege.lines(count).await?.into_iter().map(Line::not_reading).collect();
     for line in &mut lines {
         line.send(bytes).await;
     }
@@ -150,19 +150,19 @@ async fn endless_streams(siege: Siege) -> io::Result<Outcome> {
     let head = grpc_head("/Bare/Pour", &[]);
     let mut frames = Frames::begin();
     (0..100).for_each(|turn| frames.call(h2::stream(turn), &head, b"x"));
-    let lines = deaf_raid(&siege, 16, &frames.bytes).await?;
+    let lines = raid_without_reading(&siege, 16, &frames.bytes).await?;
     Ok(siege.hold(lines).await)
 }
 
 async fn brpc_streams(siege: Siege) -> io::Result<Outcome> {
     let calls: Vec<u8> =
         (1..=100).flat_map(|id| frames::baidu_std_stream("Bare", "Pour", id, b"x")).collect();
-    let lines = deaf_raid(&siege, 16, &calls).await?;
+    let lines = raid_without_reading(&siege, 16, &calls).await?;
     Ok(siege.hold(lines).await)
 }
 
 async fn pushes(siege: Siege) -> io::Result<Outcome> {
-    let lines = deaf_raid(&siege, 64, &frames::rest_rpc_subscription("news")).await?;
+    let lines = raid_without_reading(&siege, 64, &frames::rest_rpc_subscription("news")).await?;
     // Until then the system's buffers absorb what is published.
     tokio::time::sleep(Duration::from_secs(7)).await;
     Ok(siege.hold(lines).await)
@@ -182,6 +182,6 @@ async fn subscriptions(siege: Siege) -> io::Result<Outcome> {
 async fn pipeline(siege: Siege) -> io::Result<Outcome> {
     let body = format!("\"{}\"", "x".repeat(2_000));
     let call = [frames::http("/Bare/Echo", "", body.len()), body.into_bytes()].concat();
-    let lines = deaf_raid(&siege, 16, &call.repeat(5_000)).await?;
+    let lines = raid_without_reading(&siege, 16, &call.repeat(5_000)).await?;
     Ok(siege.hold(lines).await)
 }

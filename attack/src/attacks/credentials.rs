@@ -37,7 +37,7 @@ pub(super) const ATTACKS: [Attack; 4] = [
         "14",
         "what the services are called, asked without a token: /version, reflection, unknown names",
         End::Brief,
-        |siege| Box::pin(ask_for_names(siege)),
+        |siege| Box::pin(request_server_names(siege)),
     ),
 ];
 
@@ -164,7 +164,7 @@ async fn guesses(
         for n in 0..GUESSES {
             line.heard.clear();
             line.send(&guess(n)).await;
-            answered += usize::from(line.wait_for_words(time.saturating_sub(begun.elapsed())).await);
+            answered += usize::from(line.wait_for_response(time.saturating_sub(begun.elapsed())).await);
             if line.is_closed() || begun.elapsed() >= time {
                 break;
             }
@@ -179,7 +179,7 @@ const NAMES: [&str; 3] = ["Bare", "Plain", "grpc.health"];
 /// After this time the server has forgiven the requests for paths.
 const FORGIVEN: Duration = Duration::from_secs(8);
 
-async fn ask_for_names(siege: Siege) -> io::Result<Outcome> {
+async fn request_server_names(siege: Siege) -> io::Result<Outcome> {
     let mut outcome = Outcome::default();
     let paths = ["/version", "/status", "/health", "/list", "/protobufs", "/metrics", "/brpc_metrics", "/"];
     let tried = join_all(paths.map(async |path| {
@@ -204,7 +204,7 @@ async fn ask_for_names(siege: Siege) -> io::Result<Outcome> {
             frames::baidu_std("Bare", "Secret", 1, 0, b"x"),
             frames::baidu_std("Bare", "Secrex", 1, 0, b"x"),
         ),
-        ("gRPC", whole_grpc_call("/Bare/Secret"), whole_grpc_call("/Bare/Secrex")),
+        ("gRPC", complete_grpc_call("/Bare/Secret"), complete_grpc_call("/Bare/Secrex")),
         (
             "HTTP/1.1",
             request("/Bare/Secret", "application/json", "", b"1"),
@@ -229,7 +229,7 @@ async fn ask_for_names(siege: Siege) -> io::Result<Outcome> {
     Ok(outcome)
 }
 
-fn whole_grpc_call(path: &str) -> Vec<u8> {
+fn complete_grpc_call(path: &str) -> Vec<u8> {
     let mut frames = Frames::begin();
     frames.call(1, &grpc_head(path, &[]), b"x");
     frames.bytes

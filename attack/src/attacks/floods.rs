@@ -201,7 +201,7 @@ async fn flood(siege: Siege, opening: fn(&mut Frames), turn: fn(&mut Frames, usi
     let mut frames = Frames::begin();
     opening(&mut frames);
     let mut line = siege.line().await?;
-    line.hear_frames();
+    line.expect_frames();
     line.send(&frames.bytes).await;
     let (begun, window) = (Instant::now(), siege.profile.window());
     let mut turns = 0;
@@ -230,7 +230,7 @@ async fn websocket(siege: Siege, frame: Vec<u8>) -> io::Result<Outcome> {
     line.ask(frames::WEBSOCKET).await;
     // The first fragment of a message; pings may follow it.
     line.send(&frames::websocket(0x02, b"x")).await;
-    let mut line = line.deaf();
+    let mut line = line.not_reading();
     repeat(&siege, &mut line, &frame).await;
     Ok(siege.hold(vec![line]).await)
 }
@@ -239,7 +239,7 @@ async fn heartbeats(siege: Siege) -> io::Result<Outcome> {
     let mut heartbeat = frames::rpcx("", "", 1, b"");
     // The heartbeat flag, in the third byte.
     heartbeat[2] |= 0x40;
-    let mut line = siege.line().await?.deaf();
+    let mut line = siege.line().await?.not_reading();
     repeat(&siege, &mut line, &heartbeat).await;
     Ok(siege.hold(vec![line]).await)
 }

@@ -67,13 +67,13 @@ impl Line {
     }
 
     /// The same line, without reading.
-    pub(crate) fn deaf(mut self) -> Self {
+    pub(crate) fn not_reading(mut self) -> Self {
         self.reads = false;
         self
     }
 
     /// Parses the server's responses as HTTP/2 frames, although only the end of the connection counts.
-    pub(crate) fn hear_frames(&mut self) {
+    pub(crate) fn expect_frames(&mut self) {
         self.streams = usize::MAX;
     }
 
@@ -162,21 +162,21 @@ impl Line {
             self.read();
         } else if !self.closed {
             let port = self.socket.local_addr().map(|address| address.port()).unwrap_or_default();
-            self.closed =
-                self.is_hung_up() || established.is_some_and(|established| !established.contains(&port));
+            self.closed = self.is_closed_by_peer()
+                || established.is_some_and(|established| !established.contains(&port));
         }
         self.closed || (self.streams > 0 && self.answers.ended + self.answers.resets >= self.streams)
     }
 
     /// Whether the server has closed it, without reading.
-    fn is_hung_up(&self) -> bool {
+    fn is_closed_by_peer(&self) -> bool {
         let end = PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR;
         let mut sockets = [PollFd::new(&self.socket, end)];
         let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
         poll(&mut sockets, Some(&at_once)).is_ok() && sockets[0].revents().intersects(end)
     }
 
-    pub(super) fn is_deaf(&self) -> bool {
+    pub(super) fn is_not_reading(&self) -> bool {
         !self.reads
     }
 
@@ -195,7 +195,7 @@ impl Line {
     }
 
     /// Waits until the server sends something more. `false` if it does not.
-    pub(crate) async fn wait_for_words(&mut self, patience: Duration) -> bool {
+    pub(crate) async fn wait_for_response(&mut self, patience: Duration) -> bool {
         let until = Instant::now() + patience;
         while let Some(left) = until.checked_duration_since(Instant::now()) {
             if !matches!(timeout(left, self.socket.readable()).await, Ok(Ok(()))) {

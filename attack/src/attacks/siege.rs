@@ -101,7 +101,8 @@ impl Siege {
         let mut outcome = Outcome { connections: lines.len(), ..Outcome::default() };
         let mut waiting: Vec<_> = lines.iter_mut().collect();
         loop {
-            let established = waiting.iter().any(|line| line.is_deaf()).then(measure::established_peers);
+            let established =
+                waiting.iter().any(|line| line.is_not_reading()).then(measure::established_peers);
             waiting.retain_mut(|line| {
                 let released = line.is_released(established.as_ref());
                 if released {

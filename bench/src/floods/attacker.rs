@@ -50,7 +50,7 @@ pub(crate) fn live(options: &AttackerOptions) -> io::Result<()> {
         .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "no attack of this name"))?;
     process::prepare(options.core)?;
     // It may share its core with the well-behaved client, which would wait for the end of its time slices.
-    measure::come_last()?;
+    measure::lower_priority()?;
     process::tell(&Ready {})?;
     let mut told = io::stdin().lines();
     if told.next().transpose()?.is_some() {

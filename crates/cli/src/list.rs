@@ -68,7 +68,7 @@ fn by_reflection(options: &Options) -> Result<String, Failure> {
         match client.protocol() {
             Protocol::Grpc => ask(&client, options).await,
             Protocol::Rpcx => ask_rpcx(&client, options).await,
-            _ => ask_by_grpc(&client, options).await,
+            _ => call_grpc_reflection(&client, options).await,
         }
     })?
 }
@@ -151,7 +151,7 @@ async fn ask_rpcx(client: &Client, options: &Options) -> Result<String, Failure>
 }
 
 /// Queries over gRPC a server that may not speak it.
-async fn ask_by_grpc(client: &Client, options: &Options) -> Result<String, Failure> {
+async fn call_grpc_reflection(client: &Client, options: &Options) -> Result<String, Failure> {
     let protocol = client.protocol().as_str();
     let refused = || {
         Failure::new(format!("{protocol} cannot list services, and the server has no gRPC reflection"))

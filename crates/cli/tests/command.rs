@@ -270,7 +270,7 @@ fn failed_call_prints_the_cause_and_exits_with_its_code() {
 
 #[test]
 fn server_survives_a_panic_if_stderr_is_closed() {
-    let server = Server::serve_unheard([]);
+    let server = Server::serve_without_reader([]);
     for _ in 0..2 {
         let ran = polyrpc(["call", &server.url("rpcx"), "Arith/Panic", r#"{"A":7,"B":8}"#]);
         assert!(ran.stderr.contains("[service internal error]"), "{ran:?}");
@@ -294,7 +294,7 @@ fn command_exits_quietly_if_stdout_is_closed() {
         &["call", "--help"],
         &["demo"],
     ] {
-        let status = running::run_unheard(arguments);
+        let status = running::run_without_reader(arguments);
         // A panic exits with 101, an abort without a code.
         assert!(matches!(status.code(), Some(0 | 1 | 76)), "{arguments:?}: {status}");
     }

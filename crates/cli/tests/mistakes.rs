@@ -78,7 +78,7 @@ impl<'a> Entry<'a> {
     fn run(&self, places: &Places) -> String {
         let words = words(&places.fill(self.command));
         assert_eq!(words[0], "polyrpc", "{}", self.command);
-        let ran = running::polyrpc_reads(&words[1..], &self.input.join("\n"));
+        let ran = running::polyrpc_with_input(&words[1..], &self.input.join("\n"));
         let mut text = String::new();
         let mut add = |mark: &str, lines: &str| {
             for line in lines.lines() {

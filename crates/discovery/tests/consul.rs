@@ -203,7 +203,7 @@ impl Agent {
 mod cases {
     use super::*;
 
-    pub(crate) async fn servers_are_entered_found_changed_and_taken_out(finding: &str, registering: &str) {
+    pub(crate) async fn servers_are_registered_found_changed_and_removed(finding: &str, registering: &str) {
         let mut sets = discover(finding).unwrap().watch();
         let registry = register(registering).unwrap();
         let one = entry("Arith", "tcp@127.0.0.1:8972", "group=a&group=b&weight=7");
@@ -229,7 +229,7 @@ mod cases {
         registry.withdraw(&other).await.unwrap();
     }
 
-    pub(crate) async fn whoever_comes_back_to_an_address_takes_its_entry_over(url: &str) {
+    pub(crate) async fn restarted_server_takes_over_its_entry(url: &str) {
         let mut sets = discover(&format!("consul://{url}/again/Arith")).unwrap().watch();
         let registering = format!("consul://{url}/again");
         let killed = register(&registering).unwrap();
@@ -250,7 +250,7 @@ async fn rpcx_keys_are_registered_found_changed_and_removed() {
         format!("consul://{}/rpcx_test/Arith", fake.address),
         format!("consul://{}/rpcx_test", fake.address),
     );
-    cases::servers_are_entered_found_changed_and_taken_out(&finding, &registering).await;
+    cases::servers_are_registered_found_changed_and_removed(&finding, &registering).await;
 }
 
 #[tokio::test]
@@ -258,7 +258,7 @@ async fn services_are_registered_found_changed_and_removed() {
     let fake = Agent::new().serve().await;
     let (finding, registering) =
         (format!("consul://{}/Arith", fake.address), format!("consul://{}", fake.address));
-    cases::servers_are_entered_found_changed_and_taken_out(&finding, &registering).await;
+    cases::servers_are_registered_found_changed_and_removed(&finding, &registering).await;
 }
 
 #[tokio::test]
@@ -296,13 +296,13 @@ async fn services_written_by_older_rpcx_are_found() {
     let fake = Agent::new().serve().await;
     let (finding, registering) =
         (format!("consul://{}/Arith", fake.address), format!("consul://{}?by=agent", fake.address));
-    cases::servers_are_entered_found_changed_and_taken_out(&finding, &registering).await;
+    cases::servers_are_registered_found_changed_and_removed(&finding, &registering).await;
 }
 
 #[tokio::test]
 async fn restarted_server_takes_over_its_old_entry() {
     let fake = Agent::new().serve().await;
-    cases::whoever_comes_back_to_an_address_takes_its_entry_over(&fake.address).await;
+    cases::restarted_server_takes_over_its_entry(&fake.address).await;
 }
 
 #[tokio::test]
@@ -327,11 +327,11 @@ async fn all_cases_pass_against_a_real_agent() {
     // It answers with an index as soon as it has a leader.
     next_set(&mut discover(&format!("consul://{url}/b/S")).unwrap().watch()).await;
     let place = |path: &str| format!("consul://{url}{path}");
-    cases::servers_are_entered_found_changed_and_taken_out(&place("/rpcx_test/Arith"), &place("/rpcx_test"))
+    cases::servers_are_registered_found_changed_and_removed(&place("/rpcx_test/Arith"), &place("/rpcx_test"))
         .await;
-    cases::servers_are_entered_found_changed_and_taken_out(&place("/Arith"), &place("")).await;
-    cases::servers_are_entered_found_changed_and_taken_out(&place("/Arith"), &place("?by=agent")).await;
-    cases::whoever_comes_back_to_an_address_takes_its_entry_over(&url).await;
+    cases::servers_are_registered_found_changed_and_removed(&place("/Arith"), &place("")).await;
+    cases::servers_are_registered_found_changed_and_removed(&place("/Arith"), &place("?by=agent")).await;
+    cases::restarted_server_takes_over_its_entry(&url).await;
 }
 
 #[tokio::test]

@@ -149,7 +149,7 @@ fn key(query: &Attributes) -> String {
 
 /// The case for both the fake and a real server.
 /// `inactive` is the registry's listing of an inactive instance, if it lists it.
-async fn servers_are_entered_found_changed_and_taken_out(
+async fn servers_are_registered_found_changed_and_removed(
     address: &str,
     settings: &str,
     inactive: Option<&str>,
@@ -188,7 +188,7 @@ async fn servers_are_found_by_both_api_versions() {
         let scopes = ["", "?group=g&namespace=n&cluster=c"];
         let inactive = Some("tcp@127.0.0.1:8972 state=inactive");
         let tried = scopes
-            .map(|scope| servers_are_entered_found_changed_and_taken_out(&fake.address, scope, inactive));
+            .map(|scope| servers_are_registered_found_changed_and_removed(&fake.address, scope, inactive));
         join_all(tried).await;
     });
     join_all(tried).await;
@@ -207,7 +207,7 @@ async fn all_cases_pass_against_a_real_server() {
     let address = format!("127.0.0.1:{http}");
     assert!(next_set(&mut discover(&format!("nacos://{address}/S")).unwrap().watch()).await.is_empty());
     // It does not list disabled instances.
-    servers_are_entered_found_changed_and_taken_out(&address, "", None).await;
+    servers_are_registered_found_changed_and_removed(&address, "", None).await;
     drop(server);
     let _ = std::fs::remove_dir_all(data);
 }

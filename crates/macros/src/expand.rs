@@ -203,9 +203,8 @@ fn call(service: &Service, method: &Method, n: usize, blocking: bool) -> TokenSt
         false => (quote!(async), quote!(.await)),
         true => (quote!(), quote!()),
     };
-    let with_doc = format!(
-        "[`{ident}`](Self::{ident}) with a full request and response: metadata, timeout and so on."
-    );
+    let with_doc =
+        format!("[`{ident}`](Self::{ident}) with a full request and response: metadata, timeout and so on.");
     let received = match method.server_streams {
         true => quote! { ::polyrpc::Streaming<#response> },
         false => quote! { #response },

@@ -33,12 +33,12 @@ struct Talker {
     /// Number of received messages.
     taken: Arc<AtomicUsize>,
     /// Outcomes of ended streams.
-    ended: Arc<std::sync::Mutex<Vec<String>>>,
+    ended_streams: Arc<std::sync::Mutex<Vec<String>>>,
 }
 
 impl Talker {
-    fn ended(&self) -> Vec<String> {
-        self.ended.lock().unwrap().clone()
+    fn ended_streams(&self) -> Vec<String> {
+        self.ended_streams.lock().unwrap().clone()
     }
 }
 
@@ -104,7 +104,7 @@ impl Talk for Talker {
                 }
                 .await;
                 let said = result.map_or_else(|error| format!("{:?}", error.code()), |()| "well".into());
-                me.ended.lock().unwrap().push(said);
+                me.ended_streams.lock().unwrap().push(said);
             });
         }
         match what.as_str() {
@@ -139,7 +139,7 @@ async fn attached_stream_is_bidirectional() {
         assert_eq!(soon(stream.next()).await.unwrap().unwrap().bytes, format!("message {n}"));
     }
     drop(stream);
-    until(|| talker.ended() == ["well"]).await;
+    until(|| talker.ended_streams() == ["well"]).await;
 }
 
 #[tokio::test]
@@ -182,7 +182,7 @@ async fn failed_or_unaccepting_call_has_no_stream() {
         (Code::InvalidArgument, "The server didn't accept the stream")
     );
     assert!(open(&client, "boom").await.unwrap_err().message().ends_with("boom"));
-    until(|| talker.ended() == ["Unavailable"]).await;
+    until(|| talker.ended_streams() == ["Unavailable"]).await;
     let error = soon(client.call::<u64>("Talk/Talk", &"echo")).await.unwrap_err();
     assert!(error.message().contains("the caller offers no stream"), "{error}");
 }
@@ -222,7 +222,7 @@ async fn slow_reader_blocks_only_its_sender() {
         assert!(soon(stream.next()).await.unwrap().is_some());
     }
     drop(stream);
-    until(|| talker.ended() == ["Cancelled"]).await;
+    until(|| talker.ended_streams() == ["Cancelled"]).await;
 }
 
 #[tokio::test]
@@ -245,7 +245,7 @@ async fn discarded_messages_do_not_block_the_sender() {
         soon(stream.send(vec![0; 10_000])).await.unwrap();
     }
     drop(stream);
-    until(|| talker.ended() == ["well"]).await;
+    until(|| talker.ended_streams() == ["well"]).await;
 }
 
 #[tokio::test]
@@ -267,7 +267,7 @@ async fn closed_connection_ends_its_streams() {
     until(|| talker.taken.load(Ordering::SeqCst) == 1).await;
     soon(server.shutdown(Duration::ZERO)).await;
     assert_eq!(soon(stream.next()).await.unwrap_err().code(), Code::Unavailable);
-    until(|| talker.ended() == ["Unavailable"] || talker.ended() == ["Cancelled"]).await;
+    until(|| talker.ended_streams() == ["Unavailable"] || talker.ended_streams() == ["Cancelled"]).await;
 }
 
 #[tokio::test]
@@ -275,7 +275,7 @@ async fn handler_observes_the_end_of_the_client() {
     let (client, talker, _server) = talker().await;
     let (_, stream) = open(&client, "hold").await.unwrap();
     drop((stream, client));
-    until(|| talker.ended() == ["well"]).await;
+    until(|| talker.ended_streams() == ["well"]).await;
 }
 
 #[tokio::test]
@@ -285,7 +285,7 @@ async fn protocol_switch_ends_attached_streams() {
     let listen = polyrpc::server::Listen::on("127.0.0.1:0").switch_protocols();
     let server = server.bind(listen).await.unwrap().start();
     let mut peer = TcpStream::connect(server.address().to_string()).await.unwrap();
-    peer.write_all(&asks_for_a_stream("echo")).await.unwrap();
+    peer.write_all(&request_with_a_stream("echo")).await.unwrap();
     let mut answer = [0; 4];
     soon(peer.read_exact(&mut answer)).await.unwrap();
     assert_eq!(&answer, b"STRM");
@@ -293,11 +293,11 @@ async fn protocol_switch_ends_attached_streams() {
     let mut rest = Vec::new();
     soon(peer.read_to_end(&mut rest)).await.unwrap();
     assert!(rest.windows(12).any(|part| part == b"HTTP/1.1 200"), "{}", rest.escape_ascii());
-    until(|| talker.ended().len() == 1).await;
+    until(|| talker.ended_streams().len() == 1).await;
 }
 
 /// Frames as a peer writes them.
-fn asks_for_a_stream(what: &str) -> Vec<u8> {
+fn request_with_a_stream(what: &str) -> Vec<u8> {
     let mut session = baidu_std::Client::new(Default::default());
     let mut out = Outbox::new();
     let call = Call {
@@ -364,7 +364,7 @@ async fn closing_half_of_a_brpc_stream_is_an_error() {
     soon(stream.send("still there")).await.unwrap();
     assert_eq!(soon(stream.next()).await.unwrap().unwrap().bytes, "still there");
     drop(stream);
-    until(|| talker.ended() == ["well"]).await;
+    until(|| talker.ended_streams() == ["well"]).await;
 }
 
 #[tokio::test]
@@ -375,7 +375,7 @@ async fn client_close_delivers_all_messages_first() {
         soon(stream.send(n.to_string())).await.unwrap();
     }
     soon(stream.close()).await.unwrap();
-    until(|| talker.ended() == ["well"]).await;
+    until(|| talker.ended_streams() == ["well"]).await;
     assert_eq!(talker.taken.load(Ordering::SeqCst), 100);
     // The halves behave the same: the reader sees the end.
     let (sender, mut receiver) = open(&client, "echo").await.unwrap().1.split();
@@ -398,7 +398,7 @@ async fn server_can_close_a_stream_it_reads_from() {
         assert_eq!(soon(stream.next()).await.unwrap().unwrap().bytes, n.to_string());
     }
     assert!(soon(stream.next()).await.unwrap().is_none());
-    until(|| talker.ended() == ["well"]).await;
+    until(|| talker.ended_streams() == ["well"]).await;
 }
 
 #[tokio::test]
@@ -416,11 +416,11 @@ async fn idle_stream_ends_by_the_shorter_timeout_of_both_sides() {
     }
     let error = soon(stream.next()).await.unwrap_err();
     assert_eq!((error.code(), error.message()), (Code::DeadlineExceeded, "the stream was idle for too long"));
-    until(|| talker.ended() == ["well"]).await;
+    until(|| talker.ended_streams() == ["well"]).await;
 
     let (_, mut stream) = open(&client, "patient").await.unwrap();
     assert_eq!(soon(stream.next()).await.unwrap_err().code(), Code::Unknown);
-    until(|| talker.ended().len() == 2).await;
+    until(|| talker.ended_streams().len() == 2).await;
 }
 
 #[tokio::test]

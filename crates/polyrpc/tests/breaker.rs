@@ -22,12 +22,12 @@ const LONG: Duration = Duration::from_secs(60);
 
 /// A server that fails on demand.
 #[derive(Clone, Default)]
-struct Moody {
+struct ChangingServer {
     fails: Arc<AtomicBool>,
     calls: Arc<AtomicUsize>,
 }
 
-impl Moody {
+impl ChangingServer {
     fn failing() -> Self {
         let moody = Self::default();
         moody.fails.store(true, Ordering::SeqCst);
@@ -98,7 +98,7 @@ async fn until_isolated(client: &Client, servers: usize) {
 #[tokio::test]
 async fn failing_server_is_ejected_and_returns_over_every_protocol() {
     for protocol in common::PROTOCOLS {
-        let (bad, good) = (Moody::failing(), Moody::default());
+        let (bad, good) = (ChangingServer::failing(), ChangingServer::default());
         let servers = [bad.serve().await, good.serve().await];
         let breaker = three().isolation(Duration::from_secs(1), LONG);
         let client = of(protocol, &servers).circuit_breaker(breaker).build().unwrap();
@@ -120,7 +120,7 @@ async fn failing_server_is_ejected_and_returns_over_every_protocol() {
 
 #[tokio::test]
 async fn half_of_the_servers_stay_if_all_fail() {
-    let moody: Vec<_> = (0..5).map(|_| Moody::failing()).collect();
+    let moody: Vec<_> = (0..5).map(|_| ChangingServer::failing()).collect();
     let mut servers = Vec::new();
     for moody in &moody {
         servers.push(moody.serve().await);
@@ -138,7 +138,7 @@ async fn half_of_the_servers_stay_if_all_fail() {
 
 #[tokio::test]
 async fn only_server_is_never_ejected() {
-    let bad = Moody::failing();
+    let bad = ChangingServer::failing();
     let server = bad.serve().await;
     let client = of(Protocol::BaiduStd, [&server]).circuit_breaker(three().most_out(1.0)).build().unwrap();
     for _ in 0..50 {
@@ -152,8 +152,8 @@ async fn overload_and_caller_errors_are_not_failures() {
     for status in [Status::resource_exhausted("request reached rate limit"), Status::invalid_argument("no")] {
         for protocol in [Protocol::BaiduStd, Protocol::Grpc] {
             let servers = [
-                serve(Moody::failing().server(status.clone())).await,
-                serve(Moody::failing().server(status.clone())).await,
+                serve(ChangingServer::failing().server(status.clone())).await,
+                serve(ChangingServer::failing().server(status.clone())).await,
             ];
             let client = of(protocol, &servers).circuit_breaker(three()).build().unwrap();
             for _ in 0..50 {
@@ -185,7 +185,7 @@ async fn timed_out_calls_are_failures() {
 
 #[tokio::test]
 async fn half_open_server_that_fails_is_ejected_at_once() {
-    let (bad, good) = (Moody::failing(), Moody::default());
+    let (bad, good) = (ChangingServer::failing(), ChangingServer::default());
     let servers = [bad.serve().await, good.serve().await];
     let breaker = three().isolation(Duration::from_millis(50), LONG).half_open(10);
     let client = of(Protocol::Rpcx, &servers).circuit_breaker(breaker).build().unwrap();
@@ -198,7 +198,7 @@ async fn half_open_server_that_fails_is_ejected_at_once() {
 
 #[tokio::test]
 async fn server_returns_when_its_health_check_passes() {
-    let (bad, good) = (Moody::failing(), Moody::default());
+    let (bad, good) = (ChangingServer::failing(), ChangingServer::default());
     let health = introspection::Health::new();
     health.set("Probe", Serving::No);
     let server = serve(bad.server(Status::internal("moody")).health(&health)).await;
@@ -263,7 +263,7 @@ async fn heartbeat_health_check_detects_dead_servers() {
 }
 
 /// Answers every HTTP request with the given status.
-async fn answering(status: Arc<AtomicUsize>) -> Instance {
+async fn server_answering(status: Arc<AtomicUsize>) -> Instance {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
     tokio::spawn(async move {
@@ -286,7 +286,8 @@ async fn answering(status: Arc<AtomicUsize>) -> Instance {
 #[tokio::test]
 async fn http_health_check_detects_unhealthy_servers() {
     let status = Arc::new(AtomicUsize::new(503));
-    let list = List::new([answering(status.clone()).await, answering(Arc::new(204.into())).await]);
+    let list =
+        List::new([server_answering(status.clone()).await, server_answering(Arc::new(204.into())).await]);
     let client = Client::builder("rpcx://some")
         .discover(list)
         .timeout(Duration::from_millis(50))
@@ -346,7 +347,7 @@ async fn health_checks_end_with_the_client() {
     let health =
         HealthCheck::http("/health").every(Duration::from_millis(5)).timeout(Duration::from_millis(20));
     let client = Client::builder("rpcx://some")
-        .discover(List::new([Instance::tcp(address), answering(status).await]))
+        .discover(List::new([Instance::tcp(address), server_answering(status).await]))
         .timeout(Duration::from_millis(20))
         .health_check(health.always())
         .build()

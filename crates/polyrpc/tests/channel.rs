@@ -39,11 +39,11 @@ impl Registry {
 
     fn of<'s>(servers: impl IntoIterator<Item = &'s ServerHandle>) -> Self {
         let registry = Self::silent();
-        registry.say(servers.into_iter().map(instance));
+        registry.announce(servers.into_iter().map(instance));
         registry
     }
 
-    fn say(&self, set: impl IntoIterator<Item = Instance>) {
+    fn announce(&self, set: impl IntoIterator<Item = Instance>) {
         self.0.send_replace(Some(Ok(set.into_iter().collect())));
     }
 
@@ -56,9 +56,9 @@ impl Registry {
     }
 
     /// Waits until the watcher has seen what is published here.
-    async fn while_it_is_heard(&self, say: impl FnOnce(&Self)) {
+    async fn while_watched(&self, announce: impl FnOnce(&Self)) {
         let asked = self.1.load(Ordering::SeqCst);
-        say(self);
+        announce(self);
         until(|| self.1.load(Ordering::SeqCst) > asked).await;
     }
 }
@@ -122,7 +122,7 @@ fn running(servers: &[(Prober, ServerHandle)]) -> impl Iterator<Item = &ServerHa
 }
 
 /// An address without a listener.
-async fn nobody() -> Instance {
+async fn unreachable_instance() -> Instance {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     Instance::tcp(listener.local_addr().unwrap().to_string())
 }
@@ -150,7 +150,7 @@ async fn failing(status: Status) -> (Arc<AtomicUsize>, ServerHandle) {
 }
 
 /// A server that accepts a call and then closes the connection, each time.
-async fn dying() -> (Arc<AtomicUsize>, Instance) {
+async fn closing_server() -> (Arc<AtomicUsize>, Instance) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
     let deaths = Arc::new(AtomicUsize::new(0));
@@ -223,7 +223,7 @@ async fn unreachable_server_fails_no_call() {
     for protocol in PROTOCOLS {
         let servers = servers(2).await;
         let registry = Registry::silent();
-        registry.say([nobody().await].into_iter().chain(running(&servers).map(instance)));
+        registry.announce([unreachable_instance().await].into_iter().chain(running(&servers).map(instance)));
         let budget = RetryBudget { ratio: 0.0, floor: 0, most: 0 };
         let client = builder(protocol, registry).retry_budget(budget).build().unwrap();
         for _ in 0..20 {
@@ -236,10 +236,10 @@ async fn unreachable_server_fails_no_call() {
 #[tokio::test]
 async fn dying_server_fails_no_idempotent_call() {
     for protocol in PROTOCOLS {
-        let (deaths, dying) = dying().await;
+        let (deaths, closing_server) = closing_server().await;
         let servers = servers(1).await;
         let registry = Registry::silent();
-        registry.say([dying, instance(&servers[0].1)]);
+        registry.announce([closing_server, instance(&servers[0].1)]);
         let client = builder(protocol, registry.clone()).build().unwrap();
         let mut failed = 0;
         while deaths.load(Ordering::SeqCst) == 0 {
@@ -283,7 +283,7 @@ async fn failfast_returns_the_first_failure() {
     assert_eq!(tries.load(Ordering::SeqCst), 1);
 
     let registry = Registry::silent();
-    registry.say([nobody().await, instance(&server)]);
+    registry.announce([unreachable_instance().await, instance(&server)]);
     let client =
         builder(Protocol::Rpcx, registry).balance(First::default()).fail_mode(FailMode::Failfast).build();
     let error = echo(&client.unwrap()).await.unwrap_err();
@@ -496,7 +496,7 @@ async fn server_without_weight_receives_no_call_even_if_others_fail() {
     let server = serve(idle.server()).await;
     let weightless = || instance(&server).with("weight=0".parse().unwrap());
     let registry = Registry::silent();
-    registry.say([weightless()]);
+    registry.announce([weightless()]);
     let client = builder(Protocol::Rpcx, registry.clone())
         .balance(SmoothWeightedRoundRobin::new())
         .recovery(RecoveryPolicy::new(100, Duration::from_secs(3600)))
@@ -506,7 +506,7 @@ async fn server_without_weight_receives_no_call_even_if_others_fail() {
     assert_eq!((failed.code(), failed.message()), (Code::Unavailable, "the load balancer picked no server"));
 
     // It is healthy, so there is nothing to recover from.
-    registry.say([instance(&server)]);
+    registry.announce([instance(&server)]);
     until(|| client.endpoints().iter().all(|facts| facts.instance.attributes.weight() == 1)).await;
     for _ in 0..20 {
         echo(&client).await.unwrap();
@@ -514,8 +514,8 @@ async fn server_without_weight_receives_no_call_even_if_others_fail() {
     let ran = idle.ran();
 
     // It is connected by now.
-    let gone = [nobody().await, nobody().await, nobody().await];
-    registry.say(gone.into_iter().chain([weightless()]));
+    let gone = [unreachable_instance().await, unreachable_instance().await, unreachable_instance().await];
+    registry.announce(gone.into_iter().chain([weightless()]));
     until(|| client.endpoints().len() == 4).await;
     for _ in 0..5 {
         echo(&client).await.unwrap_err();
@@ -527,7 +527,7 @@ async fn server_without_weight_receives_no_call_even_if_others_fail() {
 async fn waiting_call_proceeds_once_the_balancer_has_a_server() {
     let server = serve(Prober::default().server()).await;
     let registry = Registry::silent();
-    registry.say([instance(&server).with("weight=0".parse().unwrap())]);
+    registry.announce([instance(&server).with("weight=0".parse().unwrap())]);
     let client =
         builder(Protocol::Rpcx, registry.clone()).balance(SmoothWeightedRoundRobin::new()).build().unwrap();
     let calling = client.clone();
@@ -537,7 +537,7 @@ async fn waiting_call_proceeds_once_the_balancer_has_a_server() {
     });
     until(|| client.endpoints().len() == 1).await;
     tokio::task::yield_now().await;
-    registry.say([instance(&server)]);
+    registry.announce([instance(&server)]);
     assert_eq!(soon(call).await.unwrap().unwrap().message, "hello");
 }
 
@@ -550,7 +550,7 @@ async fn first_call_waits_for_discovery() {
     until(|| registry.watchers() == 1).await;
     registry.fail("not yet");
     tokio::task::yield_now().await;
-    registry.say(running(&servers).map(instance));
+    registry.announce(running(&servers).map(instance));
     assert_eq!(soon(call).await.unwrap().unwrap(), "hello");
 }
 
@@ -571,7 +571,7 @@ async fn call_without_a_server_in_time_reports_the_cause() {
     let error = call().await.unwrap_err();
     assert!(error.message().ends_with("unavailable: on fire"), "{error}");
 
-    registry.say([]);
+    registry.announce([]);
     let error = echo(&client).await.unwrap_err();
     assert!(error.message().ends_with("the registry has no callable server"), "{error}");
 }
@@ -580,7 +580,7 @@ async fn call_without_a_server_in_time_reports_the_cause() {
 async fn wait_for_ready_call_waits_for_a_server() {
     let servers = servers(1).await;
     let registry = Registry::silent();
-    registry.say([]);
+    registry.announce([]);
     let client = client(registry.clone());
     echo(&client).await.unwrap_err();
     let call = tokio::spawn(async move {
@@ -588,7 +588,7 @@ async fn wait_for_ready_call_waits_for_a_server() {
         client.invoke::<Serde, String, String>(&ECHO, request).await
     });
     tokio::task::yield_now().await;
-    registry.say(running(&servers).map(instance));
+    registry.announce(running(&servers).map(instance));
     assert_eq!(soon(call).await.unwrap().unwrap().message, "x");
 }
 
@@ -600,9 +600,9 @@ async fn discovered_servers_are_kept_if_the_registry_loses_them() {
     echo(&client).await.unwrap();
     for round in 0..20 {
         match round % 3 {
-            0 => registry.say([]),
+            0 => registry.announce([]),
             1 => registry.fail("gone"),
-            _ => registry.say([Instance::tcp("not an address")]),
+            _ => registry.announce([Instance::tcp("not an address")]),
         }
         tokio::time::sleep(Duration::from_millis(5)).await;
         echo(&client).await.unwrap();
@@ -614,20 +614,20 @@ async fn discovered_servers_are_kept_if_the_registry_loses_them() {
 async fn server_missing_after_an_outage_is_kept_for_a_grace_period() {
     let servers = servers(3).await;
     let all: Vec<_> = running(&servers).map(instance).collect();
-    let lose: [fn(&Registry); 2] = [|registry| registry.fail("gone"), |registry| registry.say([])];
+    let lose: [fn(&Registry); 2] = [|registry| registry.fail("gone"), |registry| registry.announce([])];
     for lose in lose {
         let registry = Registry::of(running(&servers));
         let client = client(registry.clone());
         echo(&client).await.unwrap();
-        registry.while_it_is_heard(lose).await;
+        registry.while_watched(lose).await;
 
         // They register again one by one, the first with a new weight to identify it.
         let heavier = all[0].clone().with(said("weight", 7));
-        registry.say([heavier.clone()]);
+        registry.announce([heavier.clone()]);
         let is_heard = || client.endpoints().iter().any(|facts| facts.instance == heavier);
         until(is_heard).await;
         assert_eq!(client.endpoints().len(), 3);
-        registry.say([heavier.clone(), all[1].clone().with(said("state", 1))]);
+        registry.announce([heavier.clone(), all[1].clone().with(said("state", 1))]);
         until(|| client.endpoints().iter().any(|facts| facts.instance.attributes == said("state", 1))).await;
         assert_eq!(client.endpoints().len(), 3);
 
@@ -636,7 +636,7 @@ async fn server_missing_after_an_outage_is_kept_for_a_grace_period() {
         tokio::time::sleep(Duration::from_secs(11)).await;
         tokio::time::resume();
         until(|| client.endpoints().len() == 2).await;
-        registry.say([heavier]);
+        registry.announce([heavier]);
         until(|| client.endpoints().len() == 1).await;
     }
 }
@@ -649,8 +649,8 @@ async fn unreachable_server_missing_after_an_outage_is_removed() {
     for _ in 0..4 {
         echo(&client).await.unwrap();
     }
-    registry.while_it_is_heard(|registry| registry.fail("gone")).await;
-    registry.say([instance(&servers[0].1).with(said("weight", 7))]);
+    registry.while_watched(|registry| registry.fail("gone")).await;
+    registry.announce([instance(&servers[0].1).with(said("weight", 7))]);
     until(|| client.endpoints().iter().any(|facts| facts.instance.attributes.weight() == 7)).await;
     assert_eq!(client.endpoints().len(), 2);
     servers.remove(1).1.shutdown(Duration::ZERO).await;
@@ -669,11 +669,11 @@ async fn outage_ends_once_no_server_is_missing() {
     let registry = Registry::of(running(&servers));
     let client = client(registry.clone());
     echo(&client).await.unwrap();
-    registry.while_it_is_heard(|registry| registry.fail("gone")).await;
+    registry.while_watched(|registry| registry.fail("gone")).await;
     let heavier = running(&servers).map(|server| instance(server).with(said("weight", 7)));
-    registry.say(heavier);
+    registry.announce(heavier);
     until(|| client.endpoints().iter().all(|facts| facts.instance.attributes.weight() == 7)).await;
-    registry.say([instance(&servers[0].1)]);
+    registry.announce([instance(&servers[0].1)]);
     until(|| client.endpoints().len() == 1).await;
 }
 
@@ -683,10 +683,10 @@ async fn empty_set_is_accepted_if_configured() {
     let registry = Registry::of(running(&servers));
     let client = builder(Protocol::Rpcx, registry.clone()).accept_empty_resolution().build().unwrap();
     echo(&client).await.unwrap();
-    registry.say([]);
+    registry.announce([]);
     until(|| client.endpoints().is_empty()).await;
     assert!(echo(&client).await.unwrap_err().message().starts_with("no server known for"));
-    registry.say(running(&servers).map(instance));
+    registry.announce(running(&servers).map(instance));
     until(|| !client.endpoints().is_empty()).await;
     echo(&client).await.unwrap();
 }
@@ -696,7 +696,7 @@ async fn inactive_servers_and_other_groups_receive_no_calls() {
     let servers = servers(3).await;
     let said = |n: usize, text: &str| instance(&servers[n].1).with(text.parse().unwrap());
     let registry = Registry::silent();
-    registry.say([said(0, "group=a"), said(1, "group=a&state=inactive"), said(2, "group=b")]);
+    registry.announce([said(0, "group=a"), said(1, "group=a&state=inactive"), said(2, "group=b")]);
     let client = builder(Protocol::Rpcx, registry.clone()).group("a").build().unwrap();
     for _ in 0..10 {
         echo(&client).await.unwrap();
@@ -704,7 +704,7 @@ async fn inactive_servers_and_other_groups_receive_no_calls() {
     let ran: Vec<_> = servers.iter().map(|(prober, _)| prober.ran()).collect();
     assert_eq!(ran, [10, 0, 0]);
 
-    registry.say([said(0, "group=a&state=inactive")]);
+    registry.announce([said(0, "group=a&state=inactive")]);
     until(|| client.endpoints().is_empty()).await;
     assert!(echo(&client).await.is_err(), "that was said on purpose");
 }
@@ -720,7 +720,7 @@ async fn removed_server_finishes_its_calls_and_is_disconnected() {
             async move { client.call::<String>("Probe/Wait", &"x").await }
         });
         servers[0].0.gate.came(1).await;
-        registry.say([instance(&servers[1].1)]);
+        registry.announce([instance(&servers[1].1)]);
         until(|| client.endpoints().iter().all(|facts| facts.instance == instance(&servers[1].1))).await;
         assert_eq!(echo(&client).await.unwrap(), "hello");
         assert_eq!((servers[0].0.ran(), servers[1].0.ran()), (1, 1), "{protocol:?}");
@@ -738,9 +738,9 @@ async fn remaining_server_keeps_connections_and_counters_on_attribute_changes() 
     let client = client(registry.clone());
     let peer: String = client.call("Probe/Peer", &()).await.unwrap();
     let heavier = instance(&servers[0].1).with(Attributes::new().with("weight", "7"));
-    registry.say([heavier.clone(), instance(&servers[1].1)]);
+    registry.announce([heavier.clone(), instance(&servers[1].1)]);
     until(|| client.endpoints().len() == 2).await;
-    registry.say([heavier.clone()]);
+    registry.announce([heavier.clone()]);
     until(|| client.endpoints().len() == 1).await;
     assert_eq!(client.call::<String>("Probe/Peer", &()).await.unwrap(), peer);
     let facts = client.endpoints();
@@ -786,13 +786,13 @@ async fn flapping_and_failing_registry_fails_no_call() {
         let began = Instant::now();
         for round in 0.. {
             match round % 7 {
-                0 => registry.say(all.iter().rev().cloned()),
-                1 => registry.say(all.iter().chain(&all).chain(&all[..1]).cloned()),
-                2 => registry.say(all.iter().cloned().chain(malformed())),
+                0 => registry.announce(all.iter().rev().cloned()),
+                1 => registry.announce(all.iter().chain(&all).chain(&all[..1]).cloned()),
+                2 => registry.announce(all.iter().cloned().chain(malformed())),
                 3 => registry.fail("flapping"),
-                4 => registry.say(all[round / 7 % 3..][..1].iter().cloned()),
-                5 => registry.say([]),
-                _ => registry.say(all.iter().cloned().chain(many())),
+                4 => registry.announce(all[round / 7 % 3..][..1].iter().cloned()),
+                5 => registry.announce([]),
+                _ => registry.announce(all.iter().cloned().chain(many())),
             }
             tokio::time::sleep(every).await;
             if round >= 14 && first.sets.load(Ordering::SeqCst) > 8 {
@@ -908,7 +908,7 @@ async fn ten_thousand_mostly_dead_servers_fail_no_call() {
     let servers = servers(3).await;
     let registry = Registry::silent();
     let dead = (1..=10_000_u32).map(|n| Instance::tcp(format!("127.{}.{}.1:1", 1 + n / 250, n % 250)));
-    registry.say(dead.chain(running(&servers).map(instance)));
+    registry.announce(dead.chain(running(&servers).map(instance)));
     let client = client(registry);
     let callers = Callers::start(&client);
     until(|| servers.iter().map(|(prober, _)| prober.ran()).sum::<usize>() > 1000).await;
@@ -1008,7 +1008,7 @@ async fn streams_fail_over_until_started() {
     for protocol in [Protocol::Grpc, Protocol::BaiduStd] {
         let server = serve(numbers()).await;
         let registry = Registry::silent();
-        registry.say([nobody().await, instance(&server)]);
+        registry.announce([unreachable_instance().await, instance(&server)]);
         let first = First::default();
         let client = builder(protocol, registry).balance(first.clone()).build().unwrap();
         for _ in 0..4 {

@@ -207,13 +207,13 @@ async fn calls_fail_fast_during_the_connect_backoff() {
 }
 
 /// An rpcx server behind a listener that closes accepted connections at once, until it is told to pass them on.
-struct Slammed {
+struct ClosingServer {
     address: String,
     accepted: Arc<AtomicUsize>,
     good: Arc<AtomicBool>,
 }
 
-impl Slammed {
+impl ClosingServer {
     async fn start() -> Self {
         let server = serve(Prober::default().server()).await;
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -281,7 +281,7 @@ async fn server_that_accepts_and_closes_is_dialled_at_most_twice_a_second() {
         (ConnectionMode::Short, CALLERS + 1),
     ];
     let cases = cases.map(|(kind, first)| async move {
-        let server = Slammed::start().await;
+        let server = ClosingServer::start().await;
         let callers = call_until_answered(&server.builder().connection_mode(kind).build().unwrap());
         server.assert_dialled_seldom(&format!("{kind:?}"), first, callers).await;
     });
@@ -290,7 +290,7 @@ async fn server_that_accepts_and_closes_is_dialled_at_most_twice_a_second() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn blocking_client_dials_a_closing_server_at_most_twice_a_second() {
-    let server = Slammed::start().await;
+    let server = ClosingServer::start().await;
     let client = server.builder().build_blocking().unwrap();
     let callers = tokio::task::spawn_blocking(move || {
         std::thread::scope(|scope| {
@@ -308,7 +308,7 @@ async fn blocking_client_dials_a_closing_server_at_most_twice_a_second() {
 
 #[tokio::test]
 async fn connection_lost_before_any_reply_is_replaced_once_and_then_reported() {
-    let server = Slammed::start().await;
+    let server = ClosingServer::start().await;
     let client = server.builder().build().unwrap();
     let call = || soon(client.call::<String>("Probe/Echo", "a"));
     while server.accepted.load(Ordering::Relaxed) < 2 {

@@ -92,7 +92,7 @@ async fn servers(n: usize) -> Vec<(Prober, ServerHandle)> {
 }
 
 /// An address without a listener.
-async fn nobody() -> Instance {
+async fn unreachable_instance() -> Instance {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     Instance::tcp(listener.local_addr().unwrap().to_string())
 }
@@ -584,8 +584,8 @@ async fn failing_partitioning_is_skipped_for_another() {
     let servers = servers(1).await;
     let list = List::new([
         tagged(&servers[0].1, &["0/1"]),
-        nobody().await.with("tag=0/2".parse().unwrap()),
-        nobody().await.with("tag=1/2".parse().unwrap()),
+        unreachable_instance().await.with("tag=0/2".parse().unwrap()),
+        unreachable_instance().await.with("tag=1/2".parse().unwrap()),
     ]);
     let client = DynamicPartition::builder(template(&list)).fail_limit(1).build().unwrap();
     for _ in 0..10 {

@@ -25,15 +25,15 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 /// The credential of a call: none, a wrong one, the right one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Brings {
+enum Credentials {
     Nothing,
     Wrong,
     Right,
 }
 
-use Brings::{Nothing, Right, Wrong};
+use Credentials::{Nothing, Right, Wrong};
 
-impl Brings {
+impl Credentials {
     fn credential(self) -> Option<&'static str> {
         match self {
             Nothing => None,
@@ -44,7 +44,7 @@ impl Brings {
 }
 
 /// The calls of one connection.
-const ORDERS: [&[Brings]; 7] = [
+const ORDERS: [&[Credentials]; 7] = [
     &[Nothing],
     &[Wrong],
     &[Right],
@@ -149,7 +149,7 @@ async fn no_handler_runs_without_an_accepted_credential_in_any_protocol() {
     }
 }
 
-async fn check(guarded: &Guarded, scheme: &str, proof: Proof, secured: bool, order: &[Brings]) {
+async fn check(guarded: &Guarded, scheme: &str, proof: Proof, secured: bool, order: &[Credentials]) {
     let client = guarded.client(scheme, secured);
     for (at, brings) in order.iter().enumerate() {
         let row = format!("{scheme} tls={secured} {:?}", &order[..=at]);
@@ -165,7 +165,7 @@ async fn check(guarded: &Guarded, scheme: &str, proof: Proof, secured: bool, ord
     }
 }
 
-async fn call(client: &Client, scheme: &str, brings: Brings) -> polyrpc::Result<Bytes> {
+async fn call(client: &Client, scheme: &str, brings: Credentials) -> polyrpc::Result<Bytes> {
     let numbered = scheme.starts_with("fb");
     let (method, format, body) = match scheme {
         _ if numbered => ("Probe/Echo#7,0", Format::FlatBuffers, &b"\"a\""[..]),

@@ -25,9 +25,9 @@ trait Shop {
     async fn list(&self, what: String) -> Result<Streaming<String>>;
 }
 
-struct Leaky;
+struct FailingShop;
 
-impl Shop for Leaky {
+impl Shop for FailingShop {
     async fn buy(&self, _: String) -> Result<String> {
         connect()?;
         Ok("bought".into())
@@ -48,7 +48,7 @@ impl Shop for Leaky {
 fn leaky() -> Server {
     type Boxed = Box<dyn std::error::Error + Send + Sync>;
     Server::new()
-        .service(ShopServer::new(Leaky))
+        .service(ShopServer::new(FailingShop))
         .function("io", || async { connect() })
         .function("boxed", || async { Ok::<(), Boxed>(connect()?) })
         .function("anyhow", || async {
@@ -260,7 +260,9 @@ mod details {
 #[tokio::test]
 async fn malformed_request_is_internal_in_grpc() {
     let server = serve(
-        Server::new().function("add", |a: i32, b: i32| async move { a + b }).service(ShopServer::new(Leaky)),
+        Server::new()
+            .function("add", |a: i32, b: i32| async move { a + b })
+            .service(ShopServer::new(FailingShop)),
     )
     .await;
     let grpc = client(Protocol::Grpc, &server);

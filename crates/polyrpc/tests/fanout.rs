@@ -46,7 +46,7 @@ fn instances(servers: &[(Prober, ServerHandle)]) -> Vec<Instance> {
 }
 
 /// A server whose `Probe/Wait` answers at once.
-async fn answering(answer: Result<&'static str, Status>) -> ServerHandle {
+async fn server_answering(answer: Result<&'static str, Status>) -> ServerHandle {
     let service = ServiceBuilder::new("Probe").method::<Serde, String, String, _, _>(
         "Wait",
         move |cx: Context, _: String| {
@@ -82,7 +82,7 @@ async fn waiting() -> (Gate, Arc<AtomicUsize>, ServerHandle) {
 }
 
 /// An address without a listener.
-async fn nobody() -> Instance {
+async fn unreachable_instance() -> Instance {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     Instance::tcp(listener.local_addr().unwrap().to_string())
 }
@@ -128,7 +128,7 @@ async fn broadcast_ends_with_the_first_failure_and_cancels_the_rest() {
 async fn broadcast_fails_if_one_server_is_unreachable() {
     let servers = servers(2).await;
     let mut all = instances(&servers);
-    all.push(nobody().await);
+    all.push(unreachable_instance().await);
     let client = rpcx(all);
     for _ in 0..3 {
         let error = soon(client.broadcast().call::<String>("Probe/Echo", &"x")).await.unwrap_err();
@@ -143,8 +143,9 @@ async fn broadcast_fails_if_one_server_is_unreachable() {
 #[tokio::test]
 async fn fork_returns_the_first_success() {
     let (_gate, _, slow) = waiting().await;
-    let (failing, fast) = (answering(Err(Status::internal("broken"))).await, answering(Ok("fast")).await);
-    let client = rpcx([instance(&slow), instance(&failing), instance(&fast), nobody().await]);
+    let (failing, fast) =
+        (server_answering(Err(Status::internal("broken"))).await, server_answering(Ok("fast")).await);
+    let client = rpcx([instance(&slow), instance(&failing), instance(&fast), unreachable_instance().await]);
     assert_eq!(wait(&client.fork()).await.unwrap(), "fast");
 }
 
@@ -163,11 +164,14 @@ async fn losing_calls_of_a_fork_are_cancelled() {
 
 #[tokio::test]
 async fn fork_fails_if_all_servers_fail() {
-    let same = [answering(Err(Status::not_found("a"))).await, answering(Err(Status::not_found("b"))).await];
+    let same = [
+        server_answering(Err(Status::not_found("a"))).await,
+        server_answering(Err(Status::not_found("b"))).await,
+    ];
     let error = wait(&rpcx(same.iter().map(instance)).fork()).await.unwrap_err();
     assert!(error.message().starts_with("2 of 2 failed"), "{error}");
-    let one = answering(Err(Status::not_found("a"))).await;
-    let client = client(Protocol::Grpc, [instance(&one), nobody().await]);
+    let one = server_answering(Err(Status::not_found("a"))).await;
+    let client = client(Protocol::Grpc, [instance(&one), unreachable_instance().await]);
     let error = wait(&client.fork()).await.unwrap_err();
     // brpc's ETOOMANYFAILS.
     assert_eq!(error.status().number(), Some(1005));
@@ -176,7 +180,7 @@ async fn fork_fails_if_all_servers_fail() {
 #[tokio::test]
 async fn call_to_many_has_the_timeout_of_one_call() {
     let (_gate, _, slow) = waiting().await;
-    let fast = answering(Ok("fast")).await;
+    let fast = server_answering(Ok("fast")).await;
     let client = rpcx([instance(&slow), instance(&fast)]);
     let options = CallOptions { timeout: Some(Duration::from_millis(50)), ..Default::default() };
     let body = Body::new(Format::MessagePack, b"\xa1x".as_slice());
@@ -190,9 +194,10 @@ async fn call_to_many_has_the_timeout_of_one_call() {
 
 #[tokio::test]
 async fn inform_waits_for_all_and_returns_a_receipt_for_each() {
-    let (fast, broken) = (answering(Ok("fast")).await, answering(Err(Status::not_found("x"))).await);
+    let (fast, broken) =
+        (server_answering(Ok("fast")).await, server_answering(Err(Status::not_found("x"))).await);
     let (gate, _, slow) = waiting().await;
-    let gone = nobody().await;
+    let gone = unreachable_instance().await;
     let client = rpcx([instance(&fast), instance(&broken), instance(&slow), gone.clone()]);
     let informing = client.inform(|server| async move { server.call::<String>("Probe/Wait", &"hi").await });
     let mut informing = Box::pin(soon(informing));

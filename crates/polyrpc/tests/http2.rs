@@ -42,7 +42,7 @@ impl Http2 {
     }
 
     /// Waits for the GOAWAY with this last stream.
-    async fn goes_away(&mut self, last_stream: u32) {
+    async fn send_goaway(&mut self, last_stream: u32) {
         loop {
             match self.event().await.expect("the server waits") {
                 Event::GoAway { last, .. } if last == last_stream => return,
@@ -183,7 +183,7 @@ async fn partially_received_request_survives_shutdown() {
     peer.send(other, &b"\"x\""[..], true);
     assert_eq!(peer.field(":status").await, "200");
     let going = tokio::spawn(server.shutdown(PATIENCE));
-    peer.goes_away(other).await;
+    peer.send_goaway(other).await;
     peer.send(stream, &b"two\""[..], true);
     peer.flush().await;
     assert_eq!(peer.field(":status").await, "200");
@@ -293,7 +293,7 @@ async fn buffered_partial_call_survives_shutdown() {
     peer.send(other, message(false, b"\"x\""), true);
     assert_eq!(peer.field("grpc-status").await, "0");
     let going = tokio::spawn(server.shutdown(PATIENCE));
-    peer.goes_away(other).await;
+    peer.send_goaway(other).await;
     peer.send(stream, message(false, b"\"y\""), true);
     peer.flush().await;
     assert_eq!(peer.field("grpc-status").await, "0");

@@ -193,7 +193,7 @@ async fn services_with_descriptors_are_listed_in_any_order_of_addition() {
         .service(ProbeServer::new(Prober::default()))
         .health(&Health::new());
     let server = serve(server).await;
-    let listed = Asking::of(&server).await.ask(MessageRequest::ListServices(String::new())).await;
+    let listed = ReflectionStream::of(&server).await.ask(MessageRequest::ListServices(String::new())).await;
     let Some(MessageResponse::ListServicesResponse(list)) = listed.message_response else {
         panic!("{listed:?}")
     };
@@ -233,7 +233,7 @@ async fn every_symbol_is_found_in_its_file() {
     ];
     for (symbol, file) in cases {
         let asked = MessageRequest::FileContainingSymbol(symbol.into());
-        let files = Asking::of(&server).await.files(asked).await;
+        let files = ReflectionStream::of(&server).await.files(asked).await;
         assert_eq!(name(files.first().expect(symbol)), file, "{symbol}");
     }
 }
@@ -241,7 +241,7 @@ async fn every_symbol_is_found_in_its_file() {
 #[tokio::test]
 async fn files_are_sent_unchanged_with_imports_once_per_stream() {
     let server = serve(Server::new().service(shop()).reflection()).await;
-    let mut asking = Asking::of(&server).await;
+    let mut asking = ReflectionStream::of(&server).await;
     let by_name = |name: &str| MessageRequest::FileByFilename(name.into());
     let files = asking.files(by_name("shop/weight.proto")).await;
     assert_eq!(names(&files), ["shop/weight.proto", "shop/item.proto"]);
@@ -250,7 +250,7 @@ async fn files_are_sent_unchanged_with_imports_once_per_stream() {
     let files = asking.files(by_name("shop/item.proto")).await;
     assert_eq!(names(&files), ["shop/item.proto"], "what is asked for comes again");
 
-    let all = Asking::of(&server).await.files(by_name("shop/shop.proto")).await;
+    let all = ReflectionStream::of(&server).await.files(by_name("shop/shop.proto")).await;
     assert_eq!(all.len(), 4);
     let set = descriptors();
     for file in all {
@@ -261,7 +261,7 @@ async fn files_are_sent_unchanged_with_imports_once_per_stream() {
 #[tokio::test]
 async fn extensions_are_found_by_number_and_listed() {
     let server = serve(Server::new().service(shop()).reflection()).await;
-    let mut asking = Asking::of(&server).await;
+    let mut asking = ReflectionStream::of(&server).await;
     let of = |number| {
         let containing_type = "shop.Item".into();
         ExtensionRequest { containing_type, extension_number: number, ..ExtensionRequest::default() }
@@ -285,7 +285,7 @@ async fn extensions_are_found_by_number_and_listed() {
 #[tokio::test]
 async fn unanswerable_reflection_request_keeps_the_stream_and_an_empty_one_ends_it() {
     let server = serve(Server::new().service(shop()).reflection()).await;
-    let mut asking = Asking::of(&server).await;
+    let mut asking = ReflectionStream::of(&server).await;
     assert_eq!(asking.error(MessageRequest::FileByFilename("nope.proto".into())).await, 5);
     for symbol in ["", "shop", "shop.Nope", "shop.Colour.RED", ".shop.Shop"] {
         assert_eq!(asking.error(MessageRequest::FileContainingSymbol(symbol.into())).await, 5, "{symbol}");
@@ -332,14 +332,14 @@ async fn v1alpha_reflection_is_answered_as_v1() {
 }
 
 /// A stream of reflection requests.
-struct Asking {
+struct ReflectionStream {
     sender: Sender<ServerReflectionRequest>,
     answers: Option<Streaming<ServerReflectionResponse>>,
     requests: Option<Streaming<ServerReflectionRequest>>,
     client: ServerReflectionClient,
 }
 
-impl Asking {
+impl ReflectionStream {
     async fn of(server: &ServerHandle) -> Self {
         let (sender, requests) = Streaming::channel(1);
         let client = ServerReflectionClient::new(client(Protocol::Grpc, server));
@@ -498,7 +498,7 @@ impl Witnesses {
     }
 
     /// Number of calls that each observer has seen.
-    fn heard(&self, mirror: &Mirror) -> [(&'static str, u64); 6] {
+    fn calls_seen(&self, mirror: &Mirror) -> [(&'static str, u64); 6] {
         let count = |count: &AtomicUsize| count.load(Ordering::SeqCst) as u64;
         let MirrorStats { answered, failed, skipped } = mirror.mirrored();
         [
@@ -574,7 +574,7 @@ async fn standard_services_bypass_hooks_metrics_logs_mirrors_and_limits() {
     let refused = soon(caller.call::<String>("Probe/Echo", "x")).await.unwrap_err();
     assert_eq!(refused.code(), Code::ResourceExhausted);
     until(|| mirror.mirrored().answered == 1).await;
-    let before = witnesses.heard(&mirror);
+    let before = witnesses.calls_seen(&mirror);
     let numbers = before.map(|(_, number)| number);
     assert_eq!(
         numbers,
@@ -584,9 +584,9 @@ async fn standard_services_bypass_hooks_metrics_logs_mirrors_and_limits() {
 
     for (question, asked) in questions(&server) {
         asked.await;
-        assert_eq!(witnesses.heard(&mirror), before, "{question}");
+        assert_eq!(witnesses.calls_seen(&mirror), before, "{question}");
     }
-    let mut asking = Asking::of(&server).await;
+    let mut asking = ReflectionStream::of(&server).await;
     let answer = asking.ask(MessageRequest::ListServices(String::new())).await;
     assert!(matches!(answer.message_response, Some(MessageResponse::ListServicesResponse(_))));
     drop(asking);
@@ -597,9 +597,9 @@ async fn standard_services_bypass_hooks_metrics_logs_mirrors_and_limits() {
     soon(caller.call::<String>("Probe/Echo", "x")).await.unwrap();
     let limited = soon(caller.call::<String>("Probe/Echo", "x")).await.unwrap_err();
     assert_eq!(limited.code(), Code::ResourceExhausted);
-    let heard = || witnesses.heard(&mirror).map(|(_, number)| number);
-    until(|| heard()[1] == 4 && heard()[5] == 3).await;
-    assert_eq!(heard(), [4, 4, 3, 3, 3, 3]);
+    let calls_seen = || witnesses.calls_seen(&mirror).map(|(_, number)| number);
+    until(|| calls_seen()[1] == 4 && calls_seen()[5] == 3).await;
+    assert_eq!(calls_seen(), [4, 4, 3, 3, 3, 3]);
 }
 
 // ------------------------------------------------------------------------------------------------ facts

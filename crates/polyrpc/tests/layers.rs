@@ -53,9 +53,9 @@ impl Layer for Witness {
 }
 
 /// Rejects every call.
-struct Wall(Status);
+struct RejectAll(Status);
 
-impl Layer for Wall {
+impl Layer for RejectAll {
     async fn call(self: Arc<Self>, _: Call, _: Next) -> Outcome {
         Outcome::failed(self.0.clone())
     }
@@ -127,7 +127,7 @@ async fn call_rejected_by_a_layer_reaches_no_handler() {
     let prober = Prober::default();
     let outside = Witness::new("w");
     let status = Status::permission_denied("not today");
-    let server = serve(prober.server().layer(outside.clone()).layer(Wall(status))).await;
+    let server = serve(prober.server().layer(outside.clone()).layer(RejectAll(status))).await;
     for protocol in PROTOCOLS {
         let error = soon(client(protocol, &server).call::<String>("Probe/Echo", "x")).await.unwrap_err();
         assert!(error.message().contains("not today"), "{protocol:?}: {error}");
@@ -275,7 +275,7 @@ async fn layer_can_delay_a_blocking_call() {
 #[test]
 #[should_panic(expected = "there is no service, method or function `Nobody`")]
 fn layer_on_an_unknown_service_panics() {
-    let _ = Server::new().layer_on("Nobody", Wall(Status::internal("")));
+    let _ = Server::new().layer_on("Nobody", RejectAll(Status::internal("")));
 }
 
 #[tokio::test]

@@ -55,7 +55,7 @@ async fn shut_down_under_load(protocol: Protocol) {
         .collect();
     prober.gate.came(CALLS).await;
 
-    let going = tokio::spawn(server.shutdown(PATIENCE));
+    let shutting_down = tokio::spawn(server.shutdown(PATIENCE));
     // Others keep calling, on these connections and on new ones, until they are rejected.
     let new_clients = (0..4).map(|_| ProbeClient::new(Client::new(&url).unwrap()));
     let late: Vec<_> = clients
@@ -76,26 +76,26 @@ async fn shut_down_under_load(protocol: Protocol) {
         let error = soon(late).await.unwrap();
         assert_ne!(error.status().retry(), Retry::Never, "{protocol:?}: {error}");
     }
-    assert!(!going.is_finished(), "{protocol:?}: it waits for what it accepted");
+    assert!(!shutting_down.is_finished(), "{protocol:?}: it waits for what it accepted");
 
     prober.gate.open();
     for (n, call) in accepted.into_iter().enumerate() {
         let reply = soon(call).await.unwrap();
         assert_eq!(reply.unwrap_or_else(|error| panic!("{protocol:?}: lost {n}: {error}")), n.to_string());
     }
-    soon(going).await.unwrap();
+    soon(shutting_down).await.unwrap();
 }
 
 /// Shuts a server down on this thread, and returns once its connections were notified.
-async fn going(server: ServerHandle) -> JoinHandle<()> {
+async fn shutting_down(server: ServerHandle) -> JoinHandle<()> {
     let address = server.address().to_string();
-    let going = tokio::spawn(server.shutdown(PATIENCE));
+    let shutting_down = tokio::spawn(server.shutdown(PATIENCE));
     soon(async { while TcpStream::connect(&address).await.is_ok() {} }).await;
     // The listener is closed; the rest needs a few polls of the tasks.
     for _ in 0..10 {
         tokio::task::yield_now().await;
     }
-    going
+    shutting_down
 }
 
 #[tokio::test]
@@ -106,7 +106,7 @@ async fn late_call_is_rejected_with_the_text_of_its_protocol() {
         let mut wire = common::Wire::connect(protocol, &server).await;
         wire.send(1, &json_call("Probe", "Wait", "\"accepted\"")).await;
         prober.gate.came(1).await;
-        let going = tokio::spawn(server.shutdown(PATIENCE));
+        let shutting_down = tokio::spawn(server.shutdown(PATIENCE));
         let mut id = 2;
         let status = loop {
             wire.send(id, &json_call("Probe", "Echo", "\"late\"")).await;
@@ -122,7 +122,7 @@ async fn late_call_is_rejected_with_the_text_of_its_protocol() {
         assert_eq!((id, &reply.result.unwrap()[..]), (1, &b"\"accepted\""[..]));
         assert!(wire.reply().await.is_none(), "then the connection ends");
         drop(wire);
-        soon(going).await.unwrap();
+        soon(shutting_down).await.unwrap();
     }
 }
 
@@ -133,13 +133,13 @@ async fn last_http_response_announces_close() {
     let mut socket = Socket::connect(&server).await;
     socket.send(b"POST /Probe/Wait HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\n\"a\"").await;
     prober.gate.came(1).await;
-    let going = going(server).await;
+    let shutting_down = shutting_down(server).await;
     prober.gate.open();
     let answer = String::from_utf8(socket.rest().await).unwrap();
     assert!(answer.starts_with("HTTP/1.1 200") && answer.ends_with("\"a\""), "{answer}");
     assert!(answer.contains("Connection: close"), "{answer}");
     drop(socket);
-    soon(going).await.unwrap();
+    soon(shutting_down).await.unwrap();
 }
 
 #[tokio::test]
@@ -186,13 +186,13 @@ async fn message_started_before_shutdown_is_rejected() {
         client(Protocol::Rpcx, &server).call::<String>("Probe/Echo", "other").await.unwrap();
     }
     let ran = prober.ran();
-    let going = going(server).await;
+    let shutting_down = shutting_down(server).await;
     wire.socket.send(&bytes[20..]).await;
     let status = wire.reply().await.expect("an answer").1.result.unwrap_err();
     assert!(status.message().contains("Server is stopping"), "{status}");
     assert_eq!(prober.ran(), ran);
     drop(wire);
-    soon(going).await.unwrap();
+    soon(shutting_down).await.unwrap();
 }
 
 #[tokio::test]

@@ -79,7 +79,7 @@ impl Server {
     }
 
     /// Waits until it exits with success.
-    async fn ended(mut self) {
+    async fn wait_for_exit(mut self) {
         soon(async {
             loop {
                 match self.process.try_wait().unwrap() {
@@ -174,7 +174,7 @@ async fn no_call_is_lost(scheme: &'static str, lame_duck: u64) {
         callers.made(100 + round * 97 % 500).await;
         let victim = servers.remove(round % 2);
         victim.terminate();
-        victim.ended().await;
+        victim.wait_for_exit().await;
         callers.made(200).await;
         let (made, lost) = callers.stop().await;
         let first = lost.first();

@@ -242,7 +242,7 @@ impl tracing::Subscriber for Events {
     fn record_follows_from(&self, _: &Id, _: &Id) {}
 
     fn event(&self, event: &tracing::Event<'_>) {
-        let mut words = Words::default();
+        let mut words = MessageVisitor::default();
         event.record(&mut words);
         if words.0.contains("this protocol") {
             self.0.lock().unwrap().push(words.0);
@@ -255,9 +255,9 @@ impl tracing::Subscriber for Events {
 }
 
 #[derive(Default)]
-struct Words(String);
+struct MessageVisitor(String);
 
-impl Visit for Words {
+impl Visit for MessageVisitor {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
         if field.name() == "message" {
             self.0 = format!("{value:?}");

@@ -25,7 +25,7 @@ fn told() -> Vec<String> {
 }
 
 /// Waits for an event that contains all of this.
-async fn tells(wanted: &[&str]) -> String {
+async fn wait_for_event(wanted: &[&str]) -> String {
     let found = tokio::time::timeout(PATIENCE, async {
         loop {
             let found = told().into_iter().find(|line| wanted.iter().all(|part| line.contains(part)));
@@ -128,23 +128,33 @@ async fn connections_calls_and_attempts_are_logged_with_their_fields() {
     client.call::<String>("Traced/Fail", &()).await.unwrap_err();
 
     let accepted =
-        tells(&["polyrpc::server: message=a connection was accepted", "connection{connection="]).await;
+        wait_for_event(&["polyrpc::server: message=a connection was accepted", "connection{connection="])
+            .await;
     assert!(accepted.contains("peer=127.0.0.1:"), "{accepted}");
-    tells(&["polyrpc::client: message=connection established", &format!("server={address}")]).await;
-    let within = tells(&["in the handler"]).await;
+    wait_for_event(&["polyrpc::client: message=connection established", &format!("server={address}")]).await;
+    let within = wait_for_event(&["in the handler"]).await;
     for part in ["connection{connection=", "call{service=Traced method=Work protocol=rpcx peer=127.0.0.1:"] {
         assert!(within.contains(part), "{part} in {within}");
     }
-    tells(&["polyrpc::server: message=the call ended", "method=Work", "took="]).await;
-    tells(&["polyrpc::server: message=the call failed", "method=Fail", "code=not found", "no such thing"])
-        .await;
-    tells(&["polyrpc::client: message=the call ended", "call{service=Traced method=Work protocol=rpcx}"])
-        .await;
-    let attempt = tells(&["polyrpc::client: message=the attempt failed", "method=Fail"]).await;
+    wait_for_event(&["polyrpc::server: message=the call ended", "method=Work", "took="]).await;
+    wait_for_event(&[
+        "polyrpc::server: message=the call failed",
+        "method=Fail",
+        "code=not found",
+        "no such thing",
+    ])
+    .await;
+    wait_for_event(&[
+        "polyrpc::client: message=the call ended",
+        "call{service=Traced method=Work protocol=rpcx}",
+    ])
+    .await;
+    let attempt = wait_for_event(&["polyrpc::client: message=the attempt failed", "method=Fail"]).await;
     assert!(attempt.contains(&format!("attempt{{server={address}}}")), "{attempt}");
     server.shutdown(PATIENCE).await;
     let ended =
-        tells(&["polyrpc::server: message=a connection ended", "protocol=rpcx", "calls=2 failed=1"]).await;
+        wait_for_event(&["polyrpc::server: message=a connection ended", "protocol=rpcx", "calls=2 failed=1"])
+            .await;
     assert!(ended.contains("received=") && ended.contains("sent="), "{ended}");
 }
 
@@ -174,12 +184,12 @@ async fn ejections_and_retries_are_logged() {
     for _ in 0..20 {
         client.call::<String>("Ejected/Work", &()).await.unwrap();
     }
-    tells(&["retrying the call", "service=Ejected", "error=moody"]).await;
+    wait_for_event(&["retrying the call", "service=Ejected", "error=moody"]).await;
     // A busy server is not a failing one.
     for _ in 0..20 {
         let _ = client.call::<String>("Ejected/Ill", "x").await;
     }
-    tells(&["WARN", "endpoint ejected after too many failures", &format!("server={address}")]).await;
+    wait_for_event(&["WARN", "endpoint ejected after too many failures", &format!("server={address}")]).await;
 }
 
 #[tokio::test]
@@ -192,14 +202,14 @@ async fn panicking_handlers_and_unreachable_servers_are_logged() {
     let client = Client::new(&format!("rpcx://{}", server.address())).unwrap();
     client.call::<String>("Panics/Now", &()).await.unwrap_err();
     let panicked = ["ERROR", "a handler panicked", "as asked by the test", "connection{"];
-    tells(&panicked).await;
-    tells(&["a handler panicked", "service=Panics", "method=Now", "peer=127.0.0.1:"]).await;
+    wait_for_event(&panicked).await;
+    wait_for_event(&["a handler panicked", "service=Panics", "method=Now", "peer=127.0.0.1:"]).await;
 
     let address = server.address().to_string();
     drop((client, server));
     let client = Client::new(&format!("rpcx://{address}")).unwrap();
     client.call::<String>("Panics/Now", &()).await.unwrap_err();
-    tells(&["WARN", "server unreachable", &address]).await;
+    wait_for_event(&["WARN", "server unreachable", &address]).await;
 }
 
 #[tokio::test]
@@ -207,7 +217,7 @@ async fn lame_duck_phase_is_logged() {
     record();
     let server = serve(Prober::default().server().lame_duck(Duration::from_millis(1))).await;
     server.shutdown(PATIENCE).await;
-    tells(&["INFO", "the server is going away", "lame_duck=1ms"]).await;
+    wait_for_event(&["INFO", "the server is going away", "lame_duck=1ms"]).await;
 }
 
 #[tokio::test]
@@ -224,7 +234,7 @@ async fn shutdown_logs_finished_and_aborted_calls() {
         .into();
     prober.gate.came(2).await;
     server.shutdown(Duration::from_millis(50)).await;
-    tells(&["INFO", "the server has shut down", "finished=0", "cut_off=2", "took="]).await;
+    wait_for_event(&["INFO", "the server has shut down", "finished=0", "cut_off=2", "took="]).await;
     for call in stuck {
         assert!(common::soon(call).await.unwrap().is_err());
     }
@@ -238,5 +248,5 @@ async fn shutdown_logs_finished_and_aborted_calls() {
     prober.gate.open();
     common::soon(shutting).await.unwrap();
     assert_eq!(common::soon(call).await.unwrap().unwrap(), "x");
-    tells(&["INFO", "the server has shut down", "finished=1", "cut_off=0"]).await;
+    wait_for_event(&["INFO", "the server has shut down", "finished=1", "cut_off=0"]).await;
 }

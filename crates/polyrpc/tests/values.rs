@@ -68,7 +68,7 @@ const WAYS: [Way; 12] = [
 
 impl Way {
     /// Go's codecs, used by Go programs.
-    fn is_gos(self) -> bool {
+    fn is_go_encoding(self) -> bool {
         let sessions = [Protocol::Rpcx, Protocol::NetRpc];
         match self {
             Self::JsonRpc | Self::Gateway => true,
@@ -190,7 +190,7 @@ async fn http2(socket: Socket, path: &str, json: &str) -> (u16, String) {
 }
 
 /// Messages that every entry point reads alike, and the result.
-fn read_alike() -> Vec<(&'static str, Values)> {
+fn equivalent_values() -> Vec<(&'static str, Values)> {
     let with = |change: fn(&mut Values)| {
         let mut values = Values::default();
         change(&mut values);
@@ -260,7 +260,7 @@ const EXCEPTIONS: [(&str, &str, &str); 3] = [
 async fn every_json_entry_point_accepts_the_same_values() {
     let seen = Seen::default();
     let server = serve(seen.server()).await;
-    for (json, want) in read_alike() {
+    for (json, want) in equivalent_values() {
         for way in WAYS {
             *seen.0.lock().unwrap() = None;
             way.call(&server, json).await.unwrap_or_else(|failure| panic!("{way:?} {json}: {failure:?}"));
@@ -281,7 +281,7 @@ async fn every_json_entry_point_rejects_the_same_values_with_the_same_text() {
     assert!(seen.0.lock().unwrap().is_none(), "the handler saw none of them");
     for (json, by, want) in EXCEPTIONS {
         for way in WAYS {
-            let is_refused = if by == "Go's" { way.is_gos() } else { !way.is_canonical() };
+            let is_refused = if by == "Go's" { way.is_go_encoding() } else { !way.is_canonical() };
             match is_refused {
                 true => refuses(way, &server, json, want).await,
                 false => way.call(&server, json).await.unwrap_or_else(|it| panic!("{way:?} {json}: {it:?}")),
@@ -423,7 +423,7 @@ async fn go_json_rejects_a_non_finite_number_in_a_response() {
         let json = format!(r#"{{"ratio":"{text}"}}"#);
         for way in WAYS {
             let answer = way.call(&server, &json).await;
-            match way.is_gos() {
+            match way.is_go_encoding() {
                 true => {
                     let (_, text) = answer.expect_err("Go's encoder refuses it");
                     assert!(text.contains(&format!("json: unsupported value: {word}")), "{way:?}: {text}");

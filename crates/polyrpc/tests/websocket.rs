@@ -92,7 +92,7 @@ impl Socket {
         let stream = TcpStream::connect(server.address().to_string()).await.unwrap();
         let mut socket = Self { stream, read: BytesMut::new() };
         socket
-            .say(
+            .send_frame(
                 b"GET /_rpcx_ HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
                   Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n",
             )
@@ -105,7 +105,7 @@ impl Socket {
         socket
     }
 
-    async fn say(&mut self, bytes: &[u8]) {
+    async fn send_frame(&mut self, bytes: &[u8]) {
         soon(self.stream.write_all(bytes)).await.unwrap();
     }
 
@@ -113,7 +113,7 @@ impl Socket {
     async fn frame(&mut self, first: u8, payload: &[u8]) {
         let length = u8::try_from(payload.len()).unwrap();
         assert!(length < 126);
-        self.say(&[&[first, 0x80 | length, 0, 0, 0, 0], payload].concat()).await;
+        self.send_frame(&[&[first, 0x80 | length, 0, 0, 0, 0], payload].concat()).await;
     }
 
     async fn more(&mut self) -> bool {
@@ -189,7 +189,7 @@ async fn protocol_violation_is_answered_and_closes_the_connection() {
     let server = serve(&Prober::default()).await;
     for wrong in [&b"\x82\x01x"[..], b"\xc2\x80\0\0\0\0", b"\x80\x80\0\0\0\0", b"\x88\x81\0\0\0\0x"] {
         let mut socket = Socket::open(&server).await;
-        socket.say(wrong).await;
+        socket.send_frame(wrong).await;
         assert_eq!(socket.next().await, Some((0x88, vec![3, 0xea])), "{}", wrong.escape_ascii());
         assert_eq!(socket.next().await, None);
     }

@@ -128,7 +128,7 @@ fn ask_in<C: Client>(format: Format, message: &'static [u8], new: impl Fn(Manner
 
 /// The events of a session for some bytes.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Heard {
+struct Observed {
     answers: Vec<String>,
     out: Vec<u8>,
     violation: Option<Violation>,
@@ -140,7 +140,7 @@ struct Connection<C> {
     message: (Format, Bytes),
     inbox: BytesMut,
     out: Outbox,
-    heard: Heard,
+    observed: Observed,
     calls: u64,
     fed: usize,
 }
@@ -148,8 +148,8 @@ struct Connection<C> {
 impl<C: Client> Connection<C> {
     /// A connection with the maximum number of pending calls.
     fn new(session: C, manner: Manner, message: (Format, Bytes)) -> Self {
-        let (inbox, out, heard) = (BytesMut::new(), Outbox::new(), Heard::default());
-        let mut connection = Self { session, manner, message, inbox, out, heard, calls: 0, fed: 0 };
+        let (inbox, out, observed) = (BytesMut::new(), Outbox::new(), Observed::default());
+        let mut connection = Self { session, manner, message, inbox, out, observed, calls: 0, fed: 0 };
         connection.session.heartbeat(&mut connection.out);
         for _ in 0..connection.session.concurrency().min(4) {
             connection.call();
@@ -157,29 +157,29 @@ impl<C: Client> Connection<C> {
         connection
     }
 
-    fn feed(mut self, chunks: &[&[u8]]) -> Heard {
+    fn feed(mut self, chunks: &[&[u8]]) -> Observed {
         for chunk in chunks {
             self.inbox.extend_from_slice(chunk);
             self.fed += chunk.len();
             self.pull();
-            if self.heard.violation.is_some() {
+            if self.observed.violation.is_some() {
                 break;
             }
         }
-        if self.heard.violation.is_none()
+        if self.observed.violation.is_none()
             && let Some(last) = self.session.end_of_stream(&mut self.inbox)
         {
-            self.hear(&last);
+            self.record(&last);
         }
-        self.heard.out = self.out.take();
-        self.heard
+        self.observed.out = self.out.take();
+        self.observed
     }
 
     fn pull(&mut self) {
         loop {
             match self.session.next_event(&mut self.inbox, &mut self.out) {
                 Ok(Some(answer)) => {
-                    self.hear(&answer);
+                    self.record(&answer);
                     match answer {
                         ClientEvent::Reply(..) if self.session.reusable() => self.call(),
                         ClientEvent::Message(id, message) => self.echo(id, message),
@@ -187,7 +187,7 @@ impl<C: Client> Connection<C> {
                     }
                 }
                 Ok(None) => return assert_modest(self.session.bytes_needed(), self.inbox.len()),
-                Err(violation) => return self.heard.violation = Some(violation),
+                Err(violation) => return self.observed.violation = Some(violation),
             }
             assert_bounded(self.out.len(), self.fed);
         }
@@ -200,8 +200,8 @@ impl<C: Client> Connection<C> {
         }
     }
 
-    fn hear(&mut self, answer: &ClientEvent) {
-        self.heard.answers.push(format!("{answer:?}"));
+    fn record(&mut self, answer: &ClientEvent) {
+        self.observed.answers.push(format!("{answer:?}"));
     }
 
     fn call(&mut self) {

@@ -56,11 +56,11 @@ pub(super) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8>
     [&[a, b, c, kind, flags, s0, s1, s2, s3], payload].concat()
 }
 
-/// Asserts that a server sent only valid output: complete frames, on streams that were `heard` of, each stream a
-/// head, data, trailers and nothing after its end; and no more data than the windows allow.
-pub(super) fn assert_server_says(out: &[u8], heard: &[Frame<'_>]) {
-    let opened = streams(heard);
-    let said = whole(out, heard);
+/// Asserts that a server sent only valid output: complete frames, on streams that the peer opened in `observed`, each
+/// stream a head, data, trailers and nothing after its end; and no more data than the windows allow.
+pub(super) fn assert_server_sent(out: &[u8], observed: &[Frame<'_>]) {
+    let opened = streams(observed);
+    let said = whole(out, observed);
     assert!(streams(&said).is_subset(&opened), "a head for a stream that nobody opened");
     let mut heads = BTreeSet::new();
     for (head, block) in blocks(&said) {
@@ -73,9 +73,9 @@ pub(super) fn assert_server_says(out: &[u8], heard: &[Frame<'_>]) {
 
 /// Asserts that a client sent only valid output: the preface, and complete frames as for a server, on
 /// its own streams with growing ids.
-pub(super) fn assert_client_says(out: &[u8], heard: &[Frame<'_>]) {
+pub(super) fn assert_client_sent(out: &[u8], observed: &[Frame<'_>]) {
     let out = out.strip_prefix(PREFACE).expect("a client begins with the preface");
-    let said = whole(out, heard);
+    let said = whole(out, observed);
     let opened: Vec<u32> = blocks(&said).map(|(head, _)| head.stream).collect();
     assert!(opened.iter().all(|stream| stream % 2 == 1), "{opened:?}");
     assert!(opened.is_sorted_by(|a, b| a < b), "a stream is opened once: {opened:?}");
@@ -87,12 +87,12 @@ pub(super) fn assert_client_says(out: &[u8], heard: &[Frame<'_>]) {
 }
 
 /// The frames of one side, after the assertions common to both.
-fn whole<'b>(out: &'b [u8], heard: &[Frame<'_>]) -> Vec<Frame<'b>> {
+fn whole<'b>(out: &'b [u8], observed: &[Frame<'_>]) -> Vec<Frame<'b>> {
     let (said, rest) = split(out);
     assert!(rest.is_empty(), "half a frame: {}", rest.escape_ascii());
     assert!(said.first().is_none_or(|first| first.kind == SETTINGS && first.flags == 0), "{said:?}");
     assert_halves(&said);
-    assert_within_windows(&said, heard);
+    assert_within_windows(&said, observed);
     said
 }
 
@@ -126,11 +126,11 @@ fn assert_halves(said: &[Frame<'_>]) {
 }
 
 /// Asserts that the data does not exceed the granted windows.
-fn assert_within_windows(said: &[Frame<'_>], heard: &[Frame<'_>]) {
+fn assert_within_windows(said: &[Frame<'_>], observed: &[Frame<'_>]) {
     const FIRST: u64 = 65_535;
     let mut widest = FIRST;
     let mut more: BTreeMap<u32, u64> = BTreeMap::new();
-    for frame in heard {
+    for frame in observed {
         match frame.kind {
             SETTINGS => widest = widest.max(widest_window(frame.payload)),
             WINDOW_UPDATE => {

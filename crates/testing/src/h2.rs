@@ -18,12 +18,12 @@ use super::{Manner, frames};
 /// must not.
 pub fn h2_frames(input: &[u8]) {
     let Some((manner, bytes)) = Manner::read(input) else { return };
-    let whole = Spoken::new(manner).feed(&[bytes]);
-    assert_same(&Spoken::new(manner).feed(&manner.cut(bytes)), &whole);
-    assert_same(&Spoken::new(manner).feed(&bytes.chunks(1).collect::<Vec<_>>()), &whole);
+    let whole = Driver::new(manner).feed(&[bytes]);
+    assert_same(&Driver::new(manner).feed(&manner.cut(bytes)), &whole);
+    assert_same(&Driver::new(manner).feed(&bytes.chunks(1).collect::<Vec<_>>()), &whole);
     match manner.has(CLIENT) {
-        true => frames::assert_client_says(&whole.out, &frames::split(bytes).0),
-        false => frames::assert_server_says(&whole.out, &frames::split_client(bytes)),
+        true => frames::assert_client_sent(&whole.out, &frames::split(bytes).0),
+        false => frames::assert_server_sent(&whole.out, &frames::split_client(bytes)),
     }
 }
 
@@ -60,15 +60,15 @@ pub(super) fn config() -> Arc<Config> {
 
 /// The events for some bytes, in a form that does not depend on the split.
 #[derive(Debug, Default)]
-pub(super) struct Heard {
+pub(super) struct Observed {
     pub(super) events: Vec<String>,
     pub(super) out: Vec<u8>,
     pub(super) violation: Option<Violation>,
 }
 
 /// Asserts that the split of the bytes made only permitted differences.
-pub(super) fn assert_same(cut: &Heard, whole: &Heard) {
-    if is_calmed(whole) || is_calmed(cut) {
+pub(super) fn assert_same(cut: &Observed, whole: &Observed) {
+    if ends_with_enhance_your_calm(whole) || ends_with_enhance_your_calm(cut) {
         // The number of frames per batch depends on the split.
         let both = cut.events.len().min(whole.events.len());
         return assert_eq!(cut.events[..both], whole.events[..both]);
@@ -78,10 +78,10 @@ pub(super) fn assert_same(cut: &Heard, whole: &Heard) {
     assert_eq!(without_grants(&cut.out), without_grants(&whole.out));
 }
 
-pub(super) fn is_calmed(heard: &Heard) -> bool {
-    let (said, _) = frames::split(&heard.out);
+pub(super) fn ends_with_enhance_your_calm(observed: &Observed) -> bool {
+    let (said, _) = frames::split(&observed.out);
     let calm = ErrorCode::ENHANCE_YOUR_CALM.0.to_be_bytes();
-    heard.violation.is_some()
+    observed.violation.is_some()
         && said.last().is_some_and(|last| last.kind == GOAWAY && last.payload.get(4..8) == Some(&calm))
 }
 
@@ -93,23 +93,23 @@ fn without_grants(out: &[u8]) -> Vec<frames::Frame<'_>> {
 }
 
 /// A connection and its user.
-struct Spoken {
+struct Driver {
     connection: Connection,
     manner: Manner,
     inbox: BytesMut,
     out: Outbox,
-    heard: Heard,
+    observed: Observed,
     messages: u32,
 }
 
-impl Spoken {
+impl Driver {
     fn new(manner: Manner) -> Self {
         let connection = match manner.has(CLIENT) {
             true => Connection::client(config()),
             false => Connection::server(config()),
         };
-        let (inbox, out, heard) = (BytesMut::new(), Outbox::new(), Heard::default());
-        let mut spoken = Self { connection, manner, inbox, out, heard, messages: 0 };
+        let (inbox, out, observed) = (BytesMut::new(), Outbox::new(), Observed::default());
+        let mut spoken = Self { connection, manner, inbox, out, observed, messages: 0 };
         if manner.has(CLIENT) {
             spoken.connection.ping(&mut spoken.out);
             (0..4).for_each(|_| spoken.ask());
@@ -117,17 +117,17 @@ impl Spoken {
         spoken
     }
 
-    fn feed(mut self, chunks: &[&[u8]]) -> Heard {
+    fn feed(mut self, chunks: &[&[u8]]) -> Observed {
         self.pull();
         for chunk in chunks {
             self.inbox.extend_from_slice(chunk);
             self.pull();
-            if self.heard.violation.is_some() {
+            if self.observed.violation.is_some() {
                 break;
             }
         }
-        self.heard.out = self.out.take();
-        self.heard
+        self.observed.out = self.out.take();
+        self.observed
     }
 
     fn pull(&mut self) {
@@ -137,7 +137,7 @@ impl Spoken {
             match found {
                 Ok(Some(event)) => self.handle(event),
                 Ok(None) => return self.assert_modest(),
-                Err(violation) => return self.heard.violation = Some(violation),
+                Err(violation) => return self.observed.violation = Some(violation),
             }
             self.connection.assert_sound();
         }
@@ -158,7 +158,7 @@ impl Spoken {
     fn handle(&mut self, event: Event) {
         match event {
             Event::Headers { stream, end, .. } => {
-                self.hear(&event);
+                self.record(&event);
                 self.head(stream, end);
             }
             // A head with its data is equal to one whose data arrives later.
@@ -168,10 +168,10 @@ impl Spoken {
             }
             Event::Data { stream, bytes, end } => self.handle_data(stream, bytes, end),
             Event::Trailers { stream, .. } => {
-                self.hear(&event);
+                self.record(&event);
                 self.ended(stream);
             }
-            _ => self.hear(&event),
+            _ => self.record(&event),
         }
     }
 
@@ -188,7 +188,7 @@ impl Spoken {
         let length = bytes.len();
         // After the response the rest is not reported, unless it had arrived already.
         if !self.manner.has(EARLY) {
-            self.hear(&Event::Data { stream, bytes, end });
+            self.record(&Event::Data { stream, bytes, end });
         }
         if !self.manner.has(IDLES) {
             self.connection.consumed(stream, length, &mut self.out);
@@ -252,7 +252,7 @@ impl Spoken {
         self.connection.data(stream, b"five!", Bytes::from(vec![b'.'; length]), end, &mut self.out);
     }
 
-    fn hear(&mut self, event: &Event) {
-        self.heard.events.push(format!("{event:?}"));
+    fn record(&mut self, event: &Event) {
+        self.observed.events.push(format!("{event:?}"));
     }
 }

@@ -167,7 +167,7 @@ struct Connection<S: Server> {
     owed: Vec<(S::Ticket, Reply)>,
     /// Streams that were accepted.
     streams: Vec<S::Ticket>,
-    heard: Heard,
+    observed: Heard,
     fed: usize,
     /// The server closes the connection.
     refused: bool,
@@ -182,7 +182,7 @@ impl<S: Server> Connection<S> {
             out: Outbox::new(),
             owed: Vec::new(),
             streams: Vec::new(),
-            heard: Heard::default(),
+            observed: Heard::default(),
             fed: 0,
             refused: false,
         }
@@ -202,8 +202,8 @@ impl<S: Server> Connection<S> {
             self.pull();
         }
         let taken = if self.is_violated() { 0 } else { self.fed - self.inbox.len() };
-        self.heard.out = self.out.take();
-        (self.heard, taken)
+        self.observed.out = self.out.take();
+        (self.observed, taken)
     }
 
     fn pull(&mut self) {
@@ -211,33 +211,33 @@ impl<S: Server> Connection<S> {
             match self.session.next_event(&mut self.inbox, &mut self.out) {
                 Ok(Some(ServerEvent::Call(call, ticket))) => {
                     let call = Call { authenticated: false, ..call };
-                    self.heard.calls.push(tell(&call));
+                    self.observed.calls.push(tell(&call));
                     let reply = reply(&call, self.manner);
                     self.handle(ticket, reply);
                 }
                 Ok(Some(ServerEvent::Open(call, ticket, stream))) => {
                     let call = Call { authenticated: false, ..call };
-                    self.heard.calls.push(tell_part(&ServerEvent::Open(call, ticket, stream)));
+                    self.observed.calls.push(tell_part(&ServerEvent::Open(call, ticket, stream)));
                 }
                 Ok(Some(
                     ServerEvent::Foreign
                     | ServerEvent::Connect
                     | ServerEvent::Upgrade(_)
                     | ServerEvent::WebSocket,
-                )) => self.heard.foreign = true,
+                )) => self.observed.foreign = true,
                 // Whether a head is reported before its body depends on how the bytes were split.
                 Ok(Some(ServerEvent::Head(_, stream))) => {
                     self.refused |= self.session.apply_verdict(stream, Verdict::Accepted, &mut self.out);
                 }
                 Ok(Some(event)) => {
-                    self.heard.calls.push(tell_part(&event));
+                    self.observed.calls.push(tell_part(&event));
                     match event {
                         ServerEvent::Message(stream, message) => self.echo(stream, message),
                         ServerEvent::End(stream) => self.end(stream),
                         _ => {}
                     }
                 }
-                Err(violation) => self.heard.violation = Some(violation),
+                Err(violation) => self.observed.violation = Some(violation),
                 Ok(None) => {
                     // Delayed responses may block the session.
                     if self.owed.is_empty() {
@@ -252,7 +252,7 @@ impl<S: Server> Connection<S> {
 
     /// Nothing here may depend on how the bytes were split, only on earlier events of the session.
     fn handle(&mut self, ticket: S::Ticket, reply: Reply) {
-        let number = self.heard.calls.len();
+        let number = self.observed.calls.len();
         if number == 1 && self.manner.has(REFUSES) {
             self.refused = self.session.reject(ticket, Status::unauthenticated("not you"), &mut self.out);
         } else if self.manner.has(ACCEPTS) && S::offered_streams(&ticket).is_some() {
@@ -299,11 +299,11 @@ impl<S: Server> Connection<S> {
     }
 
     fn is_violated(&self) -> bool {
-        self.heard.violation.is_some()
+        self.observed.violation.is_some()
     }
 
     fn is_over(&self) -> bool {
-        self.refused || self.heard.foreign || self.is_violated()
+        self.refused || self.observed.foreign || self.is_violated()
     }
 }
 

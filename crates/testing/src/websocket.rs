@@ -12,8 +12,8 @@ use super::Manner;
 /// If it produces something else for another split of the same bytes, or more than there were.
 pub fn websocket(input: &[u8]) {
     let Some((manner, bytes)) = Manner::read(input) else { return };
-    let whole = Heard::of(manner, &[bytes]);
-    let cut = Heard::of(manner, &manner.cut(bytes));
+    let whole = Observed::of(manner, &[bytes]);
+    let cut = Observed::of(manner, &manner.cut(bytes));
     assert_eq!((&cut.messages, &cut.others, cut.failure), (&whole.messages, &whole.others, whole.failure));
     // Of an invalid text, less may have been returned.
     if whole.failure.is_none() {
@@ -32,36 +32,36 @@ fn role(manner: Manner) -> Role {
 }
 
 #[derive(Debug, Default)]
-struct Heard {
+struct Observed {
     messages: Vec<(Kind, Vec<u8>)>,
     begun: Vec<u8>,
     others: Vec<Event>,
     failure: Option<CloseCode>,
 }
 
-impl Heard {
+impl Observed {
     fn of(manner: Manner, chunks: &[&[u8]]) -> Self {
         let config = if manner.has(BYTES) { Config::BYTES } else { Config { message: 2048, utf8: true } };
         let mut receiver = Receiver::new(role(manner), config);
-        let (mut heard, mut raw, mut plain) = (Self::default(), BytesMut::new(), BytesMut::new());
+        let (mut observed, mut raw, mut plain) = (Self::default(), BytesMut::new(), BytesMut::new());
         for chunk in chunks {
             raw.extend_from_slice(chunk);
             loop {
                 match receiver.next(&mut raw, &mut plain) {
                     Ok(None) => break,
                     Ok(Some(Event::Data { kind, ended: true })) => {
-                        heard.messages.push((kind, plain.split().to_vec()));
+                        observed.messages.push((kind, plain.split().to_vec()));
                     }
                     Ok(Some(Event::Data { ended: false, .. })) => {}
-                    Ok(Some(other)) => heard.others.push(other),
-                    Err(code) => heard.failure = Some(code),
+                    Ok(Some(other)) => observed.others.push(other),
+                    Err(code) => observed.failure = Some(code),
                 }
             }
             // A header, or a control frame.
             assert!(raw.len() < 14 + 125, "{} bytes wait", raw.len());
         }
-        heard.begun = plain.to_vec();
-        heard
+        observed.begun = plain.to_vec();
+        observed
     }
 }
 

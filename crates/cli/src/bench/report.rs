@@ -157,7 +157,7 @@ impl fmt::Display for Report {
             |name: &str, value: String| writeln!(f, "  {}  {value}", paint.dim(format_args!("{name:<8}")));
         let rate = paint.bold(format_args!("{} calls/s", grouped(self.calls_per_second.round() as u64)));
         line("rate", format!("{rate}  ({} calls)", grouped(self.calls)))?;
-        line("errors", self.errors_told(paint))?;
+        line("errors", self.error_list(paint))?;
         line("latency", self.latency_us.to_string())?;
         line("CPU/call", self.cpu_us_per_call.to_string())?;
         line("machine", self.machine.to_string())?;
@@ -169,7 +169,7 @@ impl fmt::Display for Report {
 }
 
 impl Report {
-    fn errors_told(&self, paint: Painter) -> String {
+    fn error_list(&self, paint: Painter) -> String {
         if self.errors.is_empty() {
             return "none".to_owned();
         }

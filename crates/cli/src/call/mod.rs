@@ -213,7 +213,7 @@ impl Options {
     fn client(&self, report: &Report) -> Result<Client, Failure> {
         let mut builder = self.beside.client(&self.url)?;
         if self.verbose {
-            builder = builder.on_push(|push| tell_push(&push));
+            builder = builder.on_push(|push| print_push(&push));
         }
         if let Some(hook) = report.hook() {
             builder = builder.hook(hook);
@@ -260,7 +260,7 @@ impl Options {
     }
 }
 
-fn tell_push(push: &Push) {
+fn print_push(push: &Push) {
     terminal::tell(format_args!("< pushed {}/{}: {}", push.service, push.method, readable(&push.body)));
     for (key, value) in push.metadata.iter() {
         terminal::tell(format_args!("<   {key}: {}", readable(value)));

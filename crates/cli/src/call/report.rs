@@ -81,7 +81,7 @@ impl Report {
         let Received { messages, bytes, format } = ending.received;
         match self.shown {
             None => {}
-            Some(Style::Json) => self.tell_json(
+            Some(Style::Json) => self.print_json(
                 json!({
                     "status": "ok",
                     "code": 0,
@@ -118,9 +118,11 @@ impl Report {
         let number = failure::number(status.code());
         match self.shown {
             None => {}
-            Some(Style::Json) => {
-                self.tell_json(json!({ "status": status.code().as_str(), "code": number }), headers, trailers)
-            }
+            Some(Style::Json) => self.print_json(
+                json!({ "status": status.code().as_str(), "code": number }),
+                headers,
+                trailers,
+            ),
             Some(Style::Words) => {
                 self.tell(&format!("{} (status {number})", status.code()), headers, trailers);
             }
@@ -132,7 +134,7 @@ impl Report {
         let nothing = Metadata::new();
         match self.shown {
             None => {}
-            Some(Style::Json) => self.tell_json(json!({ "status": "sent" }), &nothing, &nothing),
+            Some(Style::Json) => self.print_json(json!({ "status": "sent" }), &nothing, &nothing),
             Some(Style::Words) => self.tell("sent", &nothing, &nothing),
         }
     }
@@ -148,7 +150,7 @@ impl Report {
         }
     }
 
-    fn tell_json(&self, mut call: Value, headers: &Metadata, trailers: &Metadata) {
+    fn print_json(&self, mut call: Value, headers: &Metadata, trailers: &Metadata) {
         if let Value::Object(call) = &mut call {
             call.insert("peer".into(), self.peer.get().into());
             call.insert("time_ms".into(), (self.elapsed().as_secs_f64() * 1e3).into());

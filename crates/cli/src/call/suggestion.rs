@@ -13,10 +13,10 @@ use crate::{closest, describe};
 /// Suggestion for a method that the server does not have.
 pub(super) async fn of_target(client: &Client, options: &Options) -> Option<String> {
     let (service, method) = split(&options.target)?;
-    let offered = timeout(AT_MOST, offered(client, options)).await.ok()??;
+    let services_of = timeout(AT_MOST, services_of(client, options)).await.ok()??;
     // rpcx's reflection omits packages.
     let last = service.rsplit('.').next();
-    let known = offered.iter().find(|(name, _)| name == service || Some(name.as_str()) == last);
+    let known = services_of.iter().find(|(name, _)| name == service || Some(name.as_str()) == last);
     match known {
         Some((_, methods)) if !methods.iter().any(|known| known == method) => {
             let methods: Vec<_> = methods.iter().map(String::as_str).collect();
@@ -24,14 +24,14 @@ pub(super) async fn of_target(client: &Client, options: &Options) -> Option<Stri
         }
         Some(_) => None,
         None => {
-            let names: Vec<_> = offered.iter().map(|(name, _)| name.as_str()).collect();
+            let names: Vec<_> = services_of.iter().map(|(name, _)| name.as_str()).collect();
             Some(service_hint(service, &names).replace("it has ", "the server has "))
         }
     }
 }
 
 /// The services of a server with the names of their methods, if it lists them.
-async fn offered(client: &Client, options: &Options) -> Option<Vec<(String, Vec<String>)>> {
+async fn services_of(client: &Client, options: &Options) -> Option<Vec<(String, Vec<String>)>> {
     if client.protocol() == Protocol::Rpcx {
         let program = rpcx::Program::ask(client, None, options.asking()).await.ok()?;
         let names = |methods: Vec<rpcx::Method>| methods.into_iter().map(|method| method.name).collect();

@@ -49,7 +49,7 @@ impl<'a> Reflection<'a> {
                 names.sort_unstable();
                 Ok(names)
             }
-            other => Err(astray(other)),
+            other => Err(unexpected_answer(other)),
         }
     }
 
@@ -132,7 +132,7 @@ impl<'a> Reflection<'a> {
                 Ok(true)
             }
             MessageResponse::ErrorResponse(error) if error.error_code == NOT_FOUND => Ok(false),
-            other => Err(astray(other)),
+            other => Err(unexpected_answer(other)),
         }
     }
 
@@ -191,7 +191,7 @@ impl<'a> Reflection<'a> {
 }
 
 /// A response to another request, or a failure.
-fn astray(answer: MessageResponse) -> Error {
+fn unexpected_answer(answer: MessageResponse) -> Error {
     match answer {
         MessageResponse::ErrorResponse(error) => {
             let ErrorResponse { error_code: code, error_message: text, .. } = *error;

@@ -46,7 +46,7 @@ pub(crate) fn polyrpc(arguments: impl IntoIterator<Item = impl AsRef<str>>) -> R
 }
 
 /// Runs the command to its end, with this standard input.
-pub(crate) fn polyrpc_reads(arguments: impl IntoIterator<Item = impl AsRef<str>>, input: &str) -> Ran {
+pub(crate) fn polyrpc_with_input(arguments: impl IntoIterator<Item = impl AsRef<str>>, input: &str) -> Ran {
     let mut command = command(arguments);
     let piped = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = piped.spawn().unwrap();
@@ -56,7 +56,7 @@ pub(crate) fn polyrpc_reads(arguments: impl IntoIterator<Item = impl AsRef<str>>
 }
 
 /// Runs the command to its end with its output closed.
-pub(crate) fn run_unheard(arguments: &[&str]) -> ExitStatus {
+pub(crate) fn run_without_reader(arguments: &[&str]) -> ExitStatus {
     let mut child = command(arguments)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -145,7 +145,7 @@ impl Server {
     }
 
     /// `polyrpc serve` on a free port, with standard error closed.
-    pub(crate) fn serve_unheard<const N: usize>(more: [&str; N]) -> Self {
+    pub(crate) fn serve_without_reader<const N: usize>(more: [&str; N]) -> Self {
         let arguments = ["serve", "--listen", "127.0.0.1:0"];
         let mut command = command(arguments.iter().chain(&more));
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();

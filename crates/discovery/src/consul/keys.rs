@@ -57,7 +57,7 @@ impl Keys {
             self.put(&self.base, "rpcx_path").await?;
         }
         self.put(&directory, &entry.service).await?;
-        self.enter_anew(key, &value, entry.ttl).await
+        self.enter_with_new_session(key, &value, entry.ttl).await
     }
 
     /// Writes a key that is held by this session, if it has changed or was lost: a write needs the consensus of
@@ -72,7 +72,7 @@ impl Keys {
 
     /// Registers a key that is not registered by this process. A present holder is an earlier process: an address has
     /// one server, so that process is gone.
-    async fn enter_anew(&self, key: String, value: &str, ttl: Duration) -> Result<(), Status> {
+    async fn enter_with_new_session(&self, key: String, value: &str, ttl: Duration) -> Result<(), Status> {
         let session = self.open(&key, ttl).await?;
         for _ in 0..TRIES {
             if self.acquire(&key, &session, value).await? {

@@ -110,7 +110,7 @@ impl SliceWatch {
                     }
                 },
                 State::Followed { version, fresh, lines, since } => {
-                    if let Some(followed) = self.hear(version, fresh, lines, since).await? {
+                    if let Some(followed) = self.handle(version, fresh, lines, since).await? {
                         return Ok(followed);
                     }
                 }
@@ -119,7 +119,7 @@ impl SliceWatch {
     }
 
     /// Processes the next event of the watch and those available after it; `None` if they change nothing.
-    async fn hear(
+    async fn handle(
         &mut self,
         mut version: String,
         mut fresh: bool,
@@ -151,7 +151,7 @@ impl SliceWatch {
                     return match (changed, since.elapsed() < HASTY) {
                         (true, _) => Ok(Some(FollowOutcome::Changed)),
                         (false, false) => Ok(None),
-                        (false, true) => Err(self.hasty()),
+                        (false, true) => Err(self.ended_early()),
                     };
                 }
                 Ok(Err(status)) => {
@@ -163,7 +163,7 @@ impl SliceWatch {
     }
 
     #[cold]
-    fn hasty(&self) -> Status {
+    fn ended_early(&self) -> Status {
         Status::unavailable(format!("Kubernetes ended the watch of {} at once", self.of))
     }
 

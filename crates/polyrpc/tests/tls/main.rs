@@ -627,7 +627,7 @@ async fn x509_v1_client_certificate_is_accepted() {
     let server = Prober::default().server().bind(listen).await.unwrap().start();
     let address = server.address().to_string();
     let answer = tokio::task::spawn_blocking(move || {
-        let mut stream = raw::connect_with(&address, raw::credulous());
+        let mut stream = raw::connect_with(&address, raw::without_verification());
         stream.write_all(HTTP).unwrap();
         stream.conn.send_close_notify();
         let mut answer = String::new();

@@ -36,15 +36,16 @@ pub(crate) fn connect_with(address: &str, config: Arc<ClientConfig>) -> ClientSt
 }
 
 /// A client that accepts every certificate.
-pub(crate) fn credulous() -> Arc<ClientConfig> {
-    let config = ClientConfig::builder().dangerous().with_custom_certificate_verifier(Arc::new(Credulous));
+pub(crate) fn without_verification() -> Arc<ClientConfig> {
+    let config =
+        ClientConfig::builder().dangerous().with_custom_certificate_verifier(Arc::new(NoVerification));
     Arc::new(config.with_no_client_auth())
 }
 
 #[derive(Debug)]
-struct Credulous;
+struct NoVerification;
 
-impl ServerCertVerifier for Credulous {
+impl ServerCertVerifier for NoVerification {
     fn verify_server_cert(
         &self,
         _: &CertificateDer<'_>,

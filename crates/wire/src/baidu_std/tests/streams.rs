@@ -41,16 +41,16 @@ mod vectors {
 
     #[test]
     fn client_bytes_equal_those_of_the_brpc_client() {
-        says_what_brpcs_client_said(|client, stream, out| client.cancel(stream, out), None);
+        check_against_the_brpc_client(|client, stream, out| client.cancel(stream, out), None);
     }
 
     /// A client that waits for the server's `CLOSE` sends the same frames, and sees the event when it arrives.
     #[test]
     fn orderly_close_equals_that_of_the_brpc_client() {
-        says_what_brpcs_client_said(|client, stream, out| client.close(stream, out), Some(CallId(0)));
+        check_against_the_brpc_client(|client, stream, out| client.close(stream, out), Some(CallId(0)));
     }
 
-    fn says_what_brpcs_client_said(end: impl Fn(&mut Client, CallId, &mut Outbox), told: Option<CallId>) {
+    fn check_against_the_brpc_client(end: impl Fn(&mut Client, CallId, &mut Outbox), told: Option<CallId>) {
         let scenario = scenario("stream");
         let (mut client, mut out, mut inbox) = (super::client(), Outbox::new(), BytesMut::new());
         let (id, stream) = (CallId(171_798_691_842), CallId(0));
