@@ -1,7 +1,7 @@
 //! SIGTERM to a server in a separate process under load: no call is lost, over any protocol, by
 //! clients that retry on another server.
 //!
-//! This test binary is the server too, as in `tests/killed.rs`.
+//! This test binary is the server too, as in `tests/server_loss.rs`.
 
 #![cfg(unix)]
 

@@ -227,7 +227,7 @@ mod sizes {
     }
 }
 
-mod metas {
+mod meta {
     use super::*;
 
     #[test]
@@ -646,7 +646,7 @@ mod failures {
     }
 }
 
-mod turned_down_streams {
+mod declined_streams {
     use super::*;
 
     #[test]

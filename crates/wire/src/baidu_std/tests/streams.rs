@@ -538,7 +538,7 @@ mod flow {
     }
 }
 
-mod ends {
+mod stream_end {
     use super::*;
 
     #[test]
@@ -632,7 +632,7 @@ mod ends {
     }
 }
 
-mod methods_that_stream {
+mod streaming_methods {
     use super::*;
 
     #[test]

@@ -1,7 +1,7 @@
-//! The sections of RFC 6455, one after the other; then the sessions that carry a protocol.
+//! The sections of RFC 6455 in order, then sessions of a protocol over a WebSocket.
 
-mod carried;
 mod handshake;
+mod session;
 
 use bytes::{Bytes, BytesMut};
 use polyrpc_core::testing::{assert_bytes, damage};

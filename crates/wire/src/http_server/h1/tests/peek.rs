@@ -3,7 +3,7 @@
 use polyrpc_core::Credential;
 use polyrpc_core::session::{NotFound, Verdict};
 
-use super::routed::routes;
+use super::http_rules::routes;
 use super::*;
 use crate::http::mapping::request::Request;
 use crate::http::mapping::request_kind::{self, Names, RequestKind};

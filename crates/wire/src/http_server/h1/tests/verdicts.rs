@@ -3,7 +3,7 @@
 use polyrpc_core::session::NotFound;
 use polyrpc_core::{Credential, StreamId};
 
-use super::routed::routes;
+use super::http_rules::routes;
 use super::*;
 use crate::http::{Cors, Hosts, MethodCatalog};
 

@@ -8,12 +8,12 @@ use crate::http::h2::{self, Connection};
 const STREAM: u32 = 1;
 
 /// Writes the frames of such a server.
-struct Odd {
+struct MalformedServer {
     http: Connection,
     out: Outbox,
 }
 
-impl Odd {
+impl MalformedServer {
     fn head(&mut self, fields: &[(&str, &str)], end: bool) {
         self.http.headers(STREAM, &block(fields), end, &mut self.out);
     }
@@ -35,10 +35,10 @@ fn block(fields: &[(&str, &str)]) -> Vec<u8> {
 }
 
 /// Returns the result of a unary call with this response.
-fn outcome(say: impl FnOnce(&mut Odd)) -> Result<Bytes, Status> {
+fn outcome(say: impl FnOnce(&mut MalformedServer)) -> Result<Bytes, Status> {
     let (mut client, mut up) = (client(), Outbox::new());
     client.send(CallId(7), call(b"hello"), &mut up).unwrap();
-    let mut odd = Odd { http: Connection::server(Default::default()), out: Outbox::new() };
+    let mut odd = MalformedServer { http: Connection::server(Default::default()), out: Outbox::new() };
     let mut inbox = BytesMut::from(&up.take()[..]);
     let heard = odd.http.next_event(&mut inbox, &mut odd.out).unwrap();
     assert!(matches!(heard, Some(h2::Event::Whole { stream: STREAM, .. })), "{heard:?}");

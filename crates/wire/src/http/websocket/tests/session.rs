@@ -1,4 +1,4 @@
-//! Sessions that carry a protocol: an endpoint, and the client of any protocol.
+//! Sessions of a protocol over a WebSocket: the endpoint, and the client of any protocol.
 
 use bytes::{Bytes, BytesMut};
 use polyrpc_core::session::Client as Session;
