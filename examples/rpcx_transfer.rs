@@ -30,12 +30,12 @@ fn shelf() -> Files {
                 let mut content = Vec::new();
                 upload.read_to_end(&mut content).await?;
                 println!("kept {}, {} bytes", request.name, content.len());
-                *kept.lock().expect("nobody panics with it") = Some((request.name, content));
+                *kept.lock().expect("the lock is not poisoned") = Some((request.name, content));
                 Ok(())
             }
         })
         .on_download(move |request: FileRequest| {
-            let last = last.lock().expect("nobody panics with it").clone();
+            let last = last.lock().expect("the lock is not poisoned").clone();
             async move {
                 match last {
                     Some((name, content)) if name == request.name => Ok(std::io::Cursor::new(content)),

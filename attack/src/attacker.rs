@@ -64,13 +64,13 @@ impl Attacker {
 
     /// Waits for the outcome.
     pub(crate) async fn outcome(&mut self) -> io::Result<Outcome> {
-        let stdout = self.stdout.take().ok_or_else(|| io::Error::other("the outcome is told once"))?;
+        let stdout = self.stdout.take().ok_or_else(|| io::Error::other("the outcome is sent once"))?;
         let line = tokio::task::spawn_blocking(move || {
             let mut line = String::new();
             BufReader::new(stdout).read_line(&mut line).map(|_| line)
         });
         let line = line.await.map_err(io::Error::other)??;
-        serde_json::from_str(&line).map_err(|_| io::Error::other("the attacker did not tell its outcome"))
+        serde_json::from_str(&line).map_err(|_| io::Error::other("the attacker did not report its outcome"))
     }
 }
 

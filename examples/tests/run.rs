@@ -271,7 +271,7 @@ impl Served {
         let stdout = served.process.stdout.as_mut().expect("its output is a pipe");
         let mut line = String::new();
         BufReader::new(stdout).read_line(&mut line).expect("the program prints text");
-        let address = line.trim_end().strip_prefix("listening on ").expect("it says where it listens");
+        let address = line.trim_end().strip_prefix("listening on ").expect("the program prints its address");
         served.address = address.to_owned();
         served
     }

@@ -65,7 +65,7 @@ fn frame(meta: &[u8], message: &[u8]) -> Vec<u8> {
 }
 
 fn be_len(len: usize) -> [u8; 4] {
-    u32::try_from(len).expect("a message measured is shorter than 4 GiB").to_be_bytes()
+    u32::try_from(len).expect("a measured message is shorter than 4 GiB").to_be_bytes()
 }
 
 fn varint_field(out: &mut Vec<u8>, number: u8, value: u64) {

@@ -39,7 +39,7 @@ fn frame(flags: u8, payload: &[u8]) -> Vec<u8> {
 }
 
 fn block(out: &mut Vec<u8>, bytes: &[u8]) {
-    let len = u32::try_from(bytes.len()).expect("a message measured is shorter than 4 GiB");
+    let len = u32::try_from(bytes.len()).expect("a measured message is shorter than 4 GiB");
     out.extend_from_slice(&len.to_be_bytes());
     out.extend_from_slice(bytes);
 }

@@ -83,7 +83,7 @@ fn alone() -> Alone {
     let cores = thread::available_parallelism().map_or(1, usize::from);
     let each: Vec<Vec<Duration>> = thread::scope(|scope| {
         let threads: Vec<_> = (0..cores).map(|_| scope.spawn(loops_on_this_core)).collect();
-        threads.into_iter().map(|thread| thread.join().expect("a loop cannot panic")).collect()
+        threads.into_iter().map(|thread| thread.join().expect("the loop does not panic")).collect()
     });
     let rate = |loops: &Vec<Duration>| loops.len() as f64 / loops.iter().sum::<Duration>().as_secs_f64();
     let per_second = each.iter().map(rate).sum();

@@ -188,7 +188,7 @@ impl Connection {
     fn end(&mut self, mut replies: u64, now: Instant, laps: &mut Laps) -> io::Result<()> {
         while replies > 0 {
             let Some((began, calls)) = self.began.front_mut() else {
-                return Err(io::Error::new(io::ErrorKind::InvalidData, "a reply that nobody asked for"));
+                return Err(io::Error::new(io::ErrorKind::InvalidData, "an unsolicited reply"));
             };
             let ended = replies.min(*calls);
             laps.record(*began, now, ended);

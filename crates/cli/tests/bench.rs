@@ -79,7 +79,7 @@ fn server_that_exits_is_reported_and_fails_the_bench() {
             ran.stderr.starts_with("error: the server went away: ") && ran.stderr.contains("unavailable"),
             "{ran:?}"
         );
-        assert!(ran.stdout.contains("calls/s"), "what was measured before is shown: {ran:?}");
+        assert!(ran.stdout.contains("calls/s"), "the results so far are printed: {ran:?}");
     }
 }
 

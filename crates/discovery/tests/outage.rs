@@ -160,7 +160,7 @@ impl Callers {
         }
         let made = self.made.load(Ordering::Relaxed);
         assert!(failed.is_empty(), "{kind:?}: {} of {made} calls failed: {:?}", failed.len(), failed.first());
-        assert_eq!(self.counting.await.unwrap(), SERVERS, "{kind:?}: somebody was removed");
+        assert_eq!(self.counting.await.unwrap(), SERVERS, "{kind:?}: a server was removed");
         assert!(self.client.endpoints().iter().all(|facts| facts.available && facts.failures == 0));
     }
 }

@@ -197,7 +197,7 @@ pub(crate) struct Account {
     peer: Arc<SharedUsage>,
     /// The connection's id, by which it is favoured.
     id: u64,
-    /// It is closed: it holds nothing any more, whoever still has its account.
+    /// Whether it is closed: it then holds nothing, even if its account is still referenced.
     closed: AtomicBool,
     /// Bytes held, as its task last reported them.
     bytes: AtomicUsize,

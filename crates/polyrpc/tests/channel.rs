@@ -245,7 +245,7 @@ async fn dying_server_fails_no_idempotent_call() {
         while deaths.load(Ordering::SeqCst) == 0 {
             failed += usize::from(echo(&client).await.is_err());
         }
-        assert_eq!(failed, 1, "{protocol:?}: nobody knows how far it came");
+        assert_eq!(failed, 1, "{protocol:?}: the call may have been executed");
 
         let client = builder(protocol, registry).build().unwrap();
         while deaths.load(Ordering::SeqCst) < 3 {
@@ -311,7 +311,7 @@ async fn servers_are_retried_after_a_backoff_once_all_were_tried() {
     let began = Instant::now();
     assert_eq!(echo(&client).await.unwrap_err().message(), BUSY);
     assert_eq!(tries.load(Ordering::SeqCst), 3);
-    assert!(began.elapsed() >= Duration::from_millis(25 + 40), "half of a pause is left to chance");
+    assert!(began.elapsed() >= Duration::from_millis(25 + 40), "half of a pause is random");
 }
 
 #[tokio::test]
@@ -323,7 +323,7 @@ async fn no_call_is_retried_past_its_deadline() {
     let began = Instant::now();
     let error = client.invoke::<Serde, String, String>(&ECHO, request).await.unwrap_err();
     assert_eq!((error.message(), tries.load(Ordering::SeqCst)), (BUSY, 1));
-    assert!(began.elapsed() < Duration::from_secs(2), "it does not wait for what it would not do");
+    assert!(began.elapsed() < Duration::from_secs(2), "no wait for an attempt that is not made");
 }
 
 #[tokio::test]
@@ -706,7 +706,7 @@ async fn inactive_servers_and_other_groups_receive_no_calls() {
 
     registry.announce([said(0, "group=a&state=inactive")]);
     until(|| client.endpoints().is_empty()).await;
-    assert!(echo(&client).await.is_err(), "that was said on purpose");
+    assert!(echo(&client).await.is_err(), "the status was returned on purpose");
 }
 
 #[tokio::test]

@@ -197,7 +197,8 @@ async fn calls_fail_fast_during_the_connect_backoff() {
     // Although the server is up now, the client does not connect before the backoff ends, and reports why and when.
     let early = soon(patient.call::<()>("Probe/Echo", "a")).await.unwrap_err();
     assert_eq!(early.code(), reason.code());
-    let (why, when) = early.message().split_once("; next attempt in ").expect("it says when");
+    let (why, when) =
+        early.message().split_once("; next attempt in ").expect("the error has the time of the next attempt");
     assert_eq!(why, reason.message());
     assert!(when.ends_with(" s"), "{when}");
     let begun = Instant::now();
@@ -932,7 +933,7 @@ fn trickling_reply_does_not_extend_the_timeout_of_a_blocking_call() {
         let took = begun.elapsed();
         assert!(took < PATIENCE, "{scheme}: {took:?}");
         assert_eq!(error.code(), Code::DeadlineExceeded, "{scheme}: {error}");
-        assert_eq!(news.load(Ordering::SeqCst) > 1, scheme == "rpcx", "the news were heard");
+        assert_eq!(news.load(Ordering::SeqCst) > 1, scheme == "rpcx", "the pushes were received");
         drop(client);
     }
     dripping.join().unwrap();
@@ -985,7 +986,7 @@ async fn client_does_not_read_from_a_server_that_does_not_read() {
         }
         false
     };
-    assert!(offer(&mut stream).await, "all was read, and answered to nobody");
+    assert!(offer(&mut stream).await, "everything was read, although the responses were not");
     // Once its responses are read, reading resumes.
     let mut buffer = vec![0; 1 << 20];
     let mut read = 0;

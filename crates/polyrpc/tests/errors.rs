@@ -137,7 +137,7 @@ async fn foreign_error_is_logged_with_its_call() {
         .with_metadata("traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01");
     shop.buy_with(request).await.unwrap_err();
     let told = events.0.lock().unwrap().clone();
-    let event = told.iter().find(|event| event.contains("a handler failed")).expect("it was told");
+    let event = told.iter().find(|event| event.contains("a handler failed")).expect("the event was emitted");
     for part in [SECRET, "service=Shop", "method=Buy", "connection=", "peer=127.0.0.1", "0af7651916cd43dd"] {
         assert!(event.contains(part), "{part} is not in {event}");
     }
@@ -310,7 +310,7 @@ async fn call_is_cancelled_by_a_handle() {
         }
         let late = common::client(protocol, &server);
         let error = late.request("wait").cancel(&cancel).call::<()>(&()).await.unwrap_err();
-        assert_eq!(error.code(), Code::Cancelled, "{protocol:?}: it is cancelled for good");
+        assert_eq!(error.code(), Code::Cancelled, "{protocol:?}: the call stays cancelled");
     }
 }
 

@@ -243,7 +243,10 @@ async fn fallback_receives_names_and_bytes_unchanged() {
     for protocol in PROTOCOLS {
         let client = client(protocol, &server);
         assert_eq!(client.call::<i32>("known", &1).await.unwrap(), 1, "{protocol:?}");
-        assert!(seen.lock().unwrap().is_empty(), "{protocol:?}: what is registered is not for the fallback");
+        assert!(
+            seen.lock().unwrap().is_empty(),
+            "{protocol:?}: a registered method does not reach the fallback"
+        );
         let body = match protocol {
             Protocol::NetRpc => continue,
             // None of them was decoded.

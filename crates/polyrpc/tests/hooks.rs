@@ -133,7 +133,7 @@ async fn hooks_see_connections_open_and_close() {
     assert_eq!(lines[3], format!("closed {number} 1"));
     drop(Socket::connect(&server).await);
     until(|| log.lines().len() == 2).await;
-    assert_ne!(log.lines()[0], lines[0], "no two connections bear a number");
+    assert_ne!(log.lines()[0], lines[0], "every connection has its own number");
 }
 
 #[tokio::test]

@@ -106,7 +106,7 @@ async fn truncated_message_ends_with_its_connection() {
             assert!(answer.is_empty(), "cut at {end}: {}", answer.escape_ascii());
         }
         let answer = attack(&server, &message, &good).await;
-        assert!(!answer.is_empty(), "who only hangs up gets his answer");
+        assert!(!answer.is_empty(), "a complete request is answered before the close");
         // Complete calls are answered although the next one is truncated.
         let mut more = message.clone();
         more.extend(&message[..message.len() / 2]);

@@ -56,7 +56,7 @@ impl Http2 {
         loop {
             let event = self.connection.next_event(&mut self.inbox, &mut self.out);
             self.flush().await;
-            match event.expect("the other side keeps to the protocol") {
+            match event.expect("the peer conforms to the protocol") {
                 Some(event) => return Some(event),
                 None => match soon(self.stream.read_buf(&mut self.inbox)).await {
                     Ok(0) | Err(_) => return None,

@@ -61,7 +61,7 @@ async fn services_are_serving_until_set_otherwise() {
     health.set("elsewhere.Thing", Serving::Yes);
     assert_eq!(check("Probe").await.unwrap(), Some(NOT_SERVING));
     assert_eq!(check("elsewhere.Thing").await.unwrap(), Some(SERVING));
-    assert_eq!(check("").await.unwrap(), Some(SERVING), "the server as a whole speaks for itself");
+    assert_eq!(check("").await.unwrap(), Some(SERVING), "the server's overall status");
     health.forget("elsewhere.Thing");
     assert_eq!(check("elsewhere.Thing").await.unwrap_err().code(), Code::NotFound);
 }
@@ -142,7 +142,7 @@ async fn health_watch_yields_the_status_and_every_change() {
     health.set("Probe", Serving::Yes);
     assert_eq!(next(&mut known).await, Some(SERVING));
     health.set("later", Serving::Yes);
-    assert_eq!(next(&mut unknown).await, Some(SERVING), "and nothing of the other's changes");
+    assert_eq!(next(&mut unknown).await, Some(SERVING), "the other service does not change");
     health.forget("later");
     assert_eq!(next(&mut unknown).await, Some(SERVICE_UNKNOWN));
 }
@@ -248,13 +248,13 @@ async fn files_are_sent_unchanged_with_imports_once_per_stream() {
     let files = asking.files(by_name("shop/shop.proto")).await;
     assert_eq!(names(&files), ["shop/shop.proto", "google/protobuf/timestamp.proto"], "the others were sent");
     let files = asking.files(by_name("shop/item.proto")).await;
-    assert_eq!(names(&files), ["shop/item.proto"], "what is asked for comes again");
+    assert_eq!(names(&files), ["shop/item.proto"], "a requested file is sent again");
 
     let all = ReflectionStream::of(&server).await.files(by_name("shop/shop.proto")).await;
     assert_eq!(all.len(), 4);
     let set = descriptors();
     for file in all {
-        assert!(set.windows(file.len()).any(|window| window == file), "{} as it was", name(&file));
+        assert!(set.windows(file.len()).any(|window| window == file), "{} unchanged", name(&file));
     }
 }
 

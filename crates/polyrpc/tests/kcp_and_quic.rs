@@ -280,7 +280,7 @@ async fn failed_quic_handshakes_are_counted_like_tls_ones() {
         let refusals = place.server.info().refusals;
         refusals.iter().find(|(name, _)| *name == "tls_handshake").expect("the cause exists").1
     };
-    assert!(echo(&place.client(Protocol::Rpcx), "hi").await.is_err(), "it shows no certificate");
+    assert!(echo(&place.client(Protocol::Rpcx), "hi").await.is_err(), "the client has no certificate");
     until(|| failed() == 1).await;
     let other = tls::Client::new().ca(Pem::bytes(Authority::new("other").pem()));
     let wary = Client::builder(&url(Protocol::Rpcx, &place.server)).tls(other).build().unwrap();

@@ -65,7 +65,7 @@ fn url(server: &ServerHandle, generation: Generation) -> String {
 }
 
 fn client(server: &ServerHandle, generation: Generation) -> Client {
-    Client::new(&url(server, generation)).expect("the URL is one")
+    Client::new(&url(server, generation)).expect("the URL is valid")
 }
 
 #[tokio::test]

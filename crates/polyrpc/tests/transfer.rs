@@ -184,7 +184,7 @@ async fn token_is_valid_for_one_connection_at_any_split() {
 
     let mut again = TcpStream::connect(&addr).await.unwrap();
     again.write_all(&token).await.unwrap();
-    assert_eq!(soon(again.read(&mut [0; 8])).await.unwrap_or(0), 0, "closed without a word");
+    assert_eq!(soon(again.read(&mut [0; 8])).await.unwrap_or(0), 0, "closed without a reason");
 }
 
 #[tokio::test]

@@ -15,7 +15,7 @@ pub fn flatbuffers(input: &[u8]) {
         return;
     }
     let copy = Message::build(&message.root());
-    let again = Message::<Node>::read(copy.into_bytes()).expect("what is written is whole");
+    let again = Message::<Node>::read(copy.into_bytes()).expect("the written buffer is valid");
     assert_eq!(format!("{:?}", again.root()), format!("{:?}", message.root()));
 }
 

@@ -61,7 +61,7 @@ pub(super) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8>
 pub(super) fn assert_server_sent(out: &[u8], observed: &[Frame<'_>]) {
     let opened = streams(observed);
     let said = whole(out, observed);
-    assert!(streams(&said).is_subset(&opened), "a head for a stream that nobody opened");
+    assert!(streams(&said).is_subset(&opened), "HEADERS for a stream that was not opened");
     let mut heads = BTreeSet::new();
     for (head, block) in blocks(&said) {
         let fields = Decoder::new(4096, usize::MAX).decode(&block).expect("a block that depends on no table");
@@ -110,11 +110,11 @@ fn assert_halves(said: &[Frame<'_>]) {
         match frame.kind {
             HEADERS => {
                 let before = ended.insert(frame.stream, frame.has(END_STREAM));
-                assert_ne!(before, Some(true), "HEADERS behind the end: {frame:?}");
+                assert_ne!(before, Some(true), "HEADERS after the end: {frame:?}");
             }
             DATA => {
                 let before = ended.insert(frame.stream, frame.has(END_STREAM));
-                assert_eq!(before, Some(false), "DATA without a head or behind the end: {frame:?}");
+                assert_eq!(before, Some(false), "DATA without HEADERS or after the end: {frame:?}");
             }
             RST_STREAM => {
                 ended.insert(frame.stream, true);

@@ -245,7 +245,7 @@ impl ServerConnection {
             Found::Cancelled(stream) => self.cancelled(stream),
             Found::Pause => {}
             Found::Room(stream) => {
-                assert!(self.session.has_room(stream), "{stream:?} was said to have room");
+                assert!(self.session.has_room(stream), "room was reported for {stream:?}");
                 self.record(format!("{stream:?} has room"));
             }
         }
@@ -271,7 +271,7 @@ impl ServerConnection {
 
     fn message(&mut self, stream: StreamId, message: Message) {
         let Some(pending) = self.pending.get_mut(&stream) else { return };
-        assert!(!pending.ended, "a message behind the end");
+        assert!(!pending.ended, "a message after the end");
         pending.message = message.body.clone();
         self.record(format!("{stream:?} {message:?}"));
         if self.manner.has(STREAMS) {
@@ -382,10 +382,10 @@ impl Found {
             | ServerEvent::Connect
             | ServerEvent::Upgrade(_)
             | ServerEvent::WebSocket => {
-                panic!("what begins as HTTP/2 stays it")
+                panic!("the session stays HTTP/2")
             }
-            ServerEvent::Head(..) => panic!("a head was judged"),
-            ServerEvent::Alive => panic!("nobody asked"),
+            ServerEvent::Head(..) => panic!("unexpected head"),
+            ServerEvent::Alive => panic!("unexpected event"),
             ServerEvent::Subscribe(_) => panic!("gRPC has no topics"),
         }
     }
@@ -471,7 +471,7 @@ impl ClientConnection {
         self.observed.events.push(format!("{answer:?}"));
         match answer {
             ClientEvent::Reply(id, _) => {
-                assert!(self.waiting.remove(&id), "{id:?} was answered and nobody waits for it");
+                assert!(self.waiting.remove(&id), "{id:?} was answered twice");
                 self.call();
             }
             ClientEvent::Head(id, _) => {
@@ -491,7 +491,7 @@ impl ClientConnection {
             }
             ClientEvent::Room(id) => {
                 self.assert_waits(id);
-                assert!(self.session.has_room(id), "{id:?} was said to have room");
+                assert!(self.session.has_room(id), "room was reported for {id:?}");
             }
             ClientEvent::Push(_) => panic!("gRPC pushes nothing"),
             ClientEvent::Alive | ClientEvent::TooManyHeartbeats | ClientEvent::GoAway => {}

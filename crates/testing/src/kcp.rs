@@ -41,7 +41,7 @@ pub fn kcp(input: &[u8]) {
     assert!(session.is_validated() || out <= 3 * taken, "{out} bytes to where {taken} came from");
     session.close(now);
     while let Some(alarm) = session.next_alarm() {
-        assert!(alarm.since(now) <= 15_000, "it ends some time");
+        assert!(alarm.since(now) <= 15_000, "the transfer ends");
         session.wake(alarm);
         while session.datagram().is_some() {
             session.sent();

@@ -91,7 +91,7 @@ pub fn msgpack(input: &[u8]) {
             written.truncate(start);
             break;
         }
-        assert_eq!(skipped.rest(), reader.rest(), "skipping leads where reading leads");
+        assert_eq!(skipped.rest(), reader.rest(), "skipping ends where reading ends");
     }
     let (mut reader, mut again) = (Reader::new(&written), Vec::new());
     while !reader.is_empty() {

@@ -80,7 +80,7 @@ fn carry(manner: Manner, bytes: &[u8]) {
     let mut peer = Receiver::new(peer, Config::default());
     let (mut sent, mut nothing) = (BytesMut::from(&out[..]), BytesMut::new());
     let mut last = None;
-    while let Some(event) = peer.next(&mut sent, &mut nothing).expect("our frames are frames") {
+    while let Some(event) = peer.next(&mut sent, &mut nothing).expect("our frames are valid") {
         last = Some(event);
     }
     assert!(matches!(last, Some(Event::Close(Some(_)))) && nothing.is_empty());

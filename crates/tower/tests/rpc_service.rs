@@ -114,7 +114,7 @@ async fn layers_and_authenticators_apply_within_axum() {
         let post = [version, "-i", "-H", "Content-Type: application/json", "-d", "\"joe\"", &url];
         let refused = curl(&post).await;
         assert!(refused.contains(" 401") && refused.contains("who is it?"), "{version}: {refused}");
-        assert_eq!(guard.0.swap(0, Ordering::SeqCst), 0, "{version}: it came to the layer");
+        assert_eq!(guard.0.swap(0, Ordering::SeqCst), 0, "{version}: the call reached the layer");
         let known = ["-H", "Authorization: Bearer open"];
         let refused = curl(&[&post[..], &known].concat()).await;
         assert!(refused.contains(" 403") && refused.contains("no word"), "{version}: {refused}");

@@ -47,7 +47,7 @@ pub(crate) fn run(options: Options) -> Result<ExitCode, Failure> {
 async fn once(sets: &mut Sets, options: &Options) -> Result<ExitCode, Failure> {
     let first = timeout(options.timeout, sets.next()).await;
     let first = first.map_err(|_| Failure::new(format!("{} does not answer", options.url)))?;
-    let instances = first.ok_or_else(|| Failure::new(format!("{} says nothing", options.url)))??;
+    let instances = first.ok_or_else(|| Failure::new(format!("{} lists nothing", options.url)))??;
     terminal::print(&text(&instances, options.json))?;
     Ok(ExitCode::SUCCESS)
 }

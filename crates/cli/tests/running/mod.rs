@@ -90,7 +90,7 @@ impl Talk {
     /// Reads the next JSON value that it prints.
     pub(crate) fn hear(&mut self) -> Value {
         let mut values = serde_json::Deserializer::from_reader(&mut self.stdout).into_iter();
-        values.next().expect("it says something").expect("it says JSON")
+        values.next().expect("the process prints a line").expect("the process prints JSON")
     }
 
     /// Kills it.

@@ -218,7 +218,7 @@ pub async fn next_set(sets: &mut Sets) -> Vec<String> {
 
 /// The next item, set or error.
 pub async fn next(sets: &mut Sets) -> polyrpc::client::Result<Vec<Instance>> {
-    let item = tokio::time::timeout(PATIENCE, sets.next()).await.expect("nothing comes of the watch");
+    let item = tokio::time::timeout(PATIENCE, sets.next()).await.expect("no update from the watch");
     item.expect("the watch has ended")
 }
 

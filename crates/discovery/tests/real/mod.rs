@@ -231,7 +231,7 @@ impl Registry {
                 client.create(&format!("/rpcx_test/Arith/{name}"), value, &persistent).await.unwrap();
             }
             #[allow(unreachable_patterns)]
-            _ => unreachable!("it is not built in"),
+            _ => unreachable!("the registry is not compiled in"),
         }
     }
 }

@@ -86,7 +86,7 @@ fn acknowledgement_of_an_unsent_segment_is_ignored() {
         handle(&settings, &mut session, &[forged]);
         assert!(!session.is_settled(), "{forged:?}");
         session.wake(Millis(250));
-        assert_eq!(drained(&mut session).len(), 1, "it is sent again after {forged:?}");
+        assert_eq!(drained(&mut session).len(), 1, "retransmission after {forged:?}");
     }
 }
 

@@ -63,7 +63,7 @@ impl Pair {
             let Some(next) = self.next() else { return };
             self.now = if next.since(self.now) > 0 { next } else { self.now.after(1) };
         }
-        panic!("it does not come to an end");
+        panic!("the link does not become idle");
     }
 
     fn turn(&mut self) {

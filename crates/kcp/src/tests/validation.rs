@@ -59,7 +59,7 @@ impl Accepted {
     /// Advances the time until the session has ended.
     fn run(&mut self) {
         while let Some(alarm) = self.session.next_alarm() {
-            assert!(alarm.since(self.now) >= 0, "an alarm in the past would ring for ever");
+            assert!(alarm.since(self.now) >= 0, "a deadline in the past");
             self.now = alarm;
             self.session.wake(alarm);
             self.collect();

@@ -12,7 +12,7 @@ use super::{
 #[test]
 fn written_message_is_read_back() {
     let message = full().to_message();
-    let message = Message::<Node>::read(message.into_bytes()).expect("it is whole");
+    let message = Message::<Node>::read(message.into_bytes()).expect("the buffer is valid");
     let root = message.root().0;
     assert_eq!(root.get::<i32>(0), Some(-7));
     assert_eq!(root.get::<Text<'_>>(1), Some("héllo".into()));
@@ -36,7 +36,7 @@ fn message_is_read_at_any_alignment() {
     for shift in 0..8 {
         let shifted = bytes::Bytes::from([vec![0; shift], bytes.to_vec()].concat()).slice(shift..);
         assert_eq!(
-            Message::<Node>::read(shifted).expect("it is whole").root().0.get::<Text<'_>>(1),
+            Message::<Node>::read(shifted).expect("the buffer is valid").root().0.get::<Text<'_>>(1),
             Some("héllo".into())
         );
     }
@@ -45,7 +45,7 @@ fn message_is_read_at_any_alignment() {
 #[test]
 fn received_message_is_not_copied() {
     let received = full().to_message().into_bytes();
-    let message = Message::<Node>::read(received.clone()).expect("it is whole");
+    let message = Message::<Node>::read(received.clone()).expect("the buffer is valid");
     let inside = |part: &[u8]| received.as_ptr_range().contains(&part.as_ptr());
     assert!(inside(message.root().0.get::<Text<'_>>(1).expect("a text").as_bytes()));
     assert!(inside(message.root().0.get::<[u8]>(6).expect("bytes").as_bytes()));
@@ -93,7 +93,7 @@ fn builder_output_equals_that_of_google_for_random_messages() {
         builder.finish_minimal(google::WIPOffset::<google::TableUnfinishedWIPOffset>::new(root));
         let message = node.to_message();
         assert_eq!(message.bytes()[..], *builder.finished_data());
-        verify(message.bytes()).expect("what is written is whole");
+        verify(message.bytes()).expect("the written buffer is valid");
     }
 }
 
@@ -105,7 +105,7 @@ fn file_identifier_follows_the_root_offset() {
     assert_eq!(&message.bytes()[4..8], b"NODE");
     assert!(message.has_identifier());
     assert!(!Own::default().to_message().has_identifier());
-    verify(message.bytes()).expect("it is whole");
+    verify(message.bytes()).expect("the buffer is valid");
 }
 
 #[test]
@@ -150,7 +150,7 @@ fn invalid_utf8_string_is_kept_and_reported_when_read() {
         Own { text: Some("caf\u{e9}".into()), ..Own::default() }.to_message().into_bytes().to_vec();
     let at = bytes.windows(2).position(|two| two == "é".as_bytes()).expect("the text");
     bytes[at] = 0xff;
-    let message = Message::<Node>::read(bytes).expect("it is whole, as C++ has it");
+    let message = Message::<Node>::read(bytes).expect("the buffer is valid for C++");
     let text = message.root().0.get::<Text<'_>>(1).expect("a text");
     assert_eq!((text.as_bytes(), text.len()), (&b"caf\xff\xa9"[..], 5));
     let error = text.to_str().unwrap_err();

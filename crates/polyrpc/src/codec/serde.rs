@@ -195,7 +195,11 @@ mod tests {
         let value = (5, "hi".to_owned());
         let bytes = Serde::encode(&value, STRUCT_PACK, None).expect("a value");
         assert_eq!(&bytes[..], b"\xe6\xfd\xa8\x85\x05\0\0\0\x02hi");
-        assert_eq!(encode(&(5, "hi"), STRUCT_PACK).expect("the same"), bytes, "its value tells its type");
+        assert_eq!(
+            encode(&(5, "hi"), STRUCT_PACK).expect("the same"),
+            bytes,
+            "the type follows from the value"
+        );
         let back: (i32, String) = Serde::decode(Body::new(STRUCT_PACK, bytes), None).expect("the same");
         assert_eq!(back, value);
     }
@@ -221,8 +225,12 @@ mod tests {
     fn empty_list_of_a_known_type_is_encoded() {
         let none = Vec::<i32>::new();
         assert!(Serde::encode(&none, STRUCT_PACK, None).is_ok());
-        let status = encode(&none, STRUCT_PACK).expect_err("of what the list is");
-        assert!(status.message().contains("cannot be told: a collection is empty"), "{}", status.message());
+        let status = encode(&none, STRUCT_PACK).expect_err("the list's element type is known");
+        assert!(
+            status.message().contains("cannot be inferred: a collection is empty"),
+            "{}",
+            status.message()
+        );
     }
 
     #[test]
@@ -240,7 +248,8 @@ mod tests {
         let definitions = empty.len() - b"\x03\xff\x80\x00".len();
         assert_eq!(full[..definitions], empty[..definitions]);
         assert!(encode_value(&vec![Vec::<i64>::new()], Format::Gob).is_ok());
-        let status = encode(&vec![Vec::<i64>::new()], Format::Gob).expect_err("of what the inner list is");
+        let status = encode(&vec![Vec::<i64>::new()], Format::Gob)
+            .expect_err("the inner list's element type is known");
         assert!(status.message().ends_with("nothing tells what an empty list is of"), "{}", status.message());
     }
 
@@ -262,7 +271,7 @@ mod tests {
             }
         }
 
-        assert!(gob::to_vec(&Picky).is_err(), "it refuses what it is tried with");
+        assert!(gob::to_vec(&Picky).is_err(), "the type rejects the sample values");
         for _ in 0..2 {
             let bytes = encode_value(&Picky, Format::Gob).expect("a text");
             assert_eq!(<Serde as Codec<Picky>>::decode(Body::new(Format::Gob, bytes), None), Ok(Picky));

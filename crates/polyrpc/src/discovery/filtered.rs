@@ -63,7 +63,7 @@ mod tests {
         let mut sets = filtered.watch();
         assert_eq!(told(&mut sets).await, "tcp@a:1?group=x tcp@c:1?group=y&group=x");
         list.update([Instance::tcp("d:1")]);
-        assert_eq!(told(&mut sets).await, "tcp@d:1?state=inactive", "it is known that there is nobody");
+        assert_eq!(told(&mut sets).await, "tcp@d:1?state=inactive", "no usable server, but the set is known");
         list.update([]);
         assert_eq!(told(&mut sets).await, "");
     }

@@ -614,7 +614,7 @@ impl<'a> Dispatcher<'a> {
     ///
     /// # Errors
     ///
-    /// If there is none: in the protocol's own words.
+    /// If there is none. The text is the protocol's own.
     #[cold]
     #[inline(never)]
     fn fall_back<S: Session>(

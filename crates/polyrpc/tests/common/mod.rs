@@ -112,7 +112,7 @@ pub(crate) fn url(protocol: Protocol, server: &ServerHandle) -> String {
 }
 
 pub(crate) fn client(protocol: Protocol, server: &ServerHandle) -> Client {
-    Client::new(&url(protocol, server)).expect("the URL is one")
+    Client::new(&url(protocol, server)).expect("the URL is valid")
 }
 
 /// A runtime with a server, for callers without a runtime.
@@ -286,14 +286,14 @@ impl Wire {
     /// The bytes of a call.
     pub(crate) fn encode(&mut self, id: u64, call: &Call<'_>) -> Vec<u8> {
         let mut out = Outbox::new();
-        self.session.send(CallId(id), call.clone(), &mut out).expect("the protocol can say it");
+        self.session.send(CallId(id), call.clone(), &mut out).expect("the protocol can express it");
         out.take()
     }
 
     /// The bytes that open a call whose messages follow.
     pub(crate) fn open(&mut self, id: u64, call: &Call<'_>) -> Vec<u8> {
         let mut out = Outbox::new();
-        self.session.open(CallId(id), call.clone(), &mut out).expect("the protocol can say it");
+        self.session.open(CallId(id), call.clone(), &mut out).expect("the protocol can express it");
         out.take()
     }
 
@@ -309,7 +309,7 @@ impl Wire {
             let next = self.session.next_event(&mut self.inbox, &mut out);
             // Responses of the session itself. The server may have closed already.
             let _ = self.socket.stream.write_all(&out.take()).await;
-            match next.expect("the server keeps to the protocol") {
+            match next.expect("the server conforms to the protocol") {
                 Some(ClientEvent::Reply(id, reply)) => return Some((id.0, reply)),
                 Some(_) => {}
                 None => match soon(self.socket.stream.read_buf(&mut self.inbox)).await {
@@ -326,7 +326,7 @@ impl Wire {
             let next = self.session.next_event(&mut self.inbox, &mut out);
             // Responses of the session itself. The server may have closed already.
             let _ = self.socket.stream.write_all(&out.take()).await;
-            match next.expect("the server keeps to the protocol") {
+            match next.expect("the server conforms to the protocol") {
                 Some(answer) => return Some(answer),
                 None => match soon(self.socket.stream.read_buf(&mut self.inbox)).await {
                     Ok(0) | Err(_) => return None,
@@ -453,9 +453,9 @@ pub(crate) fn rpcx_frame(service: &str, method: &str, seq: u64, gzip: bool, payl
 /// Resident memory of this process: now, and the peak since [`forget_peak`], in KiB.
 #[cfg(target_os = "linux")]
 pub(crate) fn memory() -> (usize, usize) {
-    let status = std::fs::read_to_string("/proc/self/status").expect("the process can look at itself");
+    let status = std::fs::read_to_string("/proc/self/status").expect("/proc/self is readable");
     let line = |name: &str| {
-        let value = status.lines().find_map(|line| line.strip_prefix(name)).expect("the kernel tells");
+        let value = status.lines().find_map(|line| line.strip_prefix(name)).expect("the kernel reports it");
         value.trim_matches([':', ' ', '\t']).trim_end_matches(" kB").parse().expect("a number")
     };
     (line("VmRSS"), line("VmHWM"))

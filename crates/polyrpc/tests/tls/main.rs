@@ -742,7 +742,7 @@ async fn failed_tls_handshakes_are_counted_by_cause() {
         let clear = ProbeClient::new(common::client(Protocol::Rpcx, &place.server));
         assert!(soon(clear.echo("a".into())).await.is_err());
         let nobody = place.probe(Protocol::Rpcx);
-        assert!(soon(nobody.echo("a".into())).await.is_err(), "it shows no certificate");
+        assert!(soon(nobody.echo("a".into())).await.is_err(), "the client has no certificate");
     }
     until(|| refused("clear_text") >= 3 && refused("tls_handshake") >= 3).await;
 }

@@ -88,7 +88,7 @@ impl Witness {
             Poll::Ready(Some(Ok(Frame::Headers(headers)))) => Verdict::Fields(list(headers)),
             Poll::Ready(Some(Err(Error::Reset(..)))) => Verdict::Malformed,
             Poll::Ready(Some(Err(Error::GoAway(..)))) => Verdict::Broken,
-            other => panic!("a frame is read, or refused: {other:?}"),
+            other => panic!("a frame is decoded, or rejected: {other:?}"),
         }
     }
 }

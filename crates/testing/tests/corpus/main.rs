@@ -53,7 +53,7 @@ fn random_hpack_blocks_are_decoded_alike_by_both_decoders() {
 
 #[test]
 fn transcoder_descriptors_are_current() {
-    assert!(fuzz::RICH == seeds::rich(), "{} is not what its source says", rich().display());
+    assert!(fuzz::RICH == seeds::rich(), "{} does not match its source", rich().display());
 }
 
 /// Rewrites the seeds after a change. Other files of the corpus are kept.

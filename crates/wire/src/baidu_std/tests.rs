@@ -215,7 +215,7 @@ mod sizes {
         inbox.extend_from_slice(&request());
         assert!(matches!(server.next_event(&mut inbox, &mut out), Ok(Some(_))));
         assert!(matches!(server.next_event(&mut inbox, &mut out), Ok(None)));
-        assert!(inbox.try_reclaim(4000), "the session lets go of the frame");
+        assert!(inbox.try_reclaim(4000), "the session releases the frame");
     }
 
     #[test]
@@ -410,7 +410,7 @@ mod calls {
         let (large, mut out) = (Bytes::from(vec![7; 1 << 20]), Outbox::new());
         let mut call = call(b"");
         (call.body, call.attachment) = (large.clone(), large.clone());
-        client().send(CallId(1), call.clone(), &mut out).expect("what baidu_std can tell");
+        client().send(CallId(1), call.clone(), &mut out).expect("expressible in baidu_std");
         let mut slices = [IoSlice::new(&[]); 4];
         assert_eq!(out.slices(&mut slices), 3);
         assert!(slices[1..3].iter().all(|slice| slice.as_ptr() == large.as_ptr()));
@@ -469,7 +469,7 @@ mod calls {
         for head in heads {
             let (mut call, mut out) = (call(b"x"), Outbox::new());
             call.head = head.clone();
-            let refused = client().send(CallId(1), call.clone(), &mut out).expect_err("cannot be told");
+            let refused = client().send(CallId(1), call.clone(), &mut out).expect_err("not expressible");
             assert_eq!((refused.number(), out.is_empty()), (Some(EREQUEST), true));
             let reply = Reply { head, ..Reply::message(Format::Protobuf, Bytes::new()) };
             assert_eq!(failure_of(reply).number(), Some(ERESPONSE));
@@ -632,7 +632,7 @@ mod failures {
         let (mut client, mut inbox) = (client(), BytesMut::from(&out.take()[..]));
         assert!(client.reusable());
         let answer = client.next_event(&mut inbox, &mut out).expect("no violation");
-        let status = sole_reply(answer.into_iter().collect()).1.result.expect_err("turned away");
+        let status = sole_reply(answer.into_iter().collect()).1.result.expect_err("rejected");
         assert_eq!((status.number(), status.retry()), (Some(ELOGOFF), Retry::Elsewhere));
         assert_eq!(status.message(), "[127.0.0.1:18001][E2003]Server is stopping");
         assert!(!client.reusable());
@@ -810,6 +810,6 @@ fn resend(request: &[u8]) -> Vec<u8> {
     let mut client =
         Client::new(ClientConfig { credential, deliver_timeout: true, ..ClientConfig::default() });
     let id = CallId(meanings(request)[0].id.cast_unsigned());
-    client.send(id, call.clone(), &mut out).expect("what baidu_std brought, it can send");
+    client.send(id, call.clone(), &mut out).expect("a received call can be sent");
     out.take()
 }

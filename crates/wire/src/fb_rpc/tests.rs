@@ -47,7 +47,8 @@ fn every_request_vector_is_read_and_rewritten() {
         }
         heard += 1;
         let (mut server, mut inbox, mut out) = (server(), BytesMut::from(&bytes[..]), Outbox::new());
-        let event = server.next_event(&mut inbox, &mut out).expect("it is whole").expect("it is a call");
+        let event =
+            server.next_event(&mut inbox, &mut out).expect("the frame is valid").expect("it is a call");
         let ServerEvent::Call(call, _) = event else { panic!("{name}: want a call") };
         assert_case(name, call.service, "test.BenchmarkService");
         assert_case(name, call.method, "Test");
@@ -60,7 +61,7 @@ fn every_request_vector_is_read_and_rewritten() {
         let id = CallId(fields["correlation_id"].as_u64().unwrap_or(1));
         let call = Call { method: "Test#7,0", ..call };
         let mut out = Outbox::new();
-        client(magic).send(id, call, &mut out).expect("it can be said");
+        client(magic).send(id, call, &mut out).expect("the call can be expressed");
         assert_bytes(out.take(), &bytes);
     }
     assert_eq!(heard, 3);
@@ -265,7 +266,7 @@ fn magic_and_service_hash_are_separate_choices() {
     ] {
         let mut out = Outbox::new();
         let config = ClientConfig { magic, hash, ..ClientConfig::default() };
-        Client::new(config.clone()).send(CallId(1), call(b"m"), &mut out).expect("it can be said");
+        Client::new(config.clone()).send(CallId(1), call(b"m"), &mut out).expect("the call can be expressed");
         let bytes = out.take();
         let case = format!("{magic:?} {hash:?}");
         assert_case(&case, &bytes[..4], &letters[..]);
@@ -283,7 +284,7 @@ fn magic_and_service_hash_are_separate_choices() {
 #[test]
 fn failed_client_is_pointed_to_the_other_dialects() {
     let (mut client, mut out) = (client(Magic::Frpc), Outbox::new());
-    assert!(client.failure_hint().expect("nothing was heard").contains("fb-rpc+two-dots://"));
+    assert!(client.failure_hint().expect("no event").contains("fb-rpc+two-dots://"));
     let mut inbox = BytesMut::from(&vector("frpc_response_error_1002")[..]);
     let Ok(Some(ClientEvent::Reply(_, reply))) = client.next_event(&mut inbox, &mut out) else {
         panic!("want a reply")
@@ -307,7 +308,7 @@ fn large_body_is_not_copied() {
     let body = Bytes::from(vec![7; Outbox::SHARE]);
     let mut out = Outbox::new();
     let request = Call { body: body.clone(), ..call(b"") };
-    client(Magic::Frpc).send(CallId(1), request, &mut out).expect("it can be said");
+    client(Magic::Frpc).send(CallId(1), request, &mut out).expect("the call can be expressed");
     let mut slices = [std::io::IoSlice::new(&[]); 2];
     assert_eq!(out.slices(&mut slices), 2);
     assert_eq!(slices[1].as_ptr(), body.as_ptr());
@@ -392,7 +393,7 @@ fn unsupported_call_is_rejected_before_it_is_sent() {
 fn service_can_be_called_by_its_number() {
     let mut out = Outbox::new();
     let call = Call { service: "#892566233", method: "#7", ..call(b"m") };
-    client(Magic::Frpc).send(CallId(1), call, &mut out).expect("it can be said");
+    client(Magic::Frpc).send(CallId(1), call, &mut out).expect("the call can be expressed");
     assert_eq!(hear(server(), &[&out.take()]).calls.len(), 1);
 }
 
@@ -470,7 +471,7 @@ fn request(meta: u32, message: i32, attachment: i32, rest: &[u8]) -> Vec<u8> {
 /// Creates the server's ticket of the call with this number.
 fn ticket(server: &mut Server, id: u64) -> super::Ticket {
     let mut out = Outbox::new();
-    client(Magic::Frpc).send(CallId(id), call(b"m"), &mut out).expect("it can be said");
+    client(Magic::Frpc).send(CallId(id), call(b"m"), &mut out).expect("the call can be expressed");
     let mut inbox = BytesMut::from(&out.take()[..]);
     match server.next_event(&mut inbox, &mut out) {
         Ok(Some(ServerEvent::Call(_, ticket))) => ticket,

@@ -42,7 +42,7 @@ fn call_and_reply_round_trip() {
 fn sequence_numbers_count_from_0_independently_of_call_ids() {
     let (mut client, mut out) = (client(Codec::Json), Outbox::new());
     for id in [9, 1 << 40, 9] {
-        client.send(CallId(id), call(Codec::Json, "S", "M"), &mut out).expect("it can say it");
+        client.send(CallId(id), call(Codec::Json, "S", "M"), &mut out).expect("the protocol can express it");
     }
     let said = String::from_utf8(out.take()).expect("a text");
     let ids: Vec<_> =
@@ -56,7 +56,9 @@ fn responses_can_arrive_in_any_order() {
         let (mut server, mut client) = (server(codec), client(codec));
         let (mut inbox, mut out) = (BytesMut::new(), Outbox::new());
         for id in 10..13 {
-            client.send(CallId(id), call(codec, "Arith", "Mul"), &mut out).expect("it can say it");
+            client
+                .send(CallId(id), call(codec, "Arith", "Mul"), &mut out)
+                .expect("the protocol can express it");
         }
         inbox.extend_from_slice(&out.take());
         let tickets: Vec<Ticket> = (0..3).map(|_| sole_call(&mut server, &mut inbox, &mut out)).collect();
@@ -167,7 +169,7 @@ fn late_response_to_a_cancelled_call_is_dropped() {
         let (mut server, mut client) = (server(codec), client(codec));
         let (mut inbox, mut out) = (BytesMut::new(), Outbox::new());
         for id in [1, 2] {
-            client.send(CallId(id), call(codec, "S", "M"), &mut out).expect("it can say it");
+            client.send(CallId(id), call(codec, "S", "M"), &mut out).expect("the protocol can express it");
         }
         client.cancel(CallId(1), &mut out);
         inbox.extend_from_slice(&out.take());
@@ -229,7 +231,7 @@ fn reply_in_another_format_is_a_failure() {
 fn incomplete_message_is_distinguished_from_an_idle_connection() {
     for codec in Codec::ALL {
         let (mut client, mut out) = (client(codec), Outbox::new());
-        client.send(CallId(0), call(codec, "Arith", "Mul"), &mut out).expect("it can say it");
+        client.send(CallId(0), call(codec, "Arith", "Mul"), &mut out).expect("the protocol can express it");
         let bytes = out.take();
         let mut inbox = BytesMut::new();
         let mut server = server(codec);

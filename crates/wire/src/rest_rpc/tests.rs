@@ -179,7 +179,7 @@ fn every_captured_call_is_written_as_by_the_peer() {
             true => CallId(1 << 63),
             false => CallId(0),
         };
-        client(request.generation).send(id, call, &mut out).expect("it can be said");
+        client(request.generation).send(id, call, &mut out).expect("the call can be expressed");
         assert_bytes(out.take(), &request.bytes);
     }
 }
@@ -188,7 +188,7 @@ fn every_captured_call_is_written_as_by_the_peer() {
 fn every_captured_response_is_read() {
     for (request, answer) in conversations() {
         let (mut client, mut out) = (client(request.generation), Outbox::new());
-        client.send(CallId(0), call("f", ADD), &mut out).expect("it can be said");
+        client.send(CallId(0), call("f", ADD), &mut out).expect("the call can be expressed");
         let mut inbox = BytesMut::from(&answer.bytes[..]);
         let Ok(Some(ClientEvent::Reply(_, reply))) = client.next_event(&mut inbox, &mut out) else {
             panic!("{} is no answer", answer.name)
@@ -303,7 +303,7 @@ fn unknown_function_error_names_its_name_or_number() {
         (Generation::default(), "unknown function: 2470863502"),
     ] {
         let mut out = Outbox::new();
-        client(generation).send(CallId(0), call("nosuch", ADD), &mut out).expect("it can be said");
+        client(generation).send(CallId(0), call("nosuch", ADD), &mut out).expect("the call can be expressed");
         let bytes = out.take();
         let mut server = server(generation);
         let mut inbox = BytesMut::from(&bytes[..]);
@@ -388,7 +388,7 @@ fn incomplete_call_is_answered_before_its_name_is_looked_up() {
 fn connection_of_a_cancelled_call_is_reused_only_if_calls_are_concurrent() {
     for generation in Generation::ALL {
         let (mut client, mut out) = (client(generation), Outbox::new());
-        client.send(CallId(0), call("add", ADD), &mut out).expect("it can be said");
+        client.send(CallId(0), call("add", ADD), &mut out).expect("the call can be expressed");
         client.cancel(CallId(0), &mut out);
         assert_eq!(client.reusable(), !generation.is_one_at_a_time(), "{generation}");
     }
@@ -469,7 +469,7 @@ fn generations_without_call_ids_allow_one_call_at_a_time() {
         let mut out = Outbox::new();
         let mut client = client(generation);
         for id in 0..2 {
-            client.send(CallId(id), call("add", ADD), &mut out).expect("it can be said");
+            client.send(CallId(id), call("add", ADD), &mut out).expect("the call can be expressed");
         }
         let mut inbox = BytesMut::from(&out.take()[..]);
         let mut server = server(generation);
@@ -642,7 +642,7 @@ fn slow_subscriber_loses_its_subscription_only() {
     let (mut client, mut server, mut out) = (client(generation), server(generation), Outbox::new());
     client.subscribe(CallId(1), "key", "", &mut out).expect("topics");
     client.subscribe(CallId(2), "key", "", &mut out).expect("topics");
-    assert_eq!(out.take().len(), 26, "the server is told once");
+    assert_eq!(out.take().len(), 26, "one subscription is sent");
     let data = Bytes::from(vec![b'x'; 9 << 20]);
     let mut ended = Vec::new();
     for _ in 0..5 {
@@ -716,7 +716,7 @@ fn call_of_v0_20_is_detected_with_any_padding() {
 fn ambiguous_bytes_match_no_generation() {
     for untold in [Generation::From20221223, Generation::From20230216] {
         let mut out = Outbox::new();
-        client(untold).send(CallId(0), call("add", ADD), &mut out).expect("it can be said");
+        client(untold).send(CallId(0), call("add", ADD), &mut out).expect("the call can be expressed");
         assert_eq!(generation(&out.take()), None);
     }
     // Padding other than zero, before a heartbeat, a subscription and a body that is not a list.
@@ -738,11 +738,13 @@ fn any_split_of_a_conversation_yields_the_same_events() {
         let mut out = Outbox::new();
         let mut client = client(generation);
         client.heartbeat(&mut out);
-        client.send(CallId(0), call("add", ADD), &mut out).expect("it can be said");
+        client.send(CallId(0), call("add", ADD), &mut out).expect("the call can be expressed");
         if generation != Generation::V0_04 {
             client.subscribe(CallId(1), "key", "token", &mut out).expect("topics");
         }
-        client.send(CallId(2), call("nosuch", b"\x91\x93\x01\xa3tom\x14"), &mut out).expect("it can be said");
+        client
+            .send(CallId(2), call("nosuch", b"\x91\x93\x01\xa3tom\x14"), &mut out)
+            .expect("the call can be expressed");
         let bytes = out.take();
         assert_any_split(|| server(generation), &bytes);
         assert_survives_damage(|| server(generation), &bytes, Limits::default().message);
@@ -754,7 +756,7 @@ fn damaged_responses_never_panic() {
     for vector in vectors().iter().filter(|vector| !vector.to_server) {
         let waiting = || {
             let (mut client, mut out) = (client(vector.generation), Outbox::new());
-            client.send(CallId(0), call("f", ADD), &mut out).expect("it can be said");
+            client.send(CallId(0), call("f", ADD), &mut out).expect("the call can be expressed");
             if vector.generation != Generation::V0_04 {
                 client.subscribe(CallId(1), "key", "", &mut out).expect("topics");
             }

@@ -115,7 +115,7 @@ fn every_captured_request_is_written_as_by_go() {
             call.body = gunzip(&call.body);
         }
         let id = CallId(request.fields["seq"].as_u64().expect("a number"));
-        client().send(id, call.clone(), &mut out).expect("rpcx can say it");
+        client().send(id, call.clone(), &mut out).expect("rpcx can express it");
         let written = out.take();
         if compressed {
             // Two gzip encoders never produce the same bytes; everything before the lengths that depend on them must
@@ -172,7 +172,7 @@ fn call_and_reply_round_trip() {
 fn responses_can_arrive_in_any_order() {
     let (mut server, mut client, mut inbox, mut out) = (server(), client(), BytesMut::new(), Outbox::new());
     for id in 0..3 {
-        client.send(CallId(id), call("Arith", "Mul", b""), &mut out).expect("rpcx can say it");
+        client.send(CallId(id), call("Arith", "Mul", b""), &mut out).expect("rpcx can express it");
     }
     inbox.extend_from_slice(&out.take());
     let tickets: Vec<Ticket> = (0..3).map(|_| sole_call(&mut server, &mut inbox, &mut out).1).collect();
@@ -269,7 +269,7 @@ fn oneway_call_is_never_answered() {
         assert!(answers.is_empty());
     }
     let (mut server, mut inbox, mut out) = (server(), BytesMut::new(), Outbox::new());
-    client().send(CallId(0), call.clone(), &mut out).expect("rpcx can say it");
+    client().send(CallId(0), call.clone(), &mut out).expect("rpcx can express it");
     inbox.extend_from_slice(&out.take());
     let (_, ticket) = sole_call(&mut server, &mut inbox, &mut out);
     assert!(
@@ -459,10 +459,10 @@ fn draining_server_answers_late_calls_and_heartbeats() {
     let (_, ticket) = sole_call(&mut server, &mut inbox, &mut out);
     server.drain(&mut out);
 
-    client.send(CallId(9), call("Arith", "Mul", b""), &mut out).expect("rpcx can say it");
+    client.send(CallId(9), call("Arith", "Mul", b""), &mut out).expect("rpcx can express it");
     let mut oneway = call("Arith", "Mul", b"");
     oneway.oneway = true;
-    client.send(CallId(10), oneway.clone(), &mut out).expect("rpcx can say it");
+    client.send(CallId(10), oneway.clone(), &mut out).expect("rpcx can express it");
     client.heartbeat(&mut out);
     inbox.extend_from_slice(&out.take());
     assert!(server.next_event(&mut inbox, &mut out).expect("no event").is_none());

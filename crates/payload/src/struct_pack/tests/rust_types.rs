@@ -302,7 +302,7 @@ fn type_is_inferred_from_a_value_without_empty_parts() {
         Type::of_value(&Node::chain(3)),
     ] {
         let error = error.expect_err("a type that the value does not tell").to_string();
-        assert!(error.contains("cannot be told"), "{error}");
+        assert!(error.contains("cannot be inferred"), "{error}");
     }
 }
 

@@ -3,8 +3,8 @@ use super::{Candidate, LoadBalancer, PickContext, Picker, available, chance};
 
 /// Any server, with a probability proportional to its weight: brpc's `wr`.
 ///
-/// For many clients that call seldom, where the schedules that each of them starts anew would be uneven. A weight of
-/// zero gets nothing. The pick is a binary search in the cumulative weights.
+/// For many clients that call seldom, where weighted round robin, whose schedule each client starts from the beginning,
+/// would be uneven. A weight of zero gets nothing. The pick is a binary search in the cumulative weights.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct WeightedRandom;
 

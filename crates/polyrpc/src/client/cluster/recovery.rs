@@ -142,7 +142,7 @@ mod tests {
     #[test]
     fn admitted_share_grows_as_servers_recover() {
         let (recovery, start) = (recovery(), Instant::now());
-        assert_eq!(admitted(&recovery, start, 0), 100, "there is no crisis");
+        assert_eq!(admitted(&recovery, start, 0), 100, "outside of recovery");
         recovery.start();
         for (n, (well, want)) in [(0, 0), (1, 25), (2, 50), (4, 100), (9, 100)].into_iter().enumerate() {
             assert_eq!(admitted(&recovery, start + 10 * MILLI * n as u32, well), want, "{well}");

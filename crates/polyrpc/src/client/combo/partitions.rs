@@ -325,7 +325,7 @@ mod tests {
         let start = Instant::now();
         list.update(["b:1".parse::<Instance>().unwrap().with("tag=1/2".parse().unwrap())]);
         assert_eq!(told(&mut first).await, "tcp@a:1?tag=0%2F2");
-        assert_eq!(partitions.capacities(&partitions.latest().unwrap()).len(), 1, "every part is held");
+        assert_eq!(partitions.capacities(&partitions.latest().unwrap()).len(), 1, "every part has a server");
         assert_eq!(told(&mut first).await, "");
         assert_eq!(start.elapsed().as_secs(), 10);
     }

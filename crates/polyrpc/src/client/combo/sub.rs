@@ -18,11 +18,11 @@ use crate::codec::{Body, Codec};
 /// # fn main() -> polyrpc::Result<()> {
 /// let users = Client::new("baidu-std://10.0.0.1:8000")?;
 /// let audit = Client::new("baidu-std://10.0.0.2:8000")?;
-/// // The second is told of everything but reads, and what it answers is left out.
-/// let told = SubChannel::new(audit)
+/// // The second gets every call except reads, and its responses are ignored.
+/// let audited = SubChannel::new(audit)
 ///     .map(|call, _| if call.method == "Get" { Part::Skip } else { Part::Ask(call) })
 ///     .merge(|_, _, _| Merge::Merged);
-/// let client = Parallel::builder().sub(users).sub(told).build()?;
+/// let client = Parallel::builder().sub(users).sub(audited).build()?;
 /// # Ok(())
 /// # }
 /// ```

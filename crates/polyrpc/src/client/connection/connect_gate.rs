@@ -237,7 +237,7 @@ mod tests {
         let server = Address::Tcp("h:1".into());
         let gate = Arc::new(ConnectGate::new(server, Backoff::single_server()));
         for _ in 0..2 {
-            let begun = gate.wait_turn().await.expect("the first failure is forgiven");
+            let begun = gate.wait_turn().await.expect("the first failure is tolerated");
             gate.dialled(begun, None);
             connection(UnconfirmedConnection::new(gate.clone(), begun)).await;
         }
@@ -276,7 +276,7 @@ mod tests {
             probation.on_reply(Some(&Reply::new(Err(status), Head::default())));
             probation.on_close(false, true, &closed());
         };
-        assert!(waits(refused).await, "no call was looked at");
+        assert!(waits(refused).await, "no call was processed");
     }
 
     #[tokio::test(start_paused = true)]
@@ -286,13 +286,16 @@ mod tests {
             probation.on_close(true, false, &closed());
         };
         assert!(!waits(answered).await, "a failure is a reply too");
-        assert!(!waits(async |probation| probation.on_close(false, true, &closed())).await, "by us");
+        assert!(
+            !waits(async |probation| probation.on_close(false, true, &closed())).await,
+            "closed by the client"
+        );
         let idle = async |mut probation: UnconfirmedConnection| {
             tokio::time::advance(SECOND * 2).await;
             probation.on_go_away();
             probation.on_close(false, false, &closed());
         };
-        assert!(!waits(idle).await, "nobody used it for long");
+        assert!(!waits(idle).await, "the connection was unused for long");
     }
 
     #[tokio::test(start_paused = true)]

@@ -311,7 +311,7 @@ fn recent_values_cover_the_last_interval() {
         let (recent, lately) = series.recent(&series.totals(), at(seconds));
         (recent.succeeded(), lately.as_secs())
     };
-    assert_eq!(lately(0), (1, 10), "all there was");
+    assert_eq!(lately(0), (1, 10), "everything recorded");
     count(&metrics, &call, 1, None);
     assert_eq!(lately(5), (2, 10));
     assert_eq!(lately(15), (1, 15));

@@ -47,12 +47,12 @@ async fn server_is_registered_when_it_runs_and_withdrawn_at_shutdown() {
         .await
         .unwrap();
     tokio::time::sleep(Duration::from_secs(60)).await;
-    assert!(registry.list().is_empty(), "it is bound but does not run");
+    assert!(registry.list().is_empty(), "bound but not running");
     let address = bound.address().to_string();
     let running = bound.start();
     assert_eq!(entered(&registry, "Arith").await, format!("tcp@{address}"));
     assert_eq!(entered(&registry, "Echo").await, format!("tcp@{address}"));
-    assert_eq!(registry.list().len(), 2, "what the server brings itself is not entered");
+    assert_eq!(registry.list().len(), 2, "the server's built-in services are not registered");
     running.shutdown(Duration::from_secs(1)).await;
     assert!(registry.list().is_empty());
 }
@@ -104,7 +104,7 @@ async fn lost_registration_is_restored_within_seconds() {
     let unchanged = tokio::time::timeout(Duration::from_secs(60), sets.next()).await;
     assert!(unchanged.is_err());
     drop(running);
-    assert_eq!(told(&mut sets).await, "", "one that is gone without a word is forgotten");
+    assert_eq!(told(&mut sets).await, "", "a server that vanished expires");
 }
 
 #[tokio::test(start_paused = true)]
@@ -135,7 +135,7 @@ async fn attributes_can_change_while_the_server_runs() {
     registration.remove("state");
     assert_eq!(told(&mut arith).await, "tcp@example.org:80?weight=5&x=1");
     assert_eq!(told(&mut echo).await, "tcp@example.org:80?weight=5");
-    assert!(before.elapsed() < Duration::from_millis(100), "changes are entered at once");
+    assert!(before.elapsed() < Duration::from_millis(100), "changes are registered at once");
 }
 
 #[tokio::test(start_paused = true)]
@@ -213,7 +213,7 @@ async fn unreachable_registry_is_retried_and_reported() {
             Event::Overruled(entry) => format!("overruled {}", entry.service),
         };
         telling.lock().unwrap().push(text);
-        panic!("a listener's mistake is its own");
+        panic!("a listener's error does not affect the others");
     });
     let running = started(server().register_in(flaky.clone(), registration)).await;
     tokio::time::sleep(Duration::from_secs(30)).await;

@@ -159,13 +159,13 @@ async fn handler_produces_only_what_the_window_holds() {
     peer.say("call 2 Echo x\n").await;
     peer.hears("reply 2 x\n").await;
     let ahead = made.load(Ordering::Relaxed);
-    assert!(ahead <= 32, "{ahead} messages were made for nobody");
+    assert!(ahead <= 32, "{ahead} messages were produced ahead");
     peer.say("room 1 100\n").await;
     peer.hears(&"message 1 m\n".repeat(100)).await;
     peer.say("call 3 Echo x\n").await;
     peer.hears("reply 3 x\n").await;
     let made = made.load(Ordering::Relaxed);
-    assert!((100..=132).contains(&made), "{made} messages were made for 100");
+    assert!((100..=132).contains(&made), "{made} messages were produced for 100");
 }
 
 #[tokio::test]

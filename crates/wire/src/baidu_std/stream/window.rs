@@ -94,7 +94,7 @@ mod tests {
         }
         assert!(!window.has_room());
         assert_eq!(window.apply_feedback(i64::MAX), 10, "no more was sent");
-        assert_eq!(window.apply_feedback(5), 0, "it said more before");
+        assert_eq!(window.apply_feedback(5), 0, "the earlier feedback was higher");
         window.produce(10);
         assert!(!window.has_room());
     }

@@ -75,7 +75,7 @@ impl Spoken {
     /// Returns the error code of the GOAWAY that ended the connection.
     fn ended_with(&mut self, bytes: &[u8]) -> ErrorCode {
         self.hear(bytes).expect_err("the connection ends");
-        let last = self.sent().pop().expect("it says why");
+        let last = self.sent().pop().expect("the reason is reported");
         assert_eq!(last.kind, frame::GOAWAY);
         ErrorCode(u32::from_be_bytes(last.payload[4..8].try_into().unwrap()))
     }
@@ -292,7 +292,7 @@ fn oversized_header_list_resets_its_stream_only() {
         panic!("{events:?}")
     };
     assert!(*size > 90_000 && fields.get(b":path") == Some(b"/a/b"), "{size} {fields:?}");
-    assert_eq!(spoken.sent(), [], "it is for the layer above to answer");
+    assert_eq!(spoken.sent(), [], "the layer above answers");
     assert_eq!(spoken.hear(&request(3, true)).unwrap().len(), 1);
     // The decoder still shares the state of the peer's table.
     let indexed = [&block(&[])[..], &[0xbe]].concat();

@@ -168,7 +168,7 @@ fn section_5_5_1_close_can_carry_a_reason() {
     assert_eq!(closes("\u{3}\u{0}".as_bytes()).failure, Some(CloseCode::PROTOCOL_ERROR));
     let going = closes(&[b"\x03\xe9", "größe".as_bytes()].concat());
     assert_eq!(going.others, [Event::Close(Some(CloseCode::GOING_AWAY))]);
-    assert!(going.messages.is_empty(), "nothing comes behind it");
+    assert!(going.messages.is_empty(), "nothing follows it");
     assert_eq!(closes(b"\x03").failure, Some(CloseCode::PROTOCOL_ERROR));
     assert_eq!(closes(b"\x03\xe8\xff").failure, Some(CloseCode::INVALID_DATA));
 }

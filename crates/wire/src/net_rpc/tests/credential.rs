@@ -29,7 +29,9 @@ fn response_does_not_repeat_the_credential() {
     let config = ClientConfig { credential: Some("Bearer 0b79".into()), ..Default::default() };
     let (mut client, mut out) =
         (Client::new(ClientConfig { codec: Codec::MessagePack, ..config }), Outbox::new());
-    client.send(CallId(0), call(Codec::MessagePack, "Arith", "Mul"), &mut out).expect("it can say it");
+    client
+        .send(CallId(0), call(Codec::MessagePack, "Arith", "Mul"), &mut out)
+        .expect("the protocol can express it");
     let request = out.take();
     let signed = b"Arith.Mul\x1f0b79\x1fBearer";
     assert!(request.windows(signed.len()).any(|part| part == signed));
@@ -50,7 +52,9 @@ fn rejected_call_is_answered_and_the_connection_closed() {
         let credential = credential.map(Bytes::from);
         let config = ClientConfig { codec: Codec::Json, credential, ..Default::default() };
         let (mut client, mut server, mut out) = (Client::new(config), server(Codec::Json), Outbox::new());
-        client.send(CallId(3), call(Codec::Json, "Arith", "Mul"), &mut out).expect("it can say it");
+        client
+            .send(CallId(3), call(Codec::Json, "Arith", "Mul"), &mut out)
+            .expect("the protocol can express it");
         let mut inbox = BytesMut::from(&out.take()[..]);
         let ticket = sole_call(&mut server, &mut inbox, &mut out);
         assert!(server.reject(ticket, Status::unauthenticated("Authorization failed "), &mut out));

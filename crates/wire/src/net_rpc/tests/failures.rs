@@ -8,7 +8,7 @@ fn failure_of_a_go_server_without_a_body_is_read() {
         let (mut server, mut client) = (server(codec), client(codec));
         let (mut inbox, mut out) = (BytesMut::new(), Outbox::new());
         for id in 0..4 {
-            client.send(CallId(id), call(codec, "S", "M"), &mut out).expect("it can say it");
+            client.send(CallId(id), call(codec, "S", "M"), &mut out).expect("the protocol can express it");
         }
         inbox.extend_from_slice(&out.take());
         for result in [Err("boom"), Err("bang"), Ok(body(codec)), Err("pang")] {
@@ -27,7 +27,9 @@ fn failure_of_a_go_server_without_a_body_is_read() {
             let mut heard = Vec::new();
             let mut client = self::client(codec);
             for id in 0..4 {
-                client.send(CallId(id), call(codec, "S", "M"), &mut out).expect("it can say it");
+                client
+                    .send(CallId(id), call(codec, "S", "M"), &mut out)
+                    .expect("the protocol can express it");
             }
             for chunk in answers.chunks(chunk) {
                 inbox.extend_from_slice(chunk);
@@ -47,7 +49,7 @@ fn failure_of_a_go_server_without_a_body_is_read() {
 fn failure_is_reported_before_its_empty_body_arrives() {
     let mut client = client(Codec::Protobuf);
     let mut out = Outbox::new();
-    client.send(CallId(5), call(Codec::Protobuf, "S", "M"), &mut out).expect("it can say it");
+    client.send(CallId(5), call(Codec::Protobuf, "S", "M"), &mut out).expect("the protocol can express it");
     let mut inbox = BytesMut::from(&hex("06 1a04626f6f6d")[..]);
     let answer = client.next_event(&mut inbox, &mut out).expect("understood").expect("an answer");
     assert_eq!(sole_reply(vec![answer]).1.result, Err(Status::unknown("boom")));

@@ -108,14 +108,14 @@ fn malformed_body_fails_its_call_only() {
     let broken = Call { body: Bytes::from_static(b"\xff"), ..call.clone() };
     assert!(client.send(CallId(0), broken, &mut out).is_err());
     assert!(out.is_empty());
-    client.send(CallId(0), call, &mut out).expect("it can say it");
-    assert!(out.take().starts_with(b"\x2e\x7f\x03"), "the header's type is told now");
+    client.send(CallId(0), call, &mut out).expect("the protocol can express it");
+    assert!(out.take().starts_with(b"\x2e\x7f\x03"), "the header's type is defined now");
 }
 
 #[test]
 fn headers_and_type_definitions_count_as_buffered() {
     let (mut client, mut out) = (client(Codec::Gob), Outbox::new());
-    client.send(CallId(0), call(Codec::Gob, "S", "M"), &mut out).expect("it can say it");
+    client.send(CallId(0), call(Codec::Gob, "S", "M"), &mut out).expect("the protocol can express it");
     let (mut server, mut inbox) = (server(Codec::Gob), BytesMut::from(&out.take()[..]));
     assert_eq!(server.buffered(), 0);
     assert!(matches!(server.next_event(&mut inbox, &mut out), Ok(Some(_))));

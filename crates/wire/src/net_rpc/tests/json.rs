@@ -70,7 +70,7 @@ fn several_params_are_passed_as_positional_arguments() {
             assert_eq!((call.service, call.method, call.head.positional), ("", "add", true));
             assert_bytes(&call.body, "[1,2]");
             let (mut again, mut out) = (Outbox::new(), client(Codec::Json));
-            out.send(CallId(9), call, &mut again).expect("it can say it");
+            out.send(CallId(9), call, &mut again).expect("the protocol can express it");
             assert_bytes(again.take(), [&request[..], b"\n"].concat());
         }
         other => panic!("{other:?}"),
@@ -138,7 +138,7 @@ fn error_must_be_a_string_and_other_values_are_invalid() {
         (r#"{"id":0}"#, Ok("null")),
     ] {
         let (mut client, mut out) = (client(Codec::Json), Outbox::new());
-        client.send(CallId(4), call(Codec::Json, "S", "M"), &mut out).expect("it can say it");
+        client.send(CallId(4), call(Codec::Json, "S", "M"), &mut out).expect("the protocol can express it");
         let answer = client.next_event(&mut BytesMut::from(response), &mut out).expect("understood");
         let (id, reply) = sole_reply(answer.into_iter().collect());
         assert_eq!(id, CallId(4));
@@ -150,7 +150,7 @@ fn error_must_be_a_string_and_other_values_are_invalid() {
 #[test]
 fn response_to_an_unknown_call_is_dropped() {
     let (mut client, mut out) = (client(Codec::Json), Outbox::new());
-    client.send(CallId(4), call(Codec::Json, "S", "M"), &mut out).expect("it can say it");
+    client.send(CallId(4), call(Codec::Json, "S", "M"), &mut out).expect("the protocol can express it");
     let mut inbox = BytesMut::from(r#"{"id":null,"error":"x"}{"id":5,"result":1}{"id":"0","result":1}"#);
     assert!(client.next_event(&mut inbox, &mut out).expect("understood").is_none());
     assert!(inbox.is_empty());

@@ -45,7 +45,7 @@ fn every_captured_request_is_written_as_by_the_peer() {
         let Ok(Some(ServerEvent::Call(call, _))) = server.next_event(&mut inbox, &mut out) else {
             panic!("{name}")
         };
-        client(codec).send(CallId(3), call, &mut out).expect("it can say it");
+        client(codec).send(CallId(3), call, &mut out).expect("the protocol can express it");
         assert_bytes(out.take(), request);
     }
 }
@@ -60,7 +60,9 @@ fn captured_conversations_are_read_for_any_split_and_damage_never_panics() {
         let asked = || {
             let config = ClientConfig { limits: limits.clone(), codec, ..Default::default() };
             let mut client = Client::new(config);
-            client.send(CallId(7), call(codec, "Arith", "Mul"), &mut Outbox::new()).expect("it can say it");
+            client
+                .send(CallId(7), call(codec, "Arith", "Mul"), &mut Outbox::new())
+                .expect("the protocol can express it");
             client
         };
         assert_client_survives_damage(asked, &response, most);
@@ -145,7 +147,7 @@ fn called(file: &str) -> (&'static str, &'static str) {
 /// Returns a client's result for a response to its first call.
 fn told(codec: Codec, response: &[u8]) -> (CallId, Result<Bytes, Status>) {
     let (mut client, mut out) = (client(codec), Outbox::new());
-    client.send(CallId(7), call(codec, "Arith", "Mul"), &mut out).expect("it can say it");
+    client.send(CallId(7), call(codec, "Arith", "Mul"), &mut out).expect("the protocol can express it");
     let mut inbox = BytesMut::from(response);
     match client.next_event(&mut inbox, &mut out) {
         Ok(Some(ClientEvent::Reply(id, reply))) => (id, reply.result),

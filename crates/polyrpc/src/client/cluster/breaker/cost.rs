@@ -118,7 +118,10 @@ mod tests {
     fn successes_reduce_the_failure_cost() {
         let mut ledger = ledger_after_a_full_window();
         for n in 0..10_000 {
-            assert!(!ledger.record(&LIMIT, n % 20 == 0, millis(10)), "{n}: one of twenty is borne");
+            assert!(
+                !ledger.record(&LIMIT, n % 20 == 0, millis(10)),
+                "{n}: one of twenty failures is tolerated"
+            );
         }
         let tripped = (0..10_000).any(|n| ledger.record(&LIMIT, n % 3 == 0, millis(10)));
         assert!(tripped, "one of three is not");

@@ -83,7 +83,7 @@ mod tests {
     fn outcomes_older_than_the_window_are_dropped() {
         let mut window = Window::default();
         (0..9).for_each(|_| assert!(!window.note(&LIMIT, true, at(0))));
-        assert!(!window.note(&LIMIT, true, at(10_000)), "the nine are gone");
+        assert!(!window.note(&LIMIT, true, at(10_000)), "the nine calls have expired");
         (0..8).for_each(|_| assert!(!window.note(&LIMIT, true, at(19_000))));
         assert!(window.note(&LIMIT, true, at(19_999)), "the one of 10 s still counts");
         assert!(!window.note(&LIMIT, true, at(1_000_000)));

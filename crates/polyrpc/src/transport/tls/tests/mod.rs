@@ -208,7 +208,7 @@ fn flipped_bit_is_an_error_and_never_a_panic() {
         // The version in a record's header has no meaning (RFC 8446, section 5.1), and rustls tolerates a wrong type.
         assert!(pair.server.plain.is_empty() || pair.server.plain == b"hello", "{at}");
         if heard.is_err() {
-            assert!(!pair.server.session.outgoing().is_empty(), "the peer is told of {at}");
+            assert!(!pair.server.session.outgoing().is_empty(), "the peer receives an alert for {at}");
         }
     }
 }

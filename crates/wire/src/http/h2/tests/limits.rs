@@ -128,7 +128,7 @@ fn unread_short_response_is_reset_after_a_timeout() {
     assert_eq!(tick(&mut spoken, 8_000), [1]);
     assert_eq!(tick(&mut spoken, 14_999), [3]);
     assert_eq!(tick(&mut spoken, 1_000_000), [0; 0]);
-    assert_eq!(spoken.server.ids(), [5, 7], "streams that are open are not looked at");
+    assert_eq!(spoken.server.ids(), [5, 7], "open streams are not reviewed");
     assert!(!spoken.server.wants_ticks());
     // A response that is read in time ends normally.
     spoken.server.data(7, b"", Bytes::from_static(b"few"), true, &mut spoken.out);

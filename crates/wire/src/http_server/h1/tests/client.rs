@@ -148,7 +148,7 @@ fn responses_end_by_length_by_chunks_or_with_the_connection() {
     let (mut client, mut inbox) = (waiting(), BytesMut::from(format!("{head}\r\nabc").as_bytes()));
     assert!(client.next_event(&mut inbox, &mut Outbox::new()).expect("no violation").is_none());
     assert!(!client.reusable());
-    let answer = client.end_of_stream(&mut inbox).expect("the response is whole");
+    let answer = client.end_of_stream(&mut inbox).expect("the response is complete");
     assert_eq!(sole_reply(vec![answer]).1.result.expect("success"), "abc");
     assert!(waiting().end_of_stream(&mut BytesMut::new()).is_none());
 }

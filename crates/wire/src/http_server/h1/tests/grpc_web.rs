@@ -142,7 +142,7 @@ fn calls_are_answered_one_at_a_time() {
     let plain = "POST /EchoService/Echo HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n{}";
     talk.say(plain).say(request(WEB, "", &framed(0, b"1"))).say(plain);
     let (call, ticket) = talk.call().expect("the first");
-    assert!(talk.call().is_none(), "gRPC-Web waits until nothing is owed");
+    assert!(talk.call().is_none(), "gRPC-Web waits for pending responses");
     assert!(talk.server.blocks_input());
     talk.reply(ticket, echo(&call));
     talk.out.take();

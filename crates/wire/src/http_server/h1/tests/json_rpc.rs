@@ -117,7 +117,7 @@ fn notifications_are_answered_at_once_with_an_empty_body() {
         for (call, ticket) in calls {
             talk.reply(ticket, echo(&call));
         }
-        assert!(talk.out.is_empty(), "a reply to a notification goes nowhere");
+        assert!(talk.out.is_empty(), "a notification gets no reply");
     }
 }
 

@@ -43,10 +43,10 @@ fn number_of_pipelined_requests_is_limited() {
     let mut talk = Talk::new();
     let mut calls = talk.say(bare("/S/M").repeat(100)).calls();
     assert_eq!(calls.len(), 64);
-    assert!(!talk.server.is_mid_message(&talk.inbox), "the peer is not to blame for what waits");
+    assert!(!talk.server.is_mid_message(&talk.inbox), "pending responses are not a violation");
     let (call, ticket) = calls.pop().expect("a call");
     talk.reply(ticket, echo(&call));
-    assert_eq!(talk.calls().len(), 0, "the first one is still owed, and so are all responses");
+    assert_eq!(talk.calls().len(), 0, "the first response is pending, and so are all others");
     for (call, ticket) in calls {
         talk.reply(ticket, echo(&call));
     }

@@ -141,7 +141,7 @@ fn invalid_upgrade_request_stays_in_http_1() {
     assert!(Talk::new().say(&good).call().is_some(), "where it is not offered");
     let mut talk = Talk { server: Server::new(h2c()), ..Talk::new() };
     talk.say("POST /S/M HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n").say(&good);
-    assert_eq!(talk.calls().len(), 2, "an answer is owed before it");
+    assert_eq!(talk.calls().len(), 2, "an earlier answer is pending");
 }
 
 #[test]

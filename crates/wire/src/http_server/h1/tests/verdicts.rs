@@ -87,7 +87,7 @@ fn rejected_request_is_answered_before_its_body_arrives() {
     let mut talk = Talk::new();
     talk.say(HEAD);
     let (.., stream) = head(&mut talk);
-    assert!(!judge(&mut talk, stream, unauthenticated()), "a short body is thrown away");
+    assert!(!judge(&mut talk, stream, unauthenticated()), "a short body is discarded");
     let said = talk.heard();
     assert!(said.starts_with("HTTP/1.1 401 ") && said.contains("WWW-Authenticate: Bearer"), "{said}");
     let (call, _) = talk.say("true").say(bare("/Next/Call")).call().expect("the next request");
@@ -284,7 +284,7 @@ fn other_verb_is_405_on_a_known_path_and_404_elsewhere_and_401_if_guarded() {
         let Ok(Some(ServerEvent::Head(head, stream))) =
             talk.server.next_event(&mut talk.inbox, &mut talk.out)
         else {
-            panic!("{request} is judged");
+            panic!("{request} needs a verdict");
         };
         assert!(head.target.is_none(), "{request}");
         let verdict = Verdict::Unauthenticated(Status::unauthenticated("who?"));

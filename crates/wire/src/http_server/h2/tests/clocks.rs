@@ -178,7 +178,7 @@ fn go_away_carries_the_reason() {
         assert_eq!(said[13..17], code.0.to_be_bytes());
         assert_eq!(&said[17..], status.message().as_bytes());
         both.to_client.extend_from_slice(&said);
-        assert_eq!(both.answered(), ["go away"], "nothing is said of heartbeats");
+        assert_eq!(both.answered(), ["go away"], "no event for heartbeats");
     }
 }
 
@@ -208,7 +208,7 @@ fn incomplete_requests_do_not_delay_a_draining_server() {
         assert_eq!(both.heard(), ["cancelled 1"]);
         let last = both.answered().pop();
         assert_eq!(last.as_deref(), Some("failed 1 unavailable: the server is shutting down"));
-        assert!(!both.server.finished(), "the whole call is not answered yet");
+        assert!(!both.server.finished(), "the complete call is not answered yet");
         let reply = Reply::message(Format::Protobuf, Bytes::new());
         both.server.reply(both.tickets.swap_remove(0), reply, &mut both.down);
         assert!(both.server.finished());

@@ -297,7 +297,7 @@ fn missing_body_is_answered_with_408() {
     browser.server.tick(Duration::from_secs(9), &mut browser.down);
     assert_eq!(found(&mut browser), [""; 0]);
     browser.server.tick(Duration::from_secs(10), &mut browser.down);
-    assert_eq!(found(&mut browser), [""; 0], "nobody was told of a call");
+    assert_eq!(found(&mut browser), [""; 0], "no call was delivered");
     let (head, body) = browser.answer();
     assert_eq!(head[0], ":status: 408");
     assert!(

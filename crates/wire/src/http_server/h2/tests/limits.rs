@@ -115,7 +115,7 @@ fn oversized_request_trailers_fail_their_call() {
     kept.open(1);
     assert_eq!(kept.heard(), [""; 0]);
     kept.to_server.extend_from_slice(&trailers(1));
-    assert_eq!(kept.heard(), [""; 0], "nobody has heard of it");
+    assert_eq!(kept.heard(), [""; 0], "no call was delivered");
     for both in [&mut streamed, &mut kept] {
         let answered = both.answered();
         assert!(

@@ -298,7 +298,7 @@ fn long_stream_completes() {
         if taken >= 20_000 {
             return;
         }
-        assert!(taken > before, "it stands still at {taken}");
+        assert!(taken > before, "no progress at {taken}");
     }
 }
 

@@ -92,7 +92,7 @@ fn malformed_call_fails_in_the_data() {
     ] {
         let mut browser = allowing(Cors::None);
         browser.ask("POST", ECHO, fields, &[body]);
-        browser.serve(|_, _, _, _| panic!("no call is whole"));
+        browser.serve(|_, _, _, _| panic!("no call is complete"));
         let (head, data) = browser.answer();
         assert_eq!(head[0], ":status: 200");
         let data = if fields[0] == TEXT { STANDARD.decode(data).unwrap() } else { data };
