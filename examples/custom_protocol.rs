@@ -8,16 +8,19 @@
 //! A session is a state machine without a socket: bytes go in, calls come out. So it can be tested without a network,
 //! as at the end of this file.
 
-use polyrpc::payload::Json;
-use polyrpc::protocol::session::{self, ClientEvent, NotFound, ServerEvent};
-use polyrpc::protocol::{
-    BytesMut, Call, CallId, Descriptor, Detected, Limits, Outbox, Reply, Scheme, Violation, by_magic,
-};
-use polyrpc::{Bytes, Client, Code, Compression, Format, Result, Server, Status};
+use bytes::BytesMut;
+use polyrpc::{Bytes, Client, Code, Compression, Format, Json, Result, Server, Status};
+use polyrpc_core::protocol::{Parameter, Parameters, Scheme, by_magic};
+use polyrpc_core::session::{self, ClientEvent, NotFound, ServerEvent};
+use polyrpc_core::{Call, CallId, Descriptor, Detected, Limits, Outbox, Reply, Violation};
 
 /// Descriptor of the protocol for servers and clients.
-pub(crate) static LINES: Descriptor =
-    Descriptor { schemes: &[Scheme::new("lines")], prefer: |_| JSON, ..Descriptor::new("lines", recognise) };
+pub(crate) static LINES: Descriptor = Descriptor {
+    schemes: &[Scheme::new("lines")],
+    parameters: &[Parameter::new("end", &["lf", "crlf"], "end of a client's lines")],
+    prefer: |_| JSON,
+    ..Descriptor::new("lines", recognise)
+};
 
 const JSON: Format = Format::Json(Json::Go);
 
@@ -61,15 +64,23 @@ impl LineServer {
     }
 }
 
+/// Number of a call, which its reply needs.
+pub(crate) struct Ticket(u64);
+
+impl session::server::Ticket for Ticket {
+    fn not_found_failure(&self, call: &Call<'_>, _: NotFound) -> Status {
+        Status::unimplemented(format!("there is no {}", call.method))
+    }
+}
+
 impl session::Server for LineServer {
-    /// Number of the call, which its reply needs.
-    type Ticket = u64;
+    type Ticket = Ticket;
 
     fn next_event(
         &mut self,
         inbox: &mut BytesMut,
         out: &mut Outbox,
-    ) -> Result<Option<ServerEvent<'_, u64>>, Violation> {
+    ) -> Result<Option<ServerEvent<'_, Ticket>>, Violation> {
         let Some(line) = next_line(inbox, &self.limits)? else { return Ok(None) };
         self.line = line;
         let rest = self.line.strip_prefix("CALL ").ok_or_else(|| Violation::new("no line begins so"))?;
@@ -84,10 +95,10 @@ impl session::Server for LineServer {
         let body = Bytes::copy_from_slice(body.as_bytes());
         let mut call = Call::new(service, method, JSON, body);
         call.head.positional = call.body.starts_with(b"[");
-        Ok(Some(ServerEvent::Call(call, number)))
+        Ok(Some(ServerEvent::Call(call, Ticket(number))))
     }
 
-    fn reply(&mut self, number: u64, reply: Reply, out: &mut Outbox) {
+    fn reply(&mut self, Ticket(number): Ticket, reply: Reply, out: &mut Outbox) {
         match reply.result {
             Ok(body) => {
                 out.extend_from_slice(format!("OK {number} ").as_bytes());
@@ -98,13 +109,9 @@ impl session::Server for LineServer {
         }
     }
 
-    fn reject(&mut self, number: u64, status: Status, out: &mut Outbox) -> bool {
+    fn reject(&mut self, Ticket(number): Ticket, status: Status, out: &mut Outbox) -> bool {
         fail(number, &status, out);
         false
-    }
-
-    fn not_found_failure(call: &Call<'_>, _: NotFound) -> Status {
-        Status::unimplemented(format!("there is no {}", call.method))
     }
 
     fn bytes_needed(&self) -> usize {
@@ -117,6 +124,9 @@ impl session::Server for LineServer {
     }
 }
 
+// The session keeps nothing between events: no buffer, no timeout.
+impl session::server::Housekeeping for LineServer {}
+
 fn fail(number: u64, status: &Status, out: &mut Outbox) {
     let message = status.message().replace(['\r', '\n'], " ");
     out.extend_from_slice(format!("ERR {number} {}: {message}\n", status.code()).as_bytes());
@@ -126,11 +136,17 @@ fn fail(number: u64, status: &Status, out: &mut Outbox) {
 pub(crate) struct LineClient {
     limits: Limits,
     credential: Option<Bytes>,
+    end: &'static [u8],
 }
 
 impl LineClient {
     pub(crate) fn new(limits: &Limits, credential: Option<&Bytes>) -> Self {
-        Self { limits: limits.clone(), credential: credential.cloned() }
+        Self { limits: limits.clone(), credential: credential.cloned(), end: b"\n" }
+    }
+
+    /// Applies the parameters of the URL, which were checked against the descriptor.
+    pub(crate) fn with(self, parameters: &Parameters) -> Self {
+        Self { end: if parameters.has("end", "crlf") { b"\r\n" } else { b"\n" }, ..self }
     }
 }
 
@@ -149,7 +165,7 @@ impl session::Client for LineClient {
         let slash = if call.service.is_empty() { "" } else { "/" };
         out.extend_from_slice(format!("CALL {} {}{slash}{} ", id.0, call.service, call.method).as_bytes());
         out.body(call.body);
-        out.extend_from_slice(b"\n");
+        out.extend_from_slice(self.end);
         Ok(())
     }
 
@@ -182,8 +198,10 @@ async fn main() -> Result<()> {
         .await?
         .start();
 
-    let client = Client::builder(&format!("lines://{}", server.address()))
-        .protocol(&LINES, |context| LineClient::new(context.limits(), context.credential()))
+    let client = Client::builder(&format!("lines://{}?end=crlf", server.address()))
+        .protocol(&LINES, |context| {
+            LineClient::new(context.limits(), context.credential()).with(&context.dialect().parameters)
+        })
         .build()?;
     println!("{}: 1 + 2 = {}", client.protocol().as_str(), client.call::<i32>("add", &(1, 2)).await?);
     if let Err(error) = client.call::<i32>("half", &3).await {
@@ -198,7 +216,7 @@ async fn main() -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use polyrpc::protocol::session::{Client as _, Server as _};
+    use polyrpc_core::session::{Client as _, Server as _};
 
     use super::*;
 
@@ -217,12 +235,12 @@ mod tests {
         let mut inbox = BytesMut::from(&line[..9]);
         assert!(server.next_event(&mut inbox, &mut answered).unwrap().is_none());
         inbox.extend_from_slice(&line[9..]);
-        let Ok(Some(ServerEvent::Call(call, number))) = server.next_event(&mut inbox, &mut answered) else {
+        let Ok(Some(ServerEvent::Call(call, ticket))) = server.next_event(&mut inbox, &mut answered) else {
             panic!("it is a call");
         };
-        assert_eq!((call.method, &call.body[..], number), ("add", &b"[1,2]"[..], 7));
+        assert_eq!((call.method, &call.body[..], ticket.0), ("add", &b"[1,2]"[..], 7));
 
-        server.reply(number, Reply::message(JSON, "3".into()), &mut answered);
+        server.reply(ticket, Reply::message(JSON, "3".into()), &mut answered);
         let mut inbox = BytesMut::from(&answered.take()[..]);
         let Ok(Some(ClientEvent::Reply(id, reply))) = client.next_event(&mut inbox, &mut sent) else {
             panic!("it is an answer");

@@ -13,7 +13,7 @@ async fn main() -> Result<()> {
         .start();
     let address = server.address();
 
-    for protocol in ["baidu-std", "rpcx", "http", "http+json-rpc"] {
+    for protocol in ["baidu-std", "rpcx", "grpc", "http"] {
         let client = Client::new(&format!("{protocol}://{address}"))?;
         let text: String = client.call("echo", "hello").await?;
         let sum: i64 = client.call("add", &(1, 2)).await?;

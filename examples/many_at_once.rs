@@ -30,7 +30,7 @@ async fn main() -> Result<()> {
     // One server for each of three partitions, and one merged reply.
     let [first, second, third] = &addresses;
     let url = format!("rpcx+list://{first} 0/3,{second} 1/3,{third} 2/3");
-    let words = Partition::builder(3, move || Ok(Client::builder(&url)))
+    let words = Partition::new(3, move || Ok(Client::builder(&url)))
         .fail_limit(1)
         .merge(fold::<Serde, usize>(|all, part| all + part))
         .build()?;

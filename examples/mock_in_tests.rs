@@ -38,7 +38,7 @@ mod tests {
     #[tokio::test]
     async fn greeting_is_in_the_language_of_the_user() {
         let client = Client::mock(|call| {
-            assert_eq!((call.service.as_str(), call.method.as_str()), ("Users", "Language"));
+            assert_eq!((call.service, call.method), ("Users", "Language"));
             assert_eq!(call.decode::<Serde, String>()?, "Li");
             call.answer::<Serde, _>(&"zh".to_owned())
         });

@@ -50,9 +50,9 @@ async fn main() -> Result<()> {
         return call(&url).await;
     }
     let server = Server::new().service(ArithServer::new(Calculator)).bind("127.0.0.1:0").await?.start();
-    for scheme in ["net-rpc", "net-rpc+http", "net-rpc+json"] {
-        println!("{scheme}");
-        call(&format!("{scheme}://{}", server.address())).await?;
+    for parameters in ["", "?transport=http-connect", "?codec=json"] {
+        println!("net-rpc{parameters}");
+        call(&format!("net-rpc://{}{parameters}", server.address())).await?;
     }
     Ok(())
 }

@@ -8,8 +8,8 @@ use opentelemetry_otlp::{MetricExporter, SpanExporter, WithExportConfig};
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::metrics::SdkMeterProvider;
 use opentelemetry_sdk::trace::SdkTracerProvider;
-use polyrpc::layers::OpenTelemetry;
 use polyrpc::{Client, Result, Server, Status, Streaming};
+use polyrpc_otel::OpenTelemetry;
 
 #[polyrpc::service]
 trait Shop {

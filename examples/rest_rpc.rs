@@ -29,9 +29,9 @@ async fn main() -> Result<()> {
     let addresses = server.addresses();
 
     for url in [
-        format!("rest-rpc+v0.11://{}", addresses[1]),
-        format!("rest-rpc+v0.20://{}", addresses[0]),
-        format!("rest-rpc+v0.21://{}", addresses[0]),
+        format!("rest-rpc://{}?version=0.11", addresses[1]),
+        format!("rest-rpc://{}?version=0.20", addresses[0]),
+        format!("rest-rpc://{}?version=0.21", addresses[0]),
     ] {
         let client = Client::new(&url)?;
 

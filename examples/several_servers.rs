@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use polyrpc::client::FailMode;
-use polyrpc::client::balance::{Random, RoundRobin};
+use polyrpc::client::balance::Policy;
 use polyrpc::server::ServerHandle;
 use polyrpc::{Client, Result, Server};
 
@@ -18,10 +18,10 @@ async fn main() -> Result<()> {
     let addresses: Vec<_> = servers.iter().map(|server| server.address().to_string()).collect();
     let url = format!("rpcx+list://{}", addresses.join(","));
 
-    let random = Client::builder(&url).balance(Random).build()?;
+    let random = Client::builder(&url).balance(Policy::random()).build()?;
     println!("random: {} of 3 servers have answered", ask(&random).await?.len());
 
-    let in_turn = Client::builder(&url).balance(RoundRobin::new()).build()?;
+    let in_turn = Client::builder(&url).balance(Policy::round_robin()).build()?;
     println!("in turn: {:?}", ask(&in_turn).await?);
 
     // A dead server fails no call: each is retried elsewhere, within the retry budget.

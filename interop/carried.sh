@@ -10,7 +10,7 @@ over_udp() {
     key=$(python3 -c 'import hashlib; print(hashlib.pbkdf2_hmac("sha1", b"rpcx-key", b"rpcx-salt", 4096, 32).hex())')
     kcp=(--kcp-cipher aes --kcp-key "$key")
     long=\"$(printf 'abcdefgh%.0s' {1..10000})\"
-    start ours-udp ready "$polyrpc" serve --vectors --listen kcp://127.0.0.1:0 --listen quic://127.0.0.1:0 \
+    start ours-udp ready "$fixtures" --listen kcp://127.0.0.1:0 --listen quic://127.0.0.1:0 \
         --tls-cert "$work/pem/server.pem" --tls-key "$work/pem/server.key" "${kcp[@]}"
     start go-udp listening-http interop/go/bin/rpcx-server --udp --cert "$work/pem/server.pem" \
         --key "$work/pem/server.key"
@@ -25,13 +25,13 @@ over_udp() {
         "$(carried quic)" "${cases[@]}" raw_1mib
 
     local server
-    server=rpcx+kcp://$(address go-udp listening-kcp)
+    server="rpcx://$(address go-udp listening-kcp)?transport=kcp"
     group "our client over KCP, AES and parity → Go rpcx server"
     answers json '{"C":56}' "$server" Arith/Mul "$args" --format json "${kcp[@]}"
     answers long "$long" "$server" Echo/Str "$long" --format json "${kcp[@]}"
     fails other_key 'deadline' "$server" Arith/Mul "$args" --format json --kcp-cipher aes --kcp-key "${key:32}" \
         --timeout 1s
-    server=rpcx+quic://$(address go-udp listening-quic)
+    server="rpcx://$(address go-udp listening-quic)?transport=quic"
     group "our client over QUIC → Go rpcx server"
     answers json '{"C":56}' "$server" Arith/Mul "$args" --format json "${ca[@]}"
     answers long "$long" "$server" Echo/Str "$long" --format json "${ca[@]}"

@@ -69,7 +69,7 @@ seen() {
 ours_found_by_go() {
     local peer
     peer=$(registry_peer "$1")
-    start "ours-$1" ready "$polyrpc" serve --vectors --listen 127.0.0.1:0 --register "$1://$registry_at$registry_base" \
+    start "ours-$1" ready "$fixtures" --listen 127.0.0.1:0 --register "$1://$registry_at$registry_base" \
         --attributes 'weight=5&group=test'
     disown "${pids[ours-$1]}"
     collect "$1: Go rpcx client → ours" "$peer" find "$1" "$registry_at" --kill "${pids[ours-$1]}"

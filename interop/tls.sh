@@ -31,9 +31,9 @@ within_tls() {
     fi
     local ca=(--cacert "$pem/ca.pem") shown=(--cert "$pem/client.pem" --key "$pem/client.key")
     local proof=(--tls-cert "$pem/server.pem" --tls-key "$pem/server.key")
-    start ours-tls ready "$polyrpc" serve --vectors --listen 127.0.0.1:0 --auth-listen 127.0.0.1:0 \
+    start ours-tls ready "$fixtures" --listen 127.0.0.1:0 --auth-listen 127.0.0.1:0 \
         --rpcx-auth-listen 127.0.0.1:0 "${proof[@]}"
-    start ours-mtls ready "$polyrpc" serve --vectors --listen 127.0.0.1:0 "${proof[@]}" --tls-required \
+    start ours-mtls ready "$fixtures" --listen 127.0.0.1:0 "${proof[@]}" --tls-required \
         --tls-client-ca "$pem/ca.pem"
     local ours mutual rpcx_auth
     ours=$(address ours-tls "listening main")

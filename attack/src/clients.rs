@@ -130,24 +130,24 @@ async fn talk(stub: &PlainClient, record: &Record) -> std::result::Result<(), St
 
 fn clients(target: &Target) -> std::result::Result<Vec<(&'static str, Call)>, String> {
     let open = &target.open;
-    let unix = format!("rpcx+unix://{}", target.unix.display());
+    let unix = format!("rpcx://{}", target.unix.display());
     let guarded = Client::builder(&format!("rpcx://{}", target.guarded)).credential(TOKEN);
     Ok(vec![
         ("baidu_std", echo(client("baidu-std", open)?, "Plain/Echo")),
         ("rpcx", echo(client("rpcx", open)?, "Plain/Echo")),
         ("gRPC", echo(client("grpc", open)?, "Plain/Echo")),
         ("HTTP/1 JSON", echo(client("http", open)?, "Plain/Echo")),
-        ("JSON-RPC", echo(client("http+json-rpc", open)?, "Plain.Echo")),
+        ("JSON-RPC", echo(client("http?dialect=json-rpc", open)?, "Plain.Echo")),
         ("rest_rpc", echo(client("rest-rpc", open)?, "echo")),
         ("net_rpc", echo(client("net-rpc", open)?, "Plain/Echo")),
         ("fb_rpc", echo_bytes(client("fb-rpc", open)?)),
         ("HTTP/2 JSON", http2_json(open)),
         ("gRPC-Web", grpc_web(open)),
-        ("WebSocket", echo(client("rpcx+ws", open)?, "Plain/Echo")),
+        ("WebSocket", echo(client("rpcx?transport=ws", open)?, "Plain/Echo")),
         ("Unix", echo(built(Client::builder(&unix))?, "Plain/Echo")),
         ("TLS", echo(client_with_root("grpc+tls", &target.tls, target)?, "Plain/Echo")),
-        ("KCP", echo(client("rpcx+kcp", &target.kcp)?, "Plain/Echo")),
-        ("QUIC", echo(client_with_root("rpcx+quic", &target.quic, target)?, "Plain/Echo")),
+        ("KCP", echo(client("rpcx?transport=kcp", &target.kcp)?, "Plain/Echo")),
+        ("QUIC", echo(client_with_root("rpcx?transport=quic", &target.quic, target)?, "Plain/Echo")),
         ("guarded", echo(built(guarded)?, "Plain/Echo")),
     ])
 }
@@ -160,10 +160,10 @@ fn call_on_new_connection(target: &Target) -> std::result::Result<Call, String> 
         ("rpcx", |target| &target.open),
         ("grpc", |target| &target.open),
         ("http", |target| &target.open),
-        ("rpcx+kcp", |target| &target.kcp),
+        ("rpcx?transport=kcp", |target| &target.kcp),
         ("baidu-std", |target| &target.open),
         ("grpc+tls", |target| &target.tls),
-        ("rpcx+quic", |target| &target.quic),
+        ("rpcx?transport=quic", |target| &target.quic),
     ];
     for (scheme, place) in ways {
         client_with_root(scheme, place(&target), &target)?;
@@ -180,12 +180,20 @@ fn call_on_new_connection(target: &Target) -> std::result::Result<Call, String> 
 }
 
 fn client(scheme: &str, place: &str) -> std::result::Result<Client, String> {
-    built(Client::builder(&format!("{scheme}://{place}")))
+    built(Client::builder(&url(scheme, place)))
+}
+
+/// The URL of a server for a scheme with parameters, as in `rpcx?transport=ws`.
+fn url(scheme: &str, place: &str) -> String {
+    match scheme.split_once('?') {
+        Some((scheme, parameters)) => format!("{scheme}://{place}?{parameters}"),
+        None => format!("{scheme}://{place}"),
+    }
 }
 
 /// A client that trusts the server's certificate.
 fn client_with_root(scheme: &str, place: &str, target: &Target) -> std::result::Result<Client, String> {
-    let builder = Client::builder(&format!("{scheme}://{place}"));
+    let builder = Client::builder(&url(scheme, place));
     if !scheme.contains("tls") && !scheme.contains("quic") {
         return built(builder);
     }

@@ -126,6 +126,7 @@ fn place(address: &Address) -> String {
     match address {
         Address::Tcp(place) | Address::Kcp(place) | Address::Quic(place) => place.clone(),
         Address::Unix(path) => path.display().to_string(),
+        address => address.to_string(),
     }
 }
 

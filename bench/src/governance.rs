@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use clap::Args;
-use polyrpc::client::balance::{self, AttemptOutcome, Candidate, LoadBalancer, PickContext};
+use polyrpc::client::balance::{AttemptOutcome, Candidate, LoadBalancer, P2c, PickContext, Policy};
 use polyrpc::client::{self, CircuitBreaker, FailMode};
 use polyrpc::codec::Body;
 use polyrpc::discovery::{Attributes, Instance, List};
@@ -57,7 +57,7 @@ pub(crate) fn run(options: &Options) -> io::Result<ExitCode> {
     report::print_conditions(&machine, &command, &method);
     let mut bars = vec![call_bar(options)?];
     for name in BALANCERS {
-        bars.push(pick_bar(name, &*balance::named(name).map_err(failed)?));
+        bars.push(pick_bar(name, &name.parse::<Policy>().map_err(failed)?));
     }
     println!();
     bars.iter().for_each(|bar| println!("{bar}"));
@@ -93,7 +93,7 @@ fn call_bar(options: &Options) -> io::Result<Bar> {
 fn governed(address: &str) -> io::Result<Client> {
     Client::builder("rpcx://one")
         .discover(List::new([Instance::tcp(address)]))
-        .balance(balance::P2c::new())
+        .balance(P2c::new())
         .fail_mode(FailMode::Failover)
         .retries(3)
         .circuit_breaker(CircuitBreaker::consecutive(5, Duration::from_secs(10)))
@@ -176,19 +176,13 @@ fn pick_bar(name: &str, balance: &dyn LoadBalancer) -> Bar {
     for place in 0..candidates.len() {
         let latency = Duration::from_micros(100 + place as u64 % 50);
         pick.call_started(place, now);
-        pick.call_finished(
-            place,
-            &AttemptOutcome { latency, now, failure: None, timeout: None, attempts: (3, 1) },
-        );
+        pick.call_finished(place, &AttemptOutcome::new(latency, now));
     }
-    let asked = |key: u32| PickContext {
-        service: "Echo",
-        method: "Raw",
-        key: Some(u64::from(key.wrapping_mul(2_654_435_761))),
-        request: b"request",
-        now,
-        candidates: &candidates,
-        tried: &[],
+    let asked = |key: u32| {
+        let mut asked = PickContext::new(&candidates);
+        (asked.service, asked.method, asked.now) = ("Echo", "Raw", now);
+        (asked.key, asked.request) = (Some(u64::from(key.wrapping_mul(2_654_435_761))), b"request");
+        asked
     };
     let began = Instant::now();
     let chosen = (0..PICKS).filter(|&key| std::hint::black_box(pick.pick(&asked(key))).is_some()).count();

@@ -43,11 +43,11 @@ async fn main() -> Result<()> {
     let server = Server::new().service(BenchmarkServiceServer::new(Echo)).bind("127.0.0.1:0").await?.start();
     let request = BenchmarkRequestArgs { request_id: 4, message: Some("hello".into()), ..Default::default() };
 
-    for scheme in ["fb-rpc", "fb-rpc+pr3197", "grpc"] {
-        let benchmark =
-            BenchmarkServiceClient::new(Client::new(&format!("{scheme}://{}", server.address()))?);
-        let reply = benchmark.test(request.into()).await?;
-        println!("{scheme}: {}: {}", reply.root().request_id(), reply.root().message().unwrap_or_default());
+    for (scheme, parameters) in [("fb-rpc", ""), ("fb-rpc", "?version=brpc-two-dots"), ("grpc", "")] {
+        let client = Client::new(&format!("{scheme}://{}{parameters}", server.address()))?;
+        let reply = BenchmarkServiceClient::new(client).test(request.into()).await?;
+        let (id, message) = (reply.root().request_id(), reply.root().message().unwrap_or_default());
+        println!("{scheme}{parameters}: {id}: {message}");
     }
 
     let benchmark = BenchmarkServiceClient::new(Client::new(&format!("fb-rpc://{}", server.address()))?);

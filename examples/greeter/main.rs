@@ -14,7 +14,6 @@ mod helloworld {
 use std::hint::black_box;
 use std::time::Duration;
 
-use polyrpc::cores::Priority;
 use polyrpc::{Context, Cores, Result, Server, signal};
 
 use crate::helloworld::{Greeter, GreeterServer, HelloReply, HelloRequest};
@@ -42,7 +41,7 @@ fn add_up(count: u64) -> u64 {
 #[tokio::main]
 async fn main() -> Result<()> {
     let (address, heavy) = arguments();
-    let cores = Cores::builder().blocking(Priority::Idle).start()?;
+    let cores = Cores::builder().idle_blocking().start()?;
     let greeter = GreeterServer::new(Doorman { heavy });
     let server = Server::new().executor(cores).service(greeter).bind(address).await?;
     println!("listening on {}", server.address());

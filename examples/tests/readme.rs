@@ -13,6 +13,7 @@ fn code_in_the_readmes_is_taken_from_the_examples() {
         "docs/guides/getting-started.md",
         "docs/guides/getting-started.zh.md",
         "docs/guides/messages.md",
+        "docs/guides/urls.md",
         "docs/guides/from-rpcx.md",
         "docs/guides/from-brpc.md",
         "docs/guides/from-grpc.md",

@@ -5,13 +5,14 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use polyrpc::Format;
-use polyrpc::client::{CallOptions, blocking};
+use polyrpc::blocking;
+use polyrpc::client::CallOptions;
 use polyrpc::codec::Body;
 
 #[test]
 fn hello_function() {
     let output = run(env!("CARGO_BIN_EXE_hello_function"), &[]);
-    for protocol in ["baidu-std", "rpcx", "http", "http+json-rpc"] {
+    for protocol in ["baidu-std", "rpcx", "grpc", "http"] {
         assert!(output.contains(&format!("{protocol}: hello, 1 + 2 = 3\n")), "{output}");
     }
     assert!(output.ends_with("1 / 0: division by zero\n"), "{output}");
@@ -20,8 +21,10 @@ fn hello_function() {
 #[test]
 fn arith() {
     let server = Served::start(env!("CARGO_BIN_EXE_arith_server"));
-    for protocol in ["baidu-std", "rpcx", "http", "http+json-rpc"] {
-        let url = format!("{protocol}://{}", server.address);
+    for (protocol, parameters) in
+        [("baidu-std", ""), ("rpcx", ""), ("http", ""), ("http", "?dialect=json-rpc")]
+    {
+        let url = format!("{protocol}://{}{parameters}", server.address);
         let output = run(env!("CARGO_BIN_EXE_arith_client"), &[&url]);
         assert!(output.starts_with("7 * 8 = 56\n56 / 8 = 7\n1 / 0: "), "{output}");
         assert!(output.ends_with("divide by zero\n"), "{output}");
@@ -45,7 +48,7 @@ fn flatbuffers() {
     let output = run(env!("CARGO_BIN_EXE_flatbuffers"), &[]);
     assert_eq!(
         output,
-        "fb-rpc: 4: hello\nfb-rpc+pr3197: 4: hello\ngrpc: 4: hello\nattachment: bytes beside it\n"
+        "fb-rpc: 4: hello\nfb-rpc?version=brpc-two-dots: 4: hello\ngrpc: 4: hello\nattachment: bytes beside it\n"
     );
 }
 
@@ -117,7 +120,7 @@ fn authorization() {
 #[test]
 fn net_rpc() {
     let output = run(env!("CARGO_BIN_EXE_net_rpc"), &[]);
-    for scheme in ["net-rpc", "net-rpc+http", "net-rpc+json"] {
+    for scheme in ["net-rpc", "net-rpc?transport=http-connect", "net-rpc?codec=json"] {
         let want =
             format!("{scheme}\nArith: 7*8=56\nArith: 17/8=2 and 1 left\narith error: divide by zero\n");
         assert!(output.contains(&want), "{output}");

@@ -1,5 +1,8 @@
-//! Writes the Rust code of the conformance suite's service.
+//! Writes the Rust code of the services of the conformance suite and of gRPC's tests.
 
 fn main() -> Result<(), polyrpc_build::Error> {
-    polyrpc_build::compile(["../proto/conformance.proto"], ["../proto"])
+    polyrpc_build::compile(
+        ["../proto/conformance.proto", "../proto/grpc_testing.proto", "../proto/orca.proto"],
+        ["../proto"],
+    )
 }

@@ -135,7 +135,7 @@ impl Callers {
         let url = match options.spoken {
             Spoken::BaiduStd => format!("baidu-std://{}", options.connect),
             Spoken::RestRpc => format!("rest-rpc://{}", options.connect),
-            Spoken::RestRpcV0_11 => format!("rest-rpc+v0.11://{}", options.connect),
+            Spoken::RestRpcV0_11 => format!("rest-rpc://{}?version=0.11", options.connect),
         };
         let clients = (0..options.callers).map(|_| Client::new(&url)).collect::<polyrpc::client::Result<_>>();
         let message = "A".repeat(options.size);

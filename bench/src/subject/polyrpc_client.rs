@@ -5,7 +5,8 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use polyrpc::client::{CallOptions, blocking};
+use polyrpc::blocking;
+use polyrpc::client::CallOptions;
 use polyrpc::codec::Body;
 use polyrpc::{Client, Format};
 use tokio::runtime::{Builder, Runtime};

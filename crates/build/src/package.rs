@@ -42,21 +42,22 @@ fn assemble(
         source::package(file) == package.package && names.iter().any(|name| name == source::name(file))
     };
     let files: Vec<&FileDescriptorProto> = sources.files.iter().filter(is_here).collect();
-    let mut traits = Vec::new();
     // An imported file is needed for its messages only, not for its services.
-    for file in files.iter().filter(|file| config.services && sources.is_named(file)) {
+    let with_services: Vec<_> =
+        files.iter().filter(|file| sources.is_named(file) && !file.service.is_empty()).collect();
+    let mut traits = Vec::new();
+    for file in with_services.iter().filter(|_| config.services) {
         traits.extend(service::define(context, file, config)?);
     }
 
     let mut text = header(&files);
-    let has_services = !traits.is_empty();
     text.push_str(&service::format(traits)?);
     if config.services {
         text.push_str(&redirected(&package.content)?);
     } else {
         text.push_str(without_header(&package.content));
     }
-    if has_services {
+    if !with_services.is_empty() {
         text.push('\n');
         text.push_str(&descriptor_set::constant(&sources.closure(&files)));
     }

@@ -1,6 +1,6 @@
-//! Checks that the generated code that is checked in, of this crate's tests, the command's demo services, gRPC's standard
-//! services and etcd's, is up to date with its `.proto` or `.fbs`. `BLESS=1 cargo test -p polyrpc-build --test checked_in`
-//! updates it.
+//! Checks that the generated code that is checked in, of this crate's tests, the command's demo services and its tests,
+//! gRPC's standard services and etcd's, is up to date with its `.proto` or `.fbs`.
+//! `BLESS=1 cargo test -p polyrpc-build --test checked_in` updates it.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -24,14 +24,7 @@ fn generated_test_messages_are_current() {
 fn generated_demo_services_are_current() {
     assert_fresh(
         &Config::new()
-            .files([
-                "example.proto",
-                "arith.proto",
-                "helloworld.proto",
-                "benchmark.proto",
-                "grpc_testing.proto",
-                "orca.proto",
-            ])
+            .files(["example.proto", "arith.proto", "helloworld.proto", "benchmark.proto"])
             .includes([dir("../cli/proto")])
             .include_file("mod.rs"),
         &dir("../cli/src/proto"),
@@ -39,18 +32,23 @@ fn generated_demo_services_are_current() {
 }
 
 #[test]
-fn generated_standard_services_are_current() {
+fn generated_test_service_of_the_command_is_current() {
+    assert_fresh(
+        &Config::new().files(["shapes.proto"]).includes([dir("../cli/tests/shapes")]).include_file("mod.rs"),
+        &dir("../cli/tests/shapes/generated"),
+    );
+}
+
+#[test]
+fn generated_standard_messages_are_current() {
     assert_fresh(
         &Config::new()
-            .files([
-                "grpc/health/v1/health.proto",
-                "grpc/reflection/v1/reflection.proto",
-                "grpc/reflection/v1alpha/reflection.proto",
-            ])
-            .includes([dir("../polyrpc/proto")])
+            .files(["grpc/health/v1/health.proto", "grpc/reflection/v1/reflection.proto"])
+            .includes([dir("../grpc-messages/proto")])
             .bytes_fields(["."])
+            .services(false)
             .include_file("mod.rs"),
-        &dir("../polyrpc/src/introspection/proto"),
+        &dir("../grpc-messages/src/proto"),
     );
 }
 

@@ -20,7 +20,7 @@ mod generated;
 
 #[test]
 fn benchmark_message_is_encoded_as_it_was_decoded() {
-    let vector = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../vectors/benchmark_message_581.bin");
+    let vector = Path::new(env!("CARGO_MANIFEST_DIR")).join("vectors/benchmark_message_581.bin");
     let bytes = fs::read(vector).expect("the vector");
     assert_eq!(bytes.len(), 581);
     let message = BenchmarkMessage::decode_from_slice(&bytes).expect("the message");

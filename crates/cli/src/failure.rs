@@ -7,9 +7,11 @@ use base64::engine::general_purpose::STANDARD;
 use polyrpc::{Code, Status};
 use serde_json::{Map, Value, json};
 
+use crate::url::Url;
+
 /// Error printed to standard error before the command exits with a code other than 0.
 #[derive(Debug)]
-pub(crate) struct Failure {
+pub struct Failure {
     text: String,
     hint: Option<String>,
     /// Status of a failed call, if that is the reason.
@@ -50,9 +52,10 @@ impl Failure {
     pub(crate) fn of_call(status: &Status, url: &str) -> Self {
         let failure = Self { status: Some(Box::new(status.clone())), ..Self::new(status.to_string()) };
         let refused = status.code() == Code::Unavailable && status.message().contains("refused");
-        match url.split_once("://") {
+        let url = Url::parse(url).filter(|_| refused);
+        match url.as_ref().map(Url::server) {
             // Other URLs, of a registry or of several servers, do not name an address to listen at.
-            Some((_, address)) if refused && status.message().contains(&format!(" {address}: ")) => {
+            Some(address) if status.message().contains(&format!(" {address}: ")) => {
                 failure.with_hint(format!("nothing listens there; `polyrpc serve --listen {address}` would"))
             }
             _ => failure,

@@ -9,7 +9,7 @@ use crate::failure::Failure;
 
 /// Options that must be equal on both sides of a conversation.
 #[derive(Debug, Clone, Args)]
-#[command(next_help_heading = "Over KCP (kcp://, rpcx+kcp://…)")]
+#[command(next_help_heading = "Over KCP (kcp://, rpcx://host:port?transport=kcp)")]
 pub(crate) struct Kcp {
     /// Encrypt datagrams: none (with a checksum), xor, aes, salsa20, sm4, tea, xtea, blowfish, cast5, 3des or twofish;
     /// rpcx requires one of them

@@ -16,7 +16,7 @@ use crate::describe;
 use crate::failure::Failure;
 use crate::message::{Files, SchemaSource, service_hint};
 use crate::reflection::rpcx::Program;
-use crate::reflection::{Reflection, by_grpc};
+use crate::reflection::{Reflection, Trace, by_grpc};
 use crate::terminal;
 
 #[derive(Debug, Args)]
@@ -27,9 +27,12 @@ pub(crate) struct Options {
     url: String,
     /// A service, a method, a message or an enum to describe, by its full name [default: list all services]
     name: Option<String>,
-    /// Print JSON; a failure as JSON on standard error
+    /// Print JSON; failures and the output of --verbose as JSON on standard error
     #[arg(long)]
     json: bool,
+    /// Show on standard error what the server is asked, and how it answers
+    #[arg(short, long)]
+    verbose: bool,
     #[command(flatten)]
     headers: Headers,
     #[command(flatten)]
@@ -74,7 +77,7 @@ fn by_reflection(options: &Options) -> Result<String, Failure> {
 }
 
 async fn ask(client: &Client, options: &Options) -> Result<String, Failure> {
-    match by_grpcs_reflection(client, options).await {
+    match by_grpcs_reflection(client, options, options.trace()).await {
         Ok(Answer::Text(text)) => Ok(text),
         Ok(Answer::Unknown(services)) => Err(options.unknown_name(&services)),
         Err(error) => Err(failed(&error, options).await),
@@ -88,8 +91,8 @@ enum Answer {
     Unknown(Vec<String>),
 }
 
-async fn by_grpcs_reflection(client: &Client, options: &Options) -> Result<Answer, Error> {
-    let mut reflection = Reflection::new(client, options.asking());
+async fn by_grpcs_reflection(client: &Client, options: &Options, trace: Trace) -> Result<Answer, Error> {
+    let mut reflection = Reflection::new(client, options.asking()).traced(trace);
     let Some(name) = &options.name else {
         let services = reflection.services().await?;
         for service in &services {
@@ -112,8 +115,7 @@ async fn by_grpcs_reflection(client: &Client, options: &Options) -> Result<Answe
 
 async fn ask_rpcx(client: &Client, options: &Options) -> Result<String, Failure> {
     let Some(name) = &options.name else {
-        let program = Program::ask(client, None, options.asking()).await;
-        let program = match program {
+        let program = match program(client, None, options).await {
             Ok(program) => program,
             Err(error) => return Err(failed(&error, options).await),
         };
@@ -123,7 +125,7 @@ async fn ask_rpcx(client: &Client, options: &Options) -> Result<String, Failure>
         Some((service, method)) => (service, Some(method)),
         None => (name.as_str(), None),
     };
-    match Program::ask(client, Some(service), options.asking()).await {
+    match program(client, Some(service), options).await {
         Ok(program) => {
             let described = program.describe(method);
             let described = described.ok_or_else(|| {
@@ -140,7 +142,7 @@ async fn ask_rpcx(client: &Client, options: &Options) -> Result<String, Failure>
             })
         }
         Err(error) if error.code() == Code::Unimplemented => Err(failed(&error, options).await),
-        Err(error) => match Program::ask(client, None, options.asking()).await {
+        Err(error) => match program(client, None, options).await {
             Ok(program) => {
                 let services: Vec<_> = program.services.into_iter().map(|service| service.name).collect();
                 Err(options.unknown_name(&services))
@@ -150,6 +152,17 @@ async fn ask_rpcx(client: &Client, options: &Options) -> Result<String, Failure>
     }
 }
 
+async fn program(client: &Client, service: Option<&str>, options: &Options) -> Result<Program, Error> {
+    let program = Program::ask(client, service, options.asking()).await;
+    let failure = program.as_ref().err().map(Error::status);
+    let (method, question) = match service {
+        Some(name) => ("Reflection/GetService", format!("the service {name}")),
+        None => ("Reflection/GetServices", "all services".to_owned()),
+    };
+    options.trace().show(method, &question, failure);
+    program
+}
+
 /// Queries over gRPC a server that may not speak it.
 async fn call_grpc_reflection(client: &Client, options: &Options) -> Result<String, Failure> {
     let protocol = client.protocol().as_str();
@@ -157,9 +170,9 @@ async fn call_grpc_reflection(client: &Client, options: &Options) -> Result<Stri
         Failure::new(format!("{protocol} cannot list services, and the server has no gRPC reflection"))
             .with_hint("name a .proto that describes it with --proto FILE")
     };
-    let other = by_grpc(&options.url).ok_or_else(refused)?;
-    let other = options.client(&other)?;
-    match timeout(AT_MOST, by_grpcs_reflection(&other, options)).await {
+    let url = by_grpc(&options.url).ok_or_else(refused)?;
+    let other = options.client(&url)?;
+    match timeout(AT_MOST, by_grpcs_reflection(&other, options, options.trace().by(&url))).await {
         Ok(Ok(Answer::Text(text))) => Ok(text),
         Ok(Ok(Answer::Unknown(services))) => Err(options.unknown_name(&services)),
         // If nothing listens there, gRPC is not the reason.
@@ -178,7 +191,7 @@ async fn failed(error: &Error, options: &Options) -> Failure {
         _ => {
             let failure = Failure::of_call(status, &options.url);
             match guess::may_be_of_another_protocol(status) && !failure.has_hint() {
-                true => failure.or_hint(guess::hint(&options.url, &options.beside).await),
+                true => failure.or_hint(guess::hint(&options.url, &options.beside, &options.trace()).await),
                 false => failure,
             }
         }
@@ -194,6 +207,10 @@ fn unknown(text: String, name: &str, services: &[String]) -> Failure {
 impl Options {
     fn client(&self, url: &str) -> Result<Client, Failure> {
         Ok(self.beside.client(url)?.build()?)
+    }
+
+    fn trace(&self) -> Trace {
+        Trace::of(&self.url, self.verbose, self.json)
     }
 
     fn asking(&self) -> CallOptions {

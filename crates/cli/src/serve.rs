@@ -8,11 +8,9 @@ use std::{panic, thread};
 
 use clap::Args;
 use polyrpc::discovery::{Attributes, Instance, redacted};
-use polyrpc::net_rpc::Codec;
-use polyrpc::payload::Json;
-use polyrpc::rest_rpc::{ByteOrder, Generation};
-use polyrpc::server::{BoundServer, Event, Listen, Registration, ServerHandle};
-use polyrpc::{Cores, Protocol, Server, Status, signal};
+use polyrpc::layers::Metrics;
+use polyrpc::server::{BoundServer, Cors, Event, Listen, Registration, ServerHandle};
+use polyrpc::{Cores, Protocol, Server, kcp, signal, tls};
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinSet;
 
@@ -20,10 +18,12 @@ use crate::failure::Failure;
 use crate::kcp::Kcp;
 use crate::limits::{LimitOptions, Span};
 use crate::tls::ServerTlsOptions;
-use crate::{services, terminal, vectors};
+use crate::{services, terminal};
 
+/// What `polyrpc serve` is told.
 #[derive(Debug, Args)]
-pub(crate) struct Options {
+#[command(after_help = SERVED)]
+pub struct Options {
     /// Where to listen: host:port, port 0 for a free one, unix:/path, or over UDP kcp://host:port and (with
     /// --tls-cert) quic://host:port; may be repeated
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8002")]
@@ -31,29 +31,22 @@ pub(crate) struct Options {
     /// The protocols to speak, for example `rpcx,http` [default: all]
     #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = protocol)]
     protocols: Vec<Protocol>,
-    /// Offer what the recorded conversations of real peers expect
-    #[arg(long)]
-    vectors: bool,
-    /// Also listen here, for those whose credential is `secret-token`
+    /// Let pages of this origin call from a browser, for example https://app.example, or `*` for any; may be repeated
+    #[arg(long, value_name = "ORIGIN", value_parser = origin)]
+    cors: Vec<String>,
+    /// Count calls and serve the counts to Prometheus as GET /metrics: on this address, where nothing else is served,
+    /// and wherever HTTP is spoken
     #[arg(long, value_name = "ADDR")]
-    auth_listen: Option<String>,
-    /// Also listen here, for those whose credential is `bearer tGzv3JOkF0XG5Qx2TlKWIA`
-    #[arg(long, value_name = "ADDR")]
-    rpcx_auth_listen: Option<String>,
-    #[command(flatten)]
-    rest_rpc: RestRpc,
-    /// Also listen here, for Go's net/rpc in protobuf, as the rpcx of 2016 has it
-    #[arg(long, value_name = "ADDR")]
-    old_protobuf_listen: Option<String>,
-    /// Also listen here, for Go's net/rpc in gencode, as the rpcx of 2016 has it
-    #[arg(long, value_name = "ADDR")]
-    old_gencode_listen: Option<String>,
+    metrics: Option<String>,
     /// Run on so many threads with a runtime each, instead of one runtime on all cores
     #[arg(long, value_name = "N")]
     cores: Option<usize>,
     /// When told to stop, still take calls for so long, and say that the server is not ready
     #[arg(long, value_name = "TIME")]
     lame_duck: Option<Span>,
+    /// When told to stop, wait so long for calls that were accepted before cutting them off
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = terminal::duration)]
+    grace: Duration,
     #[command(flatten)]
     registering: RegistryOptions,
     #[command(flatten)]
@@ -137,55 +130,24 @@ fn tell(url: &str, event: Event<'_>) {
     }
 }
 
-/// Where generations of rest_rpc are spoken that nothing on the wire tells.
-#[derive(Debug, Args)]
-struct RestRpc {
-    /// Also listen here for rest_rpc v0.01 to v0.04
-    #[arg(long, value_name = "ADDR")]
-    rest_w1_listen: Option<String>,
-    /// Also listen here for rest_rpc v0.05 to v0.11
-    #[arg(long, value_name = "ADDR")]
-    rest_w2_listen: Option<String>,
-    /// Also listen here for rest_rpc as it was from 2022-12-23 on
-    #[arg(long, value_name = "ADDR")]
-    rest_w3_listen: Option<String>,
-    /// Also listen here for rest_rpc as it was from 2023-02-16 on
-    #[arg(long, value_name = "ADDR")]
-    rest_w4_listen: Option<String>,
-    /// Also listen here for rest_rpc v0.12 to v0.20
-    #[arg(long, value_name = "ADDR")]
-    rest_w5_listen: Option<String>,
-    /// Also listen here for rest_rpc v0.21
-    #[arg(long, value_name = "ADDR")]
-    rest_w6_listen: Option<String>,
-    /// Also listen here for rest_rpc v0.21 with its option enable_cross_ending
-    #[arg(long, value_name = "ADDR")]
-    rest_w6be_listen: Option<String>,
+pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
+    run_servers(options, |options| Ok(vec![options.server(services::server(), |listen| listen)?]))
 }
 
-impl RestRpc {
-    fn listeners(&self) -> [(&'static str, Option<&String>, fn(Listen) -> Listen); 7] {
-        [
-            ("rest-w1", self.rest_w1_listen.as_ref(), |listen| listen.rest_rpc(Generation::V0_04)),
-            ("rest-w2", self.rest_w2_listen.as_ref(), |listen| listen.rest_rpc(Generation::V0_11)),
-            ("rest-w3", self.rest_w3_listen.as_ref(), |listen| listen.rest_rpc(Generation::From20221223)),
-            ("rest-w4", self.rest_w4_listen.as_ref(), |listen| listen.rest_rpc(Generation::From20230216)),
-            ("rest-w5", self.rest_w5_listen.as_ref(), |listen| listen.rest_rpc(Generation::V0_20)),
-            ("rest-w6", self.rest_w6_listen.as_ref(), |listen| {
-                listen.rest_rpc(Generation::V0_21(ByteOrder::Little))
-            }),
-            ("rest-w6be", self.rest_w6be_listen.as_ref(), |listen| {
-                listen.rest_rpc(Generation::V0_21(ByteOrder::Big))
-            }),
-        ]
-    }
-}
-
-pub(crate) fn run(options: Options) -> Result<ExitCode, Failure> {
+/// Serves until SIGTERM or SIGINT what `servers` sets up. It is called in the runtime that the servers will run in, and
+/// may start tasks.
+///
+/// # Errors
+///
+/// If a server cannot be set up, or cannot listen.
+pub fn run_servers(
+    options: &Options,
+    servers: impl FnOnce(&Options) -> Result<Vec<ServerSetup>, Failure>,
+) -> Result<ExitCode, Failure> {
     tell_panics_in_a_line();
     let runtime =
         runtime(options.cores.is_some()).map_err(|error| Failure::system("start a runtime", &error))?;
-    runtime.block_on(serve(options))?;
+    runtime.block_on(async { serve(options, servers(options)?).await })?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -207,136 +169,173 @@ fn runtime(cores: bool) -> io::Result<Runtime> {
     builder.enable_all().build()
 }
 
-async fn serve(options: Options) -> Result<(), Failure> {
+async fn serve(options: &Options, servers: Vec<ServerSetup>) -> Result<(), Failure> {
     let stop = signal::shutdown();
-    let mut listeners = listeners(&options)?;
-    let others = if options.vectors { others(&mut listeners) } else { Vec::new() };
-    let limits = options.limits.limits()?;
-    let mut server = services::server()
-        .limits(limits.clone())
-        .lame_duck(options.lame_duck.map_or(Duration::ZERO, |span| span.0));
-    let mut publishing = JoinSet::new();
-    if options.vectors {
-        server = vectors::add_to(server);
-        publishing.spawn(vectors::publish(server.publisher()));
-    }
-    if let Some(cores) = options.cores {
-        server =
-            server.executor(Cores::start(cores).map_err(|error| Failure::system("start threads", &error))?);
-    }
-    let server = options.registering.add_to(server)?;
-    let mut bound = vec![bind(server, listeners).await?];
-    for (server, listener) in others {
-        bound.push(bind(server.limits(limits.clone()), vec![listener]).await?);
+    let mut bound = Vec::new();
+    for server in options.with_metrics(servers) {
+        bound.push(server.bind().await?);
     }
     announce(&bound).map_err(|error| Failure::system("write to standard output", &error))?;
     let running: Vec<_> = bound.into_iter().map(|(_, bound)| bound.start()).collect();
     stop.await;
-    shut_down(running).await;
+    shut_down(running, options.grace).await;
     Ok(())
 }
 
 /// Shuts servers down; a second signal ends the shutdown at once.
-pub(crate) async fn shut_down(running: Vec<ServerHandle>) {
+pub(crate) async fn shut_down(running: Vec<ServerHandle>, grace: Duration) {
     let hurry = signal::shutdown();
-    let mut shutting: JoinSet<_> = running.into_iter().map(|server| server.shutdown(GRACE)).collect();
+    let mut shutting: JoinSet<_> = running.into_iter().map(|server| server.shutdown(grace)).collect();
     tokio::select! {
         () = hurry => {}
         () = async { while shutting.join_next().await.is_some() {} } => {}
     }
 }
 
-/// A listener by its name and address.
-type Listener = (&'static str, String, Listen);
+impl Options {
+    /// Sets up a server as these options say, listening where they say. Each of its listeners passes through `adapt`.
+    ///
+    /// # Errors
+    ///
+    /// If a certificate, a cipher or a registry is not usable, or if the limits contradict each other.
+    pub fn server(&self, server: Server, adapt: fn(Listen) -> Listen) -> Result<ServerSetup, Failure> {
+        let mut server = self.configure(server)?;
+        if let Some(cores) = self.cores {
+            let cores = Cores::start(cores).map_err(|error| Failure::system("start threads", &error))?;
+            server = server.executor(cores);
+        }
+        let template = ListenTemplate {
+            protocols: self.protocols.clone(),
+            tls: self.proof.server()?,
+            kcp: self.kcp.config()?,
+            adapt,
+        };
+        let mut setup =
+            ServerSetup { server: self.registering.add_to(server)?, template, listeners: Vec::new() };
+        for address in &self.listen {
+            setup = setup.listen("main", address, |listen| listen)?;
+        }
+        Ok(setup)
+    }
 
-/// Takes out the listeners that have a server of their own.
-fn others(listeners: &mut Vec<Listener>) -> Vec<(Server, Listener)> {
-    let mut take = |name, server: fn() -> Server| {
-        let at = listeners.iter().position(|(known, ..)| *known == name)?;
-        Some((server(), listeners.remove(at)))
-    };
-    let servers: [(_, fn() -> Server); 2] =
-        [(OLD_PROTOBUF, vectors::protobuf), (OLD_GENCODE, vectors::gencode)];
-    servers.into_iter().filter_map(|(name, server)| take(name, server)).collect()
+    /// Sets up a further server, with the limits and the kind of listeners that `setup` has.
+    ///
+    /// # Errors
+    ///
+    /// If the limits contradict each other.
+    pub fn further_server(&self, server: Server, setup: &ServerSetup) -> Result<ServerSetup, Failure> {
+        let (server, template) = (self.configure(server)?, setup.template.clone());
+        Ok(ServerSetup { server, template, listeners: Vec::new() })
+    }
+
+    fn configure(&self, server: Server) -> Result<Server, Failure> {
+        let lame_duck = self.lame_duck.map_or(Duration::ZERO, |span| span.0);
+        Ok(server.limits(self.limits.limits()?).lame_duck(lame_duck).cors(self.cors()))
+    }
+
+    fn cors(&self) -> Cors {
+        match self.cors.as_slice() {
+            [] => Cors::None,
+            origins if origins.iter().any(|origin| origin == "*") => Cors::Any,
+            origins => Cors::Origins(origins.to_vec()),
+        }
+    }
+
+    /// Has the servers count their calls, and adds the one that serves the counts alone.
+    fn with_metrics(&self, servers: Vec<ServerSetup>) -> Vec<ServerSetup> {
+        let Some(address) = &self.metrics else { return servers };
+        let metrics = Metrics::new();
+        let counted = |setup: ServerSetup| ServerSetup { server: setup.server.metrics(&metrics), ..setup };
+        let mut servers: Vec<_> = servers.into_iter().map(counted).collect();
+        servers.push(ServerSetup {
+            server: Server::new().metrics(&metrics),
+            template: ListenTemplate::default(),
+            listeners: vec![Listener {
+                name: "metrics",
+                address: address.clone(),
+                listen: Listen::on(address).only([Protocol::Http]),
+            }],
+        });
+        servers
+    }
 }
 
-const OLD_PROTOBUF: &str = "old-protobuf";
-const OLD_GENCODE: &str = "old-gencode";
+/// A server with its listeners.
+#[derive(Debug)]
+pub struct ServerSetup {
+    server: Server,
+    template: ListenTemplate,
+    listeners: Vec<Listener>,
+}
 
-/// Every listener by its name and address.
-fn listeners(options: &Options) -> Result<Vec<Listener>, Failure> {
-    let tls = options.proof.server()?;
-    let kcp = options.kcp.config()?;
-    let mut listeners = Vec::new();
-    let mut add = |name, address: &str, adorn: fn(Listen) -> Listen| {
-        let mut listen = Listen::on(address);
-        if options.vectors {
-            // The recorded conversations are brpc's, which is equally lenient.
-            listen = listen.lenient_http().switch_protocols().trust_http_connections();
-            listen = listen.json(Json::BrpcLenient);
+/// What all listeners of a server have in common.
+#[derive(Debug, Clone)]
+struct ListenTemplate {
+    protocols: Vec<Protocol>,
+    tls: Option<tls::Server>,
+    kcp: kcp::Config,
+    adapt: fn(Listen) -> Listen,
+}
+
+impl Default for ListenTemplate {
+    fn default() -> Self {
+        Self { protocols: Vec::new(), tls: None, kcp: kcp::Config::default(), adapt: |listen| listen }
+    }
+}
+
+#[derive(Debug)]
+struct Listener {
+    /// What [`announce`] calls it.
+    name: &'static str,
+    address: String,
+    listen: Listen,
+}
+
+impl ServerSetup {
+    /// Adds a listener, announced by this name.
+    ///
+    /// # Errors
+    ///
+    /// If it needs a certificate and there is none.
+    pub fn listen(
+        mut self,
+        name: &'static str,
+        address: &str,
+        adapt: impl FnOnce(Listen) -> Listen,
+    ) -> Result<Self, Failure> {
+        let ListenTemplate { protocols, tls, kcp, adapt: adapt_all } = &self.template;
+        let mut listen = adapt_all(Listen::on(address));
+        if !protocols.is_empty() {
+            listen = listen.only(protocols.iter().copied());
         }
-        if !options.protocols.is_empty() {
-            listen = listen.only(options.protocols.iter().copied());
-        }
-        if let Some(tls) = &tls {
-            listen = listen.tls(tls.clone());
+        match tls {
+            Some(tls) => listen = listen.tls(tls.clone()),
+            None if address.starts_with("quic://") => {
+                let failure = Failure::new(format!("cannot listen on {address}: QUIC needs a certificate"));
+                return Err(failure.with_hint("name one by --tls-cert, and its key by --tls-key"));
+            }
+            None => {}
         }
         if address.starts_with("kcp://") {
             listen = listen.kcp(kcp.clone());
         }
-        listeners.push((name, address.to_owned(), adorn(listen)));
-    };
-    for address in &options.listen {
-        add("main", address, |listen| listen);
+        self.listeners.push(Listener { name, address: address.to_owned(), listen: adapt(listen) });
+        Ok(self)
     }
-    if let Some(address) = &options.auth_listen {
-        // Without a custom text, each protocol uses its default one.
-        add("auth", address, |listen| only_with(listen, b"secret-token", ""));
-    }
-    if let Some(address) = &options.rpcx_auth_listen {
-        add("rpcx-auth", address, |listen| {
-            only_with(listen, b"bearer tGzv3JOkF0XG5Qx2TlKWIA", "invalid token")
-        });
-    }
-    for (name, address, adorn) in options.rest_rpc.listeners() {
-        if let Some(address) = address {
-            add(name, address, adorn);
-        }
-    }
-    if let Some(address) = &options.old_protobuf_listen {
-        add(OLD_PROTOBUF, address, |listen| listen.net_rpc(Codec::Protobuf));
-    }
-    if let Some(address) = &options.old_gencode_listen {
-        add(OLD_GENCODE, address, |listen| listen.net_rpc(Codec::Gencode));
-    }
-    match listeners.iter().find(|(_, address, _)| tls.is_none() && address.starts_with("quic://")) {
-        Some((_, address, _)) => {
-            let failure = Failure::new(format!("cannot listen on {address}: QUIC needs a certificate"));
-            Err(failure.with_hint("name one by --tls-cert, and its key by --tls-key"))
-        }
-        None => Ok(listeners),
-    }
-}
 
-fn only_with(listen: Listen, expected: &'static [u8], refusal: &'static str) -> Listen {
-    listen.authenticate(move |credential, _| match credential == Some(expected) {
-        true => Ok(()),
-        false => Err(Status::unauthenticated(refusal)),
-    })
-}
-
-/// What listens, with the names of its listeners.
-async fn bind(server: Server, listeners: Vec<Listener>) -> Result<(Vec<&'static str>, BoundServer), Failure> {
-    let names = listeners.iter().map(|(name, ..)| *name).collect();
-    let refused = |address, error| Failure::system(format!("listen on {address}"), &error);
-    let mut listeners = listeners.into_iter();
-    let (_, address, first) =
-        listeners.next().ok_or_else(|| Failure::new("there is nothing to listen on"))?;
-    let mut bound = server.bind(first).await.map_err(|error| refused(address, error))?;
-    for (_, address, listen) in listeners {
-        bound = bound.and(listen).await.map_err(|error| refused(address, error))?;
+    /// Starts to listen. Returns the names of the listeners too.
+    async fn bind(self) -> Result<(Vec<&'static str>, BoundServer), Failure> {
+        let names = self.listeners.iter().map(|listener| listener.name).collect();
+        let refused = |address, error| Failure::system(format!("listen on {address}"), &error);
+        let mut listeners = self.listeners.into_iter();
+        let Listener { address, listen, .. } =
+            listeners.next().ok_or_else(|| Failure::new("there is nothing to listen on"))?;
+        let mut bound = self.server.bind(listen).await.map_err(|error| refused(address, error))?;
+        for Listener { address, listen, .. } in listeners {
+            bound = bound.and(listen).await.map_err(|error| refused(address, error))?;
+        }
+        Ok((names, bound))
     }
-    Ok((names, bound))
 }
 
 /// Says where to call, for people and for scripts that wait for `ready`.
@@ -361,8 +360,33 @@ fn protocol(name: &str) -> Result<Protocol, String> {
     })
 }
 
-/// How long calls that were accepted may still take when the server is told to stop.
-const GRACE: Duration = Duration::from_secs(10);
+/// An origin as browsers write it, or `*`.
+fn origin(text: &str) -> Result<String, String> {
+    let place = text.split_once("://").filter(|(scheme, _)| matches!(*scheme, "http" | "https"));
+    let is_origin = place.is_some_and(|(_, host)| !host.is_empty() && !host.contains(['/', '?', '#', '@']));
+    match text == "*" || is_origin {
+        true => Ok(text.to_ascii_lowercase()),
+        false => Err("want an origin without a path, for example https://app.example, or *".to_owned()),
+    }
+}
+
+const SERVED: &str = "\
+Services, each by every protocol:
+  example.EchoService     Echo answers with its request and its attachment; of a stream of brpc's, with each message
+  Arith, PBArith          Mul, Add, Div; Error fails and Panic panics (rpcx's example, in 64 and in 32 bits)
+  helloworld.Greeter      SayHello (gRPC's example)
+  pb.Hello                Say (rpcx's benchmark)
+  test.BenchmarkService   Test, in FlatBuffers
+  echo, add               functions of a text and of two numbers
+  grpc.health.v1.Health, and the reflection of gRPC (grpc.reflection.v1, v1alpha) and of rpcx
+
+Examples:
+  polyrpc serve
+  polyrpc serve --listen 0.0.0.0:8002 --tls-cert server.pem --tls-key server.key
+  polyrpc serve --metrics 127.0.0.1:9090 --cors https://app.example --grace 30
+  polyrpc serve --register etcd://127.0.0.1:2379/rpcx_test
+
+Prints `listening NAME ADDRESS` for each listener, then `ready`.";
 
 #[cfg(test)]
 mod tests {
@@ -379,6 +403,17 @@ mod tests {
         assert_eq!(attributes("weight=5&group=a%20b&x").unwrap().value("group"), Some("a b"));
         for wrong in ["weight=abc", "weight=5&%zz", "a=%", "a=1;b=2", "=x"] {
             assert!(attributes(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn an_origin_has_no_path() {
+        assert_eq!(origin("*"), Ok("*".to_owned()));
+        assert_eq!(origin("https://App.example:8443"), Ok("https://app.example:8443".to_owned()));
+        for wrong in
+            ["", "app.example", "https://", "https://app.example/", "ftp://app.example", "https://u@h"]
+        {
+            assert!(origin(wrong).is_err(), "{wrong}");
         }
     }
 }

@@ -40,13 +40,13 @@ fn bench_measures_discovered_servers_and_udp_transports() {
         (format!("rpcx+list://{address},{address}"), "1"),
         (format!("grpc+list://127.0.0.1:1,{address}"), "3"),
         (format!("baidu-std+file://{}", file.display()), "2"),
-        (format!("rpcx+kcp://{kcp}"), "2"),
+        (format!("rpcx://{kcp}?transport=kcp"), "2"),
     ] {
         let ran = bench(&url, &["-n", "200", "--callers", callers, "--json", "-"]);
         let figures = ran.json();
         assert_eq!((&figures["calls"], ran.stderr.as_str()), (&200.into(), ""), "{url}: {figures}");
     }
-    let ran = bench(&format!("rpcx+kcp://{kcp}"), &["-n", "20", "--json", "-"]);
+    let ran = bench(&format!("rpcx://{kcp}?transport=kcp"), &["-n", "20", "--json", "-"]);
     assert_eq!(ran.json()["cpu_us_per_call"]["server_pid"], server.id(), "{ran:?}");
 }
 

@@ -1,11 +1,17 @@
 //! The built command, as users run it.
 
+mod local;
 mod running;
 
 use std::fs;
 
+use local::Local;
+use polyrpc::Status;
+use polyrpc::net_rpc::Codec;
+use polyrpc_cli::proto::example::EchoServiceServer;
+use polyrpc_cli::services;
 use running::{Ran, Server, TempDir, polyrpc};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 #[test]
 fn demo_calls_every_protocol_and_exits_with_0() {
@@ -35,7 +41,7 @@ fn demo_keeps_serving_if_asked_and_prints_commands_to_try() {
 
 #[test]
 fn every_protocol_carries_every_format_it_supports() {
-    let server = Server::serve(["--vectors"]);
+    let server = Server::serve([]);
     let answers = [
         ("baidu-std", "protobuf", ECHO),
         ("baidu-std", "json", ECHO),
@@ -47,13 +53,14 @@ fn every_protocol_carries_every_format_it_supports() {
         ("http", "json", ECHO),
         ("http", "msgpack", ECHO),
         ("http", "text", ECHO),
-        ("http+json-rpc", "json", ECHO),
+        ("http?dialect=json-rpc", "json", ECHO),
     ];
     for (scheme, format, target) in answers {
         let message = r#"{"message":"héllo"}"#;
         let ran = polyrpc(["call", &server.url(scheme), target, message, "--format", format]);
         assert_eq!(ran.json(), serde_json::json!({"message": "héllo"}), "{scheme} {format}");
     }
+    let server = Local::serve(polyrpc::Server::new().service(local::raw("Echo", "Raw")));
     let ran = polyrpc(["call", &server.url("rpcx"), "Echo/Raw", "raw bytes", "--format", "raw"]);
     assert_eq!(ran.stdout, "raw bytes\n", "{ran:?}");
 }
@@ -127,14 +134,17 @@ fn arith_computes_in_64_bits_and_pbarith_in_32_bits() {
 
 #[test]
 fn go_net_rpc_is_answered_in_every_codec() {
-    let server = Server::serve([
-        "--vectors",
-        "--old-protobuf-listen",
-        "127.0.0.1:0",
-        "--old-gencode-listen",
-        "127.0.0.1:0",
-    ]);
-    for scheme in ["net-rpc", "net-rpc+http", "net-rpc+json", "net-rpc+http+msgpack", "net-rpc+msgpack"] {
+    let server = services::server()
+        .alias_method("math/times", "Arith/Mul")
+        .function("Shapes/Length", |text: String| async move { text.len() });
+    let server = Local::serve(server);
+    for scheme in [
+        "net-rpc",
+        "net-rpc?transport=http-connect",
+        "net-rpc?codec=json",
+        "net-rpc?transport=http-connect&codec=msgpack",
+        "net-rpc?codec=msgpack",
+    ] {
         for (target, message, reply) in [
             ("Arith/Mul", r#"{"A":7,"B":8}"#, r#"{"C":56}"#),
             ("math/times", r#"{"A":7,"B":8}"#, r#"{"C":56}"#),
@@ -150,18 +160,18 @@ fn go_net_rpc_is_answered_in_every_codec() {
             );
         }
     }
-    let listening = |name: &str| {
-        let line = server.said().lines().find_map(|line| line.strip_prefix(&format!("listening {name} ")));
-        line.expect("it is announced").to_owned()
-    };
-    let old = format!("net-rpc+protobuf://{}", listening("old-protobuf"));
+    let arith = || polyrpc::Server::new().service(local::raw("Arith", "Mul"));
+    let old = Local::listen(arith(), |listen| listen.net_rpc(Codec::Protobuf));
     let proto = concat!(env!("CARGO_MANIFEST_DIR"), "/proto/arith.proto");
-    let ran = polyrpc(["call", &old, "PBArith/Mul", "{}", "--proto", proto]);
-    assert_ne!(ran.code, 0, "it has another service: {ran:?}");
-    let gencode = format!("net-rpc+gencode://{}", listening("old-gencode"));
-    let ran = polyrpc(["call", &gencode, "Arith/Mul", "AAAABBBB"]);
-    let product = 0x4141_4141_i32.wrapping_mul(0x4242_4242);
-    assert_eq!((ran.code, ran.stdout.is_empty()), (0, false), "{product:x} {ran:?}");
+    let old = |target| {
+        polyrpc(["call", &old.url("net-rpc?codec=protobuf"), target, r#"{"A":7}"#, "--proto", proto])
+    };
+    assert_ne!(old("PBArith/Mul").code, 0, "it has another service");
+    // Its argument and its reply have the same type.
+    assert_eq!(old("Arith/Mul").json(), json!({"C": "7"}));
+    let gencode = Local::listen(arith(), |listen| listen.net_rpc(Codec::Gencode));
+    let ran = polyrpc(["call", &gencode.url("net-rpc?codec=gencode"), "Arith/Mul", "AAAABBBB"]);
+    assert_eq!((ran.stdout.as_str(), ran.code), ("AAAABBBB\n", 0), "{ran:?}");
 }
 
 #[test]
@@ -183,7 +193,7 @@ fn proto_file_describes_the_called_method() {
 
 #[test]
 fn verbose_call_prints_metadata_and_sizes() {
-    let server = Server::serve(["--vectors"]);
+    let server = Local::serve(polyrpc::Server::new().service(local::arith()));
     let ran = polyrpc(["call", &server.url("rpcx"), "Arith/Meta", r#"{"A":7,"B":8}"#, "-H", "k1=v1", "-v"]);
     assert_eq!(ran.json()["C"], 56);
     let lines: Vec<_> = ran.stderr.lines().collect();
@@ -197,6 +207,7 @@ fn verbose_call_prints_metadata_and_sizes() {
     let ran = polyrpc(["call", &server.url("rpcx"), "Arith/Push", r#"{"A":7,"B":8}"#, "-v"]);
     assert!(ran.stderr.contains("\n< pushed push_path/push_method: abcde\n<   pk: pv\n"), "{ran:?}");
 
+    let server = Server::serve([]);
     let dir = TempDir::new();
     fs::write(dir.path().join("attachment"), b"beside\0it").unwrap();
     let attachment = dir.path().join("attachment").display().to_string();
@@ -214,8 +225,8 @@ fn verbose_call_prints_metadata_and_sizes() {
 
 #[test]
 fn messages_are_compressed_if_asked() {
-    let server = Server::serve(["--vectors"]);
-    let long = format!(r#"{{"message":"gzip {}"}}"#, "abcdefgh".repeat(1000));
+    let server =
+        Local::serve(polyrpc::Server::new().service(EchoServiceServer::new(local::Echo)).reflection());
     for (scheme, compression) in [
         ("baidu-std", "gzip"),
         ("baidu-std", "zlib"),
@@ -223,6 +234,7 @@ fn messages_are_compressed_if_asked() {
         ("rpcx", "gzip"),
         ("http", "gzip"),
     ] {
+        let long = format!(r#"{{"message":"{compression} {}"}}"#, "abcdefgh".repeat(1000));
         let ran = polyrpc(["call", &server.url(scheme), ECHO, &long, "--compress", compression]);
         assert_eq!(ran.json().to_string(), long, "{scheme} {compression}");
     }
@@ -242,7 +254,7 @@ fn message_is_read_from_a_file_and_a_oneway_call_returns() {
 
 #[test]
 fn failed_call_prints_the_cause_and_exits_with_its_code() {
-    let server = Server::serve(["--vectors"]);
+    let server = Server::serve([]);
     let fails = |scheme: &str, target: &str, message: &str, stderr: &str, code: i32| {
         let ran = polyrpc(["call", &server.url(scheme), target, message]);
         let first = ran.stderr.split_inclusive('\n').next().unwrap_or_default();
@@ -256,16 +268,28 @@ fn failed_call_prints_the_cause_and_exits_with_its_code() {
     let address = server.address();
     let text = format!("error: invalid argument (1003): [{address}][E1003]divide by zero\n");
     fails("baidu-std", "Arith/Div", args, &text, 67);
-    let text = format!("error: unknown (54321): [{address}][E54321]custom error\n");
-    fails("baidu-std", ECHO, r#"{"message":"fail-code"}"#, &text, 66);
     let text = format!("error: unimplemented (1002): [{address}][E1002]Fail to find method=Arith/Nope\n");
     fails("baidu-std", "Arith/Nope", "{}", "error: there is no method `Nope` in Arith\n", 1);
     let ran = polyrpc(["call", &server.url("baidu-std"), "Arith/Nope", "{}", "--no-reflection"]);
     assert_eq!(ran.stderr.lines().next(), Some(text.trim_end()), "{ran:?}");
-    let text =
-        format!("error: unimplemented (1002): [{address}][E1002]Fail to find method on `/Arith/Nope'\n");
-    fails("http", "Arith/Nope", "{}", &text, 76);
-    fails("http+json-rpc", "Arith/Nope", "{}", "error: unimplemented: rpcx: can't find method Nope\n", 76);
+    let text = "error: unimplemented (1002): Fail to find method on `/Arith/Nope'\n";
+    fails("http", "Arith/Nope", "{}", text, 76);
+    fails(
+        "http?dialect=json-rpc",
+        "Arith/Nope",
+        "{}",
+        "error: unimplemented: rpcx: can't find method Nope\n",
+        76,
+    );
+}
+
+#[test]
+fn a_number_of_its_own_that_a_call_failed_with_is_shown() {
+    let server = failing();
+    let ran = polyrpc(["call", &server.url("baidu-std"), ECHO, r#"{"message":"fail-code"}"#]);
+    let address = server.address();
+    assert_eq!(ran.stderr, format!("error: unknown (54321): [{address}][E54321]custom error\n"));
+    assert_eq!(ran.code, 66);
 }
 
 #[test]
@@ -312,6 +336,10 @@ fn invalid_message_is_rejected_before_it_is_sent() {
         "error: invalid argument: `ftp://h:1` is no URL to call: the protocol `ftp` is none of baidu-std, rpcx, fb-rpc, grpc, grpc-web, connect, http, rest-rpc, net-rpc\n",
     );
     fails(
+        &["rpcx+kcp://h:1", "x"],
+        "error: invalid argument: `rpcx+kcp://h:1` is no URL to call: `+kcp` is spelled `?transport=kcp`\n",
+    );
+    fails(
         &["rpcx://h:1", "echo", "hello"],
         "error: the argument is not JSON: line 1, column 1: expected value\nhint: a string needs quotes in JSON: '\"hello\"'\n",
     );
@@ -334,7 +362,7 @@ fn invalid_message_is_rejected_before_it_is_sent() {
 fn refused_connection_prints_a_hint() {
     let address = running::free_address();
     for scheme in SCHEMES {
-        let ran = polyrpc(["call", &format!("{scheme}://{address}"), ECHO, r#"{"message":"hi"}"#]);
+        let ran = polyrpc(["call", &running::url_of(scheme, &address), ECHO, r#"{"message":"hi"}"#]);
         let text = format!(
             "error: unavailable: cannot connect to {address}: Connection refused (os error 111)\n\
              hint: nothing listens there; `polyrpc serve --listen {address}` would\n"
@@ -348,22 +376,31 @@ fn refused_connection_prints_a_hint() {
 
 #[test]
 fn listener_with_an_authenticator_accepts_only_its_credential() {
-    let server = Server::serve(["--auth-listen", "127.0.0.1:0", "--rpcx-auth-listen", "127.0.0.1:0"]);
-    let (auth, rpcx_auth) = (server.listener("auth"), server.listener("rpcx-auth"));
+    let only_accepting = |credential: &'static [u8], rejection: &'static str| {
+        Local::listen(services::server(), move |listen| {
+            listen.authenticate(move |sent, _| match sent == Some(credential) {
+                true => Ok(()),
+                false => Err(Status::unauthenticated(rejection)),
+            })
+        })
+    };
     let call =
         |url: String, token: &str| polyrpc(["call", &url, ECHO, r#"{"message":"hi"}"#, "--auth", token]);
 
+    // Without a text, each protocol has its own.
+    let server = only_accepting(b"secret-token", "");
     for scheme in SCHEMES {
-        let ran = call(format!("{scheme}://{auth}"), "secret-token");
+        let ran = call(server.url(scheme), "secret-token");
         assert_eq!(ran.json()["message"], "hi", "{scheme}");
-        let ran = call(format!("{scheme}://{auth}"), "wrong");
+        let ran = call(server.url(scheme), "wrong");
         assert!(ran.code > 64, "{scheme}: {ran:?}");
     }
-    let ran = call(format!("baidu-std://{auth}"), "wrong");
+    let ran = call(server.url("baidu-std"), "wrong");
     assert_eq!(ran.stderr, "error: unauthenticated (1004): Fail to authenticate\n");
-    let ran = call(format!("rpcx://{rpcx_auth}"), "bearer tGzv3JOkF0XG5Qx2TlKWIA");
+    let server = only_accepting(b"bearer tGzv3JOkF0XG5Qx2TlKWIA", "invalid token");
+    let ran = call(server.url("rpcx"), "bearer tGzv3JOkF0XG5Qx2TlKWIA");
     assert_eq!(ran.json()["message"], "hi");
-    let ran = call(format!("rpcx://{rpcx_auth}"), "bearer wrong");
+    let ran = call(server.url("rpcx"), "bearer wrong");
     assert!(ran.stderr.contains("invalid token") && ran.code > 64, "{ran:?}");
 }
 
@@ -387,7 +424,7 @@ fn serve_restricts_protocols_and_listens_on_unix_sockets() {
     );
     let call = |url: &str| polyrpc(["call", url, "add", "[1,2]"]);
     assert_eq!(call(&server.url("rpcx")).stdout, "3\n");
-    assert_eq!(call(&format!("rpcx+unix://{socket}")).stdout, "3\n");
+    assert_eq!(call(&format!("rpcx://{socket}")).stdout, "3\n");
     assert_eq!(call(&server.url("baidu-std")).code, 78);
     assert!(server.stop().success());
     let ran = polyrpc(["serve", "--protocols", "corba"]);
@@ -460,7 +497,7 @@ fn bench_supports_every_connection_mode() {
 
 #[test]
 fn bench_counts_failed_calls() {
-    let server = Server::serve(["--vectors"]);
+    let server = failing();
     let ran = bench(&server.url("baidu-std"), &[r#"{"message":"fail-code"}"#, "--json", "-"]);
     let figures = ran.json_of_failure();
     assert_eq!((&figures["calls"], ran.code), (&0.into(), 1));
@@ -477,24 +514,22 @@ fn generate_writes_the_checked_in_files() {
     let ours = concat!(env!("CARGO_MANIFEST_DIR"), "/src/proto");
     let dir = TempDir::new();
     let fresh = dir.path().display().to_string();
-    let files = [
-        "example.proto",
-        "arith.proto",
-        "helloworld.proto",
-        "benchmark.proto",
-        "grpc_testing.proto",
-        "orca.proto",
-    ];
+    let files = ["example.proto", "arith.proto", "helloworld.proto", "benchmark.proto"];
     let generate = |out: &str, more: &[&str]| {
         polyrpc(["generate", "-I", proto, "--out", out].iter().chain(&files).chain(more))
     };
     assert_eq!(generate(ours, &["--check"]).code, 0);
     let ran = generate(&fresh, &["--check"]);
-    assert_eq!((ran.stdout.lines().count(), ran.code), (7, 1), "{ran:?}");
+    assert_eq!((ran.stdout.lines().count(), ran.code), (5, 1), "{ran:?}");
     let ran = generate(&fresh, &[]);
-    assert_eq!((ran.stdout.lines().count(), ran.code), (7, 0), "{ran:?}");
+    assert_eq!((ran.stdout.lines().count(), ran.code), (5, 0), "{ran:?}");
     let text = |dir: &str| fs::read_to_string(format!("{dir}/example.rs")).unwrap();
     assert_eq!(text(&fresh), text(ours));
+}
+
+/// A server whose `Echo` fails with a number of its own if the request says so.
+fn failing() -> Local {
+    Local::serve(polyrpc::Server::new().service(EchoServiceServer::new(local::Echo)).reflection())
 }
 
 /// Options of the shortest meaningful measurement.
@@ -504,4 +539,4 @@ fn bench(url: &str, more: &[&str]) -> Ran {
 }
 
 const ECHO: &str = "example.EchoService/Echo";
-const SCHEMES: [&str; 5] = ["baidu-std", "rpcx", "http", "http+json-rpc", "grpc"];
+const SCHEMES: [&str; 5] = ["baidu-std", "rpcx", "http", "http?dialect=json-rpc", "grpc"];

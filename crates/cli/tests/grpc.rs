@@ -1,25 +1,30 @@
 //! gRPC features of the command: reflection and streaming calls.
 
+mod local;
 mod running;
+mod shapes;
 
 use std::fs;
 
 use bytes::Bytes;
 use futures_util::StreamExt;
+use local::Local;
 use polyrpc::codec::Raw;
-use polyrpc::introspection::grpc::reflection::v1alpha::server_reflection_request::MessageRequest;
-use polyrpc::introspection::grpc::reflection::v1alpha::server_reflection_response::MessageResponse;
-use polyrpc::introspection::grpc::reflection::v1alpha::{
-    ErrorResponse, FileDescriptorResponse, ListServiceResponse, ServerReflection, ServerReflectionRequest,
-    ServerReflectionResponse, ServerReflectionServer, ServiceResponse,
-};
+use polyrpc::introspection::Health;
 use polyrpc::service::ServiceBuilder;
 use polyrpc::{Context, Result, Streaming};
+use polyrpc_grpc_messages::reflection::v1::server_reflection_request::MessageRequest;
+use polyrpc_grpc_messages::reflection::v1::server_reflection_response::MessageResponse;
+use polyrpc_grpc_messages::reflection::v1::{
+    ErrorResponse, FileDescriptorResponse, ListServiceResponse, ServerReflectionRequest,
+    ServerReflectionResponse, ServiceResponse,
+};
 use protox::prost::Message;
 use protox::prost_reflect::prost_types::FileDescriptorSet;
+use running::reflection::{ServerReflection, ServerReflectionServer};
 use running::{Server, Talk, TempDir, polyrpc};
 use serde_json::json;
-use tokio::runtime::Runtime;
+use shapes::{ShapesServer, Workshop};
 
 // --------------------------------------------------------------------------------------------- list
 
@@ -52,7 +57,7 @@ fn list_asks_the_server_by_reflection() {
         let text = list(&[method]);
         assert!(text.contains("\nrpc SayHello (") && text.contains(request), "{text}");
     }
-    for protocol in ["grpc-web", "grpc-web+h2"] {
+    for protocol in ["grpc-web", "grpc-web?http_version=2"] {
         let ran = polyrpc(["list", &server.url(protocol)]);
         assert_eq!((ran.stderr.as_str(), &ran.stdout, ran.code), ("", &services, 0), "{protocol}");
     }
@@ -78,10 +83,13 @@ fn failed_list_prints_a_hint() {
         &[&format!("grpc://{}", running::free_address())],
         &["Connection refused", "polyrpc serve --listen"],
     );
-    let (_runtime, silent) = serve(polyrpc::Server::new().function("echo", |text: String| async { text }));
+    let server = Local::serve(polyrpc::Server::new().function("echo", |text: String| async { text }));
+    let silent = server.url("grpc");
     fails(&[&silent], &["the server has no reflection", "--proto FILE"]);
-    let other = silent.replace("grpc://", "baidu-std://");
-    fails(&[&other], &["baidu_std has no way to ask", "no gRPC reflection", "--proto FILE"]);
+    fails(
+        &[&server.url("baidu-std")],
+        &["baidu_std cannot list services", "no gRPC reflection", "--proto FILE"],
+    );
     let proto = concat!(env!("CARGO_MANIFEST_DIR"), "/proto/example.proto");
     fails(&[&silent, "a.B", "--proto", proto], &["nothing in", "its services are example.EchoService"]);
 }
@@ -100,13 +108,15 @@ fn proto_file_replaces_reflection() {
 
 #[test]
 fn unknown_method_is_described_by_reflection() {
-    let server = Server::serve(["--vectors"]);
+    let server = shapes_server();
     let url = server.url("grpc");
-    let ran = polyrpc(["call", &url, "grpc.testing.TestService/UnaryCall", r#"{"responseSize":3}"#]);
-    assert_eq!(ran.json(), json!({"payload": {"body": "AAAA"}}));
-    let ran = polyrpc(["call", &url, "grpc.testing.TestService/Nope"]);
-    let text = "error: there is no method `Nope` in grpc.testing.TestService\nhint: it has EmptyCall, ";
+    let ran = polyrpc(["call", &url, "test.shapes.Shapes/One", r#"{"partSizes":[1,2]}"#]);
+    assert_eq!(ran.json(), json!({"body": "AAAA"}));
+    let ran = polyrpc(["call", &url, "test.shapes.Shapes/Nope"]);
+    let text = "error: there is no method `Nope` in test.shapes.Shapes\nhint: it has One, ";
     assert!(ran.stderr.starts_with(text), "{ran:?}");
+    let server = Server::serve([]);
+    let url = server.url("grpc");
     let ran = polyrpc(["call", &url, "nope.Nope/Nope", "{}"]);
     let text = "error: unimplemented: unknown service nope.Nope\nhint: the server has Arith, PBArith, ";
     assert!(ran.stderr.starts_with(text) && ran.code == 76, "{ran:?}");
@@ -116,9 +126,9 @@ fn unknown_method_is_described_by_reflection() {
 
 #[test]
 fn server_without_reflection_is_called_with_plain_json() {
-    let (_runtime, url) =
-        serve(polyrpc::Server::new().function("Text/Twice", |text: String| async move { text.repeat(2) }));
-    assert_eq!(polyrpc(["call", &url, "Text/Twice", r#""ha""#]).json(), json!("haha"));
+    let twice = |text: String| async move { text.repeat(2) };
+    let server = Local::serve(polyrpc::Server::new().function("Text/Twice", twice));
+    assert_eq!(polyrpc(["call", &server.url("grpc"), "Text/Twice", r#""ha""#]).json(), json!("haha"));
 }
 
 #[test]
@@ -126,7 +136,8 @@ fn reflection_reads_files_one_by_one_from_older_servers() {
     let echo = ServiceBuilder::new("old.Service")
         .method::<Raw, _, _, _, _>("Echo", |cx: Context, message: Bytes| async { (cx, Ok(message)) });
     let old = ServerReflectionServer::new(Old(old_files()));
-    let (_runtime, url) = serve(polyrpc::Server::new().service(echo).service(old));
+    let server = Local::serve(polyrpc::Server::new().service(echo).service(old));
+    let url = server.url("grpc");
     let ran = polyrpc(["list", &url]);
     assert_eq!(
         ran.stdout, "old.Service\n  Echo (old.Message) returns (old.Message)\nold.Unknown\n",
@@ -139,31 +150,25 @@ fn reflection_reads_files_one_by_one_from_older_servers() {
 
 #[test]
 fn messages_stream_in_each_direction_and_both() {
-    let server = Server::serve(["--vectors"]);
+    let server = shapes_server();
     let call = |method: &str, argument: &str| {
-        let method = format!("grpc.testing.TestService/{method}");
-        polyrpc(["call", &server.url("grpc"), &method, argument])
+        polyrpc(["call", &server.url("grpc"), &format!("test.shapes.Shapes/{method}"), argument])
     };
-    let body = |bytes: &str| json!({"payload": {"body": bytes}});
-    let ran = call("StreamingInputCall", r#"{"payload":{"body":"AAAA"}} {"payload":{"body":"AAAAAAAA"}}"#);
-    assert_eq!(ran.json(), json!({"aggregatedPayloadSize": 9}));
-    assert_eq!(call("StreamingInputCall", "").json(), json!({}), "no message at all is well");
-    let ran = call("StreamingOutputCall", r#"{"responseParameters":[{"size":1},{"size":2}]}"#);
-    assert_eq!(ran.values(), [body("AA=="), body("AAA=")]);
-    let ran = call(
-        "FullDuplexCall",
-        r#"{"responseParameters":[{"size":1}]}{"responseParameters":[{"size":2},{"size":3}]}"#,
-    );
+    let body = |bytes: &str| json!({ "body": bytes });
+    assert_eq!(call("Collect", r#"{"body":"AAAA"} {"body":"AAAAAAAA"}"#).json(), json!({"totalSize": 9}));
+    assert_eq!(call("Collect", "").json(), json!({}), "no message at all is well");
+    assert_eq!(call("Expand", r#"{"partSizes":[1,2]}"#).values(), [body("AA=="), body("AAA=")]);
+    let ran = call("Converse", r#"{"partSizes":[1]}{"partSizes":[2,3]}"#);
     assert_eq!(ran.values(), [body("AA=="), body("AAA="), body("AAAA")]);
 }
 
 #[test]
 fn messages_from_stdin_are_sent_as_they_arrive() {
-    let server = Server::serve(["--vectors"]);
-    let mut talk = Talk::start(["call", &server.url("grpc"), "grpc.testing.TestService/FullDuplexCall", "-"]);
+    let server = shapes_server();
+    let mut talk = Talk::start(["call", &server.url("grpc"), "test.shapes.Shapes/Converse", "-"]);
     for (size, body) in [(1, "AA=="), (2, "AAA=")] {
-        talk.say(&json!({"responseParameters": [{"size": size}]}).to_string());
-        assert_eq!(talk.hear(), json!({"payload": {"body": body}}));
+        talk.say(&json!({"partSizes": [size]}).to_string());
+        assert_eq!(talk.hear(), json!({ "body": body }));
     }
     let ran = talk.end();
     assert_eq!((ran.stdout.trim(), ran.stderr.as_str(), ran.code), ("", "", 0));
@@ -171,19 +176,13 @@ fn messages_from_stdin_are_sent_as_they_arrive() {
 
 #[test]
 fn failed_stream_prints_the_cause() {
-    let server = Server::serve(["--vectors"]);
+    let server = shapes_server();
     let fails = |scheme: &str, target: &str, more: &[&str], stderr: &str, code: i32| {
         let ran = polyrpc(["call", &server.url(scheme), target].iter().chain(more));
         assert_eq!((ran.stderr.as_str(), ran.code), (stderr, code), "{more:?}");
     };
-    let full = "grpc.testing.TestService/FullDuplexCall";
-    fails(
-        "grpc",
-        full,
-        &[r#"{"responseStatus":{"code":5,"message":"gone"}}"#],
-        "error: not found: gone\n",
-        69,
-    );
+    let full = "test.shapes.Shapes/Converse";
+    fails("grpc", full, &[r#"{"failure":{"code":5,"message":"gone"}}"#], "error: not found: gone\n", 69);
     let text = "error: message 2: the argument is not JSON: line 1, column 4: expected value\n\
                 hint: a string needs quotes in JSON: '\"hello\"'\n";
     fails("grpc", full, &["{} oh"], text, 1);
@@ -198,13 +197,10 @@ fn failed_stream_prints_the_cause() {
     assert!(ran.stderr.contains("streams; only calls of one message each way are measured"), "{ran:?}");
 }
 
-/// A server in this process, and its URL.
-fn serve(server: polyrpc::Server) -> (Runtime, String) {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-    let bound = runtime.block_on(server.bind("127.0.0.1:0")).unwrap();
-    let url = format!("grpc://{}", bound.address());
-    runtime.spawn(bound.run());
-    (runtime, url)
+/// A server with a method of each call kind, and with the standard services of `polyrpc serve`.
+fn shapes_server() -> Local {
+    let server = polyrpc::Server::new().service(ShapesServer::new(Workshop));
+    Local::serve(server.health(&Health::new()).reflection())
 }
 
 /// Reflection v1alpha, by a server that sends each file separately, without the well-known ones.

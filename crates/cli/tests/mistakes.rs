@@ -11,18 +11,19 @@ use std::path::PathBuf;
 use bytes::Bytes;
 use futures_util::StreamExt;
 use polyrpc::codec::Raw;
-use polyrpc::introspection::grpc::reflection::v1alpha::server_reflection_request::MessageRequest;
-use polyrpc::introspection::grpc::reflection::v1alpha::server_reflection_response::MessageResponse;
-use polyrpc::introspection::grpc::reflection::v1alpha::{
-    ErrorResponse, FileDescriptorResponse, ListServiceResponse, ServerReflection, ServerReflectionRequest,
-    ServerReflectionResponse, ServerReflectionServer, ServiceResponse,
-};
 use polyrpc::rest_rpc::Generation;
 use polyrpc::server::Listen;
 use polyrpc::service::ServiceBuilder;
 use polyrpc::{Context, Protocol, Result, Status, Streaming};
+use polyrpc_grpc_messages::reflection::v1::server_reflection_request::MessageRequest;
+use polyrpc_grpc_messages::reflection::v1::server_reflection_response::MessageResponse;
+use polyrpc_grpc_messages::reflection::v1::{
+    ErrorResponse, FileDescriptorResponse, ListServiceResponse, ServerReflectionRequest,
+    ServerReflectionResponse, ServiceResponse,
+};
 use protox::prost::Message;
 use protox::prost_reflect::prost_types::FileDescriptorSet;
+use running::reflection::{ServerReflection, ServerReflectionServer};
 use running::{Server, TempDir, polyrpc};
 use tokio::runtime::Runtime;
 

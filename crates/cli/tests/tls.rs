@@ -2,7 +2,6 @@
 
 mod running;
 
-#[path = "../../polyrpc/src/transport/tls/tests/authority.rs"]
 mod authority;
 
 use std::fs;
@@ -42,7 +41,7 @@ fn echo(url: &str, more: &[&str]) -> Ran {
     polyrpc(call.iter().chain(more))
 }
 
-const SCHEMES: [&str; 5] = ["baidu-std+tls", "rpcx+tls", "grpcs", "https", "https+json-rpc"];
+const SCHEMES: [&str; 5] = ["baidu-std+tls", "rpcx+tls", "grpcs", "https", "https?dialect=json-rpc"];
 
 #[test]
 fn server_with_a_certificate_accepts_tls_and_plaintext() {

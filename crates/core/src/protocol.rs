@@ -1,8 +1,12 @@
 //! Descriptors of protocols: name, URL schemes, ALPN, first bytes, capabilities.
 
+mod parameters;
+
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::time::Duration;
+
+pub use self::parameters::{Parameter, Parameters, percent_decoded};
 
 use crate::{Carrier, Format};
 
@@ -35,8 +39,10 @@ pub struct Descriptor {
     pub schemes: &'static [Scheme],
     /// Default ports of URLs without one.
     pub default_ports: Option<Ports>,
-    /// Parses the words behind `+` in a URL that do not belong to its transport (`tls`, `unix`, …).
-    pub dialect: ReadDialect,
+    /// Parameters of URLs, besides those of the transport. Others are rejected, with an error that lists these.
+    pub parameters: &'static [Parameter],
+    /// Derives the dialect from the parameters, which are checked already.
+    pub dialect: SelectDialect,
     /// How the protocol is reached by HTTP's `CONNECT`.
     pub connect: Option<Connect>,
     /// Whether a connection that starts with these bytes uses the protocol. Once it is not
@@ -53,8 +59,9 @@ pub struct Descriptor {
     pub keepalive: Option<Duration>,
 }
 
-/// Parses the dialect of a URL from its scheme, as spelled in [`Scheme::name`], and the words behind it.
-pub type ReadDialect = fn(&'static str, &[&str]) -> Result<Dialect, String>;
+/// Derives the dialect that a URL selects from its scheme, as spelled in [`Scheme::name`], and its parameters. It may
+/// reject parameters that contradict each other. The caller sets [`Dialect::parameters`].
+pub type SelectDialect = fn(&'static str, &Parameters) -> Result<Dialect, String>;
 
 impl Descriptor {
     /// Creates the descriptor of a protocol with one dialect and [only unary calls](Capabilities::NONE).
@@ -63,7 +70,8 @@ impl Descriptor {
             name,
             schemes: &[],
             default_ports: None,
-            dialect: Dialect::only,
+            parameters: &[],
+            dialect: |scheme, _| Ok(Dialect::new(scheme)),
             connect: None,
             recognise,
             alpn: None,
@@ -76,6 +84,16 @@ impl Descriptor {
     /// Returns the scheme with this spelling, which may use `-` or `_` between words, and whether it implies TLS.
     pub fn scheme(&self, spelled: &str) -> Option<(&'static str, bool)> {
         self.schemes.iter().find_map(|scheme| scheme.spelled(spelled).map(|secure| (scheme.name, secure)))
+    }
+
+    /// Returns the dialect that a URL with this scheme and these parameters selects.
+    ///
+    /// # Errors
+    ///
+    /// If parameters contradict each other.
+    pub fn select_dialect(&self, scheme: &'static str, parameters: Parameters) -> Result<Dialect, String> {
+        let dialect = (self.dialect)(scheme, &parameters)?;
+        Ok(Dialect { parameters, ..dialect })
     }
 
     /// Returns the name for ALPN.
@@ -138,7 +156,7 @@ pub struct Ports {
     pub secure: u16,
 }
 
-/// How a protocol is reached by HTTP's `CONNECT`, which `+http` in a URL requests.
+/// How a protocol is reached by HTTP's `CONNECT`, which `transport=http-connect` in a URL requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Connect {
     /// Path to use if the URL has none.
@@ -152,8 +170,8 @@ pub struct Connect {
 pub struct Dialect {
     /// Scheme of the URL, as spelled in [`Scheme::name`].
     pub scheme: &'static str,
-    /// Words behind the scheme that selected the dialect, for the code that creates the session.
-    pub words: Vec<String>,
+    /// Parameters of the URL that the protocol declares, for the code that creates the session.
+    pub parameters: Parameters,
     /// A connection carries one call at a time.
     pub one_at_a_time: bool,
     /// Format of all messages, regardless of the codec's preference.
@@ -171,33 +189,13 @@ impl Dialect {
     pub const fn new(scheme: &'static str) -> Self {
         Self {
             scheme,
-            words: Vec::new(),
+            parameters: Parameters::new(),
             one_at_a_time: false,
             format: None,
             only_format: false,
             settling: None,
             within_http1: false,
         }
-    }
-
-    /// Returns the same dialect with these words.
-    #[must_use]
-    pub fn with_words(self, words: &[&str]) -> Self {
-        Self { words: words.iter().map(|&word| word.to_owned()).collect(), ..self }
-    }
-
-    /// Returns the dialect of a protocol that has only one: the default of [`Descriptor::dialect`].
-    ///
-    /// # Errors
-    ///
-    /// If there are any words.
-    pub fn only(scheme: &'static str, words: &[&str]) -> Result<Self, String> {
-        words.first().map_or_else(|| Ok(Self::new(scheme)), |word| Err(Self::unknown(word)))
-    }
-
-    /// Returns the error for a word that the protocol does not define.
-    pub fn unknown(word: &str) -> String {
-        format!("`+{word}` is unknown here")
     }
 }
 
@@ -337,9 +335,18 @@ mod tests {
     }
 
     #[test]
-    fn protocol_without_dialects_rejects_dialect_names() {
-        assert_eq!((LINES.dialect)("words", &[]), Ok(Dialect::new("words")));
-        assert_eq!((LINES.dialect)("words", &["x"]), Err("`+x` is unknown here".to_owned()));
+    fn a_dialect_keeps_the_parameters_that_selected_it() {
+        static SLOW: Descriptor = Descriptor {
+            parameters: &[Parameter::new("pace", &["fast", "slow"], "speed of the server")],
+            dialect: |scheme, parameters| {
+                Ok(Dialect { one_at_a_time: parameters.has("pace", "slow"), ..Dialect::new(scheme) })
+            },
+            ..Descriptor::new("slow_lines", |_| Detected::Unknown)
+        };
+        let slow = Parameters::parse("pace=slow", "words", SLOW.parameters).unwrap();
+        let dialect = SLOW.select_dialect("words", slow.clone()).unwrap();
+        assert_eq!((dialect.scheme, &dialect.parameters, dialect.one_at_a_time), ("words", &slow, true));
+        assert_eq!(LINES.select_dialect("words", Parameters::new()), Ok(Dialect::new("words")));
     }
 
     #[test]

@@ -46,7 +46,7 @@ use polyrpc::client::Result;
 use polyrpc::discovery::{self, Discover, Registrar};
 
 /// Opens the discovery for a URL: `etcd://127.0.0.1:2379/rpcx_test/Arith`. A protocol may precede it, as in clients'
-/// URLs: `rpcx+etcd://…`. The built-in kinds of `polyrpc` work too: `list://a:1,b:2`, `dns://host:port`.
+/// URLs, and is ignored together with its parameters: `rpcx+etcd://…?transport=kcp`. The built-in kinds of `polyrpc` work too: `list://a:1,b:2`, `dns://host:port`.
 ///
 /// # Errors
 ///
@@ -136,7 +136,8 @@ fn first<T>(url: &str, open: impl Fn(&str, &str) -> Result<Option<T>>) -> Result
     let wrong = |why: &str| {
         Status::invalid_argument(format!("`{}`: {why}, for example {EXAMPLES}", discovery::redacted(url)))
     };
-    let (scheme, rest) = url.split_once("://").ok_or_else(|| wrong("want the URL of a registry"))?;
+    let registry = polyrpc::client::registry_url(url);
+    let (scheme, rest) = registry.split_once("://").ok_or_else(|| wrong("want the URL of a registry"))?;
     for word in scheme.split('+') {
         if let Some(opened) = open(word, rest)? {
             return Ok(opened);
@@ -155,13 +156,42 @@ mod tests {
 
     #[test]
     fn registry_scheme_may_follow_a_protocol() {
-        for url in ["list://a:1", "rpcx+list://a:1 3,b:2", "grpc+tls+dlist://h:1", "file:///x"] {
+        for url in [
+            "list://a:1",
+            "rpcx+list://a:1 3,b:2",
+            "rpcx+list://a:1?transport=ws",
+            "grpc+tls+dlist://h:1",
+            "file:///x",
+            "lines+file:///x",
+        ] {
             assert!(discover(url).is_ok(), "{url}");
         }
-        for url in ["", "list", "rpcx://a:1", "list://a", "nothing://x"] {
+        for url in ["", "list", "rpcx://a:1", "list://a", "nothing://x", "list://a:1?transport=ws"] {
             assert!(discover(url).is_err(), "{url}");
         }
         assert!(register("list://a:1").is_err());
+    }
+
+    #[test]
+    fn registries_and_protocols_have_no_parameter_in_common() {
+        let registries: &[&[&str]] = &[
+            #[cfg(feature = "consul")]
+            &consul::PARAMETERS,
+            #[cfg(feature = "etcd")]
+            &etcd::PARAMETERS,
+            #[cfg(feature = "kubernetes")]
+            &kubernetes::PARAMETERS,
+            #[cfg(feature = "nacos")]
+            &nacos::PARAMETERS,
+            #[cfg(feature = "redis")]
+            &redis::PARAMETERS,
+        ];
+        for protocol in polyrpc::Protocol::ALL {
+            for parameter in polyrpc::client::url_parameters(protocol.descriptor()) {
+                let name = parameter.name;
+                assert!(registries.iter().all(|known| !known.contains(&name)), "{protocol:?} {name}");
+            }
+        }
     }
 
     #[test]
@@ -218,9 +248,9 @@ mod tests {
             #[cfg(feature = "zookeeper")]
             "baidu-std+zookeeper://h:1/base/Arith",
             #[cfg(feature = "redis")]
-            "http+json-rpc+redis://:secret@h:1/base/Arith?db=1",
+            "http+redis://:secret@h:1/base/Arith?db=1&dialect=json-rpc",
             #[cfg(feature = "consul")]
-            "rpcx+ws+consul://h:1/base/Arith",
+            "rpcx+consul://h:1/base/Arith?transport=ws&dc=a",
         ] {
             assert!(Client::new(url).is_ok(), "{url}");
         }

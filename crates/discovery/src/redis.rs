@@ -92,7 +92,7 @@ pub(crate) fn register(place: &str) -> Result<Box<dyn Registrar>, Status> {
 }
 
 fn open(place: &RegistryUrl) -> Result<Redis, Status> {
-    place.only(&["db", "slash"])?;
+    place.only(&PARAMETERS)?;
     let db = place.settings.value("db").unwrap_or("0");
     Redis::new(&format!("redis://{}/{db}", place.hosts)).map_err(polyrpc::Error::into_status)
 }
@@ -350,6 +350,8 @@ async fn within<T>(asked: impl Future<Output = Result<T, RedisError>>) -> Result
 fn failed(why: impl fmt::Display) -> Status {
     Status::unavailable(format!("Redis: {why}"))
 }
+
+pub(crate) const PARAMETERS: [&str; 2] = ["db", "slash"];
 
 /// Timeout of an answer.
 const ANSWER: Duration = Duration::from_secs(5);

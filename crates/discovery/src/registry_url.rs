@@ -56,14 +56,22 @@ impl RegistryUrl {
         self.settings.value(name).is_some_and(|value| !matches!(value, "false" | "0" | "off"))
     }
 
-    /// Rejects unknown parameters, which are mistakes.
+    /// Rejects parameters that are unknown or occur twice, which are mistakes.
+    ///
+    /// Those of transport and protocol were removed from the URL before.
     pub(crate) fn only(&self, known: &[&str]) -> Result<(), Status> {
-        match self.settings.iter().find(|(name, _)| !known.contains(name)) {
-            None => Ok(()),
-            Some((name, _)) => {
-                Err(Status::invalid_argument(format!("unknown setting `{name}`: want {}", known.join(", "))))
+        for (name, _) in self.settings.iter() {
+            if !known.contains(&name) {
+                let registry = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+                return Err(Status::invalid_argument(format!(
+                    "the parameter `{name}` is unknown: the registry has {registry}"
+                )));
+            }
+            if self.settings.values(name).count() > 1 {
+                return Err(Status::invalid_argument(format!("the parameter `{name}` occurs twice")));
             }
         }
+        Ok(())
     }
 }
 
@@ -90,7 +98,12 @@ mod tests {
         assert_eq!(place.path, ["base", "sub dir", "S"]);
         assert_eq!(place.origins(), "https://a:1,b:2");
         assert!(place.only(&["token", "tls"]).is_ok());
-        assert!(place.only(&["tls"]).unwrap_err().message().contains("`token`"));
+        let error = place.only(&["dc", "tls"]).unwrap_err();
+        assert_eq!(error.message(), "the parameter `token` is unknown: the registry has dc, tls");
+        let error = place.only(&[]).unwrap_err();
+        assert!(error.message().ends_with("the registry has none"), "{error}");
+        let twice = RegistryUrl::parse("a:1/S?token=x&token=y").unwrap();
+        assert_eq!(twice.only(&["token"]).unwrap_err().message(), "the parameter `token` occurs twice");
         let error = RegistryUrl::parse("me:hunter2@h/%ff?token=hunter2").err().unwrap();
         assert!(!error.message().contains("hunter2"), "{error}");
     }

@@ -116,11 +116,7 @@ mod tests {
     #[test]
     fn paths_equal_those_of_rpcx() {
         let tree = Tree::new("/rpcx_test/");
-        let entry = Advertisement {
-            service: "Arith".into(),
-            instance: "tcp@h:1".parse().unwrap(),
-            ttl: Duration::from_secs(1),
-        };
+        let entry = Advertisement::new("Arith", "tcp@h:1".parse().unwrap(), Duration::from_secs(1));
         assert_eq!(tree.base(), "/rpcx_test");
         assert_eq!(tree.instance(&entry), "/rpcx_test/Arith/tcp@h:1");
         assert_eq!(tree.prefix("Arith"), "/rpcx_test/Arith/");

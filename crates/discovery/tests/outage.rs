@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use futures_util::StreamExt;
 use futures_util::future::join_all;
-use polyrpc::client::balance::RoundRobin;
+use polyrpc::client::balance::Policy;
 use polyrpc::discovery::Attributes;
 use polyrpc::server::{Event, Registration, ServerHandle};
 use polyrpc::{Client, Error, Server};
@@ -135,7 +135,7 @@ impl Callers {
     async fn start(registry: &Registry) -> Self {
         let url = format!("rpcx+{}", registry.url("/Arith"));
         polyrpc_discovery::install();
-        let client = Client::builder(&url).balance(RoundRobin::new()).build().unwrap();
+        let client = Client::builder(&url).balance(Policy::round_robin()).build().unwrap();
         while client.endpoints().len() < SERVERS {
             assert_eq!(client.call::<i64>("Arith/Add", &(1, 2)).await.unwrap(), 3);
         }

@@ -105,7 +105,8 @@ async fn crashed_instance_expires_after_its_ttl() {
         let [mut sets, mut others] = services.map(|service| registry.discover(service).watch());
         let server = registry.register();
         for service in services {
-            let short_lived = Advertisement { ttl: Duration::from_secs(2), ..entry(service, "tcp@h:1", "") };
+            let mut short_lived = entry(service, "tcp@h:1", "");
+            short_lived.ttl = Duration::from_secs(2);
             server.publish(&short_lived).await.unwrap();
         }
         until(&mut sets, &lines(&["tcp@h:1"])).await;

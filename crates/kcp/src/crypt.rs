@@ -7,6 +7,7 @@ use blowfish::Blowfish;
 use salsa20::Salsa20;
 use sha1::Sha1;
 
+use super::error::ConfigError;
 use super::tea::{tea, xtea};
 
 /// A cipher of `kcp-go` with its key (`crypt.go`).
@@ -16,7 +17,7 @@ use super::tea::{tea, xtea};
 ///
 /// let key = derive_key(b"rpcx-key", b"rpcx-salt", 4096);
 /// let cipher = Cipher::new(Algorithm::Aes, &key)?;
-/// # Ok::<(), polyrpc_kcp::WrongKey>(())
+/// # Ok::<(), polyrpc_kcp::ConfigError>(())
 /// ```
 #[derive(Clone)]
 pub struct Cipher {
@@ -26,6 +27,7 @@ pub struct Cipher {
 
 /// Ciphers of `kcp-go`. They provide secrecy without authentication; tampering is detected by a plain checksum only.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Algorithm {
     /// No encryption, but a checksum. Accepts any key.
     None,
@@ -49,13 +51,6 @@ pub enum Algorithm {
     TripleDes,
     /// Twofish, with a key of 16, 24 or 32 bytes.
     Twofish,
-}
-
-/// The cipher does not support the length of the key.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct WrongKey {
-    algorithm: Algorithm,
-    length: usize,
 }
 
 /// Derives a key of 32 bytes from a password by PBKDF2 with SHA-1, like the examples of rpcx and `kcp-go`.
@@ -87,8 +82,8 @@ impl Cipher {
     /// # Errors
     ///
     /// If the key is too long or too short.
-    pub fn new(algorithm: Algorithm, key: &[u8]) -> Result<Self, WrongKey> {
-        let keyed = KeyedCipher::new(algorithm, key).ok_or(WrongKey { algorithm, length: key.len() })?;
+    pub fn new(algorithm: Algorithm, key: &[u8]) -> Result<Self, ConfigError> {
+        let keyed = KeyedCipher::new(algorithm, key).ok_or_else(|| wrong_key(algorithm, key.len()))?;
         Ok(Self { algorithm, keyed: Arc::new(keyed) })
     }
 
@@ -229,11 +224,11 @@ impl Algorithm {
 }
 
 impl FromStr for Algorithm {
-    type Err = UnknownAlgorithm;
+    type Err = ConfigError;
 
-    fn from_str(name: &str) -> Result<Self, UnknownAlgorithm> {
+    fn from_str(name: &str) -> Result<Self, ConfigError> {
         let named = Self::NAMED.iter().find(|(its_name, _)| *its_name == name);
-        named.map(|&(_, algorithm)| algorithm).ok_or(UnknownAlgorithm)
+        named.map(|&(_, algorithm)| algorithm).ok_or_else(unknown_algorithm)
     }
 }
 
@@ -244,26 +239,16 @@ impl fmt::Display for Algorithm {
     }
 }
 
-/// The name is not that of a cipher.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct UnknownAlgorithm;
-
-impl fmt::Display for UnknownAlgorithm {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("no such cipher: there are")?;
-        Algorithm::NAMED.iter().try_for_each(|(name, _)| write!(f, " {name}"))
-    }
+#[cold]
+fn unknown_algorithm() -> ConfigError {
+    let names: Vec<_> = Algorithm::NAMED.iter().map(|(name, _)| *name).collect();
+    ConfigError::new(format!("no such cipher: there are {}", names.join(" ")))
 }
 
-impl std::error::Error for UnknownAlgorithm {}
-
-impl fmt::Display for WrongKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} takes no key of {} bytes", self.algorithm, self.length)
-    }
+#[cold]
+fn wrong_key(algorithm: Algorithm, length: usize) -> ConfigError {
+    ConfigError::new(format!("{algorithm} takes no key of {length} bytes"))
 }
-
-impl std::error::Error for WrongKey {}
 
 // The key is not printed.
 impl fmt::Debug for Cipher {

@@ -9,6 +9,7 @@ mod session;
 mod settings;
 
 mod crypt;
+mod error;
 mod packet;
 mod tea;
 
@@ -23,9 +24,10 @@ mod validation;
 mod tests;
 
 pub use crate::config::{Config, Shards, Tuning};
-pub use crate::crypt::{Algorithm, Cipher, UnknownAlgorithm, WrongKey, derive_key};
+pub use crate::crypt::{Algorithm, Cipher, derive_key};
+pub use crate::error::ConfigError;
 pub use crate::session::{Ended, Session};
-pub use crate::settings::{OpenedDatagram, Settings, Unusable};
+pub use crate::settings::{OpenedDatagram, Settings};
 pub use crate::time::Millis;
 
 /// Maximum length of a datagram (`sess.go: mtuLimit`).

@@ -1,8 +1,8 @@
-use std::fmt;
 use std::sync::Arc;
 
 use super::MAX_DATAGRAM;
 use super::config::{Config, Shards};
+use super::error::ConfigError;
 use super::fec::{self, Code, Decoder, Encoder, Shard};
 use super::packet::Envelope;
 use super::segment::{self, Command, Segment};
@@ -21,14 +21,14 @@ impl Settings {
     /// # Errors
     ///
     /// If datagrams are too short or too long, or the number of shards is not supported.
-    pub fn new(mut config: Config) -> Result<Self, Unusable> {
+    pub fn new(mut config: Config) -> Result<Self, ConfigError> {
         if !(128..=MAX_DATAGRAM).contains(&config.mtu) {
-            return Err(Unusable::Mtu);
+            return Err(ConfigError::new("a datagram has between 128 and 1500 bytes"));
         }
         config.tuning = config.tuning.bounded();
         let correction = match config.shards {
             None => None,
-            Some(shards) => Some((shards, Arc::new(Code::new(shards).ok_or(Unusable::Shards)?))),
+            Some(shards) => Some((shards, Arc::new(Code::new(shards).ok_or_else(invalid_shards)?))),
         };
         Ok(Self { envelope: Envelope::new(config.cipher.clone()), correction, config })
     }
@@ -104,25 +104,10 @@ impl OpenedDatagram<'_> {
     }
 }
 
+#[cold]
+fn invalid_shards() -> ConfigError {
+    ConfigError::new("there must be shards of data and of parity, and 256 together at most")
+}
+
 /// Window of segments that a peer sends before it receives anything from us: it assumes the default for our window.
 const FIRST: u32 = 32;
-
-/// Why a [`Config`] is invalid.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Unusable {
-    /// Datagrams must have between 128 and 1500 bytes.
-    Mtu,
-    /// There must be at least one data and one parity shard, and at most 256 together.
-    Shards,
-}
-
-impl fmt::Display for Unusable {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Mtu => "a datagram has between 128 and 1500 bytes",
-            Self::Shards => "there must be shards of data and of parity, and 256 together at most",
-        })
-    }
-}
-
-impl std::error::Error for Unusable {}

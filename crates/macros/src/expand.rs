@@ -114,8 +114,7 @@ fn own(name: &str) -> syn::Ident {
 fn stub(service: &Service, stub: &syn::Ident, blocking: bool) -> TokenStream {
     let Service { name, item, .. } = service;
     let vis = &item.vis;
-    let client =
-        if blocking { quote!(::polyrpc::client::blocking::Client) } else { quote!(::polyrpc::Client) };
+    let client = if blocking { quote!(::polyrpc::blocking::Client) } else { quote!(::polyrpc::Client) };
     let doc = match blocking {
         false => format!("Client of `{name}`."),
         true => format!("Blocking client of `{name}`."),

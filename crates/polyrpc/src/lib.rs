@@ -1,14 +1,11 @@
 #![doc = include_str!("../README.md")]
 
-// Generated code refers to this crate by name from outside; that of the standard services is compiled inside it.
-extern crate self as polyrpc;
-
 // From bottom to top: no module refers to one that comes after it.
 #[cfg(feature = "prost")]
 mod details;
 mod error;
 
-pub mod cores;
+mod cores;
 mod memory_budget;
 mod rate_limited;
 mod runtime;
@@ -46,27 +43,24 @@ pub mod rest_rpc {
 }
 
 pub use polyrpc_core::{
-    CallId, Checksum, Code, Compression, Detail, Fault, Format, Metadata, Push, Retry, Scope, Status,
+    Checksum, Code, Compression, Detail, Fault, Format, Json, Metadata, Push, Retry, Scope, Status,
 };
 pub use polyrpc_macros::service;
 pub use polyrpc_wire::Protocol;
 
 pub mod protocol;
 
-/// Formats, compression and schemas of messages.
-pub mod payload {
-    pub use polyrpc_core::{Compression, Format, Json};
-    pub use polyrpc_payload::*;
-}
+/// Payload formats: gob's own types, schemas of protobuf messages, transcoding.
+pub use polyrpc_payload as payload;
 
-pub use call::{Context, propagation, streaming};
+pub use call::streaming::Streaming;
+pub use call::{Context, propagation};
 pub use client::Client;
-pub use cores::Cores;
+pub use cores::{Cores, CoresBuilder};
 #[cfg(feature = "prost")]
 pub use details::Details;
 pub use error::{Error, Failure, Result};
 pub use server::Server;
-pub use streaming::Streaming;
 pub use transport::Address;
 #[cfg(feature = "kcp")]
 pub use transport::kcp;
@@ -90,8 +84,15 @@ pub mod net_rpc {
     pub use polyrpc_wire::net_rpc::Codec;
 }
 
+/// Streams of messages: their sending half, and options of brpc's streams.
+pub mod streaming {
+    pub use crate::call::streaming::{Sender, StreamOptions};
+}
+
 /// Calls without a runtime.
-pub use client::blocking;
+pub mod blocking {
+    pub use crate::client::blocking::Client;
+}
 
 /// Includes what `polyrpc_build` generated for a package in `build.rs`.
 ///

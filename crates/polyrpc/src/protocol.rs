@@ -1,11 +1,13 @@
-//! Building blocks for protocols that other crates add to a server or a client.
+//! How to write a protocol that is added to a server or a client.
 //!
-//! The built-in protocols consist of the same parts:
+//! A protocol depends on the crate [`polyrpc_core`], which has the types and traits that all protocols share. The
+//! built-in protocols consist of the same parts:
 //!
-//! * a static [`Descriptor`]: its name, the schemes of its URLs, how its first bytes are recognised, what it can carry;
-//! * a server session, which implements [`session::Server`] and is added by
+//! * a static [`Descriptor`]: its name, schemes and [parameters](polyrpc_core::protocol::Parameter) of its URLs, how its
+//!   first bytes are recognised, what it can carry;
+//! * a server session, which implements [`session::Server`](polyrpc_core::session::Server) and is added by
 //!   [`Server::protocol`](crate::Server::protocol);
-//! * a client session, which implements [`session::Client`] and is added by
+//! * a client session, which implements [`session::Client`](polyrpc_core::session::Client) and is added by
 //!   [`Builder::protocol`](crate::client::Builder::protocol).
 //!
 //! `examples/custom_protocol.rs` is a complete example.
@@ -17,25 +19,31 @@
 //! shutdown.
 //!
 //! **On a server** the framework appends received bytes to the inbox, and calls
-//! [`next_event`](session::Server::next_event) until it returns `None`, which means that more bytes are needed. Return
+//! [`next_event`](polyrpc_core::session::Server::next_event) until it returns `None`, which means that more bytes are needed. Return
 //!
 //! * `Ok(None)` whenever a message is incomplete. This is never an error, and the inbox must be left unchanged;
-//! * [`ServerEvent::Call`](session::ServerEvent::Call) for a complete call, with a ticket: the data needed to answer
-//!   this call and no other. The ticket is passed to [`reply`](session::Server::reply), in any order and perhaps never;
+//! * [`ServerEvent::Call`](polyrpc_core::session::ServerEvent::Call) for a complete call, with a ticket: the data needed to answer
+//!   this call and no other. The ticket is passed to [`reply`](polyrpc_core::session::Server::reply), in any order and perhaps never;
 //! * a [`Violation`] if the bytes do not conform to the protocol. It ends the connection.
 //!
 //! Check every length that a peer announces against [`Limits`] before allocating memory for it. Replies of the protocol
 //! itself, such as those to heartbeats, are appended to the outbox without an event; return
-//! [`ServerEvent::Pause`](session::ServerEvent::Pause) afterwards if a peer could cause many of them.
+//! [`ServerEvent::Pause`](polyrpc_core::session::ServerEvent::Pause) afterwards if a peer could cause many of them.
 //!
-//! If the protocol requires replies in order, the session keeps that order. Methods for features that the protocol
-//! lacks keep their default implementation.
+//! If the protocol requires replies in order, the session keeps that order.
 //!
-//! **On a client** [`send`](session::Client::send) appends a call to the outbox, and
-//! [`next_event`](session::Client::next_event) returns the reply with the call's [`CallId`]. A call that the protocol
+//! The ticket is a type of your crate that implements [`Ticket`](session::server::Ticket): it says with which failure a
+//! call to an unknown method is answered. [`Housekeeping`](session::server::Housekeeping) has only defaults; implement
+//! its methods if the session holds bytes or has timeouts of its own. If the protocol has streaming calls or pushed
+//! messages, implement [`Streaming`](session::server::Streaming) or [`Pushing`](session::server::Pushing), and return
+//! the session itself from [`streaming`](session::Server::streaming) or [`pushing`](session::Server::pushing). There is
+//! a [`Streaming`](session::client::Streaming) for clients, too.
+//!
+//! **On a client** [`send`](polyrpc_core::session::Client::send) appends a call to the outbox, and
+//! [`next_event`](polyrpc_core::session::Client::next_event) returns the reply with the call's [`CallId`]. A call that the protocol
 //! cannot express must fail in `send`, before anything was appended: with metadata, an attachment, a credential (its
 //! own or that of the [client](crate::client::SessionContext::credential)), a format or a compression that it does not
-//! support. If calls have no number on the wire, return 1 from [`concurrency`](session::Client::concurrency), and set
+//! support. If calls have no number on the wire, return 1 from [`concurrency`](polyrpc_core::session::Client::concurrency), and set
 //! [`Dialect::one_at_a_time`].
 //!
 //! # Messages
@@ -49,10 +57,10 @@
 //!
 //! Connect a client session and a server session by their outboxes, as the tests of the example do. Split the bytes at
 //! every position: the events must be the same.
-
-pub use bytes::BytesMut;
-pub use polyrpc_core::protocol::*;
-pub use polyrpc_core::session;
-pub use polyrpc_core::{
-    Call, CallId, Carrier, Credential, Head, Limits, Message, Outbox, Push, Reply, StreamId, Topic, Violation,
-};
+//!
+//! [`CallId`]: polyrpc_core::CallId
+//! [`Descriptor`]: polyrpc_core::Descriptor
+//! [`Descriptor::prefer`]: polyrpc_core::Descriptor::prefer
+//! [`Dialect::one_at_a_time`]: polyrpc_core::protocol::Dialect::one_at_a_time
+//! [`Limits`]: polyrpc_core::Limits
+//! [`Violation`]: polyrpc_core::Violation

@@ -25,14 +25,14 @@ use std::task::{Context, Poll};
 /// # Panics
 ///
 /// If called outside of a tokio runtime whose IO is enabled.
-pub fn shutdown() -> Shutdown {
+pub fn shutdown() -> impl Future<Output = ()> + Send + Unpin + 'static {
     Shutdown { signals: system::watch() }
 }
 
-/// A future that resolves on a signal to stop, see [`shutdown`].
+/// See [`shutdown`].
 #[derive(Debug)]
 #[must_use = "it tells nothing unless it is waited for"]
-pub struct Shutdown {
+struct Shutdown {
     /// `None` if signals cannot be handled.
     signals: Option<system::Signals>,
 }

@@ -13,7 +13,7 @@ use polyrpc::codec::{Raw, Serde};
 use polyrpc::server::{Limits, ServerHandle};
 use polyrpc::streaming::StreamOptions;
 use polyrpc::{Client, Code, Context, Format, Protocol, Result, Server, Status, Streaming};
-use polyrpc_core::session::Client as _;
+use polyrpc_core::session::client::Streaming as _;
 use polyrpc_core::{Call, CallId, Credential, Head, Outbox};
 use polyrpc_wire::baidu_std;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -190,7 +190,7 @@ async fn failed_or_unaccepting_call_has_no_stream() {
 #[tokio::test]
 async fn streams_of_one_call_are_independent() {
     let (client, _talker, _server) = talker().await;
-    let body = polyrpc::codec::Body::new(polyrpc::Format::Json(polyrpc::payload::Json::Brpc), "\"echo\"");
+    let body = polyrpc::codec::Body::new(polyrpc::Format::Json(polyrpc::Json::Brpc), "\"echo\"");
     let opened = client.open_streams_raw("Talk/Talk", body, Default::default(), StreamOptions::default(), 3);
     let (_, mut streams) = soon(opened).await.unwrap();
     for (n, stream) in streams.iter_mut().enumerate() {
@@ -305,7 +305,7 @@ fn request_with_a_stream(what: &str) -> Vec<u8> {
         method: "Talk",
         body: serde_json::to_vec(what).unwrap().into(),
         attachment: Bytes::new(),
-        head: Head { format: Format::Json(polyrpc::payload::Json::Brpc), ..Default::default() },
+        head: Head { format: Format::Json(polyrpc::Json::Brpc), ..Default::default() },
         timeout: None,
         oneway: false,
         credential: Credential::Connection(None),
@@ -313,7 +313,7 @@ fn request_with_a_stream(what: &str) -> Vec<u8> {
         spoiled: None,
     };
     let options = StreamOptions::default();
-    session.send_beside(CallId(1), call, &[CallId(2)], &options, &mut out).unwrap();
+    session.send_with_streams(CallId(1), call, &[CallId(2)], &options, &mut out).unwrap();
     out.take()
 }
 

@@ -8,9 +8,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use common::{PROTOCOLS, Prober, Socket, Wire, json_call, soon, url};
 use polyrpc::client::CallOptions;
 use polyrpc::codec::Body;
-use polyrpc::payload::Json;
 use polyrpc::server::{Listen, ServerHandle};
-use polyrpc::{Client, Code, Format, Protocol, Status};
+use polyrpc::{Client, Code, Format, Json, Protocol, Status};
 use polyrpc_core::Credential;
 
 /// A server with an authenticator, and the calls of both.
@@ -61,7 +60,7 @@ async fn every_credential_is_checked_and_baidu_std_sends_one_per_connection() {
         }
         assert_eq!(guarded.counts(), (judged, 5), "{protocol:?}");
     }
-    let url = format!("http+json-rpc://{}", guarded.server.address());
+    let url = format!("http://{}?dialect=json-rpc", guarded.server.address());
     let client = Client::builder(&url).credential("secret").build().unwrap();
     for _ in 0..5 {
         assert_eq!(soon(client.call::<String>("Probe/Echo", "a")).await.unwrap(), "a");

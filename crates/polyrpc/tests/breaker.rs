@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use common::{Prober, serve, soon, until};
-use polyrpc::client::balance::RoundRobin;
-use polyrpc::client::{Builder, CircuitBreaker, EndpointInfo, FailMode, HealthCheck, RecoveryPolicy};
+use polyrpc::client::balance::Policy;
+use polyrpc::client::{Builder, CircuitBreaker, EndpointInfo, FailMode, HealthCheck};
 use polyrpc::codec::Serde;
 use polyrpc::discovery::{Instance, List};
 use polyrpc::introspection::Serving;
@@ -60,7 +60,7 @@ fn of<'s>(protocol: Protocol, servers: impl IntoIterator<Item = &'s ServerHandle
     Client::builder(&format!("{}://some", protocol.as_str()))
         .discover(List::new(instances))
         // The default load balancer would avoid a failing server.
-        .balance(RoundRobin::default())
+        .balance(Policy::round_robin())
         .fail_mode(FailMode::Failfast)
 }
 
@@ -306,7 +306,7 @@ async fn calls_resume_gradually_after_all_servers_were_down() {
     let gone = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().to_string();
     let client = Client::builder("rpcx://some")
         .discover(List::new([Instance::tcp(&*gone)]))
-        .recovery(RecoveryPolicy::new(2, Duration::from_millis(200)))
+        .recovery(2, Duration::from_millis(200))
         .build()
         .unwrap();
     soon(async {

@@ -271,7 +271,7 @@ async fn idle_stream_ends_and_its_connection_stays_open() {
     let health = polyrpc::introspection::Health::new();
     let server = serve(limited(limits).health(&health)).await;
     let client = client(Protocol::Grpc, &server);
-    let watch = polyrpc::introspection::grpc::health::v1::HealthClient::new(client.clone());
+    let watch = common::standard::HealthClient::new(client.clone());
     let mut watch = soon(watch.watch(Default::default())).await.unwrap();
     assert!(soon(watch.message()).await.unwrap().is_some());
     let error = loop {

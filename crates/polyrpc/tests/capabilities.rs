@@ -7,14 +7,14 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
-use common::{serve, soon};
+use common::{serve, soon, url_of};
 use polyrpc::client::Request;
 use polyrpc::codec::{Body, Raw};
 use polyrpc::propagation::{self, CallScope, Trace, TraceParent};
-use polyrpc::protocol::MetadataSupport;
 use polyrpc::server::{Limits, ServerHandle};
 use polyrpc::service::ServiceBuilder;
 use polyrpc::{Client, Code, Context, Error, Format, Metadata, Result, Server, Status};
+use polyrpc_core::protocol::MetadataSupport;
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 
@@ -25,7 +25,7 @@ const ROWS: [(&str, &str); 9] = [
     ("gRPC", "grpc"),
     ("Connect", "connect"),
     ("HTTP/JSON", "http"),
-    ("JSON-RPC 2.0", "http+json-rpc"),
+    ("JSON-RPC 2.0", "http?dialect=json-rpc"),
     ("net/rpc", "net-rpc"),
     ("rest_rpc", "rest-rpc"),
     ("fb_rpc", "fb-rpc"),
@@ -87,7 +87,7 @@ async fn surveyed(limits: Limits) -> ServerHandle {
 }
 
 async fn ask(scheme: &str, server: &ServerHandle, what: &str) -> polyrpc::client::Result<String> {
-    let client = Client::new(&format!("{scheme}://{}", server.address())).unwrap();
+    let client = Client::new(&url_of(scheme, server.address())).unwrap();
     let mut request = Request::new(what.to_owned());
     match what {
         "deadline" => request = request.with_timeout(Duration::from_secs(7)),
@@ -169,7 +169,7 @@ async fn observed_capabilities_of_each_protocol_equal_the_table() {
 #[test]
 fn protocol_descriptors_equal_the_table() {
     for ((name, scheme), (_, cells)) in ROWS.iter().zip(documented()) {
-        let client = Client::new(&format!("{scheme}://127.0.0.1:1")).unwrap();
+        let client = Client::new(&url_of(scheme, "127.0.0.1:1")).unwrap();
         let can = client.protocol().descriptor().capabilities;
         let metadata = match can.metadata {
             MetadataSupport::Carried(_) => "yes",
@@ -205,7 +205,7 @@ async fn client_logs_once_what_its_protocol_cannot_carry() {
     for (scheme, said) in [("net-rpc", 2), ("rest-rpc", 2), ("fb-rpc", 3), ("rpcx", 0), ("grpc", 0)] {
         let events = Events::default();
         let _guard = tracing::subscriber::set_default(events.clone());
-        let client = Client::new(&format!("{scheme}://{}", server.address())).unwrap();
+        let client = Client::new(&url_of(scheme, server.address())).unwrap();
         let trace = Trace::new(PARENT.parse::<TraceParent>().unwrap());
         for _ in 0..3 {
             let mut options = polyrpc::client::CallOptions::default();

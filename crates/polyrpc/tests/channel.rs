@@ -9,13 +9,8 @@ use std::time::{Duration, Instant};
 
 use common::{Gate, PROTOCOLS, Prober, serve, serve_apart, soon, until};
 use futures_util::{FutureExt, StreamExt, stream};
-use polyrpc::client::balance::{
-    AttemptOutcome, Candidate, LoadBalancer, PickContext, Picker, RoundRobin, SmoothWeightedRoundRobin,
-};
-use polyrpc::client::{
-    Backoff, Backup, Builder, CallOptions, FailMode, RecoveryPolicy, Request, Response, RetryBudget,
-    Signature,
-};
+use polyrpc::client::balance::{AttemptOutcome, Candidate, LoadBalancer, PickContext, Picker, Policy};
+use polyrpc::client::{Backoff, Builder, CallOptions, FailMode, Request, Response, RetryBudget, Signature};
 use polyrpc::codec::{Raw, Serde};
 use polyrpc::discovery::{Attributes, Discover, Instance, List, Sets};
 use polyrpc::server::{Publisher, ServerHandle};
@@ -89,7 +84,7 @@ fn instance(server: &ServerHandle) -> Instance {
 /// A round-robin client, which reaches every server.
 fn builder(protocol: Protocol, discover: impl Discover) -> Builder {
     let url = format!("{}://somewhere", protocol.as_str());
-    Client::builder(&url).discover(discover).balance(RoundRobin::new())
+    Client::builder(&url).discover(discover).balance(Policy::round_robin())
 }
 
 fn client(discover: impl Discover) -> Client {
@@ -351,7 +346,7 @@ async fn hedged_call_is_answered_by_the_second_server() {
         let client = builder(protocol, Registry::of(running(&servers)))
             .balance(first.clone())
             .fail_mode(FailMode::Failbackup)
-            .backup(Backup::After(Duration::from_millis(5)))
+            .backup_after(Duration::from_millis(5))
             .build()
             .unwrap();
         let answer: String = soon(client.call("Probe/Wait", &"hello")).await.unwrap();
@@ -498,8 +493,8 @@ async fn server_without_weight_receives_no_call_even_if_others_fail() {
     let registry = Registry::silent();
     registry.announce([weightless()]);
     let client = builder(Protocol::Rpcx, registry.clone())
-        .balance(SmoothWeightedRoundRobin::new())
-        .recovery(RecoveryPolicy::new(100, Duration::from_secs(3600)))
+        .balance(Policy::smooth_weighted_round_robin())
+        .recovery(100, Duration::from_secs(3600))
         .build()
         .unwrap();
     let failed = echo(&client).await.unwrap_err();
@@ -528,8 +523,10 @@ async fn waiting_call_proceeds_once_the_balancer_has_a_server() {
     let server = serve(Prober::default().server()).await;
     let registry = Registry::silent();
     registry.announce([instance(&server).with("weight=0".parse().unwrap())]);
-    let client =
-        builder(Protocol::Rpcx, registry.clone()).balance(SmoothWeightedRoundRobin::new()).build().unwrap();
+    let client = builder(Protocol::Rpcx, registry.clone())
+        .balance(Policy::smooth_weighted_round_robin())
+        .build()
+        .unwrap();
     let calling = client.clone();
     let call = tokio::spawn(async move {
         let request = Request::new("hello".to_owned()).with_wait_for_ready();
@@ -854,7 +851,7 @@ struct Counted(First);
 impl LoadBalancer for Counted {
     fn picker(&self, candidates: &[Candidate]) -> Box<dyn Picker> {
         self.0.sets.fetch_add(1, Ordering::SeqCst);
-        RoundRobin::new().picker(candidates)
+        Policy::round_robin().picker(candidates)
     }
 }
 
@@ -990,7 +987,7 @@ async fn instances_are_reached_over_their_network() {
             assert_eq!(echo(&client).await.unwrap(), "hello", "{protocol:?} {instance}");
         }
     }
-    let client = Client::new(&format!("rpcx+http://{place}")).unwrap();
+    let client = Client::new(&format!("rpcx://{place}?transport=http-connect")).unwrap();
     assert_eq!(echo(&client).await.unwrap(), "hello");
     drop(server);
     let _ = std::fs::remove_file(path);
@@ -1093,8 +1090,11 @@ fn invalid_url_of_several_servers_names_the_cause() {
     for (url, why) in [
         ("rpcx+list://", "want host:port"),
         ("rpcx+list://a", "want network@host:port"),
-        ("rpcx+lst://a:1", "`+lst` is unknown here"),
+        ("rpcx+lst://a:1", "`+lst` is neither `+tls` nor a registry"),
         ("ftp+list://a:1", "the protocol `ftp` is none of"),
+        ("rpcx+kcp+list://a:1", "`+kcp` is spelled `?transport=kcp`"),
+        ("rpcx+list://a:1?transport=unix", "`transport=unix` means nothing for servers that are discovered"),
+        ("rpcx+list://a:1?trnsport=ws", "the parameter `trnsport` is unknown: `list` has none"),
     ] {
         let error = Client::new(url).unwrap_err();
         assert!(error.message().contains(why), "{url}: {error}");

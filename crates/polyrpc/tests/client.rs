@@ -378,7 +378,7 @@ async fn serve_behind(gate: &Gate, ended: &Gate) -> String {
             });
         }
     });
-    format!("rpcx+http://{address}")
+    format!("rpcx://{address}?transport=http-connect")
 }
 
 #[tokio::test]
@@ -508,7 +508,9 @@ async fn zero_timeout_fails_before_anything_is_sent() {
         let client = client(protocol, &server);
         let of_itself = Client::builder(&url(protocol, &server)).timeout(Duration::ZERO).build().unwrap();
         for error in [
-            soon(client.request("Probe/Echo").timeout(Duration::ZERO).call::<String>("a")).await.unwrap_err(),
+            soon(client.call_with::<String>("Probe/Echo", Request::new("a").with_timeout(Duration::ZERO)))
+                .await
+                .unwrap_err(),
             soon(of_itself.call::<String>("Probe/Echo", "a")).await.unwrap_err(),
         ] {
             assert_eq!(error.code(), Code::DeadlineExceeded, "{protocol:?}: {error}");
@@ -761,7 +763,7 @@ async fn pushes_to_a_client_that_does_not_read_are_limited_and_not_lost() {
 
 #[tokio::test]
 async fn mock_answers_in_place_of_a_server() {
-    let mock = Client::mock(|call| match (&*call.service, &*call.method) {
+    let mock = Client::mock(|call| match (call.service, call.method) {
         ("Probe", "Echo") => {
             let text = call.decode::<Serde, String>()?;
             call.answer::<Serde, _>(&format!("mocked {text}"))
@@ -796,7 +798,7 @@ async fn unix_sockets_are_supported() {
     let server = Prober::default().server().bind(listen.as_str()).await.unwrap().start();
     assert!(Prober::default().server().bind(listen.as_str()).await.is_err());
     for protocol in PROTOCOLS {
-        let url = format!("{}+unix://{}", protocol.as_str(), path.display());
+        let url = format!("{}://{}?transport=unix", protocol.as_str(), path.display());
         let probe = ProbeClient::new(Client::new(&url).unwrap());
         assert_eq!(probe.peer().await.unwrap(), "unix", "{protocol:?}");
         let blocking = tokio::task::spawn_blocking(move || {
@@ -805,7 +807,7 @@ async fn unix_sockets_are_supported() {
         assert_eq!(soon(blocking).await.unwrap().unwrap(), "a", "{protocol:?}");
     }
     soon(server.shutdown(PATIENCE)).await;
-    let url = format!("rpcx+unix://{}", path.display());
+    let url = format!("rpcx://{}", path.display());
     let error = Client::new(&url).unwrap().call::<()>("f", &()).await.unwrap_err();
     assert!(error.message().starts_with("cannot connect to unix:"), "{error}");
 }

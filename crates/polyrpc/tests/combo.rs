@@ -9,10 +9,8 @@ use std::time::Duration;
 
 use common::{PROTOCOLS, ProbeClient, Prober, serve, soon, until};
 use polyrpc::client::balance::{Candidate, LoadBalancer, PickContext, Picker};
-use polyrpc::client::combo::{
-    DynamicPartition, Merge, Parallel, Part, Partition, Portion, Selective, SubChannel, fold,
-};
-use polyrpc::client::{Builder, CallOptions, MockCall, Response, RetryBudget};
+use polyrpc::client::combo::{Merge, Parallel, Part, PartIndex, Partition, Selective, SubChannel, fold};
+use polyrpc::client::{Builder, CallOptions, OutgoingCall, Response, RetryBudget};
 use polyrpc::codec::{Body, Codec, Serde};
 use polyrpc::discovery::{Instance, List};
 use polyrpc::server::ServerHandle;
@@ -30,7 +28,7 @@ fn says(answer: Result<&'static str, Status>) -> (Client, Arc<AtomicUsize>) {
     (client, calls)
 }
 
-fn answer_with(call: &MockCall, text: &str) -> Result<Body> {
+fn answer_with(call: &OutgoingCall<'_>, text: &str) -> Result<Body> {
     call.answer::<Serde, _>(&text.to_owned())
 }
 
@@ -102,7 +100,7 @@ async fn parallel_call_reaches_all_over_every_protocol() {
     let servers = servers(2).await;
     for (number, protocol) in PROTOCOLS.into_iter().enumerate() {
         let subs = servers.iter().map(|(_, server)| common::client(protocol, server));
-        let parallel = subs.fold(Parallel::builder(), |builder, sub| builder.sub(sub)).build().unwrap();
+        let parallel = subs.fold(Parallel::new(), |builder, sub| builder.sub(sub)).build().unwrap();
         let text = soon(ProbeClient::new(parallel).echo("hello".to_owned())).await.unwrap();
         assert_eq!(text, "hello", "{protocol:?}");
         assert!(servers.iter().all(|(prober, _)| prober.ran() == number + 1), "{protocol:?}");
@@ -132,7 +130,7 @@ async fn mapper_changes_the_call_for_each_client() {
         call.method = if place.count == 3 { "Last" } else { "First" };
         Part::Ask(call)
     });
-    let builder = Parallel::builder().sub(part(echo())).sub(part(echo())).sub(renamed);
+    let builder = Parallel::new().sub(part(echo())).sub(part(echo())).sub(renamed);
     let answer: String = builder.build().unwrap().call("S/Get", &"one two").await.unwrap();
     assert_eq!(answer, "Get=oneGet=twoLast=one two");
 }
@@ -148,7 +146,7 @@ async fn mapped_request_works_over_every_protocol() {
                 Err(status) => Part::Bad(status),
             }
         });
-        let client = ProbeClient::new(Parallel::builder().sub(sub).build().unwrap());
+        let client = ProbeClient::new(Parallel::new().sub(sub).build().unwrap());
         assert_eq!(soon(client.echo("hello".to_owned())).await.unwrap(), "hello!", "{protocol:?}");
     }
 }
@@ -158,14 +156,14 @@ async fn skipped_client_is_not_called_and_a_bad_request_calls_none() {
     let (skipped, skips) = says(Ok("skipped"));
     let (asked, asks) = says(Ok("asked"));
     let skip = SubChannel::new(skipped).map(|_, _| Part::Skip);
-    let parallel = Parallel::builder().sub(skip.clone()).sub(asked.clone()).build().unwrap();
+    let parallel = Parallel::new().sub(skip.clone()).sub(asked.clone()).build().unwrap();
     assert_eq!(call(&parallel).await.unwrap(), "asked");
 
-    let all_skipped = Parallel::builder().sub(skip).build().unwrap();
+    let all_skipped = Parallel::new().sub(skip).build().unwrap();
     assert_eq!(call(&all_skipped).await.unwrap_err().code(), Code::Cancelled);
 
     let bad = SubChannel::new(ok("")).map(|_, _| Part::Bad(Status::invalid_argument("no such part")));
-    let error = call(&Parallel::builder().sub(asked).sub(bad).build().unwrap()).await.unwrap_err();
+    let error = call(&Parallel::new().sub(asked).sub(bad).build().unwrap()).await.unwrap_err();
     assert_eq!((error.code(), error.message()), (Code::InvalidArgument, "no such part"));
     assert_eq!((skips.load(Ordering::SeqCst), asks.load(Ordering::SeqCst)), (0, 1));
 }
@@ -173,7 +171,7 @@ async fn skipped_client_is_not_called_and_a_bad_request_calls_none() {
 #[tokio::test]
 async fn parallel_call_fails_only_at_its_fail_limit() {
     let of = |limit: Option<usize>| {
-        let builder = Parallel::builder().sub(ok("a")).sub(fails(gone())).sub(fails(gone()));
+        let builder = Parallel::new().sub(ok("a")).sub(fails(gone())).sub(fails(gone()));
         match limit {
             Some(limit) => builder.fail_limit(limit),
             None => builder,
@@ -182,7 +180,7 @@ async fn parallel_call_fails_only_at_its_fail_limit() {
     assert_eq!(call(&of(None).build().unwrap()).await.unwrap(), "a");
     assert_eq!(call(&of(Some(3)).build().unwrap()).await.unwrap(), "a");
     assert_eq!(call(&of(Some(2)).build().unwrap()).await.unwrap_err().code(), Code::Unavailable);
-    let mixed = Parallel::builder().sub(fails(gone())).sub(fails(Status::not_found("x"))).build().unwrap();
+    let mixed = Parallel::new().sub(fails(gone())).sub(fails(Status::not_found("x"))).build().unwrap();
     let error = call(&mixed).await.unwrap_err();
     assert_eq!(error.status().number(), Some(1005));
     assert!(error.message().contains("client 1: not found: x"), "{error}");
@@ -196,7 +194,7 @@ async fn success_limit_ends_a_parallel_call_and_cancels_the_rest() {
         |server| Client::builder(&common::url(Protocol::Rpcx, server)).timeout(None).build().unwrap();
     let subs = servers.iter().map(|(_, server)| client(server));
     let parallel =
-        subs.fold(Parallel::builder(), |builder, sub| builder.sub(sub)).success_limit(2).build().unwrap();
+        subs.fold(Parallel::new(), |builder, sub| builder.sub(sub)).success_limit(2).build().unwrap();
     let call = tokio::spawn(async move { wait(&parallel).await });
     for (prober, _) in &servers {
         prober.gate.came(1).await;
@@ -211,9 +209,8 @@ async fn sub_call_timeout_counts_as_a_failure_and_the_rest_is_merged() {
     let servers = servers(2).await;
     servers[0].0.gate.open();
     let subs = || servers.iter().map(|(_, server)| common::client(Protocol::Rpcx, server));
-    let builder = || {
-        subs().fold(Parallel::builder(), |builder, sub| builder.sub(sub)).timeout(Duration::from_millis(100))
-    };
+    let builder =
+        || subs().fold(Parallel::new(), |builder, sub| builder.sub(sub)).timeout(Duration::from_millis(100));
     assert_eq!(wait(&builder().build().unwrap()).await.unwrap(), "hello");
     let strict = builder().fail_limit(1).build().unwrap();
     assert_eq!(wait(&strict).await.unwrap_err().code(), Code::DeadlineExceeded);
@@ -230,7 +227,7 @@ async fn mergers_run_in_response_order_and_can_reject() {
             joined(whole, part)
         })
     });
-    let parallel = subs.fold(Parallel::builder(), |builder, sub| builder.sub(sub)).build().unwrap();
+    let parallel = subs.fold(Parallel::new(), |builder, sub| builder.sub(sub)).build().unwrap();
     let call = tokio::spawn(async move { wait(&parallel).await });
     servers[0].0.gate.came(1).await;
     servers[1].0.gate.open();
@@ -254,14 +251,14 @@ async fn mergers_run_in_response_order_and_can_reject() {
 }
 
 async fn call_of(one: SubChannel, other: SubChannel) -> polyrpc::client::Result<String> {
-    call(&Parallel::builder().sub(one).sub(other).build()?).await
+    call(&Parallel::new().sub(one).sub(other).build()?).await
 }
 
 #[tokio::test]
 async fn values_are_folded_and_invalid_ones_are_failures() {
     let says = |number: i64| Client::mock(move |call| call.answer::<Serde, _>(&number));
     let adding = |client: Client| SubChannel::new(client).merge(fold::<Serde, i64>(|all, part| all + part));
-    let builder = || Parallel::builder().sub(adding(says(1))).sub(adding(ok("?"))).sub(adding(says(41)));
+    let builder = || Parallel::new().sub(adding(says(1))).sub(adding(ok("?"))).sub(adding(says(41)));
     let sum: i64 = builder().build().unwrap().call("S/M", &()).await.unwrap();
     assert_eq!(sum, 42);
     let strict = builder().fail_limit(1).build().unwrap();
@@ -272,7 +269,7 @@ async fn values_are_folded_and_invalid_ones_are_failures() {
 #[tokio::test]
 async fn protobuf_messages_are_merged() {
     let says = |bytes: &'static [u8]| Client::mock(move |call| Ok(Body::new(call.body.format, bytes)));
-    let parallel = Parallel::builder().sub(says(b"\x0a\x01a")).sub(says(b"\x0a\x01b")).build().unwrap();
+    let parallel = Parallel::new().sub(says(b"\x0a\x01a")).sub(says(b"\x0a\x01b")).build().unwrap();
     let request = Body::new(Format::Protobuf, b"".as_slice());
     let response = parallel.call_raw("S/M", request, CallOptions::default()).await.unwrap();
     assert_eq!(response.message.bytes.as_ref(), b"\x0a\x01a\x0a\x01b");
@@ -280,9 +277,9 @@ async fn protobuf_messages_are_merged() {
 
 #[tokio::test]
 async fn combinations_can_be_nested() {
-    let inner = Parallel::builder().sub(join(ok("a"))).sub(join(ok("b"))).build().unwrap();
+    let inner = Parallel::new().sub(join(ok("a"))).sub(join(ok("b"))).build().unwrap();
     let selective = Selective::builder().sub("gone", fails(gone())).sub("inner", inner).build().unwrap();
-    let outer = Parallel::builder().sub(join(selective.client())).sub(join(ok("c"))).build().unwrap();
+    let outer = Parallel::new().sub(join(selective.client())).sub(join(ok("c"))).build().unwrap();
     for _ in 0..4 {
         assert_eq!(call(&outer).await.unwrap(), "abc");
     }
@@ -290,15 +287,15 @@ async fn combinations_can_be_nested() {
 
 #[test]
 fn empty_combination_is_an_error() {
-    assert_eq!(Parallel::builder().build().unwrap_err().code(), Code::InvalidArgument);
+    assert_eq!(Parallel::new().build().unwrap_err().code(), Code::InvalidArgument);
     assert_eq!(Selective::builder().build().unwrap_err().code(), Code::InvalidArgument);
     let of_one = || Ok(Client::builder("rpcx://h:1"));
-    assert_eq!(Partition::builder(2, of_one).build().unwrap_err().code(), Code::InvalidArgument);
-    assert_eq!(DynamicPartition::builder(of_one).build().unwrap_err().code(), Code::InvalidArgument);
+    assert_eq!(Partition::new(2, of_one).build().unwrap_err().code(), Code::InvalidArgument);
+    assert_eq!(Partition::dynamic(of_one).build().unwrap_err().code(), Code::InvalidArgument);
     let found = || Ok(Client::builder("rpcx+list://h:1 0/1"));
-    assert_eq!(Partition::builder(0, found).build().unwrap_err().code(), Code::InvalidArgument);
+    assert_eq!(Partition::new(0, found).build().unwrap_err().code(), Code::InvalidArgument);
     let failing = || Err(Error::new(Code::DataLoss, "no"));
-    assert_eq!(Partition::builder(1, failing).build().unwrap_err().code(), Code::DataLoss);
+    assert_eq!(Partition::new(1, failing).build().unwrap_err().code(), Code::DataLoss);
 }
 
 #[tokio::test]
@@ -418,7 +415,7 @@ async fn partitioned_call_reaches_one_server_of_each_partition() {
     let servers = servers(5).await;
     let tags: [&[&str]; 5] = [&["0/2"], &["1/2"], &["1/2"], &["0/3"], &[]];
     let list = List::new(servers.iter().zip(tags).map(|((_, server), tags)| tagged(server, tags)));
-    let client = Partition::builder(2, template(&list)).fail_limit(1).build().unwrap();
+    let client = Partition::new(2, template(&list)).fail_limit(1).build().unwrap();
     for _ in 0..4 {
         assert_eq!(call(&client).await.unwrap(), "hello");
     }
@@ -432,7 +429,7 @@ async fn partitioned_call_reaches_one_server_of_each_partition() {
 async fn server_with_several_tags_holds_several_partitions() {
     let servers = servers(1).await;
     let list = List::new([tagged(&servers[0].1, &["0/3", "1/3", "2/3"])]);
-    let client = Partition::builder(3, template(&list)).build().unwrap();
+    let client = Partition::new(3, template(&list)).build().unwrap();
     assert_eq!(call(&client).await.unwrap(), "hello");
     assert_eq!(servers[0].0.ran(), 3);
 }
@@ -441,7 +438,7 @@ async fn server_with_several_tags_holds_several_partitions() {
 async fn partitions_are_discovered_by_the_url_of_the_template() {
     let servers = servers(2).await;
     let url = format!("baidu-std+list://{} 0/2,{} 1/2", servers[0].1.address(), servers[1].1.address());
-    let client = Partition::builder(2, move || Ok(Client::builder(&url))).fail_limit(1).build().unwrap();
+    let client = Partition::new(2, move || Ok(Client::builder(&url))).fail_limit(1).build().unwrap();
     assert_eq!(call(&client).await.unwrap(), "hello");
     assert!(servers.iter().all(|(prober, _)| prober.ran() == 1));
 }
@@ -450,8 +447,8 @@ async fn partitions_are_discovered_by_the_url_of_the_template() {
 async fn partition_without_a_server_fails() {
     let servers = servers(1).await;
     let list = List::new([tagged(&servers[0].1, &["0/2"])]);
-    assert_eq!(call(&Partition::builder(2, template(&list)).build().unwrap()).await.unwrap(), "hello");
-    let strict = Partition::builder(2, template(&list)).fail_limit(1).build().unwrap();
+    assert_eq!(call(&Partition::new(2, template(&list)).build().unwrap()).await.unwrap(), "hello");
+    let strict = Partition::new(2, template(&list)).fail_limit(1).build().unwrap();
     assert_eq!(call(&strict).await.unwrap_err().code(), Code::Unavailable);
 }
 
@@ -460,7 +457,7 @@ async fn partitions_can_move_during_calls() {
     let servers = servers(3).await;
     let server = |place: usize| &servers[place].1;
     let list = List::new([tagged(server(0), &["0/2"]), tagged(server(1), &["1/2"])]);
-    let client = Partition::builder(2, template(&list)).fail_limit(1).build().unwrap();
+    let client = Partition::new(2, template(&list)).fail_limit(1).build().unwrap();
     let under_way = tokio::spawn({
         let client = client.clone();
         async move { wait(&client).await }
@@ -490,9 +487,9 @@ async fn custom_tag_parser_assigns_partitions() {
             "shard-b" => 2,
             _ => return None,
         };
-        Some(Portion { index, of: 1 })
+        Some(PartIndex { index, count: 1 })
     };
-    let client = Partition::builder(1, template(&list)).parse(parse).build().unwrap();
+    let client = Partition::new(1, template(&list)).parse(parse).build().unwrap();
     assert_eq!(call(&client).await.unwrap(), "hello");
     assert_eq!((servers[0].0.ran(), servers[1].0.ran()), (1, 0));
 }
@@ -501,7 +498,7 @@ async fn custom_tag_parser_assigns_partitions() {
 async fn partitioned_calls_are_mapped_and_merged() {
     let servers = servers(2).await;
     let list = List::new([tagged(&servers[0].1, &["0/2"]), tagged(&servers[1].1, &["1/2"])]);
-    let client = Partition::builder(2, template(&list))
+    let client = Partition::new(2, template(&list))
         .map(|call, place| match call.with_message::<Serde, String>(place.index.to_string()) {
             Ok(call) => Part::Ask(call),
             Err(status) => Part::Bad(status),
@@ -525,7 +522,7 @@ async fn traffic_is_split_by_the_capacity_of_partitionings() {
         tagged(server(2), &["0/1"]),
         tagged(server(3), &["0/1", "0/4"]),
     ]);
-    let client = DynamicPartition::builder(template(&list)).fail_limit(1).build().unwrap();
+    let client = Partition::dynamic(template(&list)).fail_limit(1).build().unwrap();
     let calls = 600;
     for _ in 0..calls {
         assert_eq!(call(&client).await.unwrap(), "hello");
@@ -543,7 +540,7 @@ async fn calls_follow_a_change_of_partitioning() {
     let servers = servers(3).await;
     let server = |place: usize| &servers[place].1;
     let list = List::new([tagged(server(0), &["0/1"]), tagged(server(1), &["0/2"])]);
-    let client = DynamicPartition::builder(template(&list)).fail_limit(1).build().unwrap();
+    let client = Partition::dynamic(template(&list)).fail_limit(1).build().unwrap();
     for _ in 0..10 {
         assert_eq!(call(&client).await.unwrap(), "hello");
     }
@@ -569,7 +566,7 @@ async fn calls_follow_a_change_of_partitioning() {
 async fn calls_wait_for_a_complete_partitioning() {
     let servers = servers(2).await;
     let list = List::new([tagged(&servers[0].1, &["0/2"])]);
-    let client = DynamicPartition::builder(template(&list)).build().unwrap();
+    let client = Partition::dynamic(template(&list)).build().unwrap();
     let options = CallOptions { timeout: Some(Duration::from_millis(20)), ..Default::default() };
     let nothing = Body::new(Format::MessagePack, b"\xa0".as_slice());
     let error = soon(client.call_raw("Probe/Echo", nothing, options)).await.unwrap_err();
@@ -587,7 +584,7 @@ async fn failing_partitioning_is_skipped_for_another() {
         unreachable_instance().await.with("tag=0/2".parse().unwrap()),
         unreachable_instance().await.with("tag=1/2".parse().unwrap()),
     ]);
-    let client = DynamicPartition::builder(template(&list)).fail_limit(1).build().unwrap();
+    let client = Partition::dynamic(template(&list)).fail_limit(1).build().unwrap();
     for _ in 0..10 {
         let options = CallOptions { idempotent: true, ..Default::default() };
         let body = Body::new(Format::MessagePack, b"\xa1x".as_slice());

@@ -9,9 +9,8 @@ use bytes::Bytes;
 use common::{ADORNED, Gate, PATIENCE, PROTOCOLS, Wire, client, json_call, serve, soon};
 use polyrpc::client::{CallOptions, Request};
 use polyrpc::codec::{Body, Raw};
-use polyrpc::payload::Json;
 use polyrpc::service::{Peer, ServiceBuilder};
-use polyrpc::{Checksum, Code, Compression, Context, Format, Protocol, Result, Server};
+use polyrpc::{Checksum, Code, Compression, Context, Format, Json, Protocol, Result, Server};
 use tokio::sync::oneshot;
 
 #[polyrpc::service]

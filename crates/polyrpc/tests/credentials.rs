@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use authority::Authority;
 use bytes::Bytes;
-use common::{Socket, soon};
+use common::{Socket, soon, url_of};
 use polyrpc::client::CallOptions;
 use polyrpc::codec::{Body, Raw};
 use polyrpc::server::{Limits, Listen, ServerHandle};
@@ -66,20 +66,20 @@ enum Proof {
 /// Protocols by client URL. All with and without TLS.
 const SPOKEN: [(&str, Proof); 15] = [
     ("rpcx", Proof::Call),
-    ("rpcx+http", Proof::Call),
-    ("rpcx+ws", Proof::Call),
+    ("rpcx?transport=http-connect", Proof::Call),
+    ("rpcx?transport=ws", Proof::Call),
     ("grpc", Proof::Call),
-    ("grpc+ws", Proof::Call),
+    ("grpc?transport=ws", Proof::Call),
     ("http", Proof::Call),
-    ("http+ws", Proof::Call),
-    ("http+json-rpc", Proof::Call),
+    ("http?transport=ws", Proof::Call),
+    ("http?dialect=json-rpc", Proof::Call),
     ("net-rpc", Proof::Call),
-    ("net-rpc+json", Proof::Call),
-    ("net-rpc+http", Proof::Call),
+    ("net-rpc?codec=json", Proof::Call),
+    ("net-rpc?transport=http-connect", Proof::Call),
     ("rest-rpc", Proof::Never),
-    ("rest-rpc+v0.20", Proof::Never),
+    ("rest-rpc?version=0.20", Proof::Never),
     ("fb-rpc", Proof::Never),
-    ("fb-rpc+pr3197", Proof::Never),
+    ("fb-rpc?version=brpc-two-dots", Proof::Never),
 ];
 
 /// A server with an authenticator, whose handlers count.
@@ -119,10 +119,10 @@ impl Guarded {
     }
 
     fn client(&self, scheme: &str, secured: bool) -> Client {
-        let address = self.server.address();
+        let url = url_of(scheme, self.server.address());
         let builder = match secured {
-            true => Client::builder(&format!("{scheme}+tls://{address}")).tls(self.trust.clone()),
-            false => Client::builder(&format!("{scheme}://{address}")),
+            true => Client::builder(&url.replacen("://", "+tls://", 1)).tls(self.trust.clone()),
+            false => Client::builder(&url),
         };
         builder.build().unwrap()
     }
@@ -139,7 +139,7 @@ async fn no_handler_runs_without_an_accepted_credential_in_any_protocol() {
     for (scheme, proof) in SPOKEN {
         for secured in [false, true] {
             // In the TLS handshake our gRPC client requests HTTP/2, over which no WebSocket can be opened.
-            if secured && scheme == "grpc+ws" {
+            if secured && scheme == "grpc?transport=ws" {
                 continue;
             }
             for order in ORDERS {
@@ -170,8 +170,8 @@ async fn call(client: &Client, scheme: &str, brings: Credentials) -> polyrpc::Re
     let (method, format, body) = match scheme {
         _ if numbered => ("Probe/Echo#7,0", Format::FlatBuffers, &b"\"a\""[..]),
         // A string in gob.
-        "net-rpc" | "net-rpc+http" => ("Probe/Echo", Format::Gob, &b"\x04\x0c\0\x01a"[..]),
-        _ => ("Probe/Echo", Format::Json(polyrpc::payload::Json::Go), &b"\"a\""[..]),
+        "net-rpc" | "net-rpc?transport=http-connect" => ("Probe/Echo", Format::Gob, &b"\x04\x0c\0\x01a"[..]),
+        _ => ("Probe/Echo", Format::Json(polyrpc::Json::Go), &b"\"a\""[..]),
     };
     let options = CallOptions { credential: brings.credential().map(Bytes::from), ..CallOptions::default() };
     let reply = client.call_raw(method, Body::new(format, body), options).await?;

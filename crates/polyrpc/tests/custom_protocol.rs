@@ -8,9 +8,11 @@ mod example;
 
 use common::{serve, soon};
 use example::{LINES, LineClient, LineServer};
-use polyrpc::client::{Builder, blocking};
+use polyrpc::blocking;
+use polyrpc::client::{Builder, SessionContext};
 use polyrpc::server::{Listen, ServerHandle};
 use polyrpc::{Client, Code, Protocol, Server};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 fn lines() -> Server {
     let server = Server::new().function("add", |a: i32, b: i32| async move { a + b });
@@ -18,7 +20,11 @@ fn lines() -> Server {
 }
 
 fn builder(url: &str) -> Builder {
-    Client::builder(url).protocol(&LINES, |context| LineClient::new(context.limits(), context.credential()))
+    Client::builder(url).protocol(&LINES, session)
+}
+
+fn session(context: &SessionContext) -> LineClient {
+    LineClient::new(context.limits(), context.credential()).with(&context.dialect().parameters)
 }
 
 async fn add(server: &ServerHandle) -> i32 {
@@ -63,6 +69,45 @@ async fn custom_protocol_works_in_blocking_and_cluster_clients() {
 }
 
 #[tokio::test]
+async fn url_parameters_are_checked_and_reach_the_session() {
+    // Answers only a call whose line ends as the URL requires.
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let answer = async {
+        let (mut socket, _) = listener.accept().await.unwrap();
+        let mut line = Vec::new();
+        while !line.ends_with(b"\n") {
+            line.push(socket.read_u8().await.unwrap());
+        }
+        let number = String::from_utf8(line.clone()).unwrap().split(' ').nth(1).unwrap().to_owned();
+        socket.write_all(format!("OK {number} 3\n").as_bytes()).await.unwrap();
+        line
+    };
+    let client = builder(&format!("lines://{address}?end=crlf")).build().unwrap();
+    let (sum, line) = soon(async { tokio::join!(client.call::<i32>("add", &(1, 2)), answer) }).await;
+    assert_eq!(sum.unwrap(), 3);
+    assert!(line.ends_with(b"[1,2]\r\n"), "{}", line.escape_ascii());
+
+    for (query, why) in [
+        ("end=cr", "the parameter `end=cr`: want lf, crlf"),
+        ("end=lf&end=lf", "the parameter `end` occurs twice"),
+        ("begin=x", "the parameter `begin` is unknown: lines:// has transport="),
+    ] {
+        for url in [format!("lines://h:1?{query}"), format!("lines+list://h:1?{query}")] {
+            let error = builder(&url).build().unwrap_err();
+            let why = if url.contains("list") && query == "begin=x" {
+                "`begin` is unknown: `list` has none"
+            } else {
+                why
+            };
+            assert!(error.message().contains(why), "{error}");
+        }
+    }
+    let names: Vec<_> = polyrpc::client::url_parameters(&LINES).iter().map(|known| known.name).collect();
+    assert_eq!(names, ["transport", "http_path", "end"]);
+}
+
+#[tokio::test]
 async fn unsupported_call_is_rejected_before_it_is_sent() {
     let server = serve(lines()).await;
     let client = builder(&format!("lines://{}", server.address())).credential("secret").build().unwrap();
@@ -80,8 +125,7 @@ async fn missing_or_duplicate_protocol_is_an_error() {
     let error = Server::new().bind(only).await.unwrap_err();
     assert_eq!(error.to_string(), "the server has no protocol `lines`: add it by Server::protocol");
 
-    let twice = builder("lines://h:1")
-        .protocol(&LINES, |context| LineClient::new(context.limits(), context.credential()));
+    let twice = builder("lines://h:1").protocol(&LINES, session);
     let error = twice.build().unwrap_err();
     assert!(error.message().contains("the client has two protocols `lines`"), "{error}");
     let error = Client::new("lines://h:1").unwrap_err();

@@ -7,9 +7,8 @@ use common::{Socket, Wire, client, serve};
 use polyrpc::client::CallOptions;
 use polyrpc::codec::Body;
 use polyrpc::introspection::Health;
-use polyrpc::payload::Json;
 use polyrpc::server::ServerHandle;
-use polyrpc::{Code, Format, Protocol, Server};
+use polyrpc::{Code, Format, Json, Protocol, Server};
 use polyrpc_core::{Call, Reply};
 
 /// A service with messages of a `.proto` that returns the default one.

@@ -298,7 +298,7 @@ async fn call_is_cancelled_by_a_handle() {
         let cancel = CancelHandle::new();
         let calling = tokio::spawn({
             let cancel = cancel.clone();
-            async move { client.request("wait").cancel(&cancel).call::<()>(&()).await }
+            async move { client.call_with::<()>("wait", Request::new(()).with_cancel(&cancel)).await }
         });
         gate.came(1).await;
         cancel.cancel();
@@ -309,7 +309,7 @@ async fn call_is_cancelled_by_a_handle() {
             until(|| *over.lock().unwrap() == 1).await;
         }
         let late = common::client(protocol, &server);
-        let error = late.request("wait").cancel(&cancel).call::<()>(&()).await.unwrap_err();
+        let error = late.call_with::<()>("wait", Request::new(()).with_cancel(&cancel)).await.unwrap_err();
         assert_eq!(error.code(), Code::Cancelled, "{protocol:?}: the call stays cancelled");
     }
 }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
-use common::{PROTOCOLS, client, serve, soon, until};
+use common::{PROTOCOLS, client, serve, soon, until, url_of};
 use polyrpc::client::{CallOptions, Request};
 use polyrpc::codec::{Body, Serde};
 use polyrpc::fallback::{HttpRequest, HttpResponse, RawRequest, RawResponse};
@@ -85,8 +85,8 @@ async fn proxied(scheme: &str, shaped: &Shaped) -> (ServerHandle, ServerHandle, 
         .service(ShapesServer::new(shaped.clone()))
         .function("add", |a: i32, b: i32| async move { a + b });
     let backend = serve(backend).await;
-    let proxy = serve(proxy(&Client::new(&format!("{scheme}://{}", backend.address())).unwrap())).await;
-    let client = Client::new(&format!("{scheme}://{}", proxy.address())).unwrap();
+    let proxy = serve(proxy(&Client::new(&url_of(scheme, backend.address())).unwrap())).await;
+    let client = Client::new(&url_of(scheme, proxy.address())).unwrap();
     (backend, proxy, client)
 }
 
@@ -96,11 +96,11 @@ const SCHEMES: [&str; 10] = [
     "grpc",
     "http",
     "rest-rpc",
-    "rest-rpc+v0.21",
+    "rest-rpc?version=0.21",
     "net-rpc",
-    "net-rpc+json",
-    "http+json-rpc",
-    "rpcx+ws",
+    "net-rpc?codec=json",
+    "http?dialect=json-rpc",
+    "rpcx?transport=ws",
 ];
 
 #[tokio::test]
@@ -126,7 +126,7 @@ async fn schemaless_proxy_forwards_unary_calls_over_every_protocol() {
         assert_eq!(response.message, "hello", "{scheme}");
         let told = shaped.0.lock().unwrap().join(",");
         match scheme {
-            "rest-rpc" | "rest-rpc+v0.21" | "net-rpc" | "net-rpc+json" => {
+            "rest-rpc" | "rest-rpc?version=0.21" | "net-rpc" | "net-rpc?codec=json" => {
                 assert_eq!(told, "hello  false", "{scheme}");
             }
             _ => {
@@ -145,7 +145,7 @@ async fn schemaless_proxy_forwards_unary_calls_over_every_protocol() {
         assert_eq!(soon(client.call::<i32>("add", &(7, 8))).await.unwrap(), 15, "{scheme}");
         // A failure arrives as the backend sent it.
         let there = soon(shapes.fail("none".to_owned())).await.unwrap_err();
-        let direct = Client::new(&format!("{scheme}://{}", _backend.address())).unwrap();
+        let direct = Client::new(&url_of(scheme, _backend.address())).unwrap();
         let direct = soon(ShapesClient::new(direct).fail("none".to_owned())).await.unwrap_err();
         // Each brpc server adds its own prefix to a failure.
         assert!(there.message().ends_with(direct.message()), "{scheme}: {there}, {direct}");

@@ -16,7 +16,7 @@ use polyrpc::service::ServiceBuilder;
 use polyrpc::{Client, Code, Context, Format, Protocol, Result, Server, Status, Streaming};
 use polyrpc_wire::fb_rpc::Magic;
 
-use crate::common::{serve, url};
+use crate::common::{serve, url, url_of};
 use crate::generated::test::rich::common::{Stamp, StampArgs};
 use crate::generated::test::rich::{
     AnyArgs, AnyRef, Color, Far, Given, GivenArgs, Monster, MonsterArgs, MonsterRef, Mood, Nothing,
@@ -27,8 +27,7 @@ use crate::generated::test::rich::{
 
 #[test]
 fn message_written_by_flatc_is_read() {
-    let message =
-        Message::<Monster>::read(&include_bytes!("../../../vectors/flatbuffers/rich.bin")[..]).unwrap();
+    let message = Message::<Monster>::read(&include_bytes!("../vectors/flatbuffers/rich.bin")[..]).unwrap();
     assert!(message.has_identifier());
     let monster = message.root();
     assert_eq!(monster.pos(), Some(Vec3 { x: 1.5, y: -2.0, z: 3.25, mood: Mood::Angry }));
@@ -76,8 +75,7 @@ fn message_written_by_flatc_is_read() {
 
 #[test]
 fn message_built_from_values_equals_that_of_flatc() {
-    let theirs =
-        Message::<Monster>::read(&include_bytes!("../../../vectors/flatbuffers/rich.bin")[..]).unwrap();
+    let theirs = Message::<Monster>::read(&include_bytes!("../vectors/flatbuffers/rich.bin")[..]).unwrap();
     let axe = WeaponArgs { name: "Axe".into(), damage: -3 };
     let corner = |x: f32, mood| Vec3 { x, y: x + 1.0, z: f64::from(x) + 2.0, mood };
     let monster = MonsterArgs {
@@ -244,10 +242,16 @@ fn orc() -> Message<Monster> {
 async fn fbs_service_works_over_every_protocol_that_carries_bytes() {
     let server = serve(server()).await;
     let address = server.address();
-    for scheme in ["fb-rpc", "fb-rpc+two-dots", "fb-rpc+brpc", "fb-rpc+pr3197", "grpc", "rpcx"] {
+    for scheme in [
+        "fb-rpc",
+        "fb-rpc?version=frpc-two-dots",
+        "fb-rpc?version=brpc",
+        "fb-rpc?version=brpc-two-dots",
+        "grpc",
+        "rpcx",
+    ] {
         for kind in [ConnectionMode::Shared, ConnectionMode::Pooled, ConnectionMode::Short] {
-            let client =
-                Client::builder(&format!("{scheme}://{address}")).connection_mode(kind).build().unwrap();
+            let client = Client::builder(&url_of(scheme, address)).connection_mode(kind).build().unwrap();
             let stamp = StoreClient::new(client).store(orc()).await.unwrap();
             assert_eq!((stamp.root().seconds(), stamp.root().nanos()), (7, 3), "{scheme}");
         }
@@ -305,12 +309,11 @@ async fn message_streams_work_over_grpc() {
 #[tokio::test]
 async fn listener_can_be_restricted_to_one_magic() {
     let bound = server().bind(Listen::on("127.0.0.1:0").fb_rpc(Magic::Brpc)).await.unwrap().start();
-    let store =
-        |scheme: &str| StoreClient::new(Client::new(&format!("{scheme}://{}", bound.address())).unwrap());
-    assert_eq!(store("fb-rpc+pr3197").store(orc()).await.unwrap().root().seconds(), 7);
+    let store = |scheme: &str| StoreClient::new(Client::new(&url_of(scheme, bound.address())).unwrap());
+    assert_eq!(store("fb-rpc?version=brpc-two-dots").store(orc()).await.unwrap().root().seconds(), 7);
     let error = store("fb-rpc").store(orc()).await.unwrap_err();
     assert_eq!(error.code(), Code::Unavailable);
-    assert!(error.message().contains("fb-rpc+pr3197://"), "{error}");
+    assert!(error.message().contains("version=brpc-two-dots"), "{error}");
     assert_eq!(store("grpc").store(orc()).await.unwrap_err().code(), Code::Unavailable);
 }
 
@@ -337,7 +340,7 @@ async fn manual_methods_are_numbered_by_position_or_explicit_id() {
         .id(9);
     let server = serve(Server::new().service(service)).await;
     let call = |scheme: &str, target: &'static str| {
-        let client = Client::new(&format!("{scheme}://{}", server.address())).unwrap();
+        let client = Client::new(&url_of(scheme, server.address())).unwrap();
         async move {
             let body = Body::new(Format::Raw, &b"bytes"[..]);
             client.call_raw(target, body, CallOptions::default()).await.is_ok()
@@ -348,10 +351,10 @@ async fn manual_methods_are_numbered_by_position_or_explicit_id() {
         ("fb-rpc", "Raw/#1", false),
         ("fb-rpc", "Raw/#9", true),
         ("fb-rpc", "Raw/Second#9,1", true),
-        ("fb-rpc+pr3197", "Raw/#1", true),
-        ("fb-rpc+pr3197", "Raw/Second#9,1", true),
-        ("fb-rpc+pr3197", "Raw/#9", false),
-        ("fb-rpc+brpc", "Raw/#1", true),
+        ("fb-rpc?version=brpc-two-dots", "Raw/#1", true),
+        ("fb-rpc?version=brpc-two-dots", "Raw/Second#9,1", true),
+        ("fb-rpc?version=brpc-two-dots", "Raw/#9", false),
+        ("fb-rpc?version=brpc", "Raw/#1", true),
     ] {
         assert_eq!(call(scheme, target).await, found, "{scheme} {target}");
     }

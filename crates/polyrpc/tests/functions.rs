@@ -2,11 +2,12 @@
 
 mod common;
 
+use std::time::Duration;
+
 use common::{PROTOCOLS, client, serve, url};
 use polyrpc::client::{CallOptions, Request};
 use polyrpc::codec::Body;
-use polyrpc::payload::Json;
-use polyrpc::{Client, Code, Context, Format, Protocol, Server, Status};
+use polyrpc::{Client, Code, Context, Format, Json, Protocol, Server, Status};
 use serde::{Deserialize, Serialize};
 
 fn sums() -> Server {
@@ -29,7 +30,7 @@ fn sums() -> Server {
 async fn function_takes_up_to_eight_arguments() {
     let server = serve(sums()).await;
     let urls = PROTOCOLS.map(|protocol| url(protocol, &server));
-    let json_rpc = format!("http+json-rpc://{}", server.address());
+    let json_rpc = format!("http://{}?dialect=json-rpc", server.address());
     for url in urls.iter().chain([&json_rpc]) {
         let client = Client::new(url).unwrap();
         assert_eq!(client.call::<i32>("sum0", &()).await.expect(url), 0);
@@ -226,10 +227,11 @@ async fn function_can_take_the_context_first() {
         if protocol == Protocol::NetRpc {
             continue; // It carries no metadata.
         }
-        let reply = client.request("tagged").send::<i32>(&(1,)).await.unwrap();
+        let reply = client.call_with::<i32>("tagged", Request::new((1,))).await.unwrap();
         assert_eq!((reply.message, reply.metadata.get("tag")), (2, Some("t")), "{protocol:?}");
-        let asked = client.request("Shop/tenant").metadata("tenant", "a").call::<String>(&("tea", 3));
-        assert_eq!(asked.await.unwrap(), "3 tea for a", "{protocol:?}");
+        let asked = Request::new(("tea", 3)).with_metadata("tenant", "a");
+        let reply = client.call_with::<String>("Shop/tenant", asked).await.unwrap();
+        assert_eq!(reply.message, "3 tea for a", "{protocol:?}");
         let error = client.call::<String>("Shop/tenant", &("tea", 3)).await.unwrap_err();
         assert!(error.message().ends_with("who?"), "{protocol:?}: {error}");
     }
@@ -246,16 +248,27 @@ async fn call_builder_sets_format_timeout_and_attachment() {
     )
     .await;
     let client = client(Protocol::BaiduStd, &server);
-    assert_eq!(client.request("attached").attachment("12345").call::<usize>(&()).await.unwrap(), 5);
-    let patient = client.request("left").timeout(std::time::Duration::from_secs(3000));
-    assert!((2900..=3000).contains(&patient.call::<u64>(&()).await.unwrap()));
-    let hasty = client.request("hang").timeout(std::time::Duration::from_millis(20)).call::<()>(&());
-    assert_eq!(hasty.await.unwrap_err().code(), Code::DeadlineExceeded);
-    let json = client.request("format").format(Format::Json(Json::Brpc)).call::<String>(&(1,));
-    assert_eq!(json.await.unwrap(), Format::Json(Json::Brpc).as_str());
+    assert_eq!(
+        client
+            .call_with::<usize>("attached", Request::new(()).with_attachment("12345"))
+            .await
+            .unwrap()
+            .message,
+        5
+    );
+    let patient = Request::new(()).with_timeout(Duration::from_secs(3000));
+    let left = client.call_with::<u64>("left", patient).await.unwrap().message;
+    assert!((2900..=3000).contains(&left));
+    let hasty = Request::new(()).with_timeout(Duration::from_millis(20));
+    assert_eq!(client.call_with::<()>("hang", hasty).await.unwrap_err().code(), Code::DeadlineExceeded);
+    let json = Request::new((1,)).with_format(Format::Json(Json::Brpc));
+    assert_eq!(
+        client.call_with::<String>("format", json).await.unwrap().message,
+        Format::Json(Json::Brpc).as_str()
+    );
 
     let rpcx = common::client(Protocol::Rpcx, &server);
-    rpcx.request("hang").oneway(&()).await.unwrap();
+    rpcx.oneway("hang", ()).await.unwrap();
 
     let guarded = polyrpc::server::Listen::on("127.0.0.1:0").authenticate(|credential, _| match credential {
         Some(b"secret") => Ok(()),
@@ -263,6 +276,9 @@ async fn call_builder_sets_format_timeout_and_attachment() {
     });
     let server = Server::new().function("in", || async { 1 }).bind(guarded).await.unwrap().start();
     let grpc = common::client(Protocol::Grpc, &server);
-    assert_eq!(grpc.request("in").credential("secret").call::<i32>(&()).await.unwrap(), 1);
+    assert_eq!(
+        grpc.call_with::<i32>("in", Request::new(()).with_credential("secret")).await.unwrap().message,
+        1
+    );
     assert_eq!(grpc.call::<i32>("in", &()).await.unwrap_err().code(), Code::Unauthenticated);
 }

@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::soon;
+use common::{soon, url_of};
 use polyrpc::client::{CancelHandle, Request};
 use polyrpc::tls::{self, Identity, Pem};
 use polyrpc::{Client, Code, Context, Result, Server, Status, Streaming};
@@ -74,11 +74,11 @@ async fn every_call_kind_works_over_both_http_versions_and_tls() {
     let bound = server.bind(listen.tls(tls::Server::new(identity).unwrap())).await.unwrap().start();
     let port = bound.address().to_string().rsplit_once(':').unwrap().1.to_owned();
     let trusts = tls::Client::new().ca(Pem::bytes(certified.cert.pem()));
-    let by_web = ["grpc-web", "grpc-web+h2", "grpc-web+tls", "grpc-web+h2+tls"];
-    let by_connect = ["connect", "connect+h2", "connect+tls", "connect+h2+tls"];
+    let by_web = ["grpc-web", "grpc-web?http_version=2", "grpc-web+tls", "grpc-web+tls?http_version=2"];
+    let by_connect = ["connect", "connect?http_version=2", "connect+tls", "connect+tls?http_version=2"];
     for scheme in by_web.into_iter().chain(by_connect) {
-        let builder = Client::builder(&format!("{scheme}://localhost:{port}"));
-        let builder = if scheme.ends_with("tls") { builder.tls(trusts.clone()) } else { builder };
+        let builder = Client::builder(&url_of(scheme, format_args!("localhost:{port}")));
+        let builder = if scheme.contains("+tls") { builder.tls(trusts.clone()) } else { builder };
         let client = NumbersClient::new(builder.build().unwrap());
 
         let answer = soon(client.plain_with(Request::new(5))).await.unwrap();

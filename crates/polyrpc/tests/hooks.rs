@@ -225,7 +225,7 @@ async fn hook_can_reject_a_call_and_its_connection_stays_open() {
     }
     clerk.seen.lock().unwrap().clear();
     let options = CallOptions { credential: Some("secret".into()), ..CallOptions::default() };
-    let body = Body::new(Format::Json(polyrpc::payload::Json::Go), "\"x\"");
+    let body = Body::new(Format::Json(polyrpc::Json::Go), "\"x\"");
     soon(client(Protocol::Rpcx, &server).call_raw("Told/Metadata", body, options)).await.unwrap();
     assert_eq!(*clerk.seen.lock().unwrap(), [Some(b"secret".to_vec())]);
 }

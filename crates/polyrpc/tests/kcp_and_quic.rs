@@ -35,14 +35,14 @@ fn scheme(protocol: Protocol) -> String {
     protocol.as_str().replace('_', "-")
 }
 
-/// `rpcx+kcp://127.0.0.1:1234`.
+/// `rpcx://127.0.0.1:1234?transport=kcp`.
 fn url(protocol: Protocol, server: &ServerHandle) -> String {
     let (carrier, place) = match &server.addresses()[0] {
         Address::Kcp(place) => ("kcp", place),
         Address::Quic(place) => ("quic", place),
         other => panic!("{other}"),
     };
-    format!("{}+{carrier}://{place}", scheme(protocol))
+    format!("{}://{place}?transport={carrier}", scheme(protocol))
 }
 
 fn kcp_client(protocol: Protocol, server: &ServerHandle, config: kcp::Config) -> Client {
@@ -99,8 +99,10 @@ async fn impossible_configurations_are_errors() {
     assert!(error.contains("shards of data and of parity"), "{error}");
     let error = Server::new().bind(Listen::on("quic://127.0.0.1:0")).await.unwrap_err().to_string();
     assert!(error.contains("QUIC needs TLS"), "{error}");
-    let error = Client::builder("rpcx+kcp://h:1").build_blocking().map(drop).unwrap_err().to_string();
-    assert!(error.contains("need a runtime"), "{error}");
+    let error =
+        Client::builder("rpcx://h:1?transport=kcp").build_blocking().map(drop).unwrap_err().to_string();
+    assert!(error.contains("`transport=kcp` of rpcx needs a runtime"), "{error}");
+    assert!(error.contains("or tcp, unix or ws"), "{error}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -6,16 +6,15 @@ mod common;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use common::{serve, soon, until};
+use common::{serve, soon, until, url_of};
 use polyrpc::client::{CallOptions, Request};
 use polyrpc::codec::{Body, Serde};
 use polyrpc::layer::{Call, Layer, Next, Outcome, Side};
 use polyrpc::layers::{Alias, Bearer, Token};
-use polyrpc::payload::Json;
 use polyrpc::server::{Listen, Publisher};
 use polyrpc::service::Peer;
 use polyrpc::streaming::StreamOptions;
-use polyrpc::{Client, Code, Context, Error, Format, Protocol, Result, Server, Status, Streaming};
+use polyrpc::{Client, Code, Context, Error, Format, Json, Protocol, Result, Server, Status, Streaming};
 
 /// Counts calls and their ends, adds a token to outgoing calls, and admits only calls with it.
 #[derive(Clone, Default)]
@@ -115,8 +114,16 @@ use Kind::{Beside, Bidi, ClientStreams, Oneway, RawStreams, ServerStreams, Subsc
 const KINDS: [Kind; 8] =
     [Unary, Oneway, ClientStreams, ServerStreams, Bidi, RawStreams, Beside, Subscription];
 
-const SCHEMES: [&str; 8] =
-    ["baidu-std", "rpcx", "grpc", "http", "rest-rpc", "net-rpc", "http+json-rpc", "rpcx+ws"];
+const SCHEMES: [&str; 8] = [
+    "baidu-std",
+    "rpcx",
+    "grpc",
+    "http",
+    "rest-rpc",
+    "net-rpc",
+    "http?dialect=json-rpc",
+    "rpcx?transport=ws",
+];
 
 /// Whether the protocol supports such calls.
 fn has(scheme: &str, kind: Kind) -> bool {
@@ -236,7 +243,7 @@ async fn each(
             let server = Server::new().service(ShapesServer::new(Shaped)).layer(server_guard.clone());
             let publisher = server.publisher();
             let server = serve(server).await;
-            let url = format!("{scheme}://{}", server.address());
+            let url = url_of(scheme, server.address());
             let client = Client::builder(&url).layer(client_guard.clone()).build().unwrap();
             let made = tokio::time::timeout(common::PATIENCE, call(kind, &client, &publisher)).await;
             let result = made.unwrap_or_else(|_| panic!("{scheme} {kind:?} does not end"));
@@ -417,7 +424,7 @@ async fn first_added_layer_is_outermost() {
         }
     }
     let noted = Arc::<Mutex<Vec<String>>>::default();
-    let client = Client::mock(|call| call.answer::<Serde, _>(&call.method.clone()));
+    let client = Client::mock(|call| call.answer::<Serde, _>(&call.method.to_owned()));
     let client = client.layered(Noted("a", noted.clone())).layered(Noted("b", noted.clone()));
     assert_eq!(client.call::<String>("S/m", &()).await.unwrap(), "m");
     assert_eq!(*noted.lock().unwrap(), ["a S/m", "b S/m", "b back", "a back"]);
@@ -439,7 +446,7 @@ async fn client_layer_can_retry_and_redirect() {
             }
         }
     }
-    let plain = Client::mock(|call| match &*call.method {
+    let plain = Client::mock(|call| match call.method {
         "first" => Err(Status::not_found("first").into()),
         method => call.answer::<Serde, _>(&method.to_owned()),
     });

@@ -178,16 +178,17 @@ async fn layer_can_change_request_and_response_and_add_extensions() {
         assert!(cx.attached_mut::<Tenant>().is_some() && cx.attached::<String>().is_none());
         call.body_mut().bytes = "changed".into();
         let mut ending = next.call(call).await;
-        if let Outcome::Reply(reply) = &mut ending {
-            reply.head.metadata.insert("served-by", "layer");
-        }
+        let answer = ending.body().unwrap();
+        ending.set_body(Body::new(answer.format, [&answer.bytes[..], b"!"].concat()));
+        ending.metadata_mut().unwrap().insert("served-by", "layer");
+        assert!(ending.trailers_mut().unwrap().is_empty());
         ending
     });
     let server = serve(Server::new().service(service).layer(layer)).await;
     let body = Body::new(Format::Raw, "as it came");
     let reply =
         soon(client(Protocol::Rpcx, &server).call_raw("S/Who", body, Default::default())).await.unwrap();
-    assert_eq!(reply.message.bytes, "acme: changed");
+    assert_eq!(reply.message.bytes, "acme: changed!");
     assert_eq!(reply.metadata.get("served-by"), Some("layer"));
 }
 

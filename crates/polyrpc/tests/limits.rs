@@ -11,9 +11,8 @@ use common::{
 };
 use polyrpc::client::{CallOptions, Request};
 use polyrpc::codec::Body;
-use polyrpc::payload::Json;
 use polyrpc::server::{Http2, Limits};
-use polyrpc::{Client, Code, Compression, Context, Format, Protocol, Result, Retry, Server};
+use polyrpc::{Client, Code, Compression, Context, Format, Json, Protocol, Result, Retry, Server};
 
 fn limited(limits: Limits) -> Server {
     Prober::default().server().limits(limits)

@@ -7,15 +7,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use common::{failure_of, serve, soon};
+use common::{failure_of, serve, soon, url_of};
 use polyrpc::client::{CallOptions, Request};
 use polyrpc::codec::Body;
 use polyrpc::fallback::RawRequest;
-use polyrpc::payload::Json;
 use polyrpc::propagation::{self, CallScope, Trace, TraceParent};
 use polyrpc::server::ServerHandle;
 use polyrpc::{
-    Client, Code, Context, Error, Format, Metadata, Protocol, Result, Retry, Server, Status, Streaming,
+    Client, Code, Context, Error, Format, Json, Metadata, Protocol, Result, Retry, Server, Status, Streaming,
 };
 
 #[polyrpc::service]
@@ -69,11 +68,11 @@ enum By {
 const SCHEMES: [(&str, By); 11] = [
     ("grpc", By::Grpc),
     ("grpc-web", By::Grpc),
-    ("grpc-web+h2", By::Grpc),
+    ("grpc-web?http_version=2", By::Grpc),
     ("connect", By::Grpc),
-    ("connect+h2", By::Grpc),
+    ("connect?http_version=2", By::Grpc),
     ("http", By::Http),
-    ("http+json-rpc", By::Map),
+    ("http?dialect=json-rpc", By::Map),
     ("baidu-std", By::Map),
     ("rpcx", By::Map),
     ("net-rpc", By::None),
@@ -111,7 +110,7 @@ async fn looked() -> (ServerHandle, Looker) {
 }
 
 fn client(scheme: &str, server: &ServerHandle) -> LookClient {
-    LookClient::new(Client::new(&format!("{scheme}://{}", server.address())).unwrap())
+    LookClient::new(Client::new(&url_of(scheme, server.address())).unwrap())
 }
 
 fn with(key: &str, metadata: Metadata) -> Request<String> {
@@ -177,7 +176,7 @@ async fn framework_metadata_is_sent_beside_user_metadata() {
         [("traceparent", parent.to_string()), ("baggage", " user=7 ".to_owned())].into_iter().collect();
     let trace = Trace::read(&incoming).unwrap();
     for (scheme, by) in SCHEMES {
-        let url = format!("{scheme}://{}", server.address());
+        let url = url_of(scheme, server.address());
         let client = LookClient::new(Client::builder(&url).credential("mine").build().unwrap());
         let metadata = match by {
             By::None => continue,
@@ -226,7 +225,7 @@ async fn response_with_unsendable_metadata_is_a_failure_naming_the_key() {
 async fn proxy_drops_hop_by_hop_headers_and_rejects_other_invalid_ones() {
     let (backend, _) = looked().await;
     for onward in ["grpc", "http", "rpcx"] {
-        let backend = Client::new(&format!("{onward}://{}", backend.address())).unwrap();
+        let backend = Client::new(&url_of(onward, backend.address())).unwrap();
         let proxy = Server::new().fallback(move |call: RawRequest| {
             let backend = backend.clone();
             async move { call.forward(&backend).await }

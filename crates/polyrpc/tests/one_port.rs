@@ -24,14 +24,14 @@ const SPOKEN: [&str; 11] = [
     "baidu-std",
     "rpcx",
     "fb-rpc",
-    "fb-rpc+pr3197",
+    "fb-rpc?version=brpc-two-dots",
     "grpc",
     "http",
-    "http+json-rpc",
+    "http?dialect=json-rpc",
     "net-rpc",
-    "net-rpc+json",
+    "net-rpc?codec=json",
     "rest-rpc",
-    "rest-rpc+v0.20",
+    "rest-rpc?version=0.20",
 ];
 
 /// Callers of each protocol, without and again with TLS.
@@ -51,8 +51,9 @@ async fn million_concurrent_calls_of_every_protocol_have_no_wrong_response() {
     let trust = tls::Client::new().ca(Pem::bytes(authority.pem()));
     let mut callers = Vec::new();
     for spoken in SPOKEN {
-        let clear = client(&format!("{spoken}://{}", server.address()), None);
-        let within_tls = client(&format!("{spoken}+tls://{}", server.address()), Some(&trust));
+        let url = common::url_of(spoken, server.address());
+        let within_tls = client(&url.replacen("://", "+tls://", 1), Some(&trust));
+        let clear = client(&url, None);
         for (client, way) in [(clear, "clear"), (within_tls, "tls")] {
             for caller in 0..CALLERS {
                 let name = format!("{spoken} {way} {caller}");

@@ -5,7 +5,7 @@ use std::alloc::System;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use polyrpc::client::balance::{AttemptOutcome, Candidate, PickContext, named};
+use polyrpc::client::balance::{AttemptOutcome, Candidate, LoadBalancer, PickContext, Policy};
 use polyrpc::discovery::{Attributes, Instance};
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 
@@ -47,15 +47,10 @@ fn servers() -> Vec<Candidate> {
 }
 
 fn asked(candidates: &[Candidate], key: u64) -> PickContext<'_> {
-    PickContext {
-        service: "Arith",
-        method: "Mul",
-        key: Some(key),
-        request: b"request",
-        now: Instant::now(),
-        candidates,
-        tried: &[],
-    }
+    let mut asked = PickContext::new(candidates);
+    (asked.service, asked.method) = ("Arith", "Mul");
+    (asked.key, asked.request) = (Some(key), b"request");
+    asked
 }
 
 fn main() {
@@ -65,19 +60,15 @@ fn main() {
 fn pick_among_a_thousand_servers_is_fast_and_allocates_nothing() {
     let candidates = servers();
     for name in BALANCERS {
-        let pick = named(name).unwrap().picker(&candidates);
+        let pick = name.parse::<Policy>().unwrap().picker(&candidates);
         let call = |turn: u64| {
             let asked = asked(&candidates, turn.wrapping_mul(0x9e37_79b9) & u64::from(u32::MAX));
             let place = pick.pick(&asked).unwrap();
-            candidates[place].load().record_start();
+            candidates[place].record_start();
             pick.call_started(place, asked.now);
-            candidates[place].load().record_end();
+            candidates[place].record_end();
             let latency = Duration::from_micros(100 + turn % 100);
-            let now = asked.now + latency;
-            pick.call_finished(
-                place,
-                &AttemptOutcome { latency, now, failure: None, timeout: None, attempts: (0, 1) },
-            );
+            pick.call_finished(place, &AttemptOutcome::new(latency, asked.now + latency));
         };
         // One-time initialization of the thread.
         call(0);

@@ -166,8 +166,7 @@ async fn several_listeners_share_one_server() {
     let [first, second, third] = server.addresses() else { panic!("three addresses") };
     assert_ne!(first, second);
     assert_eq!(third, &Address::Unix(path.clone()));
-    let urls =
-        [format!("rpcx://{first}"), format!("rpcx://{second}"), format!("rpcx+unix://{}", path.display())];
+    let urls = [format!("rpcx://{first}"), format!("rpcx://{second}"), format!("rpcx://{}", path.display())];
     let clients = urls.map(|url| Client::new(&url).unwrap());
     for client in &clients {
         assert_eq!(client.call::<String>("Probe/Echo", "a").await.unwrap(), "a");

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use common::{Prober, serve, soon};
-use polyrpc::client::blocking;
+use polyrpc::blocking;
 use polyrpc::codec::{ByteString, Serde};
 use polyrpc::rest_rpc::{ByteOrder, Generation};
 use polyrpc::server::{Limits, Listen, ServerHandle};
@@ -61,7 +61,7 @@ async fn listening(server: Server, generation: Generation) -> ServerHandle {
 }
 
 fn url(server: &ServerHandle, generation: Generation) -> String {
-    format!("rest-rpc+{generation}://{}", server.address())
+    format!("rest-rpc://{}?{}", server.address(), generation.url_parameters())
 }
 
 fn client(server: &ServerHandle, generation: Generation) -> Client {

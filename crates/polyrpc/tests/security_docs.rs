@@ -61,7 +61,10 @@ fn defaults() -> Vec<(&'static str, String)> {
         ("http_server::h2::MAX_FIELDS", count(http_server::h2::MAX_FIELDS)),
         ("baidu_std::MAX_USER_FIELDS", count(baidu_std::MAX_USER_FIELDS)),
         ("rpcx::MAX_METADATA", count(rpcx::MAX_METADATA)),
-        ("memory", "a quarter of the memory that the process may use (cgroups included), at most 1 GiB".into()),
+        (
+            "memory",
+            "a quarter of the memory that the process may use (cgroups included), at most 1 GiB".into(),
+        ),
         ("memory_per_peer", "half of `memory`, and at least `memory_per_connection`".into()),
         ("memory_per_connection", "160 MiB, at most `memory`".into()),
         ("unsent", bytes(unsent)),

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use common::{Prober, serve, soon};
-use polyrpc::client::{Backup, CircuitBreaker, FailMode, Request, Signature};
+use polyrpc::client::{CircuitBreaker, FailMode, Request, Signature};
 use polyrpc::codec::Serde;
 use polyrpc::discovery::{Instance, List};
 use polyrpc::{Client, Error};
@@ -161,7 +161,7 @@ async fn few_calls_are_late_while_one_of_three_servers_is_stopped() {
     let client = Client::builder("rpcx://three")
         .discover(list(&servers))
         .fail_mode(FailMode::Failbackup)
-        .backup(Backup::After(Duration::from_millis(50)))
+        .backup_after(Duration::from_millis(50))
         .build()
         .unwrap();
     let callers = Callers::start(&client, Duration::from_secs(2));

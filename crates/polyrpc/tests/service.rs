@@ -90,7 +90,7 @@ impl Cart for Shop {
 async fn every_method_signature_is_served() {
     let server = serve(Server::new().service(CartServer::new(Shop))).await;
     let urls = PROTOCOLS.map(|protocol| url(protocol, &server));
-    let json_rpc = format!("http+json-rpc://{}", server.address());
+    let json_rpc = format!("http://{}?dialect=json-rpc", server.address());
     for url in urls.iter().chain([&json_rpc]) {
         let cart = CartClient::new(Client::new(url).unwrap());
         let pear = Item { name: "pear".into(), count: 2 };

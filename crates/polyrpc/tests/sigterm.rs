@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use common::{PATIENCE, Prober, Socket, serve, soon};
+use common::{PATIENCE, Prober, Socket, serve, soon, url_of};
 use polyrpc::client::{CallOptions, FailMode};
 use polyrpc::codec::{Body, Raw};
 use polyrpc::discovery::{Instance, List};
@@ -163,7 +163,7 @@ async fn no_call_is_lost(scheme: &'static str, lame_duck: u64) {
     let mut all = 0;
     for round in 0..rounds {
         let list = List::new(servers.iter().map(|server| Instance::tcp(&*server.address)));
-        let client = Client::builder(&format!("{scheme}://two"))
+        let client = Client::builder(&url_of(scheme, "two"))
             .discover(list)
             .fail_mode(FailMode::Failover)
             .retries(2)
@@ -204,9 +204,9 @@ no_call_is_lost! {
     no_call_of_rpcx_is_lost_by_sigterm: "rpcx",
     no_call_of_grpc_is_lost_by_sigterm: "grpc",
     no_call_of_http_is_lost_by_sigterm: "http",
-    no_call_of_json_rpc_is_lost_by_sigterm: "http+json-rpc",
+    no_call_of_json_rpc_is_lost_by_sigterm: "http?dialect=json-rpc",
     no_call_of_net_rpc_is_lost_by_sigterm: "net-rpc",
-    no_call_of_net_rpc_in_json_is_lost_by_sigterm: "net-rpc+json",
+    no_call_of_net_rpc_in_json_is_lost_by_sigterm: "net-rpc?codec=json",
     no_call_of_rest_rpc_is_lost_by_sigterm: "rest-rpc",
     no_call_of_fb_rpc_is_lost_by_sigterm: "fb-rpc",
 }

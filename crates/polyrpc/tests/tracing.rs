@@ -9,7 +9,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use common::{PATIENCE, Prober, serve};
-use polyrpc::client::balance::RoundRobin;
+use polyrpc::client::balance::Policy;
 use polyrpc::client::{CircuitBreaker, FailMode};
 use polyrpc::discovery::{Instance, List};
 use polyrpc::{Client, Server, Status};
@@ -176,7 +176,7 @@ async fn ejections_and_retries_are_logged() {
         .discover(list)
         .fail_mode(FailMode::Failover)
         // The default load balancer would avoid a failing server.
-        .balance(RoundRobin::default())
+        .balance(Policy::round_robin())
         .circuit_breaker(CircuitBreaker::consecutive(2, Duration::from_secs(10)))
         .idempotent()
         .build()

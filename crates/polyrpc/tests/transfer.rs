@@ -7,7 +7,7 @@ use std::io::Cursor;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use common::{Gate, client, serve, soon, until, url};
+use common::{Gate, client, serve, soon, until, url, url_of};
 use polyrpc::server::{Limits, Listen, ServerHandle};
 use polyrpc::transfer::{ByteStream, FileRequest, Files, Streams, Upload};
 use polyrpc::{Client, Code, Cores, Error, Protocol, Server, Status};
@@ -99,8 +99,8 @@ async fn grant(server: &ServerHandle) -> Grant {
 #[tokio::test]
 async fn byte_stream_is_bidirectional_over_every_protocol() {
     let server = serve(Server::new().streams(parrot())).await;
-    for protocol in ["baidu-std", "rpcx", "http", "grpc", "http+json-rpc", "rpcx+ws"] {
-        let client = Client::new(&format!("{protocol}://{}", server.address())).unwrap();
+    for protocol in ["baidu-std", "rpcx", "http", "grpc", "http?dialect=json-rpc", "rpcx?transport=ws"] {
+        let client = Client::new(&url_of(protocol, server.address())).unwrap();
         let mut stream =
             soon(client.byte_stream(&none())).await.unwrap_or_else(|error| panic!("{protocol}: {error}"));
         for word in [&b"hello"[..], b"again"] {
@@ -247,7 +247,7 @@ async fn unix_socket_carries_byte_streams() {
     let path = folder.join("server.sock");
     let server =
         Server::new().streams(parrot()).bind(format!("unix:{}", path.display())).await.unwrap().start();
-    let client = Client::new(&format!("rpcx+unix://{}", path.display())).unwrap();
+    let client = Client::new(&format!("rpcx://{}", path.display())).unwrap();
     let mut stream = soon(client.byte_stream(&none())).await.unwrap();
     soon(stream.write_all(b"hi")).await.unwrap();
     soon(stream.read_exact(&mut [0; 2])).await.unwrap();
@@ -262,7 +262,7 @@ async fn token_is_granted_only_for_a_listener_that_accepts_it() {
     let deaf = Listen::on("127.0.0.1:0").rest_rpc(generation);
     let bound = Server::new().streams(parrot()).bind(deaf).await.unwrap();
     let _server = bound.and(format!("unix:{}", path.display())).await.unwrap().start();
-    let client = Client::new(&format!("rpcx+unix://{}", path.display())).unwrap();
+    let client = Client::new(&format!("rpcx://{}", path.display())).unwrap();
     let mut stream = soon(client.byte_stream(&none())).await.unwrap();
     soon(stream.write_all(b"hi")).await.unwrap();
     soon(stream.read_exact(&mut [0; 2])).await.unwrap();

@@ -3,7 +3,7 @@
 mod common;
 
 use bytes::{Buf, BytesMut};
-use common::{Gate, Prober, serve_apart, soon, until};
+use common::{Gate, Prober, serve_apart, soon, until, url_of};
 use polyrpc::client::{CallOptions, ConnectionMode};
 use polyrpc::codec::Body;
 use polyrpc::server::{Limits, Listen, ServerHandle};
@@ -17,14 +17,16 @@ async fn serve(prober: &Prober) -> ServerHandle {
     common::serve(prober.server()).await
 }
 
-fn client(protocol: &str, server: &ServerHandle) -> Client {
-    Client::new(&format!("{protocol}+ws://{}/_rpcx_", server.address())).unwrap()
+fn client(scheme: &str, server: &ServerHandle) -> Client {
+    let url = url_of(scheme, format_args!("{}/_rpcx_", server.address()));
+    let sign = if url.contains('?') { '&' } else { '?' };
+    Client::new(&format!("{url}{sign}transport=ws")).unwrap()
 }
 
 #[tokio::test]
 async fn every_protocol_works_within_a_websocket() {
     let server = serve(&Prober::default()).await;
-    for protocol in ["baidu-std", "rpcx", "grpc", "http", "http+json-rpc"] {
+    for protocol in ["baidu-std", "rpcx", "grpc", "http", "http?dialect=json-rpc"] {
         let client = client(protocol, &server);
         for length in [1, 125, 126, 65_535, 70_000, 1 << 20] {
             let text = "x".repeat(length);
@@ -53,7 +55,7 @@ async fn many_calls_share_a_websocket() {
 #[test]
 fn blocking_client_supports_websockets() {
     let (_runtime, server) = serve_apart(Prober::default().server());
-    let url = format!("rpcx+ws://{}", server.address());
+    let url = format!("rpcx://{}?transport=ws", server.address());
     for kind in [ConnectionMode::Shared, ConnectionMode::Short] {
         let client = Client::builder(&url).connection_mode(kind).build_blocking().unwrap();
         for n in 0..10 {
@@ -66,7 +68,7 @@ fn blocking_client_supports_websockets() {
 async fn rejected_upgrade_reports_the_response() {
     let prober = Prober::default();
     let server = serve(&prober).await;
-    let client = Client::new(&format!("rpcx+ws://{}/elsewhere", server.address())).unwrap();
+    let client = Client::new(&format!("rpcx://{}/elsewhere?transport=ws", server.address())).unwrap();
     let error = soon(client.call::<String>("Probe/Echo", "a")).await.unwrap_err();
     assert!(error.message().contains("the server rejected the WebSocket: HTTP 404"), "{error}");
     assert_eq!(prober.ran(), 0);
@@ -252,8 +254,8 @@ async fn idle_websocket_is_closed() {
 async fn oneway_call_arrives_after_its_client_is_dropped() {
     let prober = Prober::default();
     let server = common::serve(prober.server()).await;
-    for scheme in ["rpcx", "rpcx+ws"] {
-        let client = Client::new(&format!("{scheme}://{}", server.address())).unwrap();
+    for scheme in ["rpcx", "rpcx?transport=ws"] {
+        let client = Client::new(&url_of(scheme, server.address())).unwrap();
         let oneway = CallOptions { oneway: true, ..CallOptions::default() };
         // A string of one character, in MessagePack.
         let body = Body::new(Format::MessagePack, [0xa1, b'x'].to_vec());

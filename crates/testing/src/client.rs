@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use polyrpc_core::session::client::Streaming as _;
 use polyrpc_core::session::{Client, ClientEvent};
 use polyrpc_core::{Call, CallId, Compression, Credential, Format, Json, Message, Outbox, Violation};
 use polyrpc_wire::connect::UnaryMethod;
@@ -194,9 +195,10 @@ impl<C: Client> Connection<C> {
     }
 
     fn echo(&mut self, id: CallId, message: Message) {
-        self.session.consumed(id, message.body.len(), &mut self.out);
-        if self.session.has_room(id) && self.session.writable(id) {
-            self.session.message(id, message.body, &mut self.out);
+        let streaming = self.session.streaming().expect("messages are of opened calls");
+        streaming.consumed(id, message.body.len(), &mut self.out);
+        if streaming.has_room(id) && streaming.writable(id) {
+            streaming.message(id, message.body, &mut self.out);
         }
     }
 
@@ -223,12 +225,13 @@ impl<C: Client> Connection<C> {
             call.timeout = Some(Duration::from_millis(500));
         }
         // JSON-RPC has no compression, and rejects it.
-        let sent = match self.manner.has(OPENS) {
-            true => {
+        let sent = match (self.manner.has(OPENS), self.session.streaming()) {
+            (true, Some(streaming)) => {
                 let streams = [CallId(id.0 + 100), CallId(id.0 + 200)];
-                self.session.send_beside(id, call, &streams, &Default::default(), &mut self.out)
+                streaming.send_with_streams(id, call, &streams, &Default::default(), &mut self.out)
             }
-            false => self.session.send(id, call, &mut self.out),
+            (true, None) => return,
+            (false, _) => self.session.send(id, call, &mut self.out),
         };
         if sent.is_ok() && self.manner.has(CANCELS) {
             self.session.cancel(id, &mut self.out);

@@ -7,6 +7,8 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use polyrpc_core::session::Client as _;
 use polyrpc_core::session::Server as _;
+use polyrpc_core::session::client::Streaming as _;
+use polyrpc_core::session::server::{Awaited, Housekeeping as _, Streaming as _, Ticket as _};
 use polyrpc_core::session::{ClientEvent, ServerEvent, Verdict};
 use polyrpc_core::testing::tell;
 use polyrpc_core::{
@@ -216,18 +218,18 @@ impl ServerConnection {
     fn handle(&mut self, found: Found) {
         match found {
             Found::Open(description, head, ticket) => self.open(description, head, ticket),
-            Found::Call(description, head, ticket, Ok(message)) if Server::stream(&ticket).is_none() => {
+            Found::Call(description, head, ticket, Ok(message)) if ticket.stream().is_none() => {
                 self.record(description);
                 self.session.reply(ticket, Reply::new(Ok(message.body), head), &mut self.out);
             }
             Found::Call(description, head, ticket, Ok(message)) => {
-                let Some(stream) = Server::stream(&ticket) else { return };
+                let Some(stream) = ticket.stream() else { return };
                 self.open(description, head, ticket);
                 self.message(stream, message);
                 self.end(stream);
             }
             Found::Call(description, head, ticket, Err(spoiled)) => {
-                let Some(stream) = Server::stream(&ticket) else { return };
+                let Some(stream) = ticket.stream() else { return };
                 self.open(description, head, ticket);
                 if let Some(PendingCall { ticket, .. }) = self.pending.remove(&stream) {
                     self.record(format!("{stream:?} cancelled"));
@@ -252,7 +254,7 @@ impl ServerConnection {
     }
 
     fn open(&mut self, description: String, head: Head, ticket: Ticket) {
-        let Some(stream) = Server::stream(&ticket) else { return };
+        let Some(stream) = ticket.stream() else { return };
         self.record(format!("{stream:?} {description}"));
         self.calls += 1;
         if self.calls == 2 && self.manner.has(DRAINS) {
@@ -343,7 +345,7 @@ impl ServerConnection {
         // A header block may be incomplete, or too much was reset.
         if self.observed.violation.is_none() {
             assert_eq!(self.session.ids(), [0; 0]);
-            assert!(!self.session.has_pending_output(), "output is pending without a stream");
+            assert_ne!(self.session.awaited(), Awaited::Room, "output is pending without a stream");
         }
         self.observed = observed;
     }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use bytes::BytesMut;
+use polyrpc_core::session::server::{Streaming as _, Ticket as _};
 use polyrpc_core::session::{Server, ServerEvent, Verdict};
 use polyrpc_core::testing::{Heard, tell, tell_part};
 use polyrpc_core::{Call, Detected, Message, Metadata, Outbox, Push, Reply, Status, StreamId};
@@ -255,7 +256,7 @@ impl<S: Server> Connection<S> {
         let number = self.observed.calls.len();
         if number == 1 && self.manner.has(REFUSES) {
             self.refused = self.session.reject(ticket, Status::unauthenticated("not you"), &mut self.out);
-        } else if self.manner.has(ACCEPTS) && S::offered_streams(&ticket).is_some() {
+        } else if self.manner.has(ACCEPTS) && ticket.offered_streams().is_some() {
             self.accept(ticket, reply);
         } else {
             self.owed.push((ticket, reply));
@@ -264,30 +265,36 @@ impl<S: Server> Connection<S> {
             self.session.drain(&mut self.out);
         }
         if number.is_multiple_of(4) && self.manner.has(PUSHES) {
-            // Most protocols cannot push, and report that.
-            let _ = self.session.push(push(), &mut self.out);
+            // Most protocols cannot push.
+            if let Some(pushing) = self.session.pushing() {
+                let _ = pushing.push(push(), &mut self.out);
+            }
         }
         self.answer_down_to(usize::from((self.manner.bits & HOLDS) >> 4));
     }
 
     fn accept(&mut self, mut ticket: S::Ticket, reply: Reply) {
-        self.streams.extend(self.session.accept_streams(&mut ticket, &Default::default()));
+        if let Some(streaming) = self.session.streaming() {
+            self.streams.extend(streaming.accept_streams(&mut ticket, &Default::default()));
+        }
         self.session.reply(ticket, reply, &mut self.out);
     }
 
     fn echo(&mut self, stream: StreamId, message: Message) {
-        self.session.consumed(stream, message.body.len(), &mut self.out);
-        if self.session.has_room(stream) {
-            self.session.message(stream, message.body, &mut self.out);
+        let streaming = self.session.streaming().expect("messages are of streams");
+        streaming.consumed(stream, message.body.len(), &mut self.out);
+        if streaming.has_room(stream) {
+            streaming.message(stream, message.body, &mut self.out);
         }
     }
 
     fn end(&mut self, stream: StreamId) {
-        let Some(at) = self.streams.iter().position(|ticket| S::stream(ticket) == Some(stream)) else {
+        let Some(at) = self.streams.iter().position(|ticket| ticket.stream() == Some(stream)) else {
             return;
         };
         let ticket = self.streams.swap_remove(at);
-        self.session.finish(ticket, Ok(()), Metadata::new(), &mut self.out);
+        let streaming = self.session.streaming().expect("it is a stream");
+        streaming.finish(ticket, Ok(()), Metadata::new(), &mut self.out);
     }
 
     fn answer_down_to(&mut self, held: usize) {

@@ -72,7 +72,7 @@ fn hidden(error: impl Into<BoxError>) -> Failure {
 }
 
 fn request_of(request: HttpRequest) -> Result<Request<RequestBody>> {
-    let HttpRequest { method, target, authority, http2, secure, fields, body, context } = request;
+    let HttpRequest { method, target, authority, http2, secure, fields, body, context, .. } = request;
     let length = fields.get("content-length").and_then(|length| length.parse().ok());
     let scheme = if secure { "https" } else { "http" };
     // As in hyper: HTTP/1.1 has the host in a field.

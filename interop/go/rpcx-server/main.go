@@ -1,4 +1,4 @@
-// Command rpcx-server is the real rpcx server, with the services of `polyrpc serve`.
+// Command rpcx-server is the real rpcx server, with the services of `polyrpc-fixtures`.
 //
 // It prints `listening ADDR` once it accepts connections and, since rpcx serves WebSocket, Unix sockets and HTTP CONNECT
 // on separate listeners, `listening-ws ADDR`, `listening-unix PATH` (with --unix) and finally `listening-http ADDR`.
@@ -34,6 +34,7 @@ func main() {
 	listen := flag.String("listen", "127.0.0.1:0", "address to listen on")
 	auth := flag.Bool("auth", false, "ask every call for the token")
 	unix := flag.String("unix", "", "path of a Unix socket to listen on too")
+	shared := flag.Bool("names", false, "offer other services by the names of those that polyrpc serve has")
 	udp := flag.Bool("udp", false, "listen by KCP and, with -cert, QUIC too")
 	files := secure.Flags()
 	flag.Parse()
@@ -45,6 +46,9 @@ func main() {
 	// Panics and rejected tokens are part of the tests; their stacks would flood the results.
 	rpcxlog.SetDummyLogger()
 
+	if *shared {
+		register = registerNames
+	}
 	plain := serve("tcp", *listen, *auth, secured)
 	webSocket := serve("ws", "127.0.0.1:0", *auth, secured)
 	connect := serve("http", "127.0.0.1:0", *auth, secured)
@@ -112,7 +116,10 @@ func serveListener(s *server.Server, network string, listener net.Listener) erro
 	return http.Serve(listener, mux)
 }
 
-func register(s *server.Server) error {
+// register adds the services of every server of this program.
+var register = registerAll
+
+func registerAll(s *server.Server) error {
 	known := reflection.New()
 	s.Plugins.Add(known)
 	enableTransfers(s)

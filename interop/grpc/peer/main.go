@@ -3,7 +3,10 @@
 //
 //	peer [FLAGS] serve
 //	peer [FLAGS] call HOST:PORT
+//	peer plain
+//	peer names FILE
 //
+// `plain` is `serve` without reflection; `names` serves what a FileDescriptorProto in text declares (names.go).
 // The flags, for TLS, are those of secure.go.
 package main
 
@@ -29,16 +32,27 @@ func main() {
 	flag.Parse()
 	switch {
 	case flag.NArg() == 1 && flag.Arg(0) == "serve":
-		serve(files)
+		serve(files, func(server *grpc.Server) error {
+			testgrpc.RegisterTestServiceServer(server, interop.NewTestServer())
+			reflection.Register(server)
+			return nil
+		})
+	case flag.NArg() == 1 && flag.Arg(0) == "plain":
+		serve(files, func(server *grpc.Server) error {
+			testgrpc.RegisterTestServiceServer(server, interop.NewTestServer())
+			return nil
+		})
+	case flag.NArg() == 2 && flag.Arg(0) == "names":
+		serve(files, func(server *grpc.Server) error { return registerNames(server, flag.Arg(1)) })
 	case flag.NArg() == 2 && flag.Arg(0) == "call":
 		call(files, flag.Arg(1))
 	default:
-		fmt.Fprintln(os.Stderr, "usage: peer [FLAGS] serve | peer [FLAGS] call HOST:PORT")
+		fmt.Fprintln(os.Stderr, "usage: peer [FLAGS] serve | peer [FLAGS] call HOST:PORT | peer plain | peer names FILE")
 		os.Exit(2)
 	}
 }
 
-func serve(files files) {
+func serve(files files, register func(*grpc.Server) error) {
 	var options []grpc.ServerOption
 	secured, err := files.server()
 	if err != nil {
@@ -54,8 +68,10 @@ func serve(files files) {
 		os.Exit(1)
 	}
 	server := grpc.NewServer(options...)
-	testgrpc.RegisterTestServiceServer(server, interop.NewTestServer())
-	reflection.Register(server)
+	if err := register(server); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
 	fmt.Println("listening", listener.Addr())
 	go func() {
 		// The peer exits when its standard input closes.

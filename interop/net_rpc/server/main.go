@@ -7,6 +7,7 @@ package main
 
 import (
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"log"
@@ -15,6 +16,7 @@ import (
 	"net/rpc"
 	"net/rpc/jsonrpc"
 	"os"
+	"strings"
 	"time"
 
 	msgpackrpc "github.com/hashicorp/net-rpc-msgpackrpc/v2"
@@ -58,9 +60,36 @@ func (Shapes) Length(text string, reply *int) error {
 	return nil
 }
 
+// Order and Bill have nothing in common with the messages of the example.
+type Order struct {
+	Price, Count int
+	Label        string
+}
+
+// Bill is the answer to an order.
+type Bill struct {
+	Total int
+	Label string
+}
+
+// Named has a method by the name of one of the example.
+type Named struct{}
+
+// Mul answers the price of all.
+func (Named) Mul(order *Order, bill *Bill) error {
+	bill.Total, bill.Label = order.Price*order.Count, strings.ToUpper(order.Label)
+	return nil
+}
+
 func main() {
+	shared := flag.Bool("names", false, "offer another service by the name of one that polyrpc serve has")
+	flag.Parse()
 	server := rpc.NewServer()
-	if err := errors.Join(server.Register(Arith{}), server.Register(Shapes{})); err != nil {
+	register := func() error { return errors.Join(server.Register(Arith{}), server.Register(Shapes{})) }
+	if *shared {
+		register = func() error { return server.RegisterName("Arith", Named{}) }
+	}
+	if err := register(); err != nil {
 		log.Fatal(err)
 	}
 	fmt.Println("listening", serve(func(conn net.Conn) { server.ServeConn(conn) }))

@@ -1,15 +1,8 @@
 use polyrpc::client::{ConnectionMode, Request};
 use polyrpc::{Checksum, Client};
+use polyrpc_cli::proto::example::{EchoRequest, EchoServiceBlockingClient, EchoServiceClient};
 
 use crate::{Outcome, ensure, told};
-
-/// The echo service, as generated for the command.
-#[allow(warnings, reason = "generated")]
-mod example {
-    include!("../../../crates/cli/src/proto/example.rs");
-}
-
-use example::{EchoRequest, EchoServiceBlockingClient, EchoServiceClient};
 
 pub(crate) async fn cases(url: &str) -> Vec<(&'static str, Outcome)> {
     vec![

@@ -5,19 +5,12 @@ use std::time::Duration;
 use polyrpc::client::{CallOptions, Request};
 use polyrpc::codec::Body;
 use polyrpc::{Client, Code, Compression, Error, Format, Metadata, Streaming};
-
-use crate::{Outcome, ensure, told};
-
-/// The service of the tests, as generated for the command.
-#[allow(warnings, reason = "generated")]
-mod testing {
-    include!("../../../crates/cli/src/proto/grpc.testing.rs");
-}
-
-use testing::{
+use polyrpc_interop::testing::{
     BoolValue, EchoStatus, Empty, Payload, ResponseParameters, SimpleRequest, SimpleResponse,
     StreamingInputCallRequest, StreamingOutputCallRequest, StreamingOutputCallResponse, TestServiceClient,
 };
+
+use crate::{Outcome, ensure, told};
 
 /// Sizes of requests and answers that the description names.
 const REQUESTS: [usize; 4] = [27182, 8, 1828, 45904];

@@ -5,7 +5,7 @@
 //! polyrpc-interop rpcx://127.0.0.1:8972
 //! polyrpc-interop baidu-std://127.0.0.1:8002
 //! polyrpc-interop grpc://127.0.0.1:10000
-//! polyrpc-interop net-rpc+json://127.0.0.1:1234
+//! polyrpc-interop 'net-rpc://127.0.0.1:1234?codec=json'
 //! polyrpc-interop gob://interop/go/bin/gob
 //! ```
 //!
@@ -31,10 +31,10 @@ async fn main() -> ExitCode {
         return ExitCode::from(2);
     };
     let cases = match url.split("://").next() {
-        Some("rpcx" | "rpcx+ws" | "rpcx+unix") => rpcx::cases(&url).await,
+        Some("rpcx") => rpcx::cases(&url).await,
         Some("baidu-std") => baidu_std::cases(&url).await,
         Some("grpc") => grpc::cases(&url).await,
-        Some(scheme) if scheme.starts_with("net-rpc") => net_rpc::cases(&url).await,
+        Some("net-rpc") => net_rpc::cases(&url).await,
         Some("gob") => gob::cases(url.trim_start_matches("gob://")),
         _ => {
             eprintln!("`{url}`: want rpcx://, baidu-std://, grpc://, net-rpc:// or gob://");

@@ -2688,3 +2688,271 @@ pub mod __buffa {
 pub use self::__buffa::ext::NOTE;
 #[doc(inline)]
 pub use self::__buffa::ext::EXTRA;
+
+/// The descriptors of this package's services and of everything they import, as
+/// `protoc --descriptor_set_out --include_imports` writes them.
+pub const FILE_DESCRIPTOR_SET: &[u8] = b"\
+    \n\xe6X\n google/protobuf/descriptor.proto\x12\x0fgoogle.protobuf\"M\n\x11FileDescriptorSet\x12\
+    8\n\x04file\x18\x01 \x03(\x0b2$.google.protobuf.FileDescriptorProtoR\x04file\"\x98\x05\n\x13\
+    FileDescriptorProto\x12\x12\n\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n\x07package\x18\x02 \
+    \x01(\tR\x07package\x12\x1e\n\ndependency\x18\x03 \x03(\tR\ndependency\x12+\n\x11public_depe\
+    ndency\x18\n \x03(\x05R\x10publicDependency\x12\'\n\x0fweak_dependency\x18\x0b \x03(\x05R\x0e\
+    weakDependency\x12C\n\x0cmessage_type\x18\x04 \x03(\x0b2 .google.protobuf.DescriptorProtoR\x0b\
+    messageType\x12A\n\tenum_type\x18\x05 \x03(\x0b2$.google.protobuf.EnumDescriptorProtoR\x08en\
+    umType\x12A\n\x07service\x18\x06 \x03(\x0b2\'.google.protobuf.ServiceDescriptorProtoR\x07ser\
+    vice\x12C\n\textension\x18\x07 \x03(\x0b2%.google.protobuf.FieldDescriptorProtoR\textension\x12\
+    6\n\x07options\x18\x08 \x01(\x0b2\x1c.google.protobuf.FileOptionsR\x07options\x12I\n\x10sour\
+    ce_code_info\x18\t \x01(\x0b2\x1f.google.protobuf.SourceCodeInfoR\x0esourceCodeInfo\x12\x16\n\
+    \x06syntax\x18\x0c \x01(\tR\x06syntax\x122\n\x07edition\x18\x0e \x01(\x0e2\x18.google.protob\
+    uf.EditionR\x07edition\"\xb9\x06\n\x0fDescriptorProto\x12\x12\n\x04name\x18\x01 \x01(\tR\x04\
+    name\x12;\n\x05field\x18\x02 \x03(\x0b2%.google.protobuf.FieldDescriptorProtoR\x05field\x12C\
+    \n\textension\x18\x06 \x03(\x0b2%.google.protobuf.FieldDescriptorProtoR\textension\x12A\n\x0b\
+    nested_type\x18\x03 \x03(\x0b2 .google.protobuf.DescriptorProtoR\nnestedType\x12A\n\tenum_ty\
+    pe\x18\x04 \x03(\x0b2$.google.protobuf.EnumDescriptorProtoR\x08enumType\x12X\n\x0fextension_\
+    range\x18\x05 \x03(\x0b2/.google.protobuf.DescriptorProto.ExtensionRangeR\x0eextensionRange\x12\
+    D\n\noneof_decl\x18\x08 \x03(\x0b2%.google.protobuf.OneofDescriptorProtoR\toneofDecl\x129\n\x07\
+    options\x18\x07 \x01(\x0b2\x1f.google.protobuf.MessageOptionsR\x07options\x12U\n\x0ereserved\
+    _range\x18\t \x03(\x0b2..google.protobuf.DescriptorProto.ReservedRangeR\rreservedRange\x12#\n\
+    \rreserved_name\x18\n \x03(\tR\x0creservedName\x1az\n\x0eExtensionRange\x12\x14\n\x05start\x18\
+    \x01 \x01(\x05R\x05start\x12\x10\n\x03end\x18\x02 \x01(\x05R\x03end\x12@\n\x07options\x18\x03\
+    \x20\x01(\x0b2&.google.protobuf.ExtensionRangeOptionsR\x07options\x1a7\n\rReservedRange\x12\x14\
+    \n\x05start\x18\x01 \x01(\x05R\x05start\x12\x10\n\x03end\x18\x02 \x01(\x05R\x03end\"\xc4\x04\
+    \n\x15ExtensionRangeOptions\x12X\n\x14uninterpreted_option\x18\xe7\x07 \x03(\x0b2$.google.pr\
+    otobuf.UninterpretedOptionR\x13uninterpretedOption\x12V\n\x0bdeclaration\x18\x02 \x03(\x0b22\
+    .google.protobuf.ExtensionRangeOptions.DeclarationB\x00R\x0bdeclaration\x127\n\x08features\x18\
+    2 \x01(\x0b2\x1b.google.protobuf.FeatureSetR\x08features\x12h\n\x0cverification\x18\x03 \x01\
+    (\x0e28.google.protobuf.ExtensionRangeOptions.VerificationState:\nUNVERIFIEDR\x0cverificatio\
+    n\x1a\x94\x01\n\x0bDeclaration\x12\x16\n\x06number\x18\x01 \x01(\x05R\x06number\x12\x1b\n\tf\
+    ull_name\x18\x02 \x01(\tR\x08fullName\x12\x12\n\x04type\x18\x03 \x01(\tR\x04type\x12\x1a\n\x08\
+    reserved\x18\x05 \x01(\x08R\x08reserved\x12\x1a\n\x08repeated\x18\x06 \x01(\x08R\x08repeated\
+    J\x04\x08\x04\x10\x05\"4\n\x11VerificationState\x12\x0f\n\x0bDECLARATION\x10\x00\x12\x0e\n\n\
+    UNVERIFIED\x10\x01*\t\x08\xe8\x07\x10\x80\x80\x80\x80\x02\"\xc1\x06\n\x14FieldDescriptorProt\
+    o\x12\x12\n\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n\x06number\x18\x03 \x01(\x05R\x06numbe\
+    r\x12A\n\x05label\x18\x04 \x01(\x0e2+.google.protobuf.FieldDescriptorProto.LabelR\x05label\x12\
+    >\n\x04type\x18\x05 \x01(\x0e2*.google.protobuf.FieldDescriptorProto.TypeR\x04type\x12\x1b\n\
+    \ttype_name\x18\x06 \x01(\tR\x08typeName\x12\x1a\n\x08extendee\x18\x02 \x01(\tR\x08extendee\x12\
+    #\n\rdefault_value\x18\x07 \x01(\tR\x0cdefaultValue\x12\x1f\n\x0boneof_index\x18\t \x01(\x05\
+    R\noneofIndex\x12\x1b\n\tjson_name\x18\n \x01(\tR\x08jsonName\x127\n\x07options\x18\x08 \x01\
+    (\x0b2\x1d.google.protobuf.FieldOptionsR\x07options\x12\'\n\x0fproto3_optional\x18\x11 \x01(\
+    \x08R\x0eproto3Optional\"\xb6\x02\n\x04Type\x12\x0f\n\x0bTYPE_DOUBLE\x10\x01\x12\x0e\n\nTYPE\
+    _FLOAT\x10\x02\x12\x0e\n\nTYPE_INT64\x10\x03\x12\x0f\n\x0bTYPE_UINT64\x10\x04\x12\x0e\n\nTYP\
+    E_INT32\x10\x05\x12\x10\n\x0cTYPE_FIXED64\x10\x06\x12\x10\n\x0cTYPE_FIXED32\x10\x07\x12\r\n\t\
+    TYPE_BOOL\x10\x08\x12\x0f\n\x0bTYPE_STRING\x10\t\x12\x0e\n\nTYPE_GROUP\x10\n\x12\x10\n\x0cTY\
+    PE_MESSAGE\x10\x0b\x12\x0e\n\nTYPE_BYTES\x10\x0c\x12\x0f\n\x0bTYPE_UINT32\x10\r\x12\r\n\tTYP\
+    E_ENUM\x10\x0e\x12\x11\n\rTYPE_SFIXED32\x10\x0f\x12\x11\n\rTYPE_SFIXED64\x10\x10\x12\x0f\n\x0b\
+    TYPE_SINT32\x10\x11\x12\x0f\n\x0bTYPE_SINT64\x10\x12\"C\n\x05Label\x12\x12\n\x0eLABEL_OPTION\
+    AL\x10\x01\x12\x12\n\x0eLABEL_REPEATED\x10\x03\x12\x12\n\x0eLABEL_REQUIRED\x10\x02\"c\n\x14O\
+    neofDescriptorProto\x12\x12\n\x04name\x18\x01 \x01(\tR\x04name\x127\n\x07options\x18\x02 \x01\
+    (\x0b2\x1d.google.protobuf.OneofOptionsR\x07options\"\xe3\x02\n\x13EnumDescriptorProto\x12\x12\
+    \n\x04name\x18\x01 \x01(\tR\x04name\x12?\n\x05value\x18\x02 \x03(\x0b2).google.protobuf.Enum\
+    ValueDescriptorProtoR\x05value\x126\n\x07options\x18\x03 \x01(\x0b2\x1c.google.protobuf.Enum\
+    OptionsR\x07options\x12]\n\x0ereserved_range\x18\x04 \x03(\x0b26.google.protobuf.EnumDescrip\
+    torProto.EnumReservedRangeR\rreservedRange\x12#\n\rreserved_name\x18\x05 \x03(\tR\x0creserve\
+    dName\x1a;\n\x11EnumReservedRange\x12\x14\n\x05start\x18\x01 \x01(\x05R\x05start\x12\x10\n\x03\
+    end\x18\x02 \x01(\x05R\x03end\"\x83\x01\n\x18EnumValueDescriptorProto\x12\x12\n\x04name\x18\x01\
+    \x20\x01(\tR\x04name\x12\x16\n\x06number\x18\x02 \x01(\x05R\x06number\x12;\n\x07options\x18\x03\
+    \x20\x01(\x0b2!.google.protobuf.EnumValueOptionsR\x07options\"\xa7\x01\n\x16ServiceDescripto\
+    rProto\x12\x12\n\x04name\x18\x01 \x01(\tR\x04name\x12>\n\x06method\x18\x02 \x03(\x0b2&.googl\
+    e.protobuf.MethodDescriptorProtoR\x06method\x129\n\x07options\x18\x03 \x01(\x0b2\x1f.google.\
+    protobuf.ServiceOptionsR\x07options\"\x89\x02\n\x15MethodDescriptorProto\x12\x12\n\x04name\x18\
+    \x01 \x01(\tR\x04name\x12\x1d\n\ninput_type\x18\x02 \x01(\tR\tinputType\x12\x1f\n\x0boutput_\
+    type\x18\x03 \x01(\tR\noutputType\x128\n\x07options\x18\x04 \x01(\x0b2\x1e.google.protobuf.M\
+    ethodOptionsR\x07options\x120\n\x10client_streaming\x18\x05 \x01(\x08:\x05falseR\x0fclientSt\
+    reaming\x120\n\x10server_streaming\x18\x06 \x01(\x08:\x05falseR\x0fserverStreaming\"\xca\t\n\
+    \x0bFileOptions\x12!\n\x0cjava_package\x18\x01 \x01(\tR\x0bjavaPackage\x120\n\x14java_outer_\
+    classname\x18\x08 \x01(\tR\x12javaOuterClassname\x125\n\x13java_multiple_files\x18\n \x01(\x08\
+    :\x05falseR\x11javaMultipleFiles\x12D\n\x1djava_generate_equals_and_hash\x18\x14 \x01(\x08B\x02\
+    \x18\x01R\x19javaGenerateEqualsAndHash\x12:\n\x16java_string_check_utf8\x18\x1b \x01(\x08:\x05\
+    falseR\x13javaStringCheckUtf8\x12S\n\x0coptimize_for\x18\t \x01(\x0e2).google.protobuf.FileO\
+    ptions.OptimizeMode:\x05SPEEDR\x0boptimizeFor\x12\x1d\n\ngo_package\x18\x0b \x01(\tR\tgoPack\
+    age\x125\n\x13cc_generic_services\x18\x10 \x01(\x08:\x05falseR\x11ccGenericServices\x129\n\x15\
+    java_generic_services\x18\x11 \x01(\x08:\x05falseR\x13javaGenericServices\x125\n\x13py_gener\
+    ic_services\x18\x12 \x01(\x08:\x05falseR\x11pyGenericServices\x127\n\x14php_generic_services\
+    \x18* \x01(\x08:\x05falseR\x12phpGenericServices\x12%\n\ndeprecated\x18\x17 \x01(\x08:\x05fa\
+    lseR\ndeprecated\x12.\n\x10cc_enable_arenas\x18\x1f \x01(\x08:\x04trueR\x0eccEnableArenas\x12\
+    *\n\x11objc_class_prefix\x18$ \x01(\tR\x0fobjcClassPrefix\x12)\n\x10csharp_namespace\x18% \x01\
+    (\tR\x0fcsharpNamespace\x12!\n\x0cswift_prefix\x18\' \x01(\tR\x0bswiftPrefix\x12(\n\x10php_c\
+    lass_prefix\x18( \x01(\tR\x0ephpClassPrefix\x12#\n\rphp_namespace\x18) \x01(\tR\x0cphpNamesp\
+    ace\x124\n\x16php_metadata_namespace\x18, \x01(\tR\x14phpMetadataNamespace\x12!\n\x0cruby_pa\
+    ckage\x18- \x01(\tR\x0brubyPackage\x127\n\x08features\x182 \x01(\x0b2\x1b.google.protobuf.Fe\
+    atureSetR\x08features\x12X\n\x14uninterpreted_option\x18\xe7\x07 \x03(\x0b2$.google.protobuf\
+    .UninterpretedOptionR\x13uninterpretedOption\":\n\x0cOptimizeMode\x12\t\n\x05SPEED\x10\x01\x12\
+    \r\n\tCODE_SIZE\x10\x02\x12\x10\n\x0cLITE_RUNTIME\x10\x03*\t\x08\xe8\x07\x10\x80\x80\x80\x80\
+    \x02J\x04\x08&\x10\'\"\xf4\x03\n\x0eMessageOptions\x12<\n\x17message_set_wire_format\x18\x01\
+    \x20\x01(\x08:\x05falseR\x14messageSetWireFormat\x12L\n\x1fno_standard_descriptor_accessor\x18\
+    \x02 \x01(\x08:\x05falseR\x1cnoStandardDescriptorAccessor\x12%\n\ndeprecated\x18\x03 \x01(\x08\
+    :\x05falseR\ndeprecated\x12\x1b\n\tmap_entry\x18\x07 \x01(\x08R\x08mapEntry\x12V\n&deprecate\
+    d_legacy_json_field_conflicts\x18\x0b \x01(\x08B\x02\x18\x01R\"deprecatedLegacyJsonFieldConf\
+    licts\x127\n\x08features\x18\x0c \x01(\x0b2\x1b.google.protobuf.FeatureSetR\x08features\x12X\
+    \n\x14uninterpreted_option\x18\xe7\x07 \x03(\x0b2$.google.protobuf.UninterpretedOptionR\x13u\
+    ninterpretedOption*\t\x08\xe8\x07\x10\x80\x80\x80\x80\x02J\x04\x08\x04\x10\x05J\x04\x08\x05\x10\
+    \x06J\x04\x08\x06\x10\x07J\x04\x08\x08\x10\tJ\x04\x08\t\x10\n\"\xad\n\n\x0cFieldOptions\x12A\
+    \n\x05ctype\x18\x01 \x01(\x0e2#.google.protobuf.FieldOptions.CType:\x06STRINGR\x05ctype\x12\x16\
+    \n\x06packed\x18\x02 \x01(\x08R\x06packed\x12G\n\x06jstype\x18\x06 \x01(\x0e2$.google.protob\
+    uf.FieldOptions.JSType:\tJS_NORMALR\x06jstype\x12\x19\n\x04lazy\x18\x05 \x01(\x08:\x05falseR\
+    \x04lazy\x12.\n\x0funverified_lazy\x18\x0f \x01(\x08:\x05falseR\x0eunverifiedLazy\x12%\n\nde\
+    precated\x18\x03 \x01(\x08:\x05falseR\ndeprecated\x12\x19\n\x04weak\x18\n \x01(\x08:\x05fals\
+    eR\x04weak\x12(\n\x0cdebug_redact\x18\x10 \x01(\x08:\x05falseR\x0bdebugRedact\x12K\n\tretent\
+    ion\x18\x11 \x01(\x0e2-.google.protobuf.FieldOptions.OptionRetentionR\tretention\x12H\n\x07t\
+    argets\x18\x13 \x03(\x0e2..google.protobuf.FieldOptions.OptionTargetTypeR\x07targets\x12W\n\x10\
+    edition_defaults\x18\x14 \x03(\x0b2,.google.protobuf.FieldOptions.EditionDefaultR\x0fedition\
+    Defaults\x127\n\x08features\x18\x15 \x01(\x0b2\x1b.google.protobuf.FeatureSetR\x08features\x12\
+    X\n\x14uninterpreted_option\x18\xe7\x07 \x03(\x0b2$.google.protobuf.UninterpretedOptionR\x13\
+    uninterpretedOption\x1aZ\n\x0eEditionDefault\x122\n\x07edition\x18\x03 \x01(\x0e2\x18.google\
+    .protobuf.EditionR\x07edition\x12\x14\n\x05value\x18\x02 \x01(\tR\x05value\"/\n\x05CType\x12\
+    \n\n\x06STRING\x10\x00\x12\x08\n\x04CORD\x10\x01\x12\x10\n\x0cSTRING_PIECE\x10\x02\"5\n\x06J\
+    SType\x12\r\n\tJS_NORMAL\x10\x00\x12\r\n\tJS_STRING\x10\x01\x12\r\n\tJS_NUMBER\x10\x02\"U\n\x0f\
+    OptionRetention\x12\x15\n\x11RETENTION_UNKNOWN\x10\x00\x12\x15\n\x11RETENTION_RUNTIME\x10\x01\
+    \x12\x14\n\x10RETENTION_SOURCE\x10\x02\"\x8c\x02\n\x10OptionTargetType\x12\x17\n\x13TARGET_T\
+    YPE_UNKNOWN\x10\x00\x12\x14\n\x10TARGET_TYPE_FILE\x10\x01\x12\x1f\n\x1bTARGET_TYPE_EXTENSION\
+    _RANGE\x10\x02\x12\x17\n\x13TARGET_TYPE_MESSAGE\x10\x03\x12\x15\n\x11TARGET_TYPE_FIELD\x10\x04\
+    \x12\x15\n\x11TARGET_TYPE_ONEOF\x10\x05\x12\x14\n\x10TARGET_TYPE_ENUM\x10\x06\x12\x1a\n\x16T\
+    ARGET_TYPE_ENUM_ENTRY\x10\x07\x12\x17\n\x13TARGET_TYPE_SERVICE\x10\x08\x12\x16\n\x12TARGET_T\
+    YPE_METHOD\x10\t*\t\x08\xe8\x07\x10\x80\x80\x80\x80\x02J\x04\x08\x04\x10\x05J\x04\x08\x12\x10\
+    \x13\"\xac\x01\n\x0cOneofOptions\x127\n\x08features\x18\x01 \x01(\x0b2\x1b.google.protobuf.F\
+    eatureSetR\x08features\x12X\n\x14uninterpreted_option\x18\xe7\x07 \x03(\x0b2$.google.protobu\
+    f.UninterpretedOptionR\x13uninterpretedOption*\t\x08\xe8\x07\x10\x80\x80\x80\x80\x02\"\xd1\x02\
+    \n\x0bEnumOptions\x12\x1f\n\x0ballow_alias\x18\x02 \x01(\x08R\nallowAlias\x12%\n\ndeprecated\
+    \x18\x03 \x01(\x08:\x05falseR\ndeprecated\x12V\n&deprecated_legacy_json_field_conflicts\x18\x06\
+    \x20\x01(\x08B\x02\x18\x01R\"deprecatedLegacyJsonFieldConflicts\x127\n\x08features\x18\x07 \x01\
+    (\x0b2\x1b.google.protobuf.FeatureSetR\x08features\x12X\n\x14uninterpreted_option\x18\xe7\x07\
+    \x20\x03(\x0b2$.google.protobuf.UninterpretedOptionR\x13uninterpretedOption*\t\x08\xe8\x07\x10\
+    \x80\x80\x80\x80\x02J\x04\x08\x05\x10\x06\"\x81\x02\n\x10EnumValueOptions\x12%\n\ndeprecated\
+    \x18\x01 \x01(\x08:\x05falseR\ndeprecated\x127\n\x08features\x18\x02 \x01(\x0b2\x1b.google.p\
+    rotobuf.FeatureSetR\x08features\x12(\n\x0cdebug_redact\x18\x03 \x01(\x08:\x05falseR\x0bdebug\
+    Redact\x12X\n\x14uninterpreted_option\x18\xe7\x07 \x03(\x0b2$.google.protobuf.UninterpretedO\
+    ptionR\x13uninterpretedOption*\t\x08\xe8\x07\x10\x80\x80\x80\x80\x02\"\xd5\x01\n\x0eServiceO\
+    ptions\x127\n\x08features\x18\" \x01(\x0b2\x1b.google.protobuf.FeatureSetR\x08features\x12%\n\
+    \ndeprecated\x18! \x01(\x08:\x05falseR\ndeprecated\x12X\n\x14uninterpreted_option\x18\xe7\x07\
+    \x20\x03(\x0b2$.google.protobuf.UninterpretedOptionR\x13uninterpretedOption*\t\x08\xe8\x07\x10\
+    \x80\x80\x80\x80\x02\"\x99\x03\n\rMethodOptions\x12%\n\ndeprecated\x18! \x01(\x08:\x05falseR\
+    \ndeprecated\x12q\n\x11idempotency_level\x18\" \x01(\x0e2/.google.protobuf.MethodOptions.Ide\
+    mpotencyLevel:\x13IDEMPOTENCY_UNKNOWNR\x10idempotencyLevel\x127\n\x08features\x18# \x01(\x0b\
+    2\x1b.google.protobuf.FeatureSetR\x08features\x12X\n\x14uninterpreted_option\x18\xe7\x07 \x03\
+    (\x0b2$.google.protobuf.UninterpretedOptionR\x13uninterpretedOption\"P\n\x10IdempotencyLevel\
+    \x12\x17\n\x13IDEMPOTENCY_UNKNOWN\x10\x00\x12\x13\n\x0fNO_SIDE_EFFECTS\x10\x01\x12\x0e\n\nID\
+    EMPOTENT\x10\x02*\t\x08\xe8\x07\x10\x80\x80\x80\x80\x02\"\x9a\x03\n\x13UninterpretedOption\x12\
+    A\n\x04name\x18\x02 \x03(\x0b2-.google.protobuf.UninterpretedOption.NamePartR\x04name\x12)\n\
+    \x10identifier_value\x18\x03 \x01(\tR\x0fidentifierValue\x12,\n\x12positive_int_value\x18\x04\
+    \x20\x01(\x04R\x10positiveIntValue\x12,\n\x12negative_int_value\x18\x05 \x01(\x03R\x10negati\
+    veIntValue\x12!\n\x0cdouble_value\x18\x06 \x01(\x01R\x0bdoubleValue\x12!\n\x0cstring_value\x18\
+    \x07 \x01(\x0cR\x0bstringValue\x12\'\n\x0faggregate_value\x18\x08 \x01(\tR\x0eaggregateValue\
+    \x1aJ\n\x08NamePart\x12\x1b\n\tname_part\x18\x01 \x02(\tR\x08namePart\x12!\n\x0cis_extension\
+    \x18\x02 \x02(\x08R\x0bisExtension\"\x81\x08\n\nFeatureSet\x12R\n\x0efield_presence\x18\x01 \
+    \x01(\x0e2).google.protobuf.FeatureSet.FieldPresenceB\x00R\rfieldPresence\x12C\n\tenum_type\x18\
+    \x02 \x01(\x0e2$.google.protobuf.FeatureSet.EnumTypeB\x00R\x08enumType\x12k\n\x17repeated_fi\
+    eld_encoding\x18\x03 \x01(\x0e21.google.protobuf.FeatureSet.RepeatedFieldEncodingB\x00R\x15r\
+    epeatedFieldEncoding\x12U\n\x0futf8_validation\x18\x04 \x01(\x0e2*.google.protobuf.FeatureSe\
+    t.Utf8ValidationB\x00R\x0eutf8Validation\x12X\n\x10message_encoding\x18\x05 \x01(\x0e2+.goog\
+    le.protobuf.FeatureSet.MessageEncodingB\x00R\x0fmessageEncoding\x12I\n\x0bjson_format\x18\x06\
+    \x20\x01(\x0e2&.google.protobuf.FeatureSet.JsonFormatB\x00R\njsonFormat\"\\\n\rFieldPresence\
+    \x12\x1a\n\x16FIELD_PRESENCE_UNKNOWN\x10\x00\x12\x0c\n\x08EXPLICIT\x10\x01\x12\x0c\n\x08IMPL\
+    ICIT\x10\x02\x12\x13\n\x0fLEGACY_REQUIRED\x10\x03\"7\n\x08EnumType\x12\x15\n\x11ENUM_TYPE_UN\
+    KNOWN\x10\x00\x12\x08\n\x04OPEN\x10\x01\x12\n\n\x06CLOSED\x10\x02\"V\n\x15RepeatedFieldEncod\
+    ing\x12#\n\x1fREPEATED_FIELD_ENCODING_UNKNOWN\x10\x00\x12\n\n\x06PACKED\x10\x01\x12\x0c\n\x08\
+    EXPANDED\x10\x02\"C\n\x0eUtf8Validation\x12\x1b\n\x17UTF8_VALIDATION_UNKNOWN\x10\x00\x12\x08\
+    \n\x04NONE\x10\x01\x12\n\n\x06VERIFY\x10\x02\"S\n\x0fMessageEncoding\x12\x1c\n\x18MESSAGE_EN\
+    CODING_UNKNOWN\x10\x00\x12\x13\n\x0fLENGTH_PREFIXED\x10\x01\x12\r\n\tDELIMITED\x10\x02\"H\n\n\
+    JsonFormat\x12\x17\n\x13JSON_FORMAT_UNKNOWN\x10\x00\x12\t\n\x05ALLOW\x10\x01\x12\x16\n\x12LE\
+    GACY_BEST_EFFORT\x10\x02*\x06\x08\xe8\x07\x10\xe9\x07*\x06\x08\xe9\x07\x10\xea\x07*\x06\x08\x8b\
+    N\x10\x90NJ\x06\x08\xe7\x07\x10\xe8\x07\"\xfe\x02\n\x12FeatureSetDefaults\x12X\n\x08defaults\
+    \x18\x01 \x03(\x0b2<.google.protobuf.FeatureSetDefaults.FeatureSetEditionDefaultR\x08default\
+    s\x12A\n\x0fminimum_edition\x18\x04 \x01(\x0e2\x18.google.protobuf.EditionR\x0eminimumEditio\
+    n\x12A\n\x0fmaximum_edition\x18\x05 \x01(\x0e2\x18.google.protobuf.EditionR\x0emaximumEditio\
+    n\x1a\x87\x01\n\x18FeatureSetEditionDefault\x122\n\x07edition\x18\x03 \x01(\x0e2\x18.google.\
+    protobuf.EditionR\x07edition\x127\n\x08features\x18\x02 \x01(\x0b2\x1b.google.protobuf.Featu\
+    reSetR\x08features\"\xa7\x02\n\x0eSourceCodeInfo\x12D\n\x08location\x18\x01 \x03(\x0b2(.goog\
+    le.protobuf.SourceCodeInfo.LocationR\x08location\x1a\xce\x01\n\x08Location\x12\x16\n\x04path\
+    \x18\x01 \x03(\x05B\x02\x10\x01R\x04path\x12\x16\n\x04span\x18\x02 \x03(\x05B\x02\x10\x01R\x04\
+    span\x12)\n\x10leading_comments\x18\x03 \x01(\tR\x0fleadingComments\x12+\n\x11trailing_comme\
+    nts\x18\x04 \x01(\tR\x10trailingComments\x12:\n\x19leading_detached_comments\x18\x06 \x03(\t\
+    R\x17leadingDetachedComments\"\xd0\x02\n\x11GeneratedCodeInfo\x12M\n\nannotation\x18\x01 \x03\
+    (\x0b2-.google.protobuf.GeneratedCodeInfo.AnnotationR\nannotation\x1a\xeb\x01\n\nAnnotation\x12\
+    \x16\n\x04path\x18\x01 \x03(\x05B\x02\x10\x01R\x04path\x12\x1f\n\x0bsource_file\x18\x02 \x01\
+    (\tR\nsourceFile\x12\x14\n\x05begin\x18\x03 \x01(\x05R\x05begin\x12\x10\n\x03end\x18\x04 \x01\
+    (\x05R\x03end\x12R\n\x08semantic\x18\x05 \x01(\x0e26.google.protobuf.GeneratedCodeInfo.Annot\
+    ation.SemanticR\x08semantic\"(\n\x08Semantic\x12\x08\n\x04NONE\x10\x00\x12\x07\n\x03SET\x10\x01\
+    \x12\t\n\x05ALIAS\x10\x02*\xea\x01\n\x07Edition\x12\x13\n\x0fEDITION_UNKNOWN\x10\x00\x12\x13\
+    \n\x0eEDITION_PROTO2\x10\xe6\x07\x12\x13\n\x0eEDITION_PROTO3\x10\xe7\x07\x12\x11\n\x0cEDITIO\
+    N_2023\x10\xe8\x07\x12\x17\n\x13EDITION_1_TEST_ONLY\x10\x01\x12\x17\n\x13EDITION_2_TEST_ONLY\
+    \x10\x02\x12\x1d\n\x17EDITION_99997_TEST_ONLY\x10\x9d\x8d\x06\x12\x1d\n\x17EDITION_99998_TES\
+    T_ONLY\x10\x9e\x8d\x06\x12\x1d\n\x17EDITION_99999_TEST_ONLY\x10\x9f\x8d\x06B~\n\x13com.googl\
+    e.protobufB\x10DescriptorProtosH\x01Z-google.golang.org/protobuf/types/descriptorpb\xf8\x01\x01\
+    \xa2\x02\x03GPB\xaa\x02\x1aGoogle.Protobuf.Reflection\n\xff\x01\n\x1fgoogle/protobuf/timesta\
+    mp.proto\x12\x0fgoogle.protobuf\";\n\tTimestamp\x12\x18\n\x07seconds\x18\x01 \x01(\x03R\x07s\
+    econds\x12\x14\n\x05nanos\x18\x02 \x01(\x05R\x05nanosB\x85\x01\n\x13com.google.protobufB\x0e\
+    TimestampProtoP\x01Z2google.golang.org/protobuf/types/known/timestamppb\xf8\x01\x01\xa2\x02\x03\
+    GPB\xaa\x02\x1eGoogle.Protobuf.WellKnownTypesb\x06proto3\n\x86\x04\n\x1egoogle/protobuf/wrap\
+    pers.proto\x12\x0fgoogle.protobuf\"#\n\x0bDoubleValue\x12\x14\n\x05value\x18\x01 \x01(\x01R\x05\
+    value\"\"\n\nFloatValue\x12\x14\n\x05value\x18\x01 \x01(\x02R\x05value\"\"\n\nInt64Value\x12\
+    \x14\n\x05value\x18\x01 \x01(\x03R\x05value\"#\n\x0bUInt64Value\x12\x14\n\x05value\x18\x01 \x01\
+    (\x04R\x05value\"\"\n\nInt32Value\x12\x14\n\x05value\x18\x01 \x01(\x05R\x05value\"#\n\x0bUIn\
+    t32Value\x12\x14\n\x05value\x18\x01 \x01(\rR\x05value\"!\n\tBoolValue\x12\x14\n\x05value\x18\
+    \x01 \x01(\x08R\x05value\"#\n\x0bStringValue\x12\x14\n\x05value\x18\x01 \x01(\tR\x05value\"\"\
+    \n\nBytesValue\x12\x14\n\x05value\x18\x01 \x01(\x0cR\x05valueB\x83\x01\n\x13com.google.proto\
+    bufB\rWrappersProtoP\x01Z1google.golang.org/protobuf/types/known/wrapperspb\xf8\x01\x01\xa2\x02\
+    \x03GPB\xaa\x02\x1eGoogle.Protobuf.WellKnownTypesb\x06proto3\n\x8f\x01\n\x0erich/far.proto\x12\
+    \x15test.rich.common.deep\"^\n\x03Far\x123\n\x04away\x18\x01 \x01(\x0b2\x1f.test.rich.common\
+    .deep.Far.AwayR\x04away\x1a\"\n\x04Away\x12\x1a\n\x08distance\x18\x01 \x01(\x12R\x08distance\
+    b\x06proto3\n\xdc\x01\n\x11rich/common.proto\x12\x10test.rich.common\x1a\x0erich/far.proto\"\
+    K\n\x05Stamp\x12\x14\n\x05ticks\x18\x01 \x01(\x04R\x05ticks\x12,\n\x03far\x18\x02 \x01(\x0b2\
+    \x1a.test.rich.common.deep.FarR\x03far2N\n\x0bNotAskedFor\x12?\n\x07Streams\x12\x17.test.ric\
+    h.common.Stamp\x1a\x17.test.rich.common.Stamp(\x010\x01P\x00b\x06proto3\n7\n\x11rich/unused.\
+    proto\x12\x10test.rich.unused\"\x08\n\x06Unusedb\x06proto3\n4\n\nroot.proto\"\x1e\n\x08Rootl\
+    ess\x12\x12\n\x04name\x18\x01 \x01(\tR\x04nameb\x06proto3\n\xb3\x15\n\nrich.proto\x12\ttest.\
+    rich\x1a google/protobuf/descriptor.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1egoog\
+    le/protobuf/wrappers.proto\x1a\x11rich/common.proto\x1a\x11rich/unused.proto\x1a\nroot.proto\
+    \"\xbf\x0f\n\nEverything\x12\x12\n\x04name\x18\x01 \x02(\tR\x04name\x12\x0e\n\x02id\x18\x02 \
+    \x02(\x05R\x02id\x12\x1e\n\x08a_double\x18\x03 \x01(\x01:\x031.5R\x07aDouble\x12\x1d\n\x07a_\
+    float\x18\x04 \x01(\x02:\x04-infR\x06aFloat\x12/\n\x08an_int64\x18\x05 \x01(\x03:\x14-922337\
+    2036854775808R\x07anInt64\x12%\n\x08a_uint32\x18\x06 \x01(\r:\n4294967295R\x07aUint32\x12\x19\
+    \n\x08a_uint64\x18\x07 \x01(\x04R\x07aUint64\x12\x19\n\x08a_sint32\x18\x08 \x01(\x11R\x07aSi\
+    nt32\x12\x19\n\x08a_sint64\x18\t \x01(\x12R\x07aSint64\x12\x1b\n\ta_fixed32\x18\n \x01(\x07R\
+    \x08aFixed32\x12\x1b\n\ta_fixed64\x18\x0b \x01(\x06R\x08aFixed64\x12\x1d\n\na_sfixed32\x18\x0c\
+    \x20\x01(\x0fR\taSfixed32\x12\x1d\n\na_sfixed64\x18\r \x01(\x10R\taSfixed64\x12\x1b\n\x06a_b\
+    ool\x18\x0e \x01(\x08:\x04trueR\x05aBool\x12)\n\x08a_string\x18\x0f \x01(\t:\x0ea \"quoted\"\
+    \n\xe4\xb8\xadR\x07aString\x12\'\n\nsome_bytes\x18\x10 \x01(\x0c:\x08\\001\\377R\tsomeBytes\x12\
+    4\n\x05shape\x18\x11 \x01(\x0e2\x10.test.rich.Shape:\x0cSHAPE_SQUARER\x05shape\x12\x1a\n\x06\
+    packed\x18\x12 \x03(\x05B\x02\x10\x01R\x06packed\x12\x1a\n\x08unpacked\x18\x13 \x03(\x05R\x08\
+    unpacked\x12\x18\n\x07strings\x18\x14 \x03(\tR\x07strings\x12(\n\x06shapes\x18\x15 \x03(\x0e\
+    2\x10.test.rich.ShapeR\x06shapes\x121\n\x08children\x18\x16 \x03(\x0b2\x15.test.rich.Everyth\
+    ingR\x08children\x129\n\x06counts\x18\x17 \x03(\x0b2!.test.rich.Everything.CountsEntryR\x06c\
+    ounts\x12G\n\x0cnested_by_id\x18\x18 \x03(\x0b2%.test.rich.Everything.NestedByIdEntryR\nnest\
+    edById\x12\x14\n\x04text\x18\x19 \x01(\tH\x00R\x04text\x126\n\x06nested\x18\x1a \x01(\x0b2\x1c\
+    .test.rich.Everything.NestedH\x00R\x06nested\x12\x12\n\x03raw\x18\x1b \x01(\x0cH\x00R\x03raw\
+    \x12&\n\x04kind\x18\x1c \x01(\x0e2\x10.test.rich.ShapeH\x00R\x04kind\x127\n\x07grouped\x18\x1d\
+    \x20\x01(\n2\x1d.test.rich.Everything.GroupedR\x07grouped\x12-\n\x05stamp\x18\x1e \x01(\x0b2\
+    \x17.test.rich.common.StampR\x05stamp\x12*\n\x02at\x18\x1f \x01(\x0b2\x1a.google.protobuf.Ti\
+    mestampR\x02at\x122\n\x05boxed\x18  \x01(\x0b2\x1c.google.protobuf.StringValueR\x05boxed\x12\
+    %\n\x08rootless\x18! \x01(\x0b2\t.RootlessR\x08rootless\x123\n\x04away\x18\" \x01(\x0b2\x1f.\
+    test.rich.common.deep.Far.AwayR\x04away\x12\x12\n\x04type\x18( \x01(\x05R\x04type\x12\x12\n\x04\
+    self\x18) \x01(\x05R\x04self\x12\x14\n\x05async\x18* \x01(\tR\x05async\x12\x10\n\x03gen\x18+\
+    \x20\x01(\x08R\x03gen\x12\x1c\n\tCamelCase\x18, \x01(\x05R\tCamelCase\x12\x0c\n\x01X\x18- \x01\
+    (\x05R\x01X\x1a9\n\x0bCountsEntry\x12\x10\n\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n\x05valu\
+    e\x18\x02 \x01(\x03R\x05value:\x028\x01\x1a[\n\x0fNestedByIdEntry\x12\x10\n\x03key\x18\x01 \x01\
+    (\x05R\x03key\x122\n\x05value\x18\x02 \x01(\x0b2\x1c.test.rich.Everything.NestedR\x05value:\x02\
+    8\x01\x1ay\n\x07Grouped\x12\x16\n\x06inside\x18\x01 \x01(\tR\x06inside\x129\n\x05inner\x18\x02\
+    \x20\x03(\n2#.test.rich.Everything.Grouped.InnerR\x05inner\x1a\x1b\n\x05Inner\x12\x12\n\x04d\
+    eep\x18\x01 \x02(\x05R\x04deep\x1a\xf3\x01\n\x06Nested\x12\x14\n\x05value\x18\x01 \x01(\x05R\
+    \x05value\x12>\n\x05level\x18\x02 \x01(\x0e2\".test.rich.Everything.Nested.Level:\x04HIGHR\x05\
+    level\x12;\n\x06deeper\x18\x03 \x01(\x0b2#.test.rich.Everything.Nested.DeeperR\x06deeper\x1a\
+    :\n\x06Deeper\x120\n\x04back\x18\x01 \x01(\x0b2\x1c.test.rich.Everything.NestedR\x04back\"\x1a\
+    \n\x05Level\x12\x07\n\x03LOW\x10\x01\x12\x08\n\x04HIGH\x10\x02*\x05\x08d\x10\xc8\x01B\x08\n\x06\
+    choiceJ\t\x08\xe8\x07\x10\x80\x80\x80\x80\x02R\x04gone\"\x1c\n\x06Option\x12\x12\n\x04Some\x18\
+    \x01 \x01(\tR\x04Some\"+\n\x06Result\x12!\n\x02ok\x18\x01 \x01(\x0b2\x11.test.rich.OptionR\x02\
+    ok\"\x08\n\x06String\"\x05\n\x03Vec*F\n\x05Shape\x12\x11\n\rSHAPE_UNKNOWN\x10\x00\x12\x0f\n\x0b\
+    SHAPE_ROUND\x10\x01\x12\x19\n\x0cSHAPE_SQUARE\x10\xf9\xff\xff\xff\xff\xff\xff\xff\xff\x012\xaf\
+    \x02\n\x0bRichService\x124\n\x04Take\x12\x15.test.rich.Everything\x1a\x15.test.rich.Everythi\
+    ng\x12D\n\x0bGetHTTPInfo\x12\x1c.test.rich.Everything.Nested\x1a\x17.test.rich.common.Stamp\x12\
+    >\n\x04Move\x12\t.Rootless\x1a\x1a.google.protobuf.Timestamp\"\x0f\x88\x02\x01\x8a\xb5\x18\x08\
+    it moves\x12,\n\x04self\x12\x11.test.rich.Option\x1a\x11.test.rich.Result\x126\n\x03far\x12\x1f\
+    .test.rich.common.deep.Far.Away\x1a\x0e.test.rich.Vec2\x07\n\x05Empty:4\n\x04note\x12\x1e.go\
+    ogle.protobuf.MethodOptions\x18\xd1\x86\x03 \x01(\tR\x04note:.\n\x05extra\x12\x15.test.rich.\
+    Everything\x18d \x01(\x05:\x013R\x05extra\n\xdc\x02\n\nmore.proto\x12\ttest.rich\x1a\nrich.p\
+    roto\"\xda\x01\n\x04More\x12\x19\n\x05maybe\x18\x01 \x01(\tH\x01R\x05maybe\x88\x01\x01\x12\x14\
+    \n\x05plain\x18\x02 \x01(\tR\x05plain\x12&\n\x05third\x18\x03 \x01(\x0e2\x10.test.rich.Third\
+    R\x05third\x12#\n\x04more\x18\x04 \x03(\x0b2\x0f.test.rich.MoreR\x04more\x12\x18\n\x06number\
+    \x18\x05 \x01(\x05H\x00R\x06number\x12)\n\x05empty\x18\x06 \x01(\x0b2\x11.test.rich.StringH\x00\
+    R\x05emptyB\x05\n\x03oneB\x08\n\x06_maybe*\x1a\n\x05Third\x12\x08\n\x04ZERO\x10\x00\x12\x07\n\
+    \x03ONE\x10\x0126\n\x0bMoreService\x12\'\n\x03Get\x12\x0f.test.rich.More\x1a\x0f.test.rich.M\
+    oreb\x06proto3";

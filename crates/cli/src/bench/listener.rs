@@ -3,7 +3,10 @@
 use std::fs;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs, UdpSocket};
 
+use polyrpc_core::protocol::percent_decoded;
+
 use super::cpu::Process;
+use crate::url::Url;
 
 /// The process behind a URL, or why its CPU time is unknown.
 pub(super) fn process_behind(url: &str) -> Result<Process, String> {
@@ -13,24 +16,23 @@ pub(super) fn process_behind(url: &str) -> Result<Process, String> {
 
 /// The inode of the socket that listens there.
 fn socket_of(url: &str) -> Result<u64, String> {
-    let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
     let nobody = || "nothing on this machine listens there".to_owned();
-    if scheme.split('+').any(|word| word == "unix") {
-        return table("/proc/net/unix").find_map(|line| unix_socket(&line, rest)).ok_or_else(nobody);
-    }
-    if rest.split(['/', '?']).next().unwrap_or_default().contains(',')
-        || FOUND.iter().any(|word| scheme.ends_with(word))
-    {
+    let url = Url::parse(url).ok_or_else(nobody)?;
+    if url.registry.is_some() {
         return Err("the servers are discovered by the client".to_owned());
     }
-    let host = rest.split(['/', '?']).next().unwrap_or_default();
-    let usual = if scheme.starts_with("https") { 443 } else { 80 };
+    if let Some(path) = url.socket() {
+        let path = percent_decoded(path).ok_or_else(nobody)?;
+        return table("/proc/net/unix").find_map(|line| unix_socket(&line, &path)).ok_or_else(nobody);
+    }
+    let host = url.server();
+    let usual = if url.tls { 443 } else { 80 };
     let addresses = host.to_socket_addrs().or_else(|_| (host, usual).to_socket_addrs());
     let addresses: Vec<_> = addresses.map_err(|_| "its host has no address".to_owned())?.collect();
     let Some(local) = addresses.into_iter().find(|address| is_local(address.ip())) else {
         return Err("the server is on another machine".to_owned());
     };
-    let over_udp = scheme.split('+').any(|word| word == "kcp" || word == "quic");
+    let over_udp = matches!(url.parameter("transport"), Some("kcp" | "quic"));
     let (tables, state) = if over_udp { (["udp", "udp6"], UNCONNECTED) } else { (["tcp", "tcp6"], LISTEN) };
     let lines = tables.into_iter().flat_map(|name| table(&format!("/proc/net/{name}")));
     let mut listening = lines.filter_map(|line| listening_socket(&line, state));
@@ -105,22 +107,6 @@ fn owner_of(inode: u64) -> Option<u32> {
 const LISTEN: &str = "0A";
 /// The state of a bound, unconnected UDP socket: `TCP_CLOSE` there.
 const UNCONNECTED: &str = "07";
-/// Suffixes of schemes whose servers the client discovers.
-const FOUND: [&str; 13] = [
-    "list",
-    "dlist",
-    "file",
-    "remotefile",
-    "dns",
-    "mdns",
-    "etcd",
-    "consul",
-    "nacos",
-    "redis",
-    "zookeeper",
-    "kubernetes",
-    "k8s",
-];
 /// The flag of a listening socket (Linux `include/uapi/linux/net.h`, `__SO_ACCEPTCON`).
 const ACCEPTS: u32 = 1 << 16;
 
@@ -144,7 +130,7 @@ mod tests {
     fn udp_socket_is_found_but_discovered_servers_are_not() {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         let port = socket.local_addr().unwrap().port();
-        let found = process_behind(&format!("rpcx+kcp://127.0.0.1:{port}")).unwrap();
+        let found = process_behind(&format!("rpcx://127.0.0.1:{port}?transport=kcp")).unwrap();
         assert_eq!(found.id, std::process::id());
         for url in ["rpcx+list://127.0.0.1:1,127.0.0.1:2", "rpcx+etcd://127.0.0.1:2379/base/S"] {
             assert_eq!(process_behind(url).unwrap_err(), "the servers are discovered by the client");

@@ -5,6 +5,7 @@ use polyrpc::{Client, Code, Status};
 use super::{Options, guess, suggestion};
 use crate::failure::Failure;
 use crate::message::Translator;
+use crate::reflection::Trace;
 
 /// The failure of a call, with a hint. The server is queried again only after it has responded in a way that a user
 /// cannot have intended.
@@ -22,7 +23,7 @@ pub(super) async fn of_call(
         return failure.or_hint(doubt(status, translator));
     }
     if guess::may_be_of_another_protocol(status) {
-        return failure.or_hint(guess::hint(&options.url, &options.beside).await);
+        return failure.or_hint(guess::hint(&options.url, &options.beside, &Trace::silent()).await);
     }
     let is_known = translator.is_some_and(Translator::knows_the_method);
     if status.code() == Code::Unimplemented && !is_known {

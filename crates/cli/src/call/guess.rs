@@ -7,12 +7,12 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use polyrpc::client::CallOptions;
 use polyrpc::codec::Body;
-use polyrpc::net_rpc::Codec;
-use polyrpc::payload::Json;
 use polyrpc::rest_rpc::Generation;
-use polyrpc::{Code, Format, Scope, Status, tls};
+use polyrpc::{Code, Error, Format, Json, Scope, Status, tls};
 
 use super::CommonOptions;
+use crate::reflection::Trace;
+use crate::url::Url;
 
 /// Whether a response, or its absence, may be that of a server of another protocol.
 pub(crate) fn may_be_of_another_protocol(status: &Status) -> bool {
@@ -22,90 +22,100 @@ pub(crate) fn may_be_of_another_protocol(status: &Status) -> bool {
 }
 
 /// The protocol that the server at a URL seems to speak, unless it is that of the URL.
-pub(crate) async fn hint(url: &str, options: &CommonOptions) -> Option<String> {
-    let (scheme, place) = url.split_once("://")?;
-    let name = scheme.split('+').next()?;
-    let is_plain = scheme.split('+').skip(1).all(|word| PLAIN.contains(&word) || is_of(name, word));
-    if !is_plain {
+pub(crate) async fn hint(url: &str, options: &CommonOptions, trace: &Trace) -> Option<String> {
+    let url = Url::parse(url)?;
+    let is_plain = matches!(url.parameter("transport"), None | Some("tcp" | "unix" | "http-connect"));
+    if url.registry.is_some() || !is_plain {
         return None;
     }
-    let candidates = candidates(scheme, name);
-    let answered = join_all(candidates.iter().map(|scheme| speaks(scheme, place, options))).await;
-    let spoken: Vec<_> =
-        candidates.iter().zip(answered).filter(|(_, answered)| *answered).map(|(scheme, _)| scheme).collect();
+    let candidates = candidates(&url);
+    let tried = join_all(candidates.iter().map(|candidate| try_protocol(candidate, options))).await;
+    let mut spoken = Vec::new();
+    for (candidate, tried) in candidates.iter().zip(tried) {
+        let Some(answer) = tried else { continue };
+        let failure = answer.as_ref().err().map(Error::status);
+        trace.by(&candidate.to_string()).show(NOBODYS, "whether the server speaks this", failure);
+        if is_spoken(&answer) {
+            spoken.push(candidate);
+        }
+    }
     // A server that is slow or broken still speaks its protocol.
-    if spoken.iter().any(|spoken| *spoken == scheme) {
+    if spoken.iter().any(|spoken| **spoken == url) {
         return None;
     }
     let spoken = spoken.first()?;
-    Some(format!("this looks like {}: try {spoken}://{place}", words(spoken)))
+    Some(format!("this looks like {}: try {}", words(spoken), spoken.quoted()))
 }
 
-/// Name of a scheme's protocol in a sentence.
-fn words(scheme: &str) -> String {
-    let (name, rest) = scheme.split_once('+').unwrap_or((scheme, ""));
-    let rest: Vec<_> = rest.split('+').filter(|word| !word.is_empty()).collect();
-    let told = match name {
-        "grpc" => "gRPC",
-        "grpcs" => "gRPC with TLS",
-        "http" => "HTTP",
-        "https" => "HTTPS",
-        "baidu-std" => "brpc (baidu_std)",
-        "net-rpc" => "Go's net/rpc",
-        "rest-rpc" => "rest_rpc",
-        other => other,
+/// Name of a URL's protocol in a sentence.
+fn words(url: &Url) -> String {
+    let told = match (&*url.protocol, url.tls) {
+        ("grpc", false) => "gRPC",
+        ("grpc", true) => "gRPC with TLS",
+        ("http", false) => "HTTP",
+        ("http", true) => "HTTPS",
+        ("baidu-std", _) => "brpc (baidu_std)",
+        ("net-rpc", _) => "Go's net/rpc",
+        ("rest-rpc", _) => "rest_rpc",
+        (other, _) => other,
     };
-    match rest.as_slice() {
-        [] => told.to_owned(),
-        ["tls"] => format!("{told} with TLS"),
-        rest => format!("{told} {}", rest.join(" ")),
-    }
+    let details = url.parameters.iter().filter_map(|(name, value)| match (&**name, &**value) {
+        ("version", tag) if tag.starts_with("0.") => Some(format!("v{tag}")),
+        ("version" | "codec", value) => Some(value.to_owned()),
+        ("byte_order", value) => Some(format!("{value}-endian")),
+        ("transport", "http-connect") => Some("over HTTP".to_owned()),
+        _ => None,
+    });
+    let with_tls = (url.tls && !told.starts_with("gRPC") && told != "HTTPS").then(|| "with TLS".to_owned());
+    [told.to_owned()].into_iter().chain(details).chain(with_tls).collect::<Vec<_>>().join(" ")
 }
 
 /// URLs to try, the likeliest first.
-fn candidates(scheme: &str, name: &str) -> Vec<String> {
-    let mut schemes = vec![scheme.to_owned()];
-    let unix = if scheme.split('+').any(|word| word == "unix") { "+unix" } else { "" };
-    let mut add = |scheme: String| {
-        if !schemes.contains(&scheme) {
-            schemes.push(scheme);
+fn candidates(url: &Url) -> Vec<Url> {
+    let mut candidates = vec![url.clone()];
+    let mut add = |candidate: Url| {
+        if !candidates.contains(&candidate) {
+            candidates.push(candidate);
         }
     };
-    if name == "rest-rpc" {
+    if url.protocol == "rest-rpc" {
         // Newest first: its header is the longest and the most distinctive.
         for generation in Generation::ALL.into_iter().rev() {
-            add(format!("rest-rpc+{generation}{unix}"));
+            add(Url::new("rest-rpc", url.server(), generation.url_parameters()));
         }
     }
-    match (name, scheme.contains("+tls")) {
-        ("grpcs" | "https", _) => add(name.trim_end_matches('s').to_owned() + unix),
-        (_, true) => add(scheme.replace("+tls", "")),
-        ("grpc" | "http", false) => add(format!("{name}s{unix}")),
-        (_, false) => add(format!("{scheme}+tls")),
+    add(Url { tls: !url.tls, ..url.clone() });
+    for (protocol, parameters) in OTHERS {
+        add(Url::new(protocol, url.server(), parameters));
     }
-    for other in
-        ["grpc", "rpcx", "baidu-std", "net-rpc+http", "http", "net-rpc", "net-rpc+json", "rest-rpc+v0.20"]
-    {
-        add(format!("{other}{unix}"));
-    }
-    schemes
+    candidates
 }
 
-/// Whether the server responds to a call over this protocol in any way.
-async fn speaks(scheme: &str, place: &str, options: &CommonOptions) -> bool {
-    let Ok(builder) = options.to_anybody().client(&format!("{scheme}://{place}")) else {
-        return false;
-    };
+/// Protocols that servers speak, and the parameters of their URLs.
+const OTHERS: [(&str, &str); 8] = [
+    ("grpc", ""),
+    ("rpcx", ""),
+    ("baidu-std", ""),
+    ("net-rpc", "transport=http-connect"),
+    ("http", ""),
+    ("net-rpc", ""),
+    ("net-rpc", "codec=json"),
+    ("rest-rpc", "version=0.20"),
+];
+
+/// Calls the server over this protocol, if the URL is valid.
+async fn try_protocol(url: &Url, options: &CommonOptions) -> Option<Result<(), Error>> {
+    let builder = options.to_anybody().client(&url.to_string()).ok()?;
     let mut builder = builder.timeout(AT_MOST).connect_timeout(AT_MOST).retries(0);
-    if has_tls(scheme) {
+    if url.tls {
         // The probe sends nothing sensitive, and any certificate shows that the server speaks TLS.
         builder = builder.tls(tls::Client::new().dangerously_accept_any_certificate());
     }
-    let Ok(client) = builder.build() else { return false };
-    let format = client.only_format().unwrap_or_else(|| match scheme.split('+').next() {
-        Some("rest-rpc") => client.generation().map_or(Format::MessagePackArray, Generation::format),
-        Some("rpcx") => Format::Json(Json::Go),
-        Some("baidu-std" | "grpc" | "grpcs") => Format::Protobuf,
+    let client = builder.build().ok()?;
+    let format = client.only_format().unwrap_or_else(|| match &*url.protocol {
+        "rest-rpc" => client.generation().map_or(Format::MessagePackArray, Generation::format),
+        "rpcx" => Format::Json(Json::Go),
+        "baidu-std" | "grpc" => Format::Protobuf,
         _ => Format::Json(Json::Brpc),
     });
     let bytes: &[u8] = match format {
@@ -114,35 +124,57 @@ async fn speaks(scheme: &str, place: &str, options: &CommonOptions) -> bool {
         _ => b"",
     };
     let options = CallOptions { timeout: Some(AT_MOST), ..CallOptions::default() };
-    match client.call_raw(NOBODYS, Body::new(format, bytes.to_vec()), options).await {
-        Ok(_) => true,
-        Err(error) => {
-            let unanswered = matches!(
-                error.code(),
-                Code::DeadlineExceeded | Code::Unavailable | Code::Cancelled | Code::InvalidArgument
-            );
-            error.status().scope() == Scope::Call && !unanswered
-        }
-    }
+    Some(client.call_raw(NOBODYS, Body::new(format, bytes.to_vec()), options).await.map(drop))
 }
 
-fn has_tls(scheme: &str) -> bool {
-    scheme.split('+').any(|word| matches!(word, "tls" | "grpcs" | "https"))
+/// Whether an answer, whatever it says, is one of the protocol by which the server was called.
+fn is_spoken(answer: &Result<(), Error>) -> bool {
+    let Err(error) = answer else { return true };
+    let unanswered = matches!(
+        error.code(),
+        Code::DeadlineExceeded | Code::Unavailable | Code::Cancelled | Code::InvalidArgument
+    );
+    error.status().scope() == Scope::Call && !unanswered
 }
-
-fn is_of(name: &str, word: &str) -> bool {
-    match name {
-        "rest-rpc" => word.parse::<Generation>().is_ok(),
-        "net-rpc" => Codec::named(&[word]).is_ok(),
-        _ => false,
-    }
-}
-
-/// Parts of a scheme that do not change the address.
-const PLAIN: [&str; 5] = ["unix", "tls", "http", "json-rpc", "h2"];
 
 /// A method that no server has.
 const NOBODYS: &str = "polyrpc.Probe/Probe";
 
 /// Timeout of one protocol; all are tried concurrently.
 const AT_MOST: Duration = Duration::from_millis(700);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn candidates_are_urls_of_the_same_server() {
+        for (url, second) in [
+            ("rpcx+tls://h:1", "rpcx://h:1"),
+            ("https://h:1/?dialect=json-rpc", "http://h:1/?dialect=json-rpc"),
+            ("grpc:///run/x", "grpcs:///run/x"),
+            ("rest-rpc://h:1?version=0.20", "rest-rpc://h:1?version=0.21&byte_order=big"),
+        ] {
+            let candidates = candidates(&Url::parse(url).unwrap());
+            assert_eq!((&*candidates[0].to_string(), &*candidates[1].to_string()), (url, second));
+            for candidate in &candidates {
+                assert!(polyrpc::Client::new(&candidate.to_string()).is_ok(), "{candidate}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_url_is_told_in_words() {
+        for (url, told) in [
+            ("grpcs://h:1", "gRPC with TLS"),
+            ("rpcx+tls://h:1", "rpcx with TLS"),
+            ("https://h", "HTTPS"),
+            ("rest-rpc://h:1?version=0.21&byte_order=big", "rest_rpc v0.21 big-endian"),
+            ("rest-rpc://h:1?version=2022-12-23", "rest_rpc 2022-12-23"),
+            ("net-rpc://h:1?transport=http-connect", "Go's net/rpc over HTTP"),
+            ("net-rpc://h:1?codec=json", "Go's net/rpc json"),
+        ] {
+            assert_eq!(words(&Url::parse(url).unwrap()), told);
+        }
+    }
+}

@@ -30,16 +30,15 @@ use crate::message::{self, readable};
 use crate::reflection::by_grpc;
 use crate::terminal;
 use crate::tls::ClientTlsOptions;
+use crate::url;
 
 #[derive(Debug, Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = after_help())]
 pub(crate) struct Options {
-    /// The server: baidu-std://, rpcx://, fb-rpc://, grpc://, grpc-web:// (grpc-web+h2:// over HTTP/2), connect://
-    /// (connect+h2://), http://, rest-rpc:// or net-rpc:// with host:port; also
-    /// rpcx+unix:///path, rpcx+ws://host:port, http+json-rpc://host:port; an older rest_rpc as rest-rpc+v0.11://,
-    /// net-rpc+json:// (msgpack, protobuf, gencode) and net-rpc+http://; with TLS grpcs://, https://, rpcx+tls://,
-    /// baidu-std+tls://; over UDP rpcx+kcp://, rpcx+quic://; in a registry rpcx+etcd://host:port/base/Service
-    /// and so on, as `discover` knows them
+    /// The server: baidu-std://, rpcx://, fb-rpc://, grpc://, grpc-web://, connect://, http://, rest-rpc:// or net-rpc://
+    /// with host:port, or with the path of a Unix socket as in rpcx:///run/echo.sock; with TLS grpcs://, https://,
+    /// rpcx+tls:// and so on; in a registry rpcx+etcd://host:port/base/Service and so on, as `discover` knows them;
+    /// with parameters as in 'rpcx://host:port?transport=ws', which are listed below
     url: String,
     /// The method: Service/Method or Service.Method, with or without the package, or a function's name
     target: String,
@@ -190,7 +189,7 @@ async fn call(client: &Client, options: &Options, mut report: Report) -> Result<
         report.sent();
         return Ok(());
     }
-    let client::Response { message, metadata, trailers, attachment } = &response;
+    let client::Response { message, metadata, trailers, attachment, .. } = &response;
     report.ended_well(&Ending {
         received: Received { messages: 1, bytes: message.bytes.len(), format: message.format.as_str() },
         headers: metadata,
@@ -284,13 +283,18 @@ fn header(text: &str) -> Result<(String, String), String> {
 /// Default timeout of a call.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
+/// What stands below the options.
+fn after_help() -> String {
+    format!("{EXAMPLES}\n\n{}\n\n{EXIT_CODES}", url::parameters())
+}
+
 const EXAMPLES: &str = r#"Examples:
   polyrpc call rpcx://127.0.0.1:8002 Arith/Mul '{"A":7,"B":8}'
   polyrpc call baidu-std://127.0.0.1:8002 example.EchoService/Echo '{"message":"hi"}' --compress gzip
-  polyrpc call http+json-rpc://127.0.0.1:8002 add '[1,2]'
-  polyrpc call rest-rpc+v0.20://127.0.0.1:9000 add '[1,2]'
+  polyrpc call 'http://127.0.0.1:8002?dialect=json-rpc' add '[1,2]'
+  polyrpc call 'rest-rpc://127.0.0.1:9000?version=0.20' add '[1,2]'
   polyrpc call rest-rpc://127.0.0.1:9004 get_person '[[1,"tom",20]]' --types 'struct<int,string,int>'
-  polyrpc call net-rpc+http://127.0.0.1:1234 Arith.Multiply -d '{"A":7,"B":8}'
+  polyrpc call 'net-rpc://127.0.0.1:1234?transport=http-connect' Arith.Multiply -d '{"A":7,"B":8}'
   polyrpc call grpc://127.0.0.1:50051 pkg.Service/Sum '{"n":1} {"n":2}'
   polyrpc call grpcs://echo.example:443 pkg.Service.Sum -d @request.json -H 'tenant: a' --cacert ca.pem -v
   polyrpc call rpcx+etcd://127.0.0.1:2379/rpcx_test/Arith Arith/Mul '{"A":7,"B":8}'
@@ -298,15 +302,16 @@ const EXAMPLES: &str = r#"Examples:
 
 Messages are described by the files that --proto, --descriptor-set or --schema name, or else by the server's gRPC
 reflection, which is also used, on the same port, for baidu_std and for --format protobuf. Names in the JSON that the
-message does not declare are errors.
+message does not declare are errors."#;
 
+const EXIT_CODES: &str = "\
 Exit codes:
   0       the call was answered
   1       no call was made, or the reply cannot be read
   2       the command line is wrong
   64 + n  the call failed with status n of gRPC: 65 cancelled, 66 unknown, 67 invalid argument, 68 deadline exceeded,
           69 not found, 70 already exists, 71 permission denied, 72 resource exhausted, 73 failed precondition,
-          74 aborted, 75 out of range, 76 unimplemented, 77 internal, 78 unavailable, 79 data loss, 80 unauthenticated"#;
+          74 aborted, 75 out of range, 76 unimplemented, 77 internal, 78 unavailable, 79 data loss, 80 unauthenticated";
 
 #[cfg(test)]
 mod tests {

@@ -41,7 +41,7 @@ enum Mode {
 impl MultiServerOptions {
     pub(super) fn apply(&self, mut builder: client::Builder) -> client::Builder {
         if let Some(policy) = &self.balance {
-            builder = builder.balance(policy.0.clone());
+            builder = builder.balance(policy.clone());
         }
         if let Some(mode) = self.fail_mode {
             builder = builder.fail_mode(mode.into());

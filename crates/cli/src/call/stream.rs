@@ -4,9 +4,9 @@ use std::future::pending;
 
 use bytes::Bytes;
 use polyrpc::client::{self, RawReceiver, RawSender};
-use polyrpc::protocol::Streams;
 use polyrpc::streaming::StreamOptions;
 use polyrpc::{Client, Metadata};
+use polyrpc_core::protocol::Streams;
 
 use super::input::Input;
 use super::report::{Ending, Received, Report};

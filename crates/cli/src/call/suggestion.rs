@@ -12,11 +12,13 @@ use crate::{closest, describe};
 
 /// Suggestion for a method that the server does not have.
 pub(super) async fn of_target(client: &Client, options: &Options) -> Option<String> {
-    let (service, method) = split(&options.target)?;
-    let services_of = timeout(AT_MOST, services_of(client, options)).await.ok()??;
+    let services = timeout(AT_MOST, services_of(client, options)).await.ok()??;
+    let Some((service, method)) = split(&options.target) else {
+        return with_service(&options.target, client.protocol(), &services);
+    };
     // rpcx's reflection omits packages.
     let last = service.rsplit('.').next();
-    let known = services_of.iter().find(|(name, _)| name == service || Some(name.as_str()) == last);
+    let known = services.iter().find(|(name, _)| name == service || Some(name.as_str()) == last);
     match known {
         Some((_, methods)) if !methods.iter().any(|known| known == method) => {
             let methods: Vec<_> = methods.iter().map(String::as_str).collect();
@@ -24,9 +26,23 @@ pub(super) async fn of_target(client: &Client, options: &Options) -> Option<Stri
         }
         Some(_) => None,
         None => {
-            let names: Vec<_> = services_of.iter().map(|(name, _)| name.as_str()).collect();
+            let names: Vec<_> = services.iter().map(|(name, _)| name.as_str()).collect();
             Some(service_hint(service, &names).replace("it has ", "the server has "))
         }
+    }
+}
+
+/// Suggestion for a name without a service: methods of that name. gRPC has no functions.
+fn with_service(name: &str, protocol: Protocol, services: &[(String, Vec<String>)]) -> Option<String> {
+    let with_method = services.iter().filter(|(_, methods)| methods.iter().any(|method| method == name));
+    let targets: Vec<_> = with_method.map(|(service, _)| format!("`{service}/{name}`")).collect();
+    match targets.as_slice() {
+        [] if protocol == Protocol::Grpc => {
+            Some("a method is named with its service: Service/Method".to_owned())
+        }
+        [] => None,
+        [one] => Some(format!("did you mean {one}?")),
+        several => Some(format!("did you mean one of {}?", several.join(", "))),
     }
 }
 

@@ -6,10 +6,12 @@ use serde_json::Value;
 
 use crate::failure::Failure;
 use crate::message::{Options, Translator, Wire};
+use crate::url::Url;
 
 /// A row of the table: one method, one protocol, one format.
 pub(super) struct Call {
     pub(super) protocol: &'static str,
+    /// With parameters, if any: `rest-rpc?version=0.20`.
     scheme: &'static str,
     pub(super) format: Wire,
     pub(super) target: &'static str,
@@ -36,8 +38,7 @@ impl Call {
     }
 
     async fn try_to(&self, address: &Address) -> Result<Outcome, Failure> {
-        let url = url(self.scheme, address);
-        let client = Client::new(&url)?;
+        let client = Client::new(&Url::of_server(self.scheme, address).to_string())?;
         let translator = Translator::built_in(&client, self.target, &Options::of(self.format))?;
         let request = translator.request(self.request.as_bytes())?;
         let options = client::CallOptions {
@@ -73,16 +74,6 @@ async fn exchange(
     Ok(client.call_raw(target, request.clone(), options.clone()).await?.message)
 }
 
-/// The URL of this server by one protocol.
-pub(super) fn url(scheme: &str, address: &Address) -> String {
-    match address {
-        Address::Tcp(address) => format!("{scheme}://{address}"),
-        Address::Unix(path) => format!("{scheme}+unix://{}", path.display()),
-        Address::Kcp(address) => format!("{scheme}+kcp://{address}"),
-        Address::Quic(address) => format!("{scheme}+quic://{address}"),
-    }
-}
-
 const REPEATS: usize = 100;
 
 const fn call(
@@ -107,9 +98,9 @@ pub(super) const CALLS: &[Call] = &[
     call("rpcx", "rpcx", Wire::Msgpack, "echo", r#""hello""#, r#""hello""#),
     call("fb_rpc", "fb-rpc", Wire::Flatbuffers, BENCHMARK, ANY_MESSAGE, ANY_MESSAGE),
     call("gRPC", "grpc", Wire::Flatbuffers, BENCHMARK, ANY_MESSAGE, ANY_MESSAGE),
-    call("rest_rpc v0.20", "rest-rpc+v0.20", Wire::Msgpack, "add", "[1,2]", "3"),
-    call("rest_rpc v0.20", "rest-rpc+v0.20", Wire::Msgpack, "Arith/Mul", SEVEN_AND_EIGHT, FIFTY_SIX),
-    call("rest_rpc v0.21", "rest-rpc+v0.21", Wire::Cpp, "echo", r#""hello""#, r#""hello""#),
+    call("rest_rpc v0.20", "rest-rpc?version=0.20", Wire::Msgpack, "add", "[1,2]", "3"),
+    call("rest_rpc v0.20", "rest-rpc?version=0.20", Wire::Msgpack, "Arith/Mul", SEVEN_AND_EIGHT, FIFTY_SIX),
+    call("rest_rpc v0.21", "rest-rpc?version=0.21", Wire::Cpp, "echo", r#""hello""#, r#""hello""#),
     call("gRPC", "grpc", Wire::Protobuf, ECHO, HELLO, HELLO),
     call("gRPC", "grpc", Wire::Json, "helloworld.Greeter/SayHello", r#"{"name":"you"}"#, HELLO_YOU),
     call("gRPC", "grpc", Wire::Protobuf, "pb.Hello/Say", ANY_BENCHMARK, OK_BENCHMARK),
@@ -125,12 +116,19 @@ pub(super) const CALLS: &[Call] = &[
         ],
         ..call("HTTP, rpcx gateway", "http", Wire::Json, "Arith/Mul", SEVEN_AND_EIGHT, FIFTY_SIX)
     },
-    call("HTTP, JSON-RPC 2.0", "http+json-rpc", Wire::Json, "Arith/Mul", SEVEN_AND_EIGHT, FIFTY_SIX),
-    call("HTTP, JSON-RPC 2.0", "http+json-rpc", Wire::Json, "add", "[1,2]", "3"),
+    call("HTTP, JSON-RPC 2.0", "http?dialect=json-rpc", Wire::Json, "Arith/Mul", SEVEN_AND_EIGHT, FIFTY_SIX),
+    call("HTTP, JSON-RPC 2.0", "http?dialect=json-rpc", Wire::Json, "add", "[1,2]", "3"),
     call("Go net/rpc", "net-rpc", Wire::Gob, "Arith/Mul", SEVEN_AND_EIGHT, FIFTY_SIX),
-    call("Go net/rpc, HTTP", "net-rpc+http", Wire::Gob, "Arith/Add", SEVEN_AND_EIGHT, r#"{"C":15}"#),
-    call("Go net/rpc/jsonrpc", "net-rpc+json", Wire::Json, "Arith/Mul", SEVEN_AND_EIGHT, FIFTY_SIX),
-    call("rpcx of 2016", "net-rpc+msgpack", Wire::Msgpack, "Arith/Mul", SEVEN_AND_EIGHT, FIFTY_SIX),
+    call(
+        "Go net/rpc, HTTP",
+        "net-rpc?transport=http-connect",
+        Wire::Gob,
+        "Arith/Add",
+        SEVEN_AND_EIGHT,
+        r#"{"C":15}"#,
+    ),
+    call("Go net/rpc/jsonrpc", "net-rpc?codec=json", Wire::Json, "Arith/Mul", SEVEN_AND_EIGHT, FIFTY_SIX),
+    call("rpcx of 2016", "net-rpc?codec=msgpack", Wire::Msgpack, "Arith/Mul", SEVEN_AND_EIGHT, FIFTY_SIX),
 ];
 
 const ECHO: &str = "example.EchoService/Echo";

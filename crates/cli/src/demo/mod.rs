@@ -5,6 +5,7 @@ mod table;
 mod try_it;
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::Args;
 use polyrpc::server::ServerHandle;
@@ -44,10 +45,13 @@ async fn demonstrate(options: &Options) -> Result<ExitCode, Failure> {
     if options.keep {
         terminal::print(try_it::text(running.address(), paint).trim_end_matches('\n'))?;
         stop.await;
-        serve::shut_down(vec![running]).await;
+        serve::shut_down(vec![running], GRACE).await;
     }
     Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
+
+/// Time that accepted calls get to complete when the server shuts down.
+const GRACE: Duration = Duration::from_secs(10);
 
 /// Makes every call and prints its row as soon as it is answered. Returns the number of failures.
 async fn call_all(running: &ServerHandle, paint: Painter) -> Result<usize, Failure> {

@@ -1,7 +1,7 @@
 use polyrpc::Address;
 
-use super::calls::url;
 use crate::terminal::Painter;
+use crate::url::Url;
 
 /// Calls to paste into another terminal or program.
 pub(super) fn text(address: &Address, paint: Painter) -> String {
@@ -55,14 +55,15 @@ err := arith.Call(context.Background(), "Mul", &struct{{ A, B int }}{{7, 8}}, &r
 }
 
 fn ours(address: &Address) -> String {
-    let call = |scheme, rest| format!("polyrpc call {} {rest}", url(scheme, address));
-    let bench = format!("polyrpc bench {} example.EchoService/Echo --size 1024", url("baidu-std", address));
+    let url = |scheme| Url::of_server(scheme, address).quoted();
+    let call = |scheme, rest| format!("polyrpc call {} {rest}", url(scheme));
+    let bench = format!("polyrpc bench {} example.EchoService/Echo --size 1024", url("baidu-std"));
     [
-        format!("polyrpc list {}", url("grpc", address)),
+        format!("polyrpc list {}", url("grpc")),
         call("baidu-std", r#"example.EchoService/Echo '{"message":"hi"}'"#),
         call("rpcx", r#"Arith/Mul '{"A":7,"B":8}'"#),
         call("http", r#"Arith/Div '{"A":7,"B":0}'"#),
-        call("http+json-rpc", "add '[1,2]'"),
+        call("http?dialect=json-rpc", "add '[1,2]'"),
         call("net-rpc", r#"Arith/Mul '{"A":7,"B":8}'"#),
         bench,
     ]

@@ -19,13 +19,12 @@ use crate::terminal::Painter;
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Options {
     /// The registry: etcd://, zookeeper://, consul://, redis://, nacos://, kubernetes://, list://, dlist://, file://,
-    /// remotefile://, dns://, mdns://; a protocol before it (rpcx+dns://) is
-    /// ignored
+    /// remotefile://, dns://, mdns://; a protocol before it (rpcx+dns://) is ignored, and so are its parameters
     url: String,
     /// Keep running, and print every change
     #[arg(long)]
     watch: bool,
-    /// Print JSON: one line with all instances; with --watch one line per change
+    /// Print JSON: one line with all instances; with --watch one line per change; a failure as JSON on standard error
     #[arg(long)]
     json: bool,
     /// Timeout of the first response
@@ -34,12 +33,17 @@ pub(crate) struct Options {
 }
 
 pub(crate) fn run(options: Options) -> Result<ExitCode, Failure> {
+    let ended = find(&options);
+    Ok(ended.unwrap_or_else(|failure| terminal::report(&failure, options.json)))
+}
+
+fn find(options: &Options) -> Result<ExitCode, Failure> {
     let discover = polyrpc_discovery::discover(&options.url)?;
     terminal::block_on(async {
         let mut sets = discover.watch();
         match options.watch {
-            true => watch(&mut sets, &options).await,
-            false => once(&mut sets, &options).await,
+            true => watch(&mut sets, options).await,
+            false => once(&mut sets, options).await,
         }
     })?
 }

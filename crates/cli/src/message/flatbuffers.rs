@@ -104,9 +104,9 @@ mod tests {
     fn json_equals_that_of_flatc_in_both_directions() {
         let schema = rich();
         let json: serde_json::Value =
-            serde_json::from_slice(include_bytes!("../../../../vectors/flatbuffers/rich.json")).unwrap();
+            serde_json::from_slice(include_bytes!("../../vectors/flatbuffers/rich.json")).unwrap();
         let theirs =
-            Message::<Opaque>::read(&include_bytes!("../../../../vectors/flatbuffers/rich.bin")[..]).unwrap();
+            Message::<Opaque>::read(&include_bytes!("../../vectors/flatbuffers/rich.bin")[..]).unwrap();
         let table = schema.tables.iter().position(|table| table.name == "Monster").unwrap();
         let read = read::message(&schema, table, theirs.root()).unwrap();
         let read: serde_json::Value = serde_json::from_str(&read).unwrap();
@@ -151,7 +151,7 @@ mod tests {
     }
 
     fn rich() -> Schema {
-        let dir: PathBuf = [env!("CARGO_MANIFEST_DIR"), "..", "build", "tests", "fbs"].iter().collect();
+        let dir: PathBuf = [env!("CARGO_MANIFEST_DIR"), "tests", "fbs"].iter().collect();
         fbs::read(&[dir.join("rich.fbs")], &[dir]).unwrap()
     }
 }

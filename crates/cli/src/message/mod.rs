@@ -21,9 +21,9 @@ use bytes::Bytes;
 use clap::{Args, ValueEnum};
 use polyrpc::client::CallOptions;
 use polyrpc::codec::{Body, Codec, Serde};
-use polyrpc::payload::{Format, Json, gob, transcode};
-use polyrpc::service::StreamType;
-use polyrpc::{Client, Error, Protocol, Status};
+use polyrpc::layer::StreamType;
+use polyrpc::payload::{gob, transcode};
+use polyrpc::{Client, Error, Format, Json, Protocol, Status};
 
 use crate::failure::Failure;
 use crate::reflection::Reflection;

@@ -4,9 +4,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use polyrpc::introspection::grpc;
+use polyrpc::layer::StreamType;
 use polyrpc::payload::schema::{Message, Method, Pool, Service};
-use polyrpc::service::StreamType;
+use polyrpc_grpc_messages::health;
 
 use crate::failure::Failure;
 use crate::{closest, proto};
@@ -179,7 +179,7 @@ pub(super) fn built_in(target: &str) -> Option<Types> {
 
 /// The messages of a method that is the same on every server: gRPC health checks.
 pub(super) fn standard(target: &str) -> Option<Types> {
-    in_set(grpc::health::v1::FILE_DESCRIPTOR_SET, target)
+    in_set(health::v1::FILE_DESCRIPTOR_SET, target)
 }
 
 fn in_set(set: &[u8], target: &str) -> Option<Types> {

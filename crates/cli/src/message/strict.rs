@@ -2,7 +2,7 @@
 
 use polyrpc::payload::schema::{Field, Kind, Message, MessageType, Pool, Spelling, WellKnown};
 use polyrpc::payload::transcode;
-use polyrpc::payload::{Format, Json};
+use polyrpc::{Format, Json};
 
 use super::position::{Position, Value};
 use super::{no_json, not_utf8};

@@ -94,7 +94,7 @@ const COMMON: Template = &[
 ];
 
 const PROTO: Template = &[
-    ("Cargo.toml", include_str!("template/proto/Cargo.toml")),
+    ("Cargo.toml", include_str!("template/proto/manifest.toml")),
     ("build.rs", include_str!("template/proto/build.rs")),
     ("proto/greeter.proto", include_str!("template/proto/greeter.proto")),
     ("src/lib.rs", include_str!("template/proto/lib.rs")),
@@ -103,7 +103,7 @@ const PROTO: Template = &[
 ];
 
 const FUNCTIONS: Template = &[
-    ("Cargo.toml", include_str!("template/functions/Cargo.toml")),
+    ("Cargo.toml", include_str!("template/functions/manifest.toml")),
     ("src/lib.rs", include_str!("template/functions/lib.rs")),
     ("src/bin/client.rs", include_str!("template/functions/client.rs")),
     ("tests/functions.rs", include_str!("template/functions/test.rs")),

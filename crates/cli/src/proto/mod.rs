@@ -7,13 +7,6 @@ pub mod example {
 }
 
 #[allow(warnings)]
-pub mod grpc {
-    pub mod testing {
-        include!("grpc.testing.rs");
-    }
-}
-
-#[allow(warnings)]
 pub mod helloworld {
     include!("helloworld.rs");
 }
@@ -21,15 +14,4 @@ pub mod helloworld {
 #[allow(warnings)]
 pub mod pb {
     include!("pb.rs");
-}
-
-#[allow(warnings)]
-pub mod xds {
-    pub mod data {
-        pub mod orca {
-            pub mod v3 {
-                include!("xds.data.orca.v3.rs");
-            }
-        }
-    }
 }

@@ -1,6 +1,7 @@
 //! Services of a server by its reflection: gRPC's, or [rpcx's](rpcx).
 
 pub(crate) mod rpcx;
+mod trace;
 mod url;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -8,16 +9,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use buffa::Message;
 use bytes::{Bytes, BytesMut};
 use polyrpc::client::{self, Result};
-use polyrpc::introspection::grpc::reflection::v1::server_reflection_request::MessageRequest;
-use polyrpc::introspection::grpc::reflection::v1::server_reflection_response::MessageResponse;
-use polyrpc::introspection::grpc::reflection::v1::{
+use polyrpc::{Client, Code, Error, Format, Status};
+use polyrpc_grpc_messages::reflection::v1::server_reflection_request::MessageRequest;
+use polyrpc_grpc_messages::reflection::v1::server_reflection_response::MessageResponse;
+use polyrpc_grpc_messages::reflection::v1::{
     ErrorResponse, ServerReflectionRequest, ServerReflectionResponse,
 };
-use polyrpc::{Client, Code, Error, Format, Status};
 use protox::file::{FileResolver, GoogleFileResolver};
 use protox::prost::{self, Message as _};
 use protox::prost_reflect::prost_types::FileDescriptorProto;
 
+pub(crate) use trace::Trace;
 pub(crate) use url::by_grpc;
 
 /// A reflection session with a server, and the files it has sent.
@@ -27,6 +29,7 @@ pub(crate) struct Reflection<'a> {
     /// Versions of the service that the server may have, the newest first.
     versions: &'static [&'static str],
     files: BTreeMap<String, File>,
+    trace: Trace,
 }
 
 struct File {
@@ -38,7 +41,12 @@ impl<'a> Reflection<'a> {
     /// Starts a session in which each query is a separate call: over HTTP/1.1 (gRPC-Web) a server responds after the
     /// requests end. Queries fail with [`Code::Unimplemented`] if the server has no reflection.
     pub(crate) fn new(client: &'a Client, options: client::CallOptions) -> Self {
-        Self { client, options, versions: &VERSIONS, files: BTreeMap::new() }
+        Self { client, options, versions: &VERSIONS, files: BTreeMap::new(), trace: Trace::silent() }
+    }
+
+    /// Shows the questions.
+    pub(crate) fn traced(self, trace: Trace) -> Self {
+        Self { trace, ..self }
     }
 
     /// The names of all services, sorted.
@@ -155,6 +163,7 @@ impl<'a> Reflection<'a> {
     }
 
     async fn ask(&mut self, question: MessageRequest) -> Result<MessageResponse> {
+        let text = text(&question);
         let request =
             ServerReflectionRequest { message_request: Some(question), ..ServerReflectionRequest::default() };
         let request = Bytes::from(request.encode_to_vec());
@@ -162,7 +171,9 @@ impl<'a> Reflection<'a> {
             let Some((newest, older)) = self.versions.split_first() else {
                 return Err(Status::unimplemented("the server has no reflection").into());
             };
-            match self.exchange(newest, request.clone()).await {
+            let answer = self.exchange(newest, request.clone()).await;
+            self.trace.show(newest, &text, failure(&answer).as_ref());
+            match answer {
                 // Not supported, unless an older version is known.
                 Err(error) if error.code() == Code::Unimplemented && !older.is_empty() => {
                     self.versions = older;
@@ -187,6 +198,28 @@ impl<'a> Reflection<'a> {
         let answer = answer.ok_or_else(|| Status::internal("the server ended the reflection stream"))?;
         let answer = ServerReflectionResponse::decode(&mut &answer.bytes[..]).map_err(Status::from_error)?;
         answer.message_response.ok_or_else(|| Status::internal("the server sent no response").into())
+    }
+}
+
+/// Description of a request for the trace.
+fn text(request: &MessageRequest) -> String {
+    match request {
+        MessageRequest::ListServices(_) => "all services".to_owned(),
+        MessageRequest::FileContainingSymbol(name) => format!("the file that declares {name}"),
+        MessageRequest::FileByFilename(name) => format!("the file {name}"),
+        _ => "an extension".to_owned(),
+    }
+}
+
+/// The failure in a response, if any.
+fn failure(answer: &Result<MessageResponse>) -> Option<Status> {
+    match answer {
+        Ok(MessageResponse::ErrorResponse(error)) => {
+            let code = Code::ALL.into_iter().find(|code| *code as i32 == error.error_code);
+            Some(Status::new(code.unwrap_or(Code::Unknown), error.error_message.clone()))
+        }
+        Ok(_) => None,
+        Err(error) => Some(error.status().clone()),
     }
 }
 

@@ -3,8 +3,7 @@
 
 use polyrpc::client::{self, Result};
 use polyrpc::codec::Body;
-use polyrpc::payload::Json;
-use polyrpc::{Client, Format, Status};
+use polyrpc::{Client, Format, Json, Status};
 use serde_json::{Value, json};
 
 /// Services with their methods and types.

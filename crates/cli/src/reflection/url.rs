@@ -1,42 +1,26 @@
 //! URL of the same server over another protocol.
 
+use polyrpc::client::registry_url;
+
+use crate::url::Url;
+
 /// Returns the gRPC URL of the server of a URL: servers of several protocols speak them on one port.
-pub(crate) fn by_grpc(url: &str) -> Option<String> {
-    let (scheme, rest) = url.split_once("://")?;
-    let mut words = scheme.split('+');
-    let name = words.next()?;
-    let kept: Vec<_> = words.filter(|word| CARRIERS.contains(word) || REGISTRIES.contains(word)).collect();
-    let has_path = kept.iter().any(|word| *word == "unix" || REGISTRIES.contains(word));
-    let place = if has_path { rest } else { rest.split(['/', '?', '#']).next()? };
-    let place = match (has_path || place.contains(':'), name) {
-        (true, _) => place.to_owned(),
-        (false, "https") => format!("{place}:443"),
-        (false, "http") => format!("{place}:80"),
-        (false, _) => return None,
+pub(crate) fn by_grpc(text: &str) -> Option<String> {
+    let url = Url::parse(text)?;
+    let mut other = match (&url.registry, url.server()) {
+        // The parameters of the registry stay.
+        (Some(_), _) => Url::parse(&format!("grpc+{}", registry_url(text)))?,
+        (None, server) if url.socket().is_some() || server.contains(':') => Url::new("grpc", server, ""),
+        (None, host) if url.protocol == "http" => {
+            Url::new("grpc", &format!("{host}:{}", if url.tls { 443 } else { 80 }), "")
+        }
+        (None, _) => return None,
     };
-    let name = if matches!(name, "https" | "grpcs") { "grpcs" } else { "grpc" };
-    let scheme: Vec<_> = [name].into_iter().chain(kept).collect();
-    Some(format!("{}://{place}", scheme.join("+")))
+    other.tls = url.tls;
+    let transport = url.parameter("transport").filter(|name| ["kcp", "quic"].contains(name));
+    other.parameters.extend(transport.map(|name| ("transport".to_owned(), name.to_owned())));
+    Some(other.to_string())
 }
-
-/// Parts of a scheme that select the transport.
-const CARRIERS: [&str; 4] = ["unix", "tls", "kcp", "quic"];
-
-/// Parts of a scheme that select a registry.
-const REGISTRIES: [&str; 12] = [
-    "list",
-    "dlist",
-    "file",
-    "remotefile",
-    "dns",
-    "mdns",
-    "etcd",
-    "zookeeper",
-    "consul",
-    "redis",
-    "nacos",
-    "kubernetes",
-];
 
 #[cfg(test)]
 mod tests {
@@ -46,12 +30,18 @@ mod tests {
     fn url_keeps_the_transport_and_changes_the_protocol() {
         for (url, by) in [
             ("baidu-std://h:1", Some("grpc://h:1")),
-            ("http+json-rpc://h:1/", Some("grpc://h:1")),
+            ("http://h:1/?dialect=json-rpc", Some("grpc://h:1")),
             ("https://h", Some("grpcs://h:443")),
-            ("rpcx+ws://h:1/path", Some("grpc://h:1")),
-            ("rpcx+unix+tls:///run/x", Some("grpc+unix+tls:///run/x")),
+            ("rpcx://h:1/path?transport=ws", Some("grpc://h:1")),
+            ("rpcx://h:1?transport=kcp", Some("grpc://h:1?transport=kcp")),
+            ("rpcx+tls:///run/x", Some("grpcs:///run/x")),
+            ("rpcx:///run/x?transport=unix", Some("grpc:///run/x")),
             ("rpcx+etcd://h:2379/base/Arith", Some("grpc+etcd://h:2379/base/Arith")),
-            ("rest-rpc+v0.11://h:1", Some("grpc://h:1")),
+            (
+                "net-rpc+consul://h:1/S?codec=json&token=a%20b&transport=quic",
+                Some("grpc+consul://h:1/S?token=a%20b&transport=quic"),
+            ),
+            ("rest-rpc://h:1?version=0.11", Some("grpc://h:1")),
             ("rpcx://h", None),
             ("h:1", None),
         ] {

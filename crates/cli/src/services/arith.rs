@@ -3,7 +3,8 @@ use polyrpc::{Context, Result, Status};
 use crate::proto::{Arith, ArithArgs, ArithReply, PBArgs, PBArith, PBReply};
 
 /// rpcx's example, with two ways to fail. Integers wrap as Go's do.
-pub(crate) struct Calculator;
+#[derive(Debug, Clone, Copy)]
+pub struct Calculator;
 
 /// The two services differ in how wide their integers are, and in nothing else.
 macro_rules! calculates {

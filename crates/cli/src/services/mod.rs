@@ -16,10 +16,10 @@ use crate::proto::helloworld::GreeterServer;
 use crate::proto::pb::HelloServer;
 use crate::proto::{ArithServer, PBArithServer};
 
-pub(crate) use arith::Calculator;
+pub use arith::Calculator;
 
 /// A server of all of them.
-pub(crate) fn server() -> Server {
+pub fn server() -> Server {
     Server::new()
         .service(EchoServiceServer::new(echo::Echo))
         .service(ArithServer::new(Calculator))

@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "every test file uses its own part of it")]
 
+pub(crate) mod reflection;
+
 use std::env;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -188,7 +190,7 @@ impl Server {
     }
 
     pub(crate) fn url(&self, scheme: &str) -> String {
-        format!("{scheme}://{}", self.address())
+        url_of(scheme, self.address())
     }
 
     /// Sends SIGTERM, and waits until it has exited.
@@ -204,6 +206,14 @@ impl Drop for Server {
         // It may have exited already.
         let _ = self.child.kill();
         let _ = self.child.wait();
+    }
+}
+
+/// The URL of a server for a scheme with parameters, as in `rpcx?transport=ws`.
+pub(crate) fn url_of(scheme: &str, place: &str) -> String {
+    match scheme.split_once('?') {
+        Some((scheme, parameters)) => format!("{scheme}://{place}?{parameters}"),
+        None => format!("{scheme}://{place}"),
     }
 }
 

@@ -44,13 +44,27 @@ impl<C: Client, S: Server> Pair<C, S> {
         call: &Call<'_>,
         mut handler: impl FnMut(&Call<'_>) -> Reply,
     ) -> Vec<ClientEvent> {
+        self.call_with_ticket(id, call, |call, _| handler(call))
+    }
+
+    /// Does the same for a handler that asks the ticket.
+    ///
+    /// # Panics
+    ///
+    /// If a side reports a violation.
+    pub fn call_with_ticket(
+        &mut self,
+        id: CallId,
+        call: &Call<'_>,
+        mut handler: impl FnMut(&Call<'_>, &S::Ticket) -> Reply,
+    ) -> Vec<ClientEvent> {
         self.client.send(id, call.clone(), &mut self.client_out).expect("the protocol can express the call");
         self.to_server.extend_from_slice(&self.client_out.take());
         loop {
             let event = self.server.next_event(&mut self.to_server, &mut self.server_out);
             match event.expect("the server accepts the client's bytes") {
                 Some(ServerEvent::Call(call, ticket)) => {
-                    let reply = handler(&call);
+                    let reply = handler(&call, &ticket);
                     drop(call);
                     self.server.reply(ticket, reply, &mut self.server_out);
                 }

@@ -202,7 +202,7 @@ impl fmt::Debug for Consul {
 /// Opens the discovery of a service for the rest of a `consul://` URL.
 pub(crate) fn discover(place: &str) -> Result<Box<dyn Discover>, Status> {
     let place = RegistryUrl::parse(place)?;
-    place.only(&SETTINGS)?;
+    place.only(&PARAMETERS)?;
     let (service, base) = match place.path.split_last() {
         Some((service, base)) => (service.clone(), base.join("/")),
         // brpc's syntax: no agent, only a service.
@@ -226,7 +226,7 @@ pub(crate) fn discover(place: &str) -> Result<Box<dyn Discover>, Status> {
 /// Opens the registry for the rest of a `consul://` URL.
 pub(crate) fn register(place: &str) -> Result<Box<dyn Registrar>, Status> {
     let place = RegistryUrl::parse(place)?;
-    place.only(&SETTINGS)?;
+    place.only(&PARAMETERS)?;
     let consul = open(&place)?;
     let base = place.path.join("/");
     match place.settings.value("by") {
@@ -266,7 +266,7 @@ fn unknown_way(by: &str) -> Status {
     Status::invalid_argument(format!("the setting `by` cannot be `{by}`: want keys, health, agent"))
 }
 
-const SETTINGS: [&str; 5] = ["by", "dc", "tag", "tls", "token"];
+pub(crate) const PARAMETERS: [&str; 5] = ["by", "dc", "tag", "tls", "token"];
 const PORT: u16 = 8500;
 const TOKEN: HeaderName = HeaderName::from_static("x-consul-token");
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures_util::{StreamExt, stream};
 use polyrpc::client::Result;
-use polyrpc::client::balance::{Random, Sticky};
+use polyrpc::client::balance::Policy;
 use polyrpc::client::{Request, Response};
 use polyrpc::discovery::{Instance, List};
 use polyrpc::streaming::Sender;
@@ -36,7 +36,7 @@ impl Api {
         let servers = endpoints.iter().map(|endpoint| server(endpoint)).collect::<Result<Vec<_>, _>>()?;
         let client = Client::builder("grpc://etcd")
             .discover(List::new(servers))
-            .balance(Sticky::new(Random))
+            .balance(Policy::sticky(Policy::random()))
             // Half of this time is left for another server if one does not accept connections.
             .timeout(ANSWER)
             // Notices a dead server, also while nothing changes.

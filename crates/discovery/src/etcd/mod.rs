@@ -86,7 +86,7 @@ pub(crate) fn register(place: &str) -> Result<Box<dyn Registrar>, Status> {
 }
 
 fn open(place: &RegistryUrl) -> Result<Etcd, Status> {
-    place.only(&["password", "slash", "user"])?;
+    place.only(&PARAMETERS)?;
     let (user, hosts) = place.user()?;
     if hosts.is_empty() {
         return Err(Status::invalid_argument("where is etcd? want etcd://host:port"));
@@ -308,6 +308,8 @@ impl fmt::Debug for LeaseConnection {
         f.debug_struct("Held").field("lease", &self.lease.id).finish_non_exhaustive()
     }
 }
+
+pub(crate) const PARAMETERS: [&str; 3] = ["password", "slash", "user"];
 
 /// In seconds; etcd's maximum (`lease.maxLeaseTTL`).
 const LONGEST_LEASE: i64 = 9_000_000_000;

@@ -225,7 +225,7 @@ impl fmt::Display for PodsOf {
 /// Opens the discovery of a service for the rest of a `kubernetes://` URL.
 pub(crate) fn discover(place: &str) -> Result<Box<dyn Discover>, Status> {
     let place = RegistryUrl::parse(place)?;
-    place.only(&SETTINGS)?;
+    place.only(&PARAMETERS)?;
     let [service] = place.path.as_slice() else {
         return Err(Status::invalid_argument(
             "which service of Kubernetes? want kubernetes://namespace/service:port",
@@ -255,7 +255,7 @@ pub(crate) fn discover(place: &str) -> Result<Box<dyn Discover>, Status> {
     Ok(Box::new(pods))
 }
 
-const SETTINGS: [&str; 4] = ["api", "network", "token", "token-file"];
+pub(crate) const PARAMETERS: [&str; 4] = ["api", "network", "token", "token-file"];
 const PORT: u16 = 443;
 /// Directory of a pod's service account credentials.
 const ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";

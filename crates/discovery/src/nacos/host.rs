@@ -103,7 +103,7 @@ pub(super) struct HostRegistration<'a> {
 
 /// Converts an entry: rpcx's metadata and the network (rpcx-nacos `serverplugin/nacos.go`), and its time to live.
 pub(super) fn enterable(entry: &Advertisement) -> Result<HostRegistration<'_>, Status> {
-    let Instance { network, address, attributes } = &entry.instance;
+    let Instance { network, address, attributes, .. } = &entry.instance;
     let place = address.rsplit_once(':').and_then(|(host, port)| Some((host, port.parse().ok()?)));
     let Some((host, port)) = place.filter(|_| *network != Network::Unix) else {
         return Err(Status::invalid_argument(format!("cannot register {entry} in Nacos: want host:port")));
@@ -248,7 +248,7 @@ mod tests {
     fn published_instance_round_trips() {
         let attributes: Attributes = "group=a&group=b&weight=3".parse().unwrap();
         let instance = "kcp@[::1]:7".parse::<Instance>().unwrap().with(attributes);
-        let entry = Advertisement { service: "S".into(), instance, ttl: Duration::from_secs(15) };
+        let entry = Advertisement::new("S", instance, Duration::from_secs(15));
         let host = enterable(&entry).unwrap().host();
         assert_eq!(instances(vec![host]), [Some(entry.instance)]);
     }

@@ -282,7 +282,7 @@ fn open(text: &str) -> Result<(Nacos, RegistryUrl), Status> {
         true => RegistryUrl::parse(&format!("127.0.0.1?{text}"))?,
         false => RegistryUrl::parse(text)?,
     };
-    place.only(&SETTINGS)?;
+    place.only(&PARAMETERS)?;
     let mut nacos = Nacos::new(&place.origins()).map_err(polyrpc::Error::into_status)?;
     let said = |names: [&str; 2]| names.into_iter().find_map(|name| place.settings.value(name));
     if let Some(group) = said(["group", "groupName"]) {
@@ -302,7 +302,7 @@ fn open(text: &str) -> Result<(Nacos, RegistryUrl), Status> {
     Ok((nacos, place))
 }
 
-const SETTINGS: [&str; 10] = [
+pub(crate) const PARAMETERS: [&str; 10] = [
     "cluster",
     "clusters",
     "group",

@@ -229,7 +229,7 @@ pub async fn until(sets: &mut Sets, wanted: &[String]) {
 
 pub fn entry(service: &str, instance: &str, attributes: &str) -> Advertisement {
     let instance = instance.parse::<Instance>().unwrap().with(attributes.parse().unwrap());
-    Advertisement { service: service.to_owned(), instance, ttl: Duration::from_secs(20) }
+    Advertisement::new(service, instance, Duration::from_secs(20))
 }
 
 /// An unused port.

@@ -12,11 +12,11 @@ fn recorded() -> [(&'static str, Config); 5] {
     let rpcx = |algorithm| Config::rpcx(Cipher::new(algorithm, &key).unwrap());
     let shards = |data, parity| Config { shards: Some(Shards { data, parity }), ..Config::default() };
     [
-        (include_str!("../../../../vectors/kcp/plain.txt"), Config::default()),
-        (include_str!("../../../../vectors/kcp/none-10-3.txt"), rpcx(Algorithm::None)),
-        (include_str!("../../../../vectors/kcp/aes-10-3.txt"), rpcx(Algorithm::Aes)),
-        (include_str!("../../../../vectors/kcp/shards-3-2.txt"), shards(3, 2)),
-        (include_str!("../../../../vectors/kcp/shards-17-5.txt"), shards(17, 5)),
+        (include_str!("../../vectors/kcp/plain.txt"), Config::default()),
+        (include_str!("../../vectors/kcp/none-10-3.txt"), rpcx(Algorithm::None)),
+        (include_str!("../../vectors/kcp/aes-10-3.txt"), rpcx(Algorithm::Aes)),
+        (include_str!("../../vectors/kcp/shards-3-2.txt"), shards(3, 2)),
+        (include_str!("../../vectors/kcp/shards-17-5.txt"), shards(17, 5)),
     ]
 }
 

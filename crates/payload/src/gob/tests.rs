@@ -21,7 +21,7 @@ fn vector(file: &str, name: &str) -> Vec<u8> {
 }
 
 fn all(file: &str) -> Vec<(String, Vec<u8>)> {
-    let path: PathBuf = [env!("CARGO_MANIFEST_DIR"), "..", "..", "vectors", "netrpc", file].iter().collect();
+    let path: PathBuf = [env!("CARGO_MANIFEST_DIR"), "vectors", "netrpc", file].iter().collect();
     let text = fs::read(path).expect("a readable file");
     let vectors: Vec<serde_json::Value> = serde_json::from_slice(&text).expect("vectors");
     let text = |value: &serde_json::Value| value.as_str().expect("a text").to_owned();

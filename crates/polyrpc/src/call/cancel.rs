@@ -12,7 +12,7 @@ use tokio::sync::watch;
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> polyrpc::Result<()> {
-/// use polyrpc::client::CancelHandle;
+/// use polyrpc::client::{CancelHandle, Request};
 /// use polyrpc::{Client, Code, Server};
 ///
 /// let server = Server::new()
@@ -23,7 +23,7 @@ use tokio::sync::watch;
 /// let client = Client::new(&format!("rpcx://{}", server.address()))?;
 ///
 /// let cancel = CancelHandle::new();
-/// let calling = client.request("hang").cancel(&cancel).call::<()>(&());
+/// let calling = client.call_with::<()>("hang", Request::new(()).with_cancel(&cancel));
 /// let (ended, ()) = tokio::join!(calling, async { cancel.cancel() });
 /// assert_eq!(ended.unwrap_err().code(), Code::Cancelled);
 /// # Ok(())

@@ -7,7 +7,6 @@ mod redacted;
 mod cancel;
 mod outgoing;
 mod request;
-#[cfg(feature = "otel")]
 mod target;
 
 mod connection;
@@ -24,11 +23,11 @@ mod accept;
 mod context;
 
 pub mod propagation;
-pub mod streaming;
+pub(crate) mod streaming;
 
 pub use self::cancel::CancelHandle;
 pub use self::context::{Context, Pusher, ReplyOptions, Trailers};
-pub use self::outcome::{AcceptedStreams, Outcome, ResponseFuture, StreamType};
+pub use self::outcome::{Outcome, StreamType};
 pub use self::outgoing::OutgoingCall;
 pub use self::peer::{Peer, TlsInfo};
 pub use self::request::{CallOptions, Request, Response, Signature};
@@ -38,9 +37,8 @@ pub(crate) use self::call_kind::CallKind;
 pub(crate) use self::call_site::CallSite;
 pub(crate) use self::connection::{ConnectionFacts, PushQueue};
 pub(crate) use self::method_name::{MethodName, RequestedMethod};
-pub(crate) use self::outcome::AcceptedStream;
+pub(crate) use self::outcome::{AcceptedStream, AcceptedStreams, OutcomeKind, ResponseFuture};
 pub(crate) use self::redacted::{RedactedMetadata, is_secret, redacted};
 pub(crate) use self::server_info::{Countable, Totals};
 pub(crate) use self::stream_offer::StreamOffer;
-#[cfg(feature = "otel")]
 pub(crate) use self::target::Target;

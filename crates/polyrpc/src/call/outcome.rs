@@ -5,6 +5,7 @@ use polyrpc_core::{Metadata, Reply, Status, StreamId};
 use tokio::sync::oneshot;
 
 use super::streaming::{IncomingSender, OutgoingReceiver, StreamOptions};
+use crate::codec::Body;
 
 /// The directions in which a method streams messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -28,11 +29,15 @@ impl StreamType {
 }
 
 /// Future of a call in progress.
-pub type ResponseFuture = Pin<Box<dyn Future<Output = Outcome> + Send>>;
+pub(crate) type ResponseFuture = Pin<Box<dyn Future<Output = Outcome> + Send>>;
 
-/// Outcome of a call.
+/// Outcome of a call: a response, the end of a streaming response, or a failure.
 #[derive(Debug)]
-pub enum Outcome {
+pub struct Outcome(pub(crate) OutcomeKind);
+
+/// How a connection ends a call.
+#[derive(Debug)]
+pub(crate) enum OutcomeKind {
     /// A response.
     Reply(Reply),
     /// A response, and streams that stay open after it.
@@ -55,23 +60,73 @@ pub enum Outcome {
 impl Outcome {
     /// A failure with this status.
     pub fn failed(status: Status) -> Self {
-        Self::Reply(Reply::failure(status))
+        OutcomeKind::Reply(Reply::failure(status)).into()
     }
 
     /// Returns why the call failed. `None` if it did not, or if the connection is closed instead of a response.
     pub fn failure(&self) -> Option<&Status> {
-        match self {
-            Self::Reply(reply) => reply.result.as_ref().err(),
-            Self::Accept(reply, _) => reply.result.as_ref().err(),
-            Self::Finish { result, .. } => result.as_ref().err(),
-            Self::Unauthenticated(status) | Self::Corrupt(status) => Some(status),
-            Self::CloseConnection => None,
+        match &self.0 {
+            OutcomeKind::Reply(reply) => reply.result.as_ref().err(),
+            OutcomeKind::Accept(reply, _) => reply.result.as_ref().err(),
+            OutcomeKind::Finish { result, .. } => result.as_ref().err(),
+            OutcomeKind::Unauthenticated(status) | OutcomeKind::Corrupt(status) => Some(status),
+            OutcomeKind::CloseConnection => None,
+        }
+    }
+
+    /// Returns the encoded response, not compressed. `None` if the call failed, or if its response is a stream: layers
+    /// do not see its messages.
+    pub fn body(&self) -> Option<Body> {
+        let reply = self.reply()?;
+        let bytes = reply.result.as_ref().ok()?.clone();
+        Some(Body { positional: reply.head.positional, ..Body::new(reply.head.format, bytes) })
+    }
+
+    /// Replaces the encoded response. It has no effect if there is [none](Self::body).
+    pub fn set_body(&mut self, body: Body) {
+        if let Some(reply) = self.reply_mut()
+            && let Ok(bytes) = &mut reply.result
+        {
+            (reply.head.format, reply.head.positional) = (body.format, body.positional);
+            *bytes = body.bytes;
+        }
+    }
+
+    /// Returns the metadata that the caller receives before the response. `None` if the response is a stream: they are
+    /// sent already.
+    pub fn metadata_mut(&mut self) -> Option<&mut Metadata> {
+        Some(&mut self.reply_mut()?.head.metadata)
+    }
+
+    /// Returns the metadata that the caller receives after the response. `None` if there is no response.
+    pub fn trailers_mut(&mut self) -> Option<&mut Metadata> {
+        match &mut self.0 {
+            OutcomeKind::Reply(reply) => Some(&mut reply.trailers),
+            OutcomeKind::Accept(reply, _) => Some(&mut reply.trailers),
+            OutcomeKind::Finish { trailers, .. } => Some(trailers),
+            OutcomeKind::Unauthenticated(_) | OutcomeKind::Corrupt(_) | OutcomeKind::CloseConnection => None,
+        }
+    }
+
+    fn reply(&self) -> Option<&Reply> {
+        match &self.0 {
+            OutcomeKind::Reply(reply) => Some(reply),
+            OutcomeKind::Accept(reply, _) => Some(reply),
+            _ => None,
+        }
+    }
+
+    fn reply_mut(&mut self) -> Option<&mut Reply> {
+        match &mut self.0 {
+            OutcomeKind::Reply(reply) => Some(reply),
+            OutcomeKind::Accept(reply, _) => Some(reply),
+            _ => None,
         }
     }
 
     /// Returns whether the caller receives the requested result.
     pub(crate) fn succeeded(&self) -> bool {
-        !matches!(self, Self::CloseConnection) && self.failure().is_none()
+        !matches!(self.0, OutcomeKind::CloseConnection) && self.failure().is_none()
     }
 
     /// Returns the outcome of a call whose deadline passed before it started.
@@ -83,9 +138,16 @@ impl Outcome {
     }
 }
 
+impl From<OutcomeKind> for Outcome {
+    #[inline]
+    fn from(kind: OutcomeKind) -> Self {
+        Self(kind)
+    }
+}
+
 /// The streams that a handler has accepted, to be passed to the connection.
 #[derive(Debug)]
-pub struct AcceptedStreams {
+pub(crate) struct AcceptedStreams {
     pub(crate) options: StreamOptions,
     pub(crate) streams: Vec<AcceptedStream>,
 }

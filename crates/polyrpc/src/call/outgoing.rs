@@ -7,6 +7,7 @@ use crate::codec::{Body, Codec};
 
 /// A call on its way to a server.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct OutgoingCall<'a> {
     /// The service; empty for a plain function.
     pub service: &'a str,
@@ -38,6 +39,15 @@ impl OutgoingCall<'_> {
     pub fn with_message<C: Codec<T>, T>(mut self, message: T) -> Result<Self, Status> {
         self.body = C::encode_request(message, self.body.format, None)?;
         Ok(self)
+    }
+
+    /// Encodes a reply with this message, in the format of the request, for a [mock](crate::Client::mock).
+    ///
+    /// # Errors
+    ///
+    /// If the codec cannot encode it.
+    pub fn answer<C: Codec<T>, T>(&self, message: &T) -> crate::Result<Body> {
+        Ok(Body::new(self.body.format, C::encode(message, self.body.format, None)?))
     }
 
     /// Sets the timeout to the time left until the deadline.

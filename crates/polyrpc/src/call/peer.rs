@@ -6,6 +6,7 @@ use bytes::Bytes;
 
 /// The caller's end of a connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Peer {
     /// Over TCP, from this address.
     Tcp(SocketAddr),

@@ -178,6 +178,7 @@ impl<T> Request<T> {
 ///
 /// `Debug` leaves out metadata that is likely to be secret.
 #[derive(Clone)]
+#[non_exhaustive]
 pub struct Response<T> {
     /// The message.
     pub message: T,

@@ -7,6 +7,7 @@ use super::Peer;
 /// Counters and current load of a server: what gRPC's channelz reports of a server and its sockets, for every protocol.
 /// See [`ServerHandle::info`](crate::server::ServerHandle::info).
 #[derive(Debug, Clone, Default)]
+#[non_exhaustive]
 pub struct ServerInfo {
     /// All calls since the server started, including those of closed connections.
     pub calls: Calls,
@@ -74,6 +75,7 @@ pub(crate) trait Countable: std::fmt::Debug + Send + Sync {
 
 /// Resources that the connections of a server use together.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ResourceUsage {
     /// Bytes buffered for peers.
     pub memory: usize,
@@ -85,6 +87,7 @@ pub struct ResourceUsage {
 
 /// Number of calls started, and how they ended.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Calls {
     /// Calls read from the wire.
     pub started: u64,
@@ -122,6 +125,7 @@ impl Calls {
 
 /// An open connection.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct Connection {
     /// Its id, unique among all connections of the server.
     pub id: u64,

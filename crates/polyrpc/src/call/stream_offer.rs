@@ -6,7 +6,7 @@ use polyrpc_core::{Code, Metadata, Status, StreamId};
 use tokio::sync::oneshot;
 
 use super::streaming::{Closing, Incoming, Outgoing, Sender, StreamNotify, StreamOptions, Streaming, send};
-use super::{AcceptedStream, AcceptedStreams, CallSite, Outcome};
+use super::{AcceptedStream, AcceptedStreams, CallSite, Outcome, OutcomeKind};
 use crate::codec::{Body, Codec};
 use crate::{Failure, Result};
 
@@ -114,7 +114,7 @@ async fn sending<C: Codec<M>, M: Send + 'static>(
     if sent {
         closing.complete();
     }
-    Outcome::Finish { result, trailers: Metadata::new() }
+    OutcomeKind::Finish { result, trailers: Metadata::new() }.into()
 }
 
 #[cold]

@@ -40,7 +40,6 @@ pub(super) struct CallDefaults {
     /// Connector of data connections.
     pub(super) near: DataConnector,
     /// Name of the server for telemetry.
-    #[cfg(feature = "otel")]
     pub(super) target: crate::call::Target,
 }
 

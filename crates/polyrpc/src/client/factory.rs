@@ -15,7 +15,7 @@ use crate::discovery::Instance;
 /// Factory of a channel's connections, which differ only in their address.
 pub(super) struct Factory {
     builder: Builder,
-    /// Protocol and variants.
+    /// Protocol, dialect and transport.
     way: Url,
     #[cfg(feature = "tls")]
     tls: std::sync::OnceLock<crate::transport::tls::Connector>,

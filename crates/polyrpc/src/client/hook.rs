@@ -75,6 +75,7 @@ pub trait Hook: Send + Sync + 'static {
 
 /// One attempt of a call.
 #[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
 pub struct Attempt<'a> {
     /// Service name; empty for a plain function.
     pub service: &'a str,
@@ -85,6 +86,7 @@ pub struct Attempt<'a> {
 }
 
 /// Editable parts of a request before it is written.
+#[non_exhaustive]
 pub struct OutgoingRequest<'a> {
     /// User fields, metadata, headers.
     pub metadata: &'a mut Metadata,
@@ -102,6 +104,7 @@ impl fmt::Debug for OutgoingRequest<'_> {
 }
 
 /// Editable parts of a reply before it is used.
+#[non_exhaustive]
 pub struct ReceivedReply<'a> {
     /// User fields, metadata, headers.
     pub metadata: &'a mut Metadata,

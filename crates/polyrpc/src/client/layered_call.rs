@@ -14,9 +14,8 @@ use polyrpc_core::{Format, Head, Reply, Status};
 use tokio::sync::oneshot;
 
 use super::Client;
-#[cfg(feature = "otel")]
 use crate::call::Target;
-use crate::call::{CallOptions, Outcome, OutgoingCall, Response, ResponseFuture, StreamType};
+use crate::call::{CallOptions, Outcome, OutcomeKind, OutgoingCall, Response, ResponseFuture, StreamType};
 use crate::codec::Body;
 use crate::layer::{Call, Erased, Innermost, Next};
 
@@ -30,7 +29,7 @@ impl Client {
         call.options.timeout = call.options.timeout.or(self.defaults.timeout);
         let format = call.body.format;
         let call = Call::outgoing(call, StreamType::UNARY);
-        Next::new(ToServer { client: self.clone(), open: None }).call(call).await.into_response(format)
+        Next::new(ToServer { client: self.clone(), open: None }).run(call).await.into_response(format)
     }
 
     /// Makes a unary call that also returns a further value.
@@ -59,7 +58,7 @@ impl Client {
         };
         let call = Call::outgoing(call, StreamType::UNARY);
         let way = ToServer { client: self.clone(), open: Some(Box::new(open)) };
-        let ending = Next::new(way).call(call).await;
+        let ending = Next::new(way).run(call).await;
         let response = ending.into_response(format)?;
         let beside = told.try_recv().map_err(|_| layer_did_not_open())?;
         Ok((response, beside))
@@ -90,7 +89,7 @@ impl Client {
         };
         let call = Call::outgoing(call, shape);
         let way = ToServer { client: self.clone(), open: Some(Box::new(open)) };
-        let mut handling = Next::new(way).call(call);
+        let mut handling = Next::new(way).run(call);
         let opened = poll_fn(|cx| {
             if let Poll::Ready(ending) = handling.as_mut().poll(cx) {
                 return Poll::Ready(Err(ending.failure().cloned().unwrap_or_else(layer_did_not_open)));
@@ -141,7 +140,6 @@ impl Innermost for ToServer {
         }
     }
 
-    #[cfg(feature = "otel")]
     fn target(&self) -> Option<&Target> {
         Some(self.client.target())
     }
@@ -194,7 +192,7 @@ impl From<Result<Response<Body>, Status>> for Outcome {
             Ok(Response { message, metadata, trailers, attachment }) => {
                 let Body { format, positional, bytes, .. } = message;
                 let head = Head { format, positional, metadata, ..Head::default() };
-                Self::Reply(Reply { attachment, trailers, ..Reply::new(Ok(bytes), head) })
+                OutcomeKind::Reply(Reply { attachment, trailers, ..Reply::new(Ok(bytes), head) }).into()
             }
             Err(status) => Self::failed(status),
         }
@@ -204,15 +202,15 @@ impl From<Result<Response<Body>, Status>> for Outcome {
 impl Outcome {
     /// Converts the outcome to the response of a unary call.
     fn into_response(self, format: Format) -> Result<Response<Body>, Status> {
-        let reply = match self {
-            Self::Reply(reply) => reply,
-            Self::Accept(reply, _) => *reply,
-            Self::Finish { result, trailers } => {
+        let reply = match self.0 {
+            OutcomeKind::Reply(reply) => reply,
+            OutcomeKind::Accept(reply, _) => *reply,
+            OutcomeKind::Finish { result, trailers } => {
                 result?;
                 return Ok(Response { trailers, ..Response::new(Body::new(format, Bytes::new())) });
             }
-            Self::Unauthenticated(status) | Self::Corrupt(status) => return Err(status),
-            Self::CloseConnection => return Err(Status::aborted("a layer cancelled the call")),
+            OutcomeKind::Unauthenticated(status) | OutcomeKind::Corrupt(status) => return Err(status),
+            OutcomeKind::CloseConnection => return Err(Status::aborted("a layer cancelled the call")),
         };
         let Reply { result, head, attachment, trailers } = reply;
         let message = Body { positional: head.positional, ..Body::new(head.format, result?) };
@@ -221,14 +219,14 @@ impl Outcome {
 
     /// Converts the outcome to the end of a streaming response.
     pub(super) fn into_end(mut self) -> (Result<(), Status>, polyrpc_core::Metadata) {
-        let trailers = match &mut self {
-            Self::Finish { trailers, .. } => mem::take(trailers),
-            Self::Reply(reply) => mem::take(&mut reply.trailers),
+        let trailers = match &mut self.0 {
+            OutcomeKind::Finish { trailers, .. } => mem::take(trailers),
+            OutcomeKind::Reply(reply) => mem::take(&mut reply.trailers),
             _ => Default::default(),
         };
-        match self {
-            Self::CloseConnection => (Err(Status::aborted("a layer cancelled the call")), trailers),
-            ending => (ending.failure().map_or(Ok(()), |status| Err(status.clone())), trailers),
+        match &self.0 {
+            OutcomeKind::CloseConnection => (Err(Status::aborted("a layer cancelled the call")), trailers),
+            _ => (self.failure().map_or(Ok(()), |status| Err(status.clone())), trailers),
         }
     }
 }

@@ -4,16 +4,14 @@
 //!
 //! [`combo`] calls many servers at once; `fanout` creates it from the servers of a cluster.
 //!
-//! [`blocking`] is the same without a runtime: the caller's thread reads and writes.
+//! [`blocking`](crate::blocking) is the same without a runtime: the caller's thread reads and writes.
 
-#[cfg(feature = "otel")]
 mod target;
 mod url;
 
 mod hook;
 mod layered_call;
 
-mod call_builder;
 mod call_defaults;
 mod data_connector;
 mod mock;
@@ -37,7 +35,7 @@ mod fanout;
 
 pub mod combo;
 
-pub mod blocking;
+pub(crate) mod blocking;
 
 use std::fmt;
 use std::sync::Arc;
@@ -56,21 +54,18 @@ pub use polyrpc_core::Limits;
 pub use crate::call::{CallOptions, CancelHandle, OutgoingCall, Request, Response, Signature};
 pub use crate::error::ClientResult as Result;
 
-pub use self::call_builder::CallBuilder;
-pub use self::cluster::{
-    Backup, CircuitBreaker, EndpointInfo, FailMode, HealthCheck, RecoveryPolicy, RetryBudget,
-};
+pub use self::cluster::{CircuitBreaker, EndpointInfo, FailMode, HealthCheck, RetryBudget};
 pub use self::connection::Backoff;
 pub use self::connection::sessions::SessionContext;
 pub use self::fanout::FanoutReply;
 pub use self::hook::{Attempt, Hook, OutgoingRequest, ReceivedReply};
-pub use self::mock::MockCall;
 pub use self::pool::ConnectionMode;
 pub use self::streams::{RawCall, RawReceiver, RawSender};
+pub use self::url::{registry_url, url_parameters};
 
 use self::balance::LoadBalancer;
 use self::call_defaults::CallDefaults;
-use self::cluster::{Channel, ChannelConfig, RoutingOptions, SingleEndpoint};
+use self::cluster::{Backup, Channel, ChannelConfig, RecoveryPolicy, RoutingOptions, SingleEndpoint};
 use self::combo::Combo;
 use self::connection::built_in;
 use self::connection::sessions::{SessionFactory, sessions};
@@ -81,8 +76,7 @@ use self::hook::Hooks;
 use self::mock::Mock;
 use self::pool::{Pool, PoolLimits};
 use self::unsupported_warnings::UnsupportedWarnings;
-use self::url::Url;
-#[cfg(feature = "otel")]
+use self::url::{RegistryUrl, Url};
 use crate::call::Target;
 use crate::call::redacted;
 use crate::codec::{self, Body};
@@ -124,19 +118,32 @@ enum Transport {
 }
 
 impl Client {
-    /// Creates a client of the server at `url`: `baidu-std://host:port`, `rpcx://host:port`, `http://host:port`;
-    /// `rpcx+unix:///path` over a Unix socket, `rpcx+ws://host:port` within a WebSocket, `http+json-rpc://host:port`
-    /// for JSON-RPC 2.0; `grpc-web://host:port` for gRPC-Web over HTTP/1.1, which has one call at a time on a
-    /// connection, and `grpc-web+h2://` over HTTP/2; `connect://`, `connect+tls://`, `connect+h2://` and
-    /// `connect+h2+tls://` likewise for the Connect protocol, with `+get` for unary calls by GET, which servers accept
-    /// for methods declared free of side effects; `rest-rpc+v0.11://host:port` in that generation of rest_rpc, by
-    /// default the newest; `net-rpc://host:port` for Go's `net/rpc` in gob, `net-rpc+json://`, `net-rpc+msgpack://`,
-    /// `net-rpc+protobuf://` and so on in another [codec](polyrpc_wire::net_rpc::Codec), `net-rpc+http://` if a Go
-    /// server offers it over HTTP; with TLS `grpcs://host:port`, `https://host`, `rpcx+tls://host:port` and so on
-    /// (feature `tls`).
+    /// Creates a client of the server at `url`: `protocol[+tls][+registry]://place[?parameters]`.
     ///
-    /// The URL of a client of several servers names where to find them: `rpcx+list://host:port,host:port`, or any other
-    /// scheme of [`discovery::open`].
+    /// * The **protocol** is `baidu-std`, `rpcx`, `fb-rpc`, `grpc`, `grpc-web`, `connect`, `http`, `rest-rpc` or
+    ///   `net-rpc`. `+tls` behind it adds TLS (feature `tls`); `grpcs` and `https` are `grpc+tls` and `http+tls`.
+    /// * The **place** is `host:port`, or the path of a Unix socket behind an empty host: `rpcx:///run/echo.sock`.
+    /// * **Parameters** select the transport and the dialect of the protocol:
+    ///
+    /// | parameter | values | default | URLs of | selects |
+    /// |---|---|---|---|---|
+    /// | `transport` | `tcp`, `unix`, `ws`, `kcp`, `quic` | `tcp` | `baidu-std`, `fb-rpc`, `grpc`, `grpc-web`, `connect`, `http`, `rest-rpc` | what carries the protocol; unix is implied by an empty host |
+    /// | `http_path` | text | none | `baidu-std`, `rpcx`, `fb-rpc`, `grpc`, `grpc-web`, `connect`, `http`, `rest-rpc`, `net-rpc` | path and query of the request that opens a WebSocket or a CONNECT |
+    /// | `transport` | `tcp`, `unix`, `ws`, `kcp`, `quic`, `http-connect` | `tcp` | `rpcx`, `net-rpc` | what carries the protocol; unix is implied by an empty host |
+    /// | `version` | `frpc`, `frpc-two-dots`, `brpc`, `brpc-two-dots` | `frpc` | `fb-rpc` | magic of a frame, and the dots in the name that a service's number is the hash of |
+    /// | `http_version` | `1.1`, `2` | `1.1` | `grpc-web`, `connect` | version of HTTP |
+    /// | `http_method` | `post`, `get` | `post` | `connect` | HTTP method of unary calls; get is for methods declared free of side effects |
+    /// | `dialect` | `path`, `json-rpc` | `path` | `http` | whether the path of a request or a JSON-RPC 2.0 message names the method |
+    /// | `version` | `0.21`, `0.20`, `0.12`, `2023-02-16`, `2022-12-23`, `0.11`, `0.10`, `0.09`, `0.08`, `0.07`, `0.06`, `0.05`, `0.04`, `0.03`, `0.02`, `0.01` | `0.21` | `rest-rpc` | tag of rest_rpc, or the day of a commit between tags |
+    /// | `byte_order` | `little`, `big` | `little` | `rest-rpc` | byte order of the header; big needs version 0.21 |
+    /// | `codec` | `gob`, `json`, `msgpack`, `protobuf`, `gencode`, `colfer`, `bson` | `gob` | `net-rpc` | encoding of headers and bodies |
+    ///
+    /// Several servers are found by a **registry**: `rpcx+list://host:port,host:port`, `grpc+dns://host:port`,
+    /// `rpcx+tls+etcd://host:port/base/Service`. The keywords are those of [`discovery::open`]. Then the place is the
+    /// registry's, and so are all parameters that the protocol's URLs do not have.
+    ///
+    /// Anything else is an error: an unknown parameter, one that occurs twice, or one that means nothing here.
+    /// [`url_parameters`] returns the parameters of a protocol, and `docs/guides/urls.md` has examples.
     ///
     /// # Errors
     ///
@@ -164,7 +171,7 @@ impl Client {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn mock(answer: impl Fn(MockCall) -> crate::Result<Body> + Send + Sync + 'static) -> Self {
+    pub fn mock(answer: impl Fn(OutgoingCall<'_>) -> crate::Result<Body> + Send + Sync + 'static) -> Self {
         let builder = Builder::new("");
         Self {
             transport: Transport::Mock(Mock::new(answer)),
@@ -174,9 +181,9 @@ impl Client {
     }
 
     /// Creates a client over a connected socket.
-    pub(crate) fn over_stream(stream: Stream, protocol: Protocol, words: &[&str]) -> Result<Self, Status> {
+    pub(crate) fn over_stream(stream: Stream, protocol: Protocol, query: &str) -> Result<Self, Status> {
         let builder = Builder::new("");
-        let url = Url::in_process(protocol, words)?;
+        let url = Url::in_process(protocol, query)?;
         let link = builder.sessions(&url)?.start(stream, None, ConnectionListeners::default());
         Ok(Self {
             transport: Transport::Network(Arc::new(Pool::fixed(link))),
@@ -217,7 +224,6 @@ impl Client {
     }
 
     /// Returns the name of the server for telemetry.
-    #[cfg(feature = "otel")]
     pub(crate) fn target(&self) -> &Target {
         &self.defaults.target
     }
@@ -235,7 +241,7 @@ impl Client {
     /// Returns the generation of rest_rpc, if that is the protocol.
     pub fn generation(&self) -> Option<Generation> {
         let is_rest_rpc = self.defaults.protocol == Protocol::RestRpc;
-        is_rest_rpc.then(|| Generation::named(&self.defaults.dialect.words).unwrap_or_default())
+        is_rest_rpc.then(|| Generation::selected_by(&self.defaults.dialect.parameters).unwrap_or_default())
     }
 
     /// Returns the state of the servers of a client with discovery; empty for a client of one server, and before the
@@ -269,32 +275,75 @@ impl Client {
         target: &str,
         arguments: &(impl Serialize + ?Sized),
     ) -> Result<Resp> {
-        let options = CallOptions::default();
-        let body = self.defaults.encode_plain(arguments, &options)?;
-        let (service, method) = split(target);
-        let response = self.call_encoded(service, method, body, options).await?;
+        let response = self.call_plain(target, arguments, CallOptions::default()).await?;
         Ok(response.decode_plain()?)
     }
 
-    /// Creates a call with plain types and options: timeout, metadata, attachment, credential.
+    /// Calls a method as [`call`](Self::call) does, with options: timeout, metadata, attachment, credential. Returns the
+    /// full response: result, metadata, trailers and attachment.
     ///
     /// ```no_run
     /// # async fn example(client: polyrpc::Client) -> polyrpc::Result<()> {
     /// use std::time::Duration;
     ///
-    /// let sum: i64 = client
-    ///     .request("Arith/Add")
-    ///     .timeout(Duration::from_millis(200))
-    ///     .metadata("tenant", "a")
-    ///     .key(17)
-    ///     .call(&(1, 2))
-    ///     .await?;
-    /// client.request("log").oneway(&"seen").await?;
+    /// use polyrpc::client::Request;
+    ///
+    /// let request = Request::new((1, 2))
+    ///     .with_timeout(Duration::from_millis(200))
+    ///     .with_metadata("tenant", "a")
+    ///     .with_key(17);
+    /// let sum = client.call_with::<i64>("Arith/Add", request).await?.message;
     /// # Ok(())
     /// # }
     /// ```
-    pub fn request<'a>(&'a self, target: &'a str) -> CallBuilder<'a> {
-        CallBuilder::new(self, target)
+    ///
+    /// # Errors
+    ///
+    /// As [`call`](Self::call).
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`call`](Self::call).
+    pub async fn call_with<Resp: DeserializeOwned + 'static>(
+        &self,
+        target: &str,
+        request: Request<impl Serialize>,
+    ) -> Result<Response<Resp>> {
+        Ok(self.call_plain(target, &request.message, request.options).await?.read_plain()?)
+    }
+
+    /// Sends a call without waiting for a result.
+    ///
+    /// ```no_run
+    /// # async fn example(client: polyrpc::Client) -> polyrpc::Result<()> {
+    /// client.oneway("log", "seen").await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If the call could not be sent. Failures of the server are not reported.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future may leave the call unsent.
+    pub async fn oneway<T: Serialize>(&self, target: &str, request: impl Into<Request<T>>) -> Result<()> {
+        let request: Request<T> = request.into();
+        let Request { message, options } = request.with_oneway();
+        self.call_plain(target, &message, options).await?;
+        Ok(())
+    }
+
+    async fn call_plain(
+        &self,
+        target: &str,
+        arguments: &(impl Serialize + ?Sized),
+        options: CallOptions,
+    ) -> Result<Response<Body>, Status> {
+        let body = self.defaults.encode_plain(arguments, &options)?;
+        let (service, method) = split(target);
+        self.call_encoded(service, method, body, options).await
     }
 
     /// Calls a method with an encoded message and returns the encoded reply.
@@ -379,6 +428,10 @@ impl Client {
             call.options.idempotent |= self.defaults.idempotent;
             return combo.call(call).await;
         }
+        if let Transport::Mock(mock) = &self.transport {
+            call.options.timeout = call.options.timeout.or(self.defaults.timeout);
+            return mock.call(call);
+        }
         let OutgoingCall { service, method, body, options, .. } = call;
         let routing = self.defaults.routing_options(&options);
         let (format, ended) = match &self.transport {
@@ -409,7 +462,7 @@ impl Client {
                 (call.head.format, Box::pin(server.call(call, routing)).await)
             }
             Transport::Combo(_) => return Err(Status::internal("a combination makes its calls itself")),
-            Transport::Mock(mock) => return mock.call(service, method, body),
+            Transport::Mock(_) => return Err(Status::internal("a mock answers its calls itself")),
         };
         self.defaults.open(ended?, format)
     }
@@ -663,7 +716,7 @@ impl Builder {
     }
 
     /// Discovers the servers, instead of calling the one that the URL names: the URL still selects protocol and
-    /// variants, and each instance its network. Watching starts with the first call, in that call's runtime or on
+    /// parameters, and each instance its network. Watching starts with the first call, in that call's runtime or on
     /// [`executor`](Self::executor)'s threads, and ends when the last clone of the client is dropped.
     ///
     /// The last known servers remain valid while the registry fails, or returns no servers
@@ -720,9 +773,17 @@ impl Builder {
         self
     }
 
-    /// Sets when [`FailMode::Failbackup`] calls a second server.
-    pub fn backup(mut self, backup: Backup) -> Self {
-        self.plan().backup = backup;
+    /// Sets after which time without a reply [`FailMode::Failbackup`] calls a second server. Default: 10 ms, as usual
+    /// with rpcx.
+    pub fn backup_after(mut self, delay: Duration) -> Self {
+        self.plan().backup = Backup::After(delay);
+        self
+    }
+
+    /// Sets this time to a percentile of the recent latencies: `0.95` calls a second server for the slowest twentieth.
+    /// It is at least a millisecond, and 10 ms until enough calls have been answered.
+    pub fn backup_percentile(mut self, share: f64) -> Self {
+        self.plan().backup = Backup::Percentile(share);
         self
     }
 
@@ -738,9 +799,18 @@ impl Builder {
         self
     }
 
-    /// Sets how the first servers to recover are protected from the calls of all servers. Default: not at all.
-    pub fn recovery(mut self, recovery: RecoveryPolicy) -> Self {
-        self.plan().recovery = Some(recovery);
+    /// Protects the first servers that come back against the calls of a whole cluster, as in brpc
+    /// (`cluster_recover_policy.h`), for any balancer. Default: not at all.
+    ///
+    /// Recovery starts when a call finds no healthy server. From then on calls are rejected at random, with a
+    /// probability equal to the share of servers that are missing from `min_working`, the number that can handle all
+    /// calls: if three of six are back, every second call. Recovery ends when the number of healthy servers has not
+    /// changed for `hold`.
+    ///
+    /// A rejected call fails with [`Unavailable`](crate::Code::Unavailable) and brpc's code for it, 1018 (`EREJECT`).
+    /// It reached no server, and is not retried.
+    pub fn recovery(mut self, min_working: usize, hold: Duration) -> Self {
+        self.plan().recovery = Some(RecoveryPolicy { min_working, hold });
         self
     }
 
@@ -781,7 +851,6 @@ impl Builder {
             return Err(status.into());
         }
         let defaults = CallDefaults {
-            #[cfg(feature = "otel")]
             target: discover.as_ref().map_or_else(|| Target::of(&url), |_| Target::found_by(&self.url)),
             ..self.defaults(&url)
         };
@@ -826,37 +895,23 @@ impl Builder {
 
     /// Returns how servers are called, and the discovery unless the URL names a server.
     fn resolve_url(&mut self) -> Result<(Url, Option<Box<dyn Discover>>)> {
-        let (scheme, rest) = self.url.split_once("://").unwrap_or((&self.url, ""));
+        let known = self.known();
         if let Some(discover) = self.plan.as_mut().and_then(|plan| plan.discover.take()) {
-            return Ok((
-                Url::parse(&self.url, &self.known()).or_else(|_| Url::from_scheme(scheme, &self.known()))?,
-                Some(discover),
-            ));
+            return Ok((Url::of_service(&self.url, &known)?, Some(discover)));
         }
-        // A word of the protocol is not the name of a registry (`net-rpc+http`).
-        if Url::from_scheme(scheme, &self.known()).is_err() {
-            let words: Vec<_> = scheme.split('+').collect();
-            for (place, word) in words.iter().enumerate().skip(1) {
-                if let Some(discover) = discovery::open(word, rest)? {
-                    let others = words.iter().enumerate().filter(|(other, _)| *other != place);
-                    let others: Vec<_> = others.map(|(_, word)| *word).collect();
-                    return Ok((Url::from_scheme(&others.join("+"), &self.known())?, Some(discover)));
-                }
-            }
-            if let Some(error) = words.iter().skip(1).find_map(|word| discovery::how_to_add(word)) {
-                return Err(error.into());
-            }
+        if let Some(found) = RegistryUrl::parse(&self.url, &known)?
+            && let Some(discover) = discovery::open(found.registry, &found.rest)?
+        {
+            return Ok((found.url()?, Some(discover)));
         }
-        Ok((Url::parse(&self.url, &self.known())?, None))
+        Ok((Url::parse(&self.url, &known)?, None))
     }
 
     /// Whether the client needs a channel.
     fn uses_channel(&self) -> Result<bool> {
-        let scheme = self.url.split_once("://").map_or("", |(scheme, _)| scheme);
+        let found = RegistryUrl::parse(&self.url, &self.known())?;
         let names_registry = |word: &str| matches!(discovery::open(word, ""), Ok(Some(_)) | Err(_));
-        Ok(self.plan.is_some()
-            || Url::from_scheme(scheme, &self.known()).is_err()
-                && scheme.split('+').skip(1).any(names_registry))
+        Ok(self.plan.is_some() || found.is_some_and(|found| names_registry(found.registry)))
     }
 
     fn defaults(&self, url: &Url) -> CallDefaults {
@@ -874,7 +929,6 @@ impl Builder {
             idempotent: self.idempotent,
             unsupported: UnsupportedWarnings::of(protocol),
             near: DataConnector::new(&url.address, self.connect_timeout),
-            #[cfg(feature = "otel")]
             target: Target::of(url),
         }
     }

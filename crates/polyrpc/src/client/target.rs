@@ -32,7 +32,7 @@ mod tests {
         for (url, address, port) in [
             ("grpc://example.com:50051", "example.com", Some(50051)),
             ("rpcx://[::1]:8972", "::1", Some(8972)),
-            ("rpcx+unix:///run/echo.sock", "/run/echo.sock", None),
+            ("rpcx:///run/echo.sock", "/run/echo.sock", None),
         ] {
             let target = Target::of(&Url::parse(url, &polyrpc_wire::Protocol::ALL).unwrap());
             assert_eq!((&*target.address, target.port), (address, port), "{url}");

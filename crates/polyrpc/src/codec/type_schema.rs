@@ -13,6 +13,7 @@ use serde::forward_to_deserialize_any;
 
 /// Structure of a type's values, as far as it is known.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum TypeSchema {
     /// Unknown.
     #[default]

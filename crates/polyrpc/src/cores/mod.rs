@@ -11,13 +11,13 @@ use std::thread;
 use tokio::runtime::{self, Handle};
 use tokio::sync::watch;
 
-pub use self::priority::Priority;
+use self::priority::Priority;
 
 /// Threads with a single-threaded runtime each.
 ///
 /// Tasks spawned here are distributed over the threads in turn and stay on their thread: a connection and its handlers
 /// never move between cores. Handlers that may block (`blocking`) run on further threads, which have a lower priority
-/// than these ([`Builder::blocking`]), so that light calls need not wait for the end of a heavy one's time slice. A
+/// than these, so that light calls need not wait for the end of a heavy one's time slice. A
 /// server ([`Server::executor`](crate::Server::executor)) or a client
 /// ([`client::Builder::executor`](crate::client::Builder::executor)) runs on them instead of in the caller's runtime.
 ///
@@ -52,8 +52,8 @@ impl Cores {
     }
 
     /// Returns a builder with other settings.
-    pub fn builder() -> Builder {
-        Builder { threads: None, blocking: Blocking::default() }
+    pub fn builder() -> CoresBuilder {
+        CoresBuilder { threads: None, blocking: Blocking::default() }
     }
 
     /// Returns the runtime of the next thread, in turn.
@@ -76,7 +76,7 @@ impl fmt::Debug for Cores {
 /// Builder for [`Cores`].
 #[derive(Debug, Clone)]
 #[must_use]
-pub struct Builder {
+pub struct CoresBuilder {
     threads: Option<usize>,
     blocking: Blocking,
 }
@@ -89,21 +89,32 @@ struct Blocking {
     threads: Option<usize>,
 }
 
-impl Builder {
+impl CoresBuilder {
     /// Sets the number of threads, at least one. Default: one per core of the machine.
     pub fn threads(mut self, threads: usize) -> Self {
         self.threads = Some(threads);
         self
     }
 
-    /// Sets the priority of the threads of `blocking` handlers. Default: [`Priority::Low`].
-    pub fn blocking(mut self, priority: Priority) -> Self {
-        self.blocking.priority = priority;
+    /// Lets the threads of `blocking` handlers run only while the cores are idle
+    /// ([`SCHED_IDLE`](https://man7.org/linux/man-pages/man7/sched.7.html)), for handlers with long computations next to
+    /// methods with low latency, which then never wait for them. Only Linux supports it.
+    ///
+    /// In return the handlers make no progress while the cores are used by the I/O threads, or by other programs,
+    /// unless these are in another container with its own share. It does not suit calls with a deadline on a busy
+    /// machine, nor handlers that mostly wait, since there are [few threads](Self::blocking_threads).
+    ///
+    /// By default they have a lower priority, but never without a share: a
+    /// [niceness](https://man7.org/linux/man-pages/man2/nice.2.html) of 5 more than the others, which is a quarter of a
+    /// core that both sides want entirely. A thread that does I/O may then still have to wait for the end of a time
+    /// slice, some milliseconds, now and then.
+    pub fn idle_blocking(mut self) -> Self {
+        self.blocking.priority = Priority::Idle;
         self
     }
 
     /// Sets the maximum number of threads for `blocking` handlers per thread; further calls wait until one of them is
-    /// free. Default: 512, or the number of cores with [`Priority::Idle`].
+    /// free. Default: 512, or the number of cores with [`idle_blocking`](Self::idle_blocking).
     ///
     /// If blocking handlers wait for other ones on the same thread, the number must exceed that of the waiting
     /// handlers.
@@ -169,7 +180,7 @@ mod tests {
     use super::*;
 
     /// Returns how many of three blocking tasks run concurrently.
-    fn at_once(cores: Builder) -> usize {
+    fn at_once(cores: CoresBuilder) -> usize {
         let cores = cores.threads(1).start().unwrap();
         let (began, begun) = mpsc::channel();
         let held: Vec<mpsc::Sender<()>> = (0..3)
@@ -192,7 +203,7 @@ mod tests {
     fn number_of_blocking_threads_follows_the_configuration() {
         assert_eq!(at_once(Cores::builder().blocking_threads(2)), 2);
         assert_eq!(at_once(Cores::builder()), 3);
-        assert_eq!(at_once(Cores::builder().blocking(Priority::Idle).blocking_threads(3)), 3);
-        assert_eq!(at_once(Cores::builder().blocking(Priority::Idle)), cores().min(3));
+        assert_eq!(at_once(Cores::builder().idle_blocking().blocking_threads(3)), 3);
+        assert_eq!(at_once(Cores::builder().idle_blocking()), cores().min(3));
     }
 }

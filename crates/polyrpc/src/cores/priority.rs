@@ -5,25 +5,14 @@ use thread_priority::unix::{
     NormalThreadSchedulePolicy, ThreadSchedulePolicy, set_thread_priority_and_policy, thread_native_id,
 };
 
-/// Scheduling priority of a thread.
-///
-/// Only Linux supports it; on other systems, or if the system refuses it, all threads have the same priority.
+/// Scheduling priority of a thread. Only Linux supports it; on other systems, or if the system refuses it, all threads
+/// have the same priority.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Priority {
-    /// Lower priority, but never without a share: a [niceness](https://man7.org/linux/man-pages/man2/nice.2.html) of 5
-    /// more than the others, which is a quarter of a core that both sides want entirely.
-    ///
-    /// A thread that does I/O may still have to wait for the end of a time slice, some milliseconds, now and then.
+pub(super) enum Priority {
+    /// Lower priority, but never without a share.
     #[default]
     Low,
-    /// Only idle time of the cores: [`SCHED_IDLE`](https://man7.org/linux/man-pages/man7/sched.7.html).
-    ///
-    /// For handlers with long computations next to methods with low latency, which then never wait for them. In return
-    /// the handlers make no progress while the cores are used by the I/O threads, or by other programs, unless these
-    /// are in another container with its own share. It does not suit calls with a deadline on a busy machine, nor
-    /// handlers that mostly wait, since there are few threads
-    /// ([`Builder::blocking_threads`](super::Builder::blocking_threads)).
+    /// Only idle time of the cores.
     Idle,
 }
 
@@ -58,7 +47,9 @@ mod tests {
 
     /// Runs `ask` on an I/O thread and on a blocking thread.
     fn told<T: Send + 'static>(blocking: Priority, ask: fn() -> T) -> (T, T) {
-        let cores = Cores::builder().threads(1).blocking(blocking).start().unwrap();
+        let cores = Cores::builder().threads(1);
+        let cores = if blocking == Priority::Idle { cores.idle_blocking() } else { cores };
+        let cores = cores.start().unwrap();
         let handle = cores.next().clone();
         handle.clone().block_on(async move {
             let moves = handle.spawn(async move { ask() }).await.unwrap();

@@ -7,11 +7,12 @@ use polyrpc_core::Status;
 
 use super::line::Lines;
 use super::polled::{self, PollResult, PollSource};
+use super::remote::RemoteFile;
 use super::{Discover, Sets};
 use crate::error::ClientResult as Result;
 use crate::runtime::AbortOnDrop;
 
-/// Servers from a file, one per line: brpc's `file://`.
+/// Servers from a file, one per line: brpc's `file://`, or `remotefile://` if the file is on an HTTP server.
 ///
 /// ```text
 /// # what stands behind a number sign is a comment
@@ -23,34 +24,61 @@ use crate::runtime::AbortOnDrop;
 /// The file is checked every second. A file that is being written is read once it stops changing; one that is replaced
 /// as a whole (by `rename`, as `mv` does) is read at once. If it cannot be read, or lists no server, the previous
 /// result is kept. Malformed lines are reported and skipped.
+///
+/// A file on an [HTTP server](Self::http) is fetched every 5 s.
 #[derive(Debug, Clone)]
 pub struct File {
-    path: PathBuf,
+    place: Place,
     every: Duration,
+}
+
+#[derive(Debug, Clone)]
+enum Place {
+    Path(PathBuf),
+    Http(RemoteFile),
 }
 
 impl File {
     /// Uses the file at this path, which need not exist yet.
     pub fn new(path: impl Into<PathBuf>) -> Self {
-        Self { path: path.into(), every: Duration::from_secs(1) }
+        Self { place: Place::Path(path.into()), every: Duration::from_secs(1) }
     }
 
-    /// Sets the interval of the checks. Default: every second; brpc checks every 100 ms.
+    /// Uses the file at `http://host:port/path`; the scheme is optional.
+    ///
+    /// # Errors
+    ///
+    /// If it is no such URL.
+    pub fn http(url: &str) -> Result<Self> {
+        Ok(Self { place: Place::Http(url.parse()?), every: Duration::from_secs(5) })
+    }
+
+    /// Sets the interval of the checks. Default: every second (brpc: 100 ms), over HTTP every 5 s, as in brpc.
     #[must_use]
     pub fn every(mut self, every: Duration) -> Self {
-        self.every = every.max(Duration::from_millis(10));
+        let least = match self.place {
+            Place::Path(_) => Duration::from_millis(10),
+            Place::Http(_) => Duration::from_millis(100),
+        };
+        self.every = every.max(least);
         self
     }
 }
 
 impl Discover for File {
     fn watch(&self) -> Sets {
-        polled::sets(FileWatch { file: self.clone(), read: None, seen: None })
+        match &self.place {
+            Place::Path(path) => {
+                polled::sets(FileWatch { path: path.clone(), every: self.every, read: None, seen: None })
+            }
+            Place::Http(file) => file.watch(self.every),
+        }
     }
 }
 
 struct FileWatch {
-    file: File,
+    path: PathBuf,
+    every: Duration,
     /// Version that was read last.
     read: Option<FileVersion>,
     /// Version at the last check.
@@ -68,12 +96,12 @@ struct FileVersion {
 
 impl PollSource for FileWatch {
     async fn ask(&mut self) -> Result<PollResult> {
-        let (path, read, seen) = (self.file.path.clone(), self.read.clone(), self.seen.clone());
+        let (path, read, seen) = (self.path.clone(), self.read.clone(), self.seen.clone());
         let looked =
             AbortOnDrop::from(tokio::task::spawn_blocking(move || look(&path, read.as_ref(), seen.as_ref())));
         let wrong = |error: io::Error| self.wrong(&error.to_string());
         let look = looked.await.map_err(|error| wrong(error.into()))?.map_err(wrong)?;
-        let unchanged = PollResult { instances: None, again: self.file.every, complaint: None };
+        let unchanged = PollResult { instances: None, again: self.every, complaint: None };
         let (stamp, text) = match look {
             Look::Same => return Ok(unchanged),
             Look::Moving(stamp) => {
@@ -91,19 +119,19 @@ impl PollSource for FileWatch {
             return Err(self.wrong("it names no server"));
         }
         self.read = Some(stamp);
-        let complaint = lines.complaint(&self.file.path.display().to_string()).map(Into::into);
+        let complaint = lines.complaint(&self.path.display().to_string()).map(Into::into);
         Ok(PollResult { instances: Some(lines.instances), complaint, ..unchanged })
     }
 
     /// A check costs the same after failures, so there is no backoff.
     fn pause(&self, _failures: u32) -> Duration {
-        self.file.every
+        self.every
     }
 }
 
 impl FileWatch {
     fn wrong(&self, why: &str) -> crate::Error {
-        Status::unavailable(format!("{}: {why}", self.file.path.display())).into()
+        Status::unavailable(format!("{}: {why}", self.path.display())).into()
     }
 }
 

@@ -10,6 +10,7 @@ use super::Attributes;
 ///
 /// Two instances denote the same server if network and address are equal; the attributes may change.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Instance {
     /// Network by which the server is reached.
     pub network: Network,
@@ -20,9 +21,14 @@ pub struct Instance {
 }
 
 impl Instance {
+    /// Creates a server at this address, without attributes: `host:port`, or the path of a Unix socket.
+    pub fn new(network: Network, address: impl Into<String>) -> Self {
+        Self { network, address: address.into(), attributes: Attributes::default() }
+    }
+
     /// Creates a TCP server at `host:port`, without attributes.
     pub fn tcp(address: impl Into<String>) -> Self {
-        Self { network: Network::Tcp, address: address.into(), attributes: Attributes::default() }
+        Self::new(Network::Tcp, address)
     }
 
     /// Returns the instance with these attributes.
@@ -77,6 +83,7 @@ fn is_host(host: &str) -> bool {
 
 /// Network of an instance, by rpcx's names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+#[non_exhaustive]
 pub enum Network {
     /// `tcp`
     #[default]

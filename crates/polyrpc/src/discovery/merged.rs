@@ -1,5 +1,3 @@
-use std::fmt;
-
 use futures_util::stream::{self, SelectAll};
 use futures_util::{FutureExt, StreamExt};
 
@@ -7,30 +5,12 @@ use super::line::Servers;
 use super::{Discover, Instance, Sets};
 use crate::error::ClientResult as Result;
 
-/// Union of several discoveries: two registries during a migration, or a registry and a static list as a fallback.
-///
-/// If two of them find the same address, the attributes are those of the first one. A discovery that fails keeps its
-/// previous result.
-#[derive(Default)]
-pub struct Merged(Vec<Box<dyn Discover>>);
+/// See [`Discover::merged`].
+pub(super) struct Merged([Box<dyn Discover>; 2]);
 
 impl Merged {
-    /// Creates an empty union.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
-    /// Adds a discovery.
-    #[must_use]
-    pub fn and(mut self, discover: impl Discover) -> Self {
-        self.0.push(Box::new(discover));
-        self
-    }
-}
-
-impl fmt::Debug for Merged {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Merged").field("ways", &self.0.len()).finish()
+    pub(super) fn new(one: impl Discover, other: impl Discover) -> Self {
+        Self([Box::new(one), Box::new(other)])
     }
 }
 
@@ -107,7 +87,7 @@ mod tests {
     async fn merged_sources_yield_one_set() {
         let one: List = "a:1 weight=1,b:1".parse().unwrap();
         let other: List = "c:1,a:1 weight=9".parse().unwrap();
-        let mut sets = Merged::new().and(one.clone()).and(Failing).and(other.clone()).watch();
+        let mut sets = one.clone().merged(Failing).merged(other.clone()).watch();
         let mut all = vec![told(&mut sets).await, told(&mut sets).await];
         if all.iter().all(|item| !item.contains("tcp@c:1")) {
             all.push(told(&mut sets).await);

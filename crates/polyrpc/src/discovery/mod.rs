@@ -1,10 +1,11 @@
 //! Service discovery and registration: the interface of a registry for clients ([`Discover`]) and for servers
 //! ([`Registrar`]). Entries are rpcx's ([`Instance`]).
 //!
-//! This module contains the kinds that need no registry: [`List`] and [`Names`] are given the servers, [`File`] and
-//! [`RemoteFile`] read them, [`Dns`] and [`Mdns`] query them, [`InProcess`] is a registry for tests. [`Cached`],
-//! [`Filtered`] and [`Merged`] wrap others. [`open`] creates the discovery that a URL names. Real registries are in the
-//! crate `polyrpc-discovery`, whose `install()` makes them available in URLs.
+//! This module contains the kinds that need no registry: [`List`] and [`Names`] are given the servers, [`File`] reads
+//! them, [`Dns`] and [`Mdns`] query them, [`InProcess`] is a registry for tests. Results can be
+//! [filtered](Discover::filtered), [merged](Discover::merged) and kept in a file ([`Cached`]). [`open`] creates the
+//! discovery that a URL names. Real registries are in the crate `polyrpc-discovery`, whose `install()` makes them
+//! available in URLs.
 
 mod attributes;
 mod instance;
@@ -49,21 +50,20 @@ pub use self::cached::Cached;
 #[cfg(feature = "dns")]
 pub use self::dns::Dns;
 pub use self::file::File;
-pub use self::filtered::Filtered;
 pub use self::in_process::InProcess;
 pub use self::instance::{Instance, Network};
 pub use self::list::List;
 #[cfg(feature = "mdns")]
 pub use self::mdns::Mdns;
-pub use self::merged::Merged;
 pub use self::names::Names;
 pub(crate) use self::open::how_to_add;
-pub use self::open::{OpenDiscover, install, open, open_registry};
+pub use self::open::{install, open, open_registry};
 pub use self::redacted::redacted;
-pub use self::remote::RemoteFile;
 
 pub(crate) use self::polled::jittered;
 
+use self::filtered::Filtered;
+use self::merged::Merged;
 use crate::error::ClientResult as Result;
 
 /// Stream of the sets of instances of one service: each item is the complete set at that time.
@@ -77,6 +77,35 @@ pub type Sets = BoxStream<'static, Result<Vec<Instance>>>;
 pub trait Discover: Send + Sync + 'static {
     /// Watches them, in tasks or connections that end when the returned stream is dropped.
     fn watch(&self) -> Sets;
+
+    /// Keeps the instances that `keep` accepts: rpcx's `SetFilter`. If it accepts none of them, all are reported as
+    /// inactive: the filter is intended, but a client that received an empty set would assume that the registry has
+    /// lost its data. `keep` must not block.
+    ///
+    /// ```
+    /// # use polyrpc::discovery::{Discover, List};
+    /// let list: List = "10.0.0.1:8000 zone=a,10.0.0.2:8000 zone=b".parse()?;
+    /// let near = list.filtered(|instance| instance.attributes.value("zone") == Some("a"));
+    /// # Ok::<(), polyrpc::Status>(())
+    /// ```
+    fn filtered(self, keep: impl Fn(&Instance) -> bool + Send + Sync + 'static) -> impl Discover
+    where
+        Self: Sized,
+    {
+        Filtered::new(self, keep)
+    }
+
+    /// Adds the instances of another discovery: of a second registry during a migration, or of a static list as a
+    /// fallback.
+    ///
+    /// If both find the same address, the attributes are those of the first one. A discovery that fails keeps its
+    /// previous result. The first set is returned as soon as one discovery has a result.
+    fn merged(self, other: impl Discover) -> impl Discover
+    where
+        Self: Sized,
+    {
+        Merged::new(self, other)
+    }
 }
 
 impl<D: Discover + ?Sized> Discover for Box<D> {
@@ -141,6 +170,7 @@ impl<R: Registrar + ?Sized> Registrar for Arc<R> {
 
 /// Entry that a server publishes in a registry.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Advertisement {
     /// Service name.
     pub service: String,
@@ -148,6 +178,13 @@ pub struct Advertisement {
     pub instance: Instance,
     /// Time to live of the entry if it is not renewed.
     pub ttl: Duration,
+}
+
+impl Advertisement {
+    /// Creates the entry of an instance of `service`.
+    pub fn new(service: impl Into<String>, instance: Instance, ttl: Duration) -> Self {
+        Self { service: service.into(), instance, ttl }
+    }
 }
 
 impl fmt::Display for Advertisement {

@@ -2,11 +2,11 @@ use std::sync::{PoisonError, RwLock};
 
 use polyrpc_core::Status;
 
-use super::{Discover, File, List, Names, Registrar, RemoteFile};
+use super::{Discover, File, List, Names, Registrar};
 use crate::error::ClientResult as Result;
 
 /// Opens the discovery of a URL's keyword, as [`open`].
-pub type OpenDiscover = fn(&str, &str) -> Result<Option<Box<dyn Discover>>>;
+type OpenDiscover = fn(&str, &str) -> Result<Option<Box<dyn Discover>>>;
 
 static INSTALLED: RwLock<Vec<OpenDiscover>> = RwLock::new(Vec::new());
 
@@ -14,7 +14,7 @@ static INSTALLED: RwLock<Vec<OpenDiscover>> = RwLock::new(Vec::new());
 /// order in which they were installed, after the keywords of this crate.
 ///
 /// Programs call `polyrpc_discovery::install()` for the registries of that crate.
-pub fn install(open: OpenDiscover) {
+pub fn install(open: fn(&str, &str) -> Result<Option<Box<dyn Discover>>>) {
     INSTALLED.write().unwrap_or_else(PoisonError::into_inner).push(open);
 }
 
@@ -50,7 +50,7 @@ pub(crate) fn how_to_add(word: &str) -> Option<Status> {
 /// | `list` | `host:port tag,host:port tag` | [`List`] |
 /// | `dlist` | the same | [`Names`], resolved every 5 s |
 /// | `file` | `/path` | [`File`] |
-/// | `remotefile` | `http://host:port/path` or `host:port/path` | [`RemoteFile`] |
+/// | `remotefile` | `http://host:port/path?query` or `host:port/path?query` | [`File::http`] |
 /// | `dns` | `host:port`, or `_service._tcp.domain` for SRV; optionally `server:port/` before it | [`Dns`](super::Dns) (feature `dns`) |
 /// | `mdns` | a service's name | [`Mdns`](super::Mdns) (feature `mdns`) |
 ///
@@ -60,11 +60,12 @@ pub(crate) fn how_to_add(word: &str) -> Option<Status> {
 ///
 /// If the rest is invalid for the keyword.
 pub fn open(word: &str, rest: &str) -> Result<Option<Box<dyn Discover>>> {
+    refuse_parameters(word, rest)?;
     Ok(Some(match word {
         "list" => Box::new(rest.parse::<List>()?),
         "dlist" => Box::new(rest.parse::<Names>()?),
         "file" => Box::new(File::new(path(rest)?)),
-        "remotefile" => Box::new(rest.parse::<RemoteFile>()?),
+        "remotefile" => Box::new(File::http(rest)?),
         #[cfg(feature = "dns")]
         "dns" => Box::new(rest.parse::<super::Dns>()?),
         #[cfg(feature = "mdns")]
@@ -86,6 +87,18 @@ pub fn open_registry(word: &str, rest: &str) -> Result<Option<Box<dyn Registrar>
         #[cfg(feature = "mdns")]
         ("mdns", domain) => Ok(Some(Box::new(super::Mdns::new("").domain(domain)?))),
         _ => Ok(None),
+    }
+}
+
+/// Rejects parameters of the keywords that have none: a mistake would be taken for a part of a path or a tag.
+fn refuse_parameters(word: &str, rest: &str) -> Result<()> {
+    match rest.split_once('?') {
+        Some((_, query)) if ["list", "dlist", "file", "dns", "mdns"].contains(&word) => {
+            let name = query.split(['=', '&']).next().unwrap_or_default();
+            Err(Status::invalid_argument(format!("the parameter `{name}` is unknown: `{word}` has none"))
+                .into())
+        }
+        _ => Ok(()),
     }
 }
 
@@ -117,6 +130,22 @@ mod tests {
         }
         assert!(open("etcd", "127.0.0.1:2379/x").unwrap().is_none());
         assert!(open_registry("list", "a:1").unwrap().is_none());
+    }
+
+    #[test]
+    fn a_keyword_without_parameters_refuses_them() {
+        for (word, rest) in [
+            ("list", "a:1 3?trnsport=ws"),
+            ("dlist", "localhost:1?trnsport=ws&x"),
+            ("file", "/etc/servers?trnsport"),
+            ("dns", "localhost:80?trnsport=ws"),
+            ("mdns", "Arith?trnsport=ws"),
+        ] {
+            let error = open(word, rest).err().expect(word);
+            let expected = format!("the parameter `trnsport` is unknown: `{word}` has none");
+            assert_eq!(error.message(), expected);
+        }
+        assert!(open("remotefile", "http://h/servers?x=1").unwrap().is_some());
     }
 
     #[tokio::test]

@@ -91,7 +91,7 @@ mod tests {
             "",
             "://",
             "rpcx://127.0.0.1:8972",
-            "rpcx+unix:///run/a@b.sock",
+            "rpcx:///run/a@b.sock?transport=unix",
             "rpcx+list://tcp@a:1,kcp@b:2",
             "http://h:1/users/me@example.org",
             "http://h/?user=me@example.org",

@@ -8,33 +8,31 @@ use tokio::net::TcpStream;
 
 use super::line::Lines;
 use super::polled::{self, PollResult, PollSource, jittered};
-use super::{Discover, Sets, redacted};
+use super::{Sets, redacted};
 use crate::error::ClientResult as Result;
 
-/// Servers from a file on an HTTP server, in the format of a [`File`](super::File): brpc's `remotefile://`.
-///
-/// It is fetched every 5 s. If that fails, or the file lists no server, the previous result is kept.
+/// A file on an HTTP server. If it cannot be fetched, or lists no server, the previous result is kept.
 #[derive(Clone)]
-pub struct RemoteFile {
+pub(super) struct RemoteFile {
     /// Host and port.
     authority: String,
     path: String,
-    every: Duration,
 }
 
 impl RemoteFile {
-    /// Sets the interval of the fetches. Default: every 5 s, as in brpc.
-    #[must_use]
-    pub fn every(mut self, every: Duration) -> Self {
-        self.every = every.max(Duration::from_millis(100));
-        self
+    /// Fetches it at this interval.
+    pub(super) fn watch(&self, every: Duration) -> Sets {
+        polled::sets(RemoteFileSource { file: self.clone(), every })
+    }
+
+    fn url(&self) -> String {
+        redacted(&format!("http://{}{}", self.authority, self.path))
     }
 }
 
 impl fmt::Debug for RemoteFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let url = redacted(&format!("http://{}{}", self.authority, self.path));
-        f.debug_struct("RemoteFile").field("url", &url).field("every", &self.every).finish()
+        f.debug_tuple("RemoteFile").field(&self.url()).finish()
     }
 }
 
@@ -61,24 +59,21 @@ impl FromStr for RemoteFile {
         }
         let has_port = host.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
         let authority = if has_port { host.to_owned() } else { format!("{host}:80") };
-        Ok(Self { authority, path: path.to_owned(), every: Duration::from_secs(5) })
+        Ok(Self { authority, path: path.to_owned() })
     }
 }
 
-impl Discover for RemoteFile {
-    fn watch(&self) -> Sets {
-        polled::sets(RemoteFileSource(self.clone()))
-    }
+struct RemoteFileSource {
+    file: RemoteFile,
+    every: Duration,
 }
-
-struct RemoteFileSource(RemoteFile);
 
 impl PollSource for RemoteFileSource {
     const PATIENCE: Duration = Duration::from_secs(5);
 
     async fn ask(&mut self) -> Result<PollResult> {
-        let RemoteFile { authority, path, every } = &self.0;
-        let url = redacted(&format!("http://{authority}{path}"));
+        let RemoteFile { authority, path } = &self.file;
+        let url = self.file.url();
         let wrong = |why: &str| Status::unavailable(format!("{url}: {why}"));
         let text = fetch(authority, path).await.map_err(|error| wrong(&error.to_string()))?;
         let lines = Lines::read(&String::from_utf8_lossy(&text));
@@ -86,7 +81,7 @@ impl PollSource for RemoteFileSource {
             return Err(wrong("it names no server").into());
         }
         let complaint = lines.complaint(&url).map(Into::into);
-        Ok(PollResult { instances: Some(lines.instances), again: jittered(*every), complaint })
+        Ok(PollResult { instances: Some(lines.instances), again: jittered(self.every), complaint })
     }
 }
 
@@ -154,7 +149,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let file: RemoteFile = format!("http://{address}/servers?x=1").parse().unwrap();
-        let mut sets = file.watch();
+        let mut sets = file.watch(Duration::from_secs(5));
         for (answer, expected) in [
             ("HTTP/1.1 200 OK\r\nServer: x\r\n\r\na:1\nb:1 3\n", "tcp@a:1 tcp@b:1?tag=3".to_owned()),
             (

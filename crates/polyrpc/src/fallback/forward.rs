@@ -6,9 +6,9 @@ use polyrpc_wire::Protocol;
 use super::fields::keep_end_to_end;
 use super::{RawRequest, RawResponse};
 use crate::Result;
+use crate::call::streaming::{Sender, StreamOptions, Streaming};
 use crate::client::{Client, RawCall};
 use crate::codec::Body;
-use crate::streaming::{Sender, StreamOptions, Streaming};
 
 impl RawRequest {
     /// Forwards the call to another server, and returns its response: message, metadata, attachment, timeout, streams.

@@ -8,14 +8,15 @@ use bytes::Bytes;
 use polyrpc_core::{Format, Head, Metadata, Status};
 use polyrpc_wire::Protocol;
 
-use crate::call::{CallSite, Context, Outcome, ResponseFuture, StreamType, Trailers};
+use crate::call::streaming::{Incoming, Outgoing, Streaming, send};
+use crate::call::{CallSite, Context, Outcome, OutcomeKind, ResponseFuture, StreamType, Trailers};
 use crate::codec::{Body, Raw};
 use crate::service::Method;
-use crate::streaming::{Incoming, Outgoing, Streaming, send};
 use crate::{Failure, Result};
 
 /// An HTTP request that the server does not answer itself.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct HttpRequest {
     /// `GET`, `POST`, …
     pub method: String,
@@ -155,7 +156,8 @@ async fn respond(result: Result<HttpResponse>, site: &CallSite, outgoing: Outgoi
     let result = send::<Raw, Bytes>(body, &outgoing, Format::Raw, None).await;
     let mut trailers = Metadata::new();
     late.append_to(&mut trailers);
-    Outcome::Finish { result: result.map_err(|status| site.status_for_caller(status)), trailers }
+    let result = result.map_err(|status| site.status_for_caller(status));
+    OutcomeKind::Finish { result, trailers }.into()
 }
 
 fn checked(response: HttpResponse) -> Result<HttpResponse> {

@@ -6,10 +6,10 @@ use polyrpc_core::{Format, Head, Metadata, Reply, Status};
 use super::relay::Relay;
 use super::request::{AcceptedStreamSlot, RawRequest};
 use super::response::{Answer, RawResponse};
-use crate::call::{CallSite, Context, Outcome, ResponseFuture, StreamType, Trailers};
+use crate::call::streaming::{Incoming, Outgoing, Streaming, send};
+use crate::call::{CallSite, Context, Outcome, OutcomeKind, ResponseFuture, StreamType, Trailers};
 use crate::codec::{Body, Raw};
 use crate::service::Method;
-use crate::streaming::{Incoming, Outgoing, Streaming, send};
 use crate::{Failure, Result};
 
 /// A fallback as a method.
@@ -71,8 +71,8 @@ impl CallPlace {
             Answer::Messages(_) | Answer::Relay(_) => return self.fail(no_streams(self.protocol)),
         };
         match accepted.take() {
-            Some(accepted) => Outcome::Accept(Box::new(reply), accepted),
-            None => Outcome::Reply(reply),
+            Some(accepted) => OutcomeKind::Accept(Box::new(reply), accepted).into(),
+            None => OutcomeKind::Reply(reply).into(),
         }
     }
 
@@ -82,7 +82,7 @@ impl CallPlace {
             Err(failure) => return self.fail(failure.into_status()),
         };
         match std::mem::take(&mut response.answer) {
-            Answer::Message(message) => Outcome::Reply(self.reply(response, message)),
+            Answer::Message(message) => OutcomeKind::Reply(self.reply(response, message)).into(),
             Answer::Messages(messages) => self.send(response, messages, outgoing).await,
             Answer::Relay(relay) => self.relay(response, *relay, outgoing).await,
         }
@@ -146,14 +146,16 @@ impl CallPlace {
     fn fail(&self, status: Status) -> Outcome {
         let (metadata, trailers) = (status.headers().clone(), status.trailers().clone());
         let head = Head { format: self.format, metadata, ..Head::default() };
-        Outcome::Reply(Reply { trailers, ..Reply::new(Err(self.site.status_for_caller(status)), head) })
+        let result = Err(self.site.status_for_caller(status));
+        OutcomeKind::Reply(Reply { trailers, ..Reply::new(result, head) }).into()
     }
 
     fn finish(&self, result: Result<(), Status>, mut trailers: Metadata) -> Outcome {
         if let Err(status) = &result {
             append(&mut trailers, status.trailers());
         }
-        Outcome::Finish { result: result.map_err(|status| self.site.status_for_caller(status)), trailers }
+        let result = result.map_err(|status| self.site.status_for_caller(status));
+        OutcomeKind::Finish { result, trailers }.into()
     }
 }
 

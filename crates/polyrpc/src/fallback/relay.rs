@@ -7,8 +7,8 @@ use polyrpc_core::{Metadata, Status};
 
 use super::fields::keep_end_to_end;
 use crate::Result;
+use crate::call::streaming::Streaming;
 use crate::client::{RawCall, RawReceiver, RawSender};
-use crate::streaming::Streaming;
 
 /// Upstream call that was opened for another call.
 pub(super) struct Relay {

@@ -7,9 +7,9 @@ use polyrpc_core::{Format, Metadata, Status};
 use polyrpc_wire::Protocol;
 
 use crate::Result;
+use crate::call::streaming::{Incoming, Sender, StreamOptions, Streaming};
 use crate::call::{AcceptedStreams, CallOptions, Context};
 use crate::codec::{Body, Raw};
-use crate::streaming::{Incoming, Sender, StreamOptions, Streaming};
 
 /// Call of a service or method that is not registered.
 pub struct RawRequest {

@@ -4,10 +4,10 @@ use bytes::Bytes;
 use polyrpc_core::{Compression, Format, Metadata};
 
 use super::relay::Relay;
+use crate::call::streaming::Streaming;
 use crate::call::{Response, Trailers};
 use crate::client::RawCall;
 use crate::codec::Body;
-use crate::streaming::Streaming;
 
 /// Response of a [fallback](crate::Server::fallback): encoded messages, metadata, trailers and attachment.
 ///

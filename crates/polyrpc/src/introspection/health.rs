@@ -1,16 +1,18 @@
 use std::collections::BTreeMap;
+use std::future::ready;
 use std::sync::Arc;
 
 use polyrpc_core::Status;
+use polyrpc_grpc_messages::health::v1::health_check_response::ServingStatus;
+use polyrpc_grpc_messages::health::v1::{
+    FILE_DESCRIPTOR_SET, HealthCheckRequest, HealthCheckResponse, HealthListRequest, HealthListResponse,
+};
 use polyrpc_wire::http;
 use tokio::sync::watch;
 
-use super::grpc::health::v1;
-use super::grpc::health::v1::health_check_response::ServingStatus;
-use super::grpc::health::v1::{
-    HealthCheckRequest, HealthCheckResponse, HealthListRequest, HealthListResponse,
-};
 use crate::call::Context;
+use crate::codec::Protobuf;
+use crate::service::ServiceBuilder;
 use crate::{Result, Streaming};
 
 /// Health of a server and its services, for callers of `grpc.health.v1.Health`: load balancers, Kubernetes,
@@ -130,36 +132,50 @@ impl State {
     }
 }
 
-impl v1::Health for Health {
-    async fn check(&self, _: &mut Context, request: HealthCheckRequest) -> Result<HealthCheckResponse> {
+/// The service `grpc.health.v1.Health`.
+impl Health {
+    pub(super) fn service(&self) -> ServiceBuilder {
+        let (checked, listed, watched) = (self.clone(), self.clone(), self.clone());
+        ServiceBuilder::new("grpc.health.v1.Health")
+            .schema(FILE_DESCRIPTOR_SET)
+            .method::<Protobuf, HealthCheckRequest, HealthCheckResponse, _, _>(
+                "Check",
+                move |cx: Context, request| ready((cx, checked.check(&request))),
+            )
+            .method::<Protobuf, HealthListRequest, HealthListResponse, _, _>("List", move |cx: Context, _| {
+                ready((cx, Ok(listed.list())))
+            })
+            .server_streaming::<Protobuf, HealthCheckRequest, HealthCheckResponse, _, _>(
+                "Watch",
+                move |cx: Context, request| ready((cx, Ok(watched.watch(request)))),
+            )
+    }
+
+    fn check(&self, request: &HealthCheckRequest) -> Result<HealthCheckResponse> {
         match self.of(&request.service) {
-            Some(serving) => Ok(response(serving.into())),
+            Some(serving) => Ok(response(serving.status())),
             None => Err(Status::not_found(format!("there is no service `{}`", request.service)).into()),
         }
     }
 
-    async fn list(&self, _: &mut Context, _: HealthListRequest) -> Result<HealthListResponse> {
+    fn list(&self) -> HealthListResponse {
         let state = self.0.borrow();
         let statuses = state.services.keys().filter_map(|service| {
             let serving = state.of(service)?;
-            Some((service.clone(), response(serving.into())))
+            Some((service.clone(), response(serving.status())))
         });
-        Ok(HealthListResponse { statuses: statuses.collect(), ..HealthListResponse::default() })
+        HealthListResponse { statuses: statuses.collect(), ..HealthListResponse::default() }
     }
 
-    async fn watch(
-        &self,
-        _: &mut Context,
-        request: HealthCheckRequest,
-    ) -> Result<Streaming<HealthCheckResponse>> {
+    fn watch(&self, request: HealthCheckRequest) -> Streaming<HealthCheckResponse> {
         let mut states = self.0.subscribe();
-        Ok(Streaming::produce(move |sender| async move {
+        Streaming::produce(move |sender| async move {
             let mut told = None;
             loop {
                 let (status, ended) = {
                     let state = states.borrow_and_update();
                     let status =
-                        state.of(&request.service).map_or(ServingStatus::SERVICE_UNKNOWN, Into::into);
+                        state.of(&request.service).map_or(ServingStatus::SERVICE_UNKNOWN, Serving::status);
                     (status, state.ended)
                 };
                 if told != Some(status) {
@@ -171,15 +187,15 @@ impl v1::Health for Health {
                 }
                 states.changed().await?;
             }
-        }))
+        })
     }
 }
 
-impl From<Serving> for ServingStatus {
-    fn from(serving: Serving) -> Self {
-        match serving {
-            Serving::Yes => Self::SERVING,
-            Serving::No => Self::NOT_SERVING,
+impl Serving {
+    fn status(self) -> ServingStatus {
+        match self {
+            Self::Yes => ServingStatus::SERVING,
+            Self::No => ServingStatus::NOT_SERVING,
         }
     }
 }

@@ -1,34 +1,47 @@
 use std::collections::HashSet;
+use std::future::ready;
 use std::sync::Arc;
 
-use buffa::Message;
-use bytes::Bytes;
 use futures_util::StreamExt;
 use polyrpc_core::Status;
+use polyrpc_grpc_messages::reflection::v1::server_reflection_request::MessageRequest;
+use polyrpc_grpc_messages::reflection::v1::server_reflection_response::MessageResponse;
+use polyrpc_grpc_messages::reflection::v1::{
+    ErrorResponse, ExtensionNumberResponse, ExtensionRequest, FILE_DESCRIPTOR_SET, FileDescriptorResponse,
+    ListServiceResponse, ServerReflectionRequest, ServerReflectionResponse, ServiceResponse,
+};
+use polyrpc_grpc_messages::v1alpha_descriptors;
 
 use super::Files;
 use super::files::FileId;
-use super::grpc::reflection::v1::server_reflection_request::MessageRequest;
-use super::grpc::reflection::v1::server_reflection_response::MessageResponse;
-use super::grpc::reflection::v1::{
-    ErrorResponse, ExtensionNumberResponse, ExtensionRequest, FileDescriptorResponse, ListServiceResponse,
-    ServerReflectionRequest, ServerReflectionResponse, ServiceResponse,
-};
-use super::grpc::reflection::{v1, v1alpha};
 use crate::call::Context;
-use crate::service::{MethodRole, Router};
+use crate::codec::Protobuf;
+use crate::service::{MethodRole, Router, ServiceBuilder};
 use crate::{Result, Streaming};
 
 /// Adds the service in both versions, for every service with descriptors.
 pub(super) fn add(router: &mut Router) {
-    let reflection = Reflection(Arc::new(Catalog::new(router)));
-    router.standard(MethodRole::Introspection, v1::ServerReflectionServer::new(reflection.clone()));
-    router.standard(MethodRole::Introspection, v1alpha::ServerReflectionServer::new(reflection));
+    let catalog = Arc::new(Catalog::new(router));
+    for version in VERSIONS {
+        router.standard(MethodRole::Introspection, service(version, &catalog));
+    }
 }
 
-/// Answers requests from a [`Catalog`].
-#[derive(Debug, Clone)]
-pub(super) struct Reflection(Arc<Catalog>);
+/// Both versions use the messages of v1: they differ only in their package.
+fn service(version: &str, catalog: &Arc<Catalog>) -> ServiceBuilder {
+    let catalog = catalog.clone();
+    ServiceBuilder::new(version)
+        .schema(FILE_DESCRIPTOR_SET)
+        .bidi_streaming::<Protobuf, ServerReflectionRequest, ServerReflectionResponse, _, _>(
+            "ServerReflectionInfo",
+            move |cx: Context, requests| {
+                let catalog = catalog.clone();
+                let mut sent = HashSet::new();
+                let answers = requests.map(move |request| catalog.answer(request?, &mut sent));
+                ready((cx, Ok(Streaming::from_stream(answers))))
+            },
+        )
+}
 
 /// The described services of a server.
 #[derive(Debug)]
@@ -36,37 +49,6 @@ struct Catalog {
     /// The names of the services that a file describes, sorted.
     services: Vec<String>,
     files: Files,
-}
-
-impl v1::ServerReflection for Reflection {
-    async fn server_reflection_info(
-        &self,
-        _: &mut Context,
-        requests: Streaming<ServerReflectionRequest>,
-    ) -> Result<Streaming<ServerReflectionResponse>> {
-        let catalog = self.0.clone();
-        let mut sent = HashSet::new();
-        Ok(Streaming::from_stream(requests.map(move |request| catalog.answer(request?, &mut sent))))
-    }
-}
-
-impl v1alpha::ServerReflection for Reflection {
-    async fn server_reflection_info(
-        &self,
-        _: &mut Context,
-        requests: Streaming<v1alpha::ServerReflectionRequest>,
-    ) -> Result<Streaming<v1alpha::ServerReflectionResponse>> {
-        let catalog = self.0.clone();
-        let mut sent = HashSet::new();
-        Ok(Streaming::from_stream(
-            requests.map(move |request| convert(&catalog.answer(convert(&request?)?, &mut sent)?)),
-        ))
-    }
-}
-
-/// Converts a message of one version to the other: they differ only in their package.
-fn convert<From: Message, To: Message>(message: &From) -> Result<To> {
-    Ok(To::decode(&mut Bytes::from(message.encode_to_vec()))?)
 }
 
 impl Catalog {
@@ -77,9 +59,9 @@ impl Catalog {
             schemas.iter().for_each(|schema| files.add(schema.encoded()));
             services.push(service);
         }
-        files.add(v1::FILE_DESCRIPTOR_SET);
-        files.add(v1alpha::FILE_DESCRIPTOR_SET);
-        services.extend(OWN);
+        files.add(FILE_DESCRIPTOR_SET);
+        files.add(&v1alpha_descriptors());
+        services.extend(VERSIONS);
         // An alias has the descriptors of another service, and none of its own.
         services.retain(|service| files.has_service(service));
         services.sort_unstable();
@@ -159,5 +141,6 @@ fn not_found(error_message: String) -> MessageResponse {
 /// gRPC's number (`google/rpc/code.proto`).
 const NOT_FOUND: i32 = 5;
 
-/// The reflection services, which are described in addition to all others.
-const OWN: [&str; 2] = ["grpc.reflection.v1.ServerReflection", "grpc.reflection.v1alpha.ServerReflection"];
+/// Names of the service, which also describes itself.
+const VERSIONS: [&str; 2] =
+    ["grpc.reflection.v1.ServerReflection", "grpc.reflection.v1alpha.ServerReflection"];

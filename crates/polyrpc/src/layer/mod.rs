@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 pub use self::call::Call;
 pub use self::next::Next;
-pub use crate::call::{Outcome, ResponseFuture, StreamType};
+pub use crate::call::{Outcome, StreamType};
 
 pub(crate) use self::list::Layers;
 pub(crate) use self::next::{Erased, Innermost};

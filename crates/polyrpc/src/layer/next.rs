@@ -4,16 +4,15 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::{Call, Layer};
-use crate::call::ResponseFuture;
-#[cfg(feature = "otel")]
 use crate::call::Target;
+use crate::call::{Outcome, ResponseFuture};
 
 /// The next step inside of a layer: the layers that were added after it, and the method, or the connection to the
 /// server.
 ///
 /// ```text
 ///   call ─▶ first layer ─▶ second layer ─▶ method, or server
-///                 ◀─ ending ─    ◀─ ending ─
+///                 ◀─ outcome ─   ◀─ outcome ─
 /// ```
 pub struct Next {
     /// How many layers the call has passed.
@@ -40,7 +39,6 @@ pub(crate) trait Innermost: Send {
     }
 
     /// On a client: returns the target for telemetry.
-    #[cfg(feature = "otel")]
     fn target(&self) -> Option<&Target> {
         None
     }
@@ -64,7 +62,11 @@ impl Next {
     }
 
     /// Continues the call. Dropping the future cancels the call; the server may have started it.
-    pub fn call(mut self, call: Call) -> ResponseFuture {
+    pub fn call(self, call: Call) -> impl Future<Output = Outcome> + Send + Unpin + 'static {
+        self.run(call)
+    }
+
+    pub(crate) fn run(mut self, call: Call) -> ResponseFuture {
         match self.innermost.layers().get(self.passed).cloned() {
             Some(layer) => {
                 self.passed += 1;
@@ -84,10 +86,10 @@ impl Next {
         self.innermost.is_blocking()
     }
 
-    /// On a client: returns the target for telemetry.
-    #[cfg(feature = "otel")]
-    pub(crate) fn target(&self) -> Option<&Target> {
-        self.innermost.target()
+    /// On a client: returns the configured server, host and port if it has one, or else the URL of the registry, without
+    /// passwords. It need not be the server that takes the call. `None` on a server.
+    pub fn target(&self) -> Option<(&str, Option<u16>)> {
+        self.innermost.target().map(|target| (&*target.address, target.port))
     }
 }
 

@@ -5,9 +5,11 @@ use std::time::Duration;
 use polyrpc_core::Status;
 use polyrpc_wire::Protocol;
 
+use super::observe::{Observer, observe};
 use super::share::Share;
-use super::{CallEnd, CallStart, Observe, Side};
-use crate::call::Peer;
+use super::{CallEnd, CallStart};
+use crate::call::{Outcome, Peer};
+use crate::layer::{Call, Layer, Next, Side};
 use crate::propagation::{self, TraceParent};
 
 /// Access log: passes a line for each finished call to a function of the program, to print or log it.
@@ -81,7 +83,13 @@ impl AccessLog {
     }
 }
 
-impl Observe for AccessLog {
+impl Layer for AccessLog {
+    fn call(self: Arc<Self>, call: Call, next: Next) -> impl Future<Output = Outcome> + Send + 'static {
+        observe(self, call, next)
+    }
+}
+
+impl Observer for AccessLog {
     type Call = LoggedCall;
 
     fn on_start(&self, call: &CallStart<'_>) -> LoggedCall {
@@ -119,7 +127,7 @@ impl Observe for AccessLog {
 
 /// A call that [`AccessLog`] observes.
 #[derive(Debug)]
-pub struct LoggedCall {
+pub(super) struct LoggedCall {
     side: Side,
     protocol: Protocol,
     peer: Option<Peer>,

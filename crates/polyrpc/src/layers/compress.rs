@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use polyrpc_core::{Compression, Format};
 
-use crate::call::Outcome;
+use crate::call::{Outcome, OutcomeKind};
 use crate::layer::{Call, Layer, Next};
 
 /// Compresses messages above a size: a client's requests, a server's responses.
@@ -61,7 +61,7 @@ impl Layer for Compress {
         }
         let mut ending = next.call(call).await;
         if is_unary
-            && let Outcome::Reply(reply) = &mut ending
+            && let OutcomeKind::Reply(reply) = &mut ending.0
             && let Ok(body) = &reply.result
             && reply.head.compression == Compression::None
             && self.is_worth_it(reply.head.format, body.len())

@@ -1,9 +1,9 @@
 use std::collections::HashSet;
-use std::fmt;
 use std::net::IpAddr;
 
 use polyrpc_core::Status;
 
+use crate::Error;
 use crate::call::{Connection, Peer};
 use crate::layer::hook::Hook;
 
@@ -38,7 +38,7 @@ impl IpList {
     /// # Errors
     ///
     /// If one of them is neither.
-    pub fn allow<T: AsRef<str>>(networks: impl IntoIterator<Item = T>) -> Result<Self, UnknownNetwork> {
+    pub fn allow<T: AsRef<str>>(networks: impl IntoIterator<Item = T>) -> Result<Self, Error> {
         Self::new(true, networks)
     }
 
@@ -47,18 +47,15 @@ impl IpList {
     /// # Errors
     ///
     /// If one of them is neither.
-    pub fn deny<T: AsRef<str>>(networks: impl IntoIterator<Item = T>) -> Result<Self, UnknownNetwork> {
+    pub fn deny<T: AsRef<str>>(networks: impl IntoIterator<Item = T>) -> Result<Self, Error> {
         Self::new(false, networks)
     }
 
-    fn new<T: AsRef<str>>(
-        listed_may: bool,
-        networks: impl IntoIterator<Item = T>,
-    ) -> Result<Self, UnknownNetwork> {
+    fn new<T: AsRef<str>>(listed_may: bool, networks: impl IntoIterator<Item = T>) -> Result<Self, Error> {
         let mut list = Self { listed_may, addresses: HashSet::new(), networks: Vec::new() };
         for text in networks {
             let text = text.as_ref();
-            let network = Network::parse(text).ok_or_else(|| UnknownNetwork(text.to_owned()))?;
+            let network = Network::parse(text).ok_or_else(|| unknown_network(text))?;
             match network.mask {
                 u128::MAX => drop(list.addresses.insert(network.prefix)),
                 _ => list.networks.push(network),
@@ -131,17 +128,10 @@ fn bits(address: IpAddr) -> u128 {
     }
 }
 
-/// Error of parsing an address or a network.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct UnknownNetwork(String);
-
-impl fmt::Display for UnknownNetwork {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "`{}` is neither an address nor a network", self.0)
-    }
+#[cold]
+fn unknown_network(text: &str) -> Error {
+    Status::invalid_argument(format!("`{text}` is neither an address nor a network")).into()
 }
-
-impl std::error::Error for UnknownNetwork {}
 
 #[cfg(test)]
 mod tests {
@@ -188,7 +178,7 @@ mod tests {
             "/8",
         ] {
             let error = IpList::deny([text]).unwrap_err();
-            assert_eq!(error.to_string(), format!("`{text}` is neither an address nor a network"));
+            assert_eq!(error.message(), format!("`{text}` is neither an address nor a network"));
         }
     }
 

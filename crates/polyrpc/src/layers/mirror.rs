@@ -53,6 +53,7 @@ struct Counts {
 
 /// Results of the copies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub struct MirrorStats {
     /// Copies with a successful reply.
     pub answered: u64,

@@ -5,7 +5,6 @@
 //! |---|---|---|---|
 //! | [`Metrics`] | counts calls and how long they take; Prometheus and brpc pages | ✓ | ✓ |
 //! | [`Spans`] | spans within W3C's traces, to a function of the program's own | ✓ | ✓ |
-#![cfg_attr(feature = "otel", doc = "| [`OpenTelemetry`] | spans, metrics by OpenTelemetry's API | ✓ | ✓ |")]
 //! | [`AccessLog`] | a line for each call | ✓ | ✓ |
 //! | [`Mirror`] | sends copies of requests elsewhere | ✓ | ✓ |
 //! | [`Compress`] | compresses messages above a size | ✓ | ✓ |
@@ -16,16 +15,14 @@
 //! | [`RateLimit`] | limits the rate of calls or connections | ✓ | ✓, or as a hook |
 //!
 //! Add them by [`client::Builder::layer`](crate::client::Builder::layer) and [`Server::layer`](crate::Server::layer).
-//! To observe calls yourself, implement [`Observe`], once for both sides.
+//! To observe calls yourself, implement [`Observe`], once for both sides. The crate `polyrpc-otel` has a layer for
+//! OpenTelemetry's API.
 
 mod observe;
 
 mod metrics;
 
 mod spans;
-
-#[cfg(feature = "otel")]
-mod otel;
 
 mod access_log;
 
@@ -45,20 +42,15 @@ mod rate_limit;
 
 mod share;
 
-pub use self::access_log::{AccessLog, LogLine, LoggedCall};
+pub use self::access_log::{AccessLog, LogLine};
 pub use self::alias::Alias;
 pub use self::bearer::{Bearer, Token};
 pub use self::compress::Compress;
-pub use self::ip_list::{IpList, UnknownNetwork};
-#[cfg(feature = "metrics")]
-pub use self::metrics::Recorder;
-pub use self::metrics::{CountedCall, Method, Metrics};
+pub use self::ip_list::IpList;
+pub use self::metrics::{Method, Metrics};
 pub use self::mirror::{Mirror, MirrorStats};
 pub use self::observe::{CallEnd, CallStart, Observe};
-#[cfg(feature = "otel")]
-pub use self::otel::OpenTelemetry;
-pub use self::rate_limit::{ConnectionRate, RateLimit, RateLimitKey};
-pub use self::spans::{Span, Spans, TracedCall};
-pub use crate::layer::Side;
+pub use self::rate_limit::{RateLimit, RateLimitKey};
+pub use self::spans::{Span, Spans};
 
 pub(crate) use self::metrics::pages;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use polyrpc_core::Status;
 use polyrpc_wire::Protocol;
 
-use crate::call::{Outcome, Peer};
+use crate::call::{Outcome, OutcomeKind, Peer};
 use crate::layer::{Call, Layer, Next, Side};
 use crate::propagation::{self, Trace};
 
@@ -55,6 +55,7 @@ pub trait Observe: Clone + Send + Sync + 'static {
 
 /// A call that starts.
 #[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
 pub struct CallStart<'a> {
     /// The side on which it is observed.
     pub side: Side,
@@ -71,7 +72,8 @@ pub struct CallStart<'a> {
 }
 
 impl<'a> CallStart<'a> {
-    pub(super) fn of(call: &'a Call) -> Self {
+    /// Returns what is known of a call before it is made.
+    pub fn of(call: &'a Call) -> Self {
         Self {
             side: call.side(),
             protocol: call.protocol(),
@@ -81,10 +83,19 @@ impl<'a> CallStart<'a> {
             request: call.body().bytes.len(),
         }
     }
+
+    /// Returns `package.Service/Method`, or the function's name, as OpenTelemetry's conventions name spans.
+    pub fn full_name(&self) -> String {
+        match self.service {
+            "" => self.method.to_owned(),
+            service => format!("{service}/{}", self.method),
+        }
+    }
 }
 
 /// Outcome of a call.
 #[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
 pub struct CallEnd<'a> {
     /// Time since it started.
     pub took: Duration,
@@ -95,29 +106,63 @@ pub struct CallEnd<'a> {
 }
 
 impl<O: Observe> Layer for O {
-    async fn call(self: Arc<Self>, call: Call, next: Next) -> Outcome {
-        let watch = ObservedCall::start(self, &CallStart::of(&call));
-        let ending = match watch.trace() {
-            None => next.call(call).await,
-            // The inner call starts within the trace too.
-            Some(trace) => {
-                let within = propagation::current().with_trace(trace);
-                propagation::scope(within, async { next.call(call).await }).await
-            }
-        };
-        watch.finish(&ending);
-        ending
+    fn call(self: Arc<Self>, call: Call, next: Next) -> impl Future<Output = Outcome> + Send + 'static {
+        observe(self, call, next)
     }
 }
 
+/// The same for observers of this crate, whose state of a call is their own business.
+pub(super) trait Observer: Send + Sync + 'static {
+    type Call: Send + 'static;
+
+    fn on_start(&self, call: &CallStart<'_>) -> Self::Call;
+
+    fn on_end(&self, call: Self::Call, end: &CallEnd<'_>);
+
+    fn trace(&self, _call: &Self::Call) -> Option<Trace> {
+        None
+    }
+}
+
+impl<O: Observe> Observer for O {
+    type Call = O::Call;
+
+    fn on_start(&self, call: &CallStart<'_>) -> O::Call {
+        Observe::on_start(self, call)
+    }
+
+    fn on_end(&self, call: O::Call, end: &CallEnd<'_>) {
+        Observe::on_end(self, call, end);
+    }
+
+    fn trace(&self, call: &O::Call) -> Option<Trace> {
+        Observe::trace(self, call)
+    }
+}
+
+/// Makes a call that is observed.
+pub(super) async fn observe(observer: Arc<impl Observer>, call: Call, next: Next) -> Outcome {
+    let watch = ObservedCall::start(observer, &CallStart::of(&call));
+    let ending = match watch.trace() {
+        None => next.run(call).await,
+        // The inner call starts within the trace too.
+        Some(trace) => {
+            let within = propagation::current().with_trace(trace);
+            propagation::scope(within, async { next.run(call).await }).await
+        }
+    };
+    watch.finish(&ending);
+    ending
+}
+
 /// A call that is observed until it ends or is dropped.
-struct ObservedCall<O: Observe> {
+struct ObservedCall<O: Observer> {
     observer: Arc<O>,
     call: Option<O::Call>,
     began: Instant,
 }
 
-impl<O: Observe> ObservedCall<O> {
+impl<O: Observer> ObservedCall<O> {
     fn start(observer: Arc<O>, call: &CallStart<'_>) -> Self {
         let call = Some(observer.on_start(call));
         Self { observer, call, began: Instant::now() }
@@ -128,8 +173,8 @@ impl<O: Observe> ObservedCall<O> {
     }
 
     fn finish(mut self, ending: &Outcome) {
-        let reply = match ending {
-            Outcome::Reply(reply) => reply.result.as_ref().map_or(0, |body| body.len()),
+        let reply = match &ending.0 {
+            OutcomeKind::Reply(reply) => reply.result.as_ref().map_or(0, |body| body.len()),
             _ => 0,
         };
         self.notify(ending.failure(), reply);
@@ -142,7 +187,7 @@ impl<O: Observe> ObservedCall<O> {
     }
 }
 
-impl<O: Observe> Drop for ObservedCall<O> {
+impl<O: Observer> Drop for ObservedCall<O> {
     fn drop(&mut self) {
         if self.call.is_some() {
             self.notify(Some(&abandoned()), 0);

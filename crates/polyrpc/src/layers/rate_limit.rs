@@ -96,7 +96,7 @@ impl RateLimit {
 
     /// Limits connections instead of calls: a connection above the rate is closed (rpcx's `RateLimitingPlugin`).
     /// Applies to all callers together, or [per peer](RateLimitKey::Peer).
-    pub fn of_connections(self) -> ConnectionRate {
+    pub fn of_connections(self) -> impl Hook {
         ConnectionRate(self)
     }
 
@@ -196,8 +196,7 @@ impl fmt::Debug for RateLimit {
 }
 
 /// Rate limit of connections; see [`RateLimit::of_connections`].
-#[derive(Debug)]
-pub struct ConnectionRate(RateLimit);
+struct ConnectionRate(RateLimit);
 
 impl Hook for ConnectionRate {
     fn on_accept(&self, connection: &Connection) -> Result<(), Status> {

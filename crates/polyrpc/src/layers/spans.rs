@@ -5,9 +5,11 @@ use std::time::{Duration, SystemTime};
 use polyrpc_core::Status;
 use polyrpc_wire::Protocol;
 
+use super::observe::{Observer, observe};
 use super::share::Share;
-use super::{CallEnd, CallStart, Observe, Side};
-use crate::call::Peer;
+use super::{CallEnd, CallStart};
+use crate::call::{Outcome, Peer};
+use crate::layer::{Call, Layer, Next, Side};
 use crate::propagation::{self, Trace, TraceParent};
 
 /// Creates a span for each call and passes it, when the call has ended, to a function of the program, to log it or to
@@ -25,8 +27,8 @@ use crate::propagation::{self, Trace, TraceParent};
 /// });
 /// // As rpcx's OpenTelemetry plugin names them.
 /// let spans = spans.named(|call| match call.side {
-///     polyrpc::layers::Side::Client => format!("rpcx.client.{}.{}", call.service, call.method),
-///     polyrpc::layers::Side::Server => format!("rpcx.service.{}.{}", call.service, call.method),
+///     polyrpc::layer::Side::Client => format!("rpcx.client.{}.{}", call.service, call.method),
+///     polyrpc::layer::Side::Server => format!("rpcx.service.{}.{}", call.service, call.method),
 /// });
 /// let server = polyrpc::Server::new().layer(spans.clone());
 /// let client = polyrpc::Client::builder("rpcx://127.0.0.1:8972").layer(spans);
@@ -78,7 +80,7 @@ impl Spans {
     pub fn new(sink: impl Fn(&Span<'_>) + Send + Sync + 'static) -> Self {
         Self(Arc::new(Tracer {
             sink: Arc::new(sink),
-            name: Arc::new(usual_name),
+            name: Arc::new(|call: &CallStart<'_>| call.full_name()),
             sampled: Arc::new(Share::new(1.0)),
         }))
     }
@@ -96,15 +98,13 @@ impl Spans {
     }
 }
 
-/// Returns the name by OpenTelemetry's semantic conventions for RPC.
-pub(super) fn usual_name(call: &CallStart<'_>) -> String {
-    match call.service {
-        "" => call.method.to_owned(),
-        service => format!("{service}/{}", call.method),
+impl Layer for Spans {
+    fn call(self: Arc<Self>, call: Call, next: Next) -> impl Future<Output = Outcome> + Send + 'static {
+        observe(self, call, next)
     }
 }
 
-impl Observe for Spans {
+impl Observer for Spans {
     type Call = TracedCall;
 
     fn on_start(&self, call: &CallStart<'_>) -> TracedCall {
@@ -154,7 +154,7 @@ impl Observe for Spans {
 
 /// A call that [`Spans`] observes.
 #[derive(Debug)]
-pub struct TracedCall {
+pub(super) struct TracedCall {
     trace: Trace,
     me: TraceParent,
     /// The data to report.

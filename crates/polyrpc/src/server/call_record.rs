@@ -5,7 +5,7 @@ use std::{fmt, mem};
 use polyrpc_core::{Call, Reply, Status};
 
 use super::hook_chain::HookChain;
-use crate::call::{ConnectionFacts, MethodName, Outcome};
+use crate::call::{ConnectionFacts, MethodName, Outcome, OutcomeKind};
 use crate::layer::hook::AnsweredCall;
 use crate::service::Route;
 
@@ -69,14 +69,15 @@ impl CallRecord {
     }
 
     pub(super) fn set_outcome(&mut self, ending: &Outcome) {
-        self.end = match (ending.failure(), ending) {
+        self.end = match (ending.failure(), &ending.0) {
             (Some(status), _) => End::Failed(status.clone()),
-            (None, Outcome::Reply(reply)) => End::Succeeded { sent: sent(reply) },
-            (None, Outcome::Accept(reply, _)) => End::Succeeded { sent: sent(reply) },
-            (None, Outcome::Finish { .. }) => End::Succeeded { sent: 0 },
-            (None, Outcome::CloseConnection | Outcome::Unauthenticated(_) | Outcome::Corrupt(_)) => {
-                End::Unanswered
-            }
+            (None, OutcomeKind::Reply(reply)) => End::Succeeded { sent: sent(reply) },
+            (None, OutcomeKind::Accept(reply, _)) => End::Succeeded { sent: sent(reply) },
+            (None, OutcomeKind::Finish { .. }) => End::Succeeded { sent: 0 },
+            (
+                None,
+                OutcomeKind::CloseConnection | OutcomeKind::Unauthenticated(_) | OutcomeKind::Corrupt(_),
+            ) => End::Unanswered,
         };
     }
 }

@@ -3,10 +3,14 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::{io, mem};
 
+use bytes::Bytes;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
+use polyrpc_core::session::server::{Awaited, Incomplete, Streaming as _, Ticket as _};
 use polyrpc_core::session::{Handover, Server as Session, ServerEvent, Verdict, ViolationKind};
-use polyrpc_core::{Code, Credential, Outbox, Reply, Retry, Status, StreamId, Topic, Violation};
+use polyrpc_core::{
+    Code, Credential, Head, Metadata, Outbox, Reply, Retry, Status, StreamId, Topic, Violation,
+};
 
 use super::arrival_time::ArrivalTime;
 use super::authentication::AuthenticationResult;
@@ -25,7 +29,7 @@ use super::subscription::{self, SubscriptionAdmission};
 use super::tick::{TICK, ticks};
 use super::topics::Subscriptions;
 use super::unsendable;
-use crate::call::{AcceptedStreams, CallSite, Calls, ConnectionFacts, Outcome};
+use crate::call::{AcceptedStreams, CallSite, Calls, ConnectionFacts, Outcome, OutcomeKind};
 use crate::memory_budget::{self, Account};
 use crate::propagation::CallScope;
 use crate::transport::{Inbox, Transport, scratch};
@@ -261,7 +265,7 @@ impl<'a, S: Session> Connection<'a, S> {
             half_closed: false,
             draining: false,
             inbox_drained: false,
-            write_batch: WriteBatch::new(S::PART),
+            write_batch: WriteBatch::new(S::WRITE_BATCH),
             fairness: FairnessBudget::default(),
             account: registration.connection.account.clone(),
             clocks: Clocks::new(
@@ -436,8 +440,7 @@ impl<'a, S: Session> Connection<'a, S> {
                     self.write_batch.calls += 1;
                     let (streams, arrival) = (&mut self.streams, &mut self.arrival);
                     let found = CallEnvironment { over_share, streams, arrival };
-                    let (started, call_record) =
-                        self.dispatch.start::<S>(call, &ticket, &mut renamed, found, cx);
+                    let (started, call_record) = self.dispatch.start(call, &ticket, &mut renamed, found, cx);
                     self.track_or_answer(started, PendingReply { ticket, call_record });
                 }
                 Ok(Some(ServerEvent::Open(call, ticket, stream))) => {
@@ -448,7 +451,7 @@ impl<'a, S: Session> Connection<'a, S> {
                     let (streams, arrival) = (&mut self.streams, &mut self.arrival);
                     let found = CallEnvironment { over_share, streams, arrival };
                     let (started, call_record) =
-                        self.dispatch.open::<S>(call, &ticket, &mut renamed, stream, found);
+                        self.dispatch.open(call, &ticket, &mut renamed, stream, found);
                     self.track_or_answer(started, PendingReply { ticket, call_record });
                 }
                 Ok(Some(ServerEvent::Message(stream, message))) => {
@@ -630,12 +633,12 @@ impl<'a, S: Session> Connection<'a, S> {
         match started {
             Dispatched::Finished(ending) => self.end_call(owed, ending),
             Dispatched::Pending { handling, site, deadline, inherited, way, bytes } => {
-                let stream = S::stream(&owed.ticket);
+                let stream = owed.ticket.stream();
                 let running = RunningCall::new(handling, site, owed, deadline, inherited, stream, way);
                 self.in_flight.push(running.holding(bytes));
             }
             Dispatched::AwaitingMessage { gathering, site, deadline, inherited, bytes } => {
-                let stream = S::stream(&owed.ticket);
+                let stream = owed.ticket.stream();
                 let running = RunningCall::gathering(gathering, site, owed, deadline, inherited, stream);
                 self.in_flight.push(running.holding(bytes));
             }
@@ -688,25 +691,34 @@ impl<'a, S: Session> Connection<'a, S> {
         PendingReply { ticket, mut call_record }: PendingReply<S::Ticket>,
         mut ending: Outcome,
     ) {
-        unsendable::refuse::<S>(&ticket, &mut ending);
+        unsendable::refuse(&ticket, &mut ending);
         self.calls.ended(ending.succeeded());
         if let Some(call_record) = &mut call_record {
             call_record.set_outcome(&ending);
         }
         // Messages that a handler has pushed are sent before its reply, as by rpcx's servers.
         self.push();
-        if let Outcome::Reply(reply) = &mut ending {
+        if let OutcomeKind::Reply(reply) = &mut ending.0 {
             self.bound_reply(reply);
         }
-        match ending {
-            Outcome::Reply(reply) => self.session.reply(ticket, reply, &mut self.out),
-            Outcome::Unauthenticated(status) => self.answer_refused(ticket, status),
-            Outcome::Corrupt(status) => self.answer_corrupt(ticket, status),
-            Outcome::Accept(reply, accepted) => self.accept(ticket, *reply, accepted),
-            Outcome::Finish { result, trailers } => {
-                self.session.finish(ticket, result, trailers, &mut self.out);
+        match ending.0 {
+            OutcomeKind::Reply(reply) => self.session.reply(ticket, reply, &mut self.out),
+            OutcomeKind::Unauthenticated(status) => self.answer_refused(ticket, status),
+            OutcomeKind::Corrupt(status) => self.answer_corrupt(ticket, status),
+            OutcomeKind::Accept(reply, accepted) => self.accept(ticket, *reply, accepted),
+            OutcomeKind::Finish { result, trailers } => self.end_response(ticket, result, trailers),
+            OutcomeKind::CloseConnection => self.finish(),
+        }
+    }
+
+    /// Ends a streamed response; without streaming, it is an empty reply.
+    fn end_response(&mut self, ticket: S::Ticket, result: Result<(), Status>, trailers: Metadata) {
+        match self.session.streaming() {
+            Some(streaming) => streaming.finish(ticket, result, trailers, &mut self.out),
+            None => {
+                let reply = Reply::new(result.map(|()| Bytes::new()), Head::default());
+                self.session.reply(ticket, Reply { trailers, ..reply }, &mut self.out);
             }
-            Outcome::CloseConnection => self.finish(),
         }
     }
 
@@ -743,7 +755,7 @@ impl<'a, S: Session> Connection<'a, S> {
         if status.code() == Code::ResourceExhausted && status.retry() == Retry::Never {
             self.registration.connection.refused(Refusal::TooLarge);
         }
-        match S::decompression_failure(&ticket, status) {
+        match ticket.decompression_failure(status) {
             Ok(status) => self.session.reply(ticket, Reply::failure(status), &mut self.out),
             // In this protocol a decompression failure ends the connection without a reply.
             Err(_) => self.give_up(),
@@ -753,9 +765,9 @@ impl<'a, S: Session> Connection<'a, S> {
     /// Answers a call whose handler accepted streams. Each stream continues as a call of its own, unless input is no
     /// longer read.
     fn accept(&mut self, mut ticket: S::Ticket, reply: Reply, accepted: AcceptedStreams) {
-        let tickets = match self.state {
-            State::Serving => self.session.accept_streams(&mut ticket, &accepted.options),
-            State::Finishing | State::Lingering => Vec::new(),
+        let tickets = match (self.state, self.session.streaming()) {
+            (State::Serving, Some(streaming)) => streaming.accept_streams(&mut ticket, &accepted.options),
+            _ => Vec::new(),
         };
         self.session.reply(ticket, reply, &mut self.out);
         let idle = accepted.options.idle_timeout.map(ticks);
@@ -764,7 +776,7 @@ impl<'a, S: Session> Connection<'a, S> {
         }
         for (ticket, accepted) in tickets.into_iter().zip(accepted.streams) {
             self.calls.started += 1;
-            let (stream, sending) = self.streams.adopt(accepted, idle);
+            let (stream, sending) = self.streams.adopt(accepted, ticket.carrier(), idle);
             let owed = PendingReply { ticket, call_record: None };
             // The scope of the original call ended with it.
             let inherited = CallScope::default();
@@ -777,22 +789,22 @@ impl<'a, S: Session> Connection<'a, S> {
 
     fn end_stream(&mut self, stream: StreamId, owed: PendingReply<S::Ticket>, mut ending: Outcome) {
         let PendingReply { ticket, mut call_record } = owed;
-        unsendable::refuse::<S>(&ticket, &mut ending);
+        unsendable::refuse(&ticket, &mut ending);
         self.calls.ended(ending.succeeded());
         if let Some(call_record) = &mut call_record {
             call_record.set_outcome(&ending);
         }
-        let closes = matches!(ending, Outcome::CloseConnection);
-        match ending {
-            Outcome::Unauthenticated(status) => {
+        let closes = matches!(ending.0, OutcomeKind::CloseConnection);
+        match ending.0 {
+            OutcomeKind::Unauthenticated(status) => {
                 self.streams.forget(stream, &mut self.session, &mut self.out);
                 self.answer_refused(ticket, status);
             }
-            Outcome::Corrupt(status) => {
+            OutcomeKind::Corrupt(status) => {
                 self.streams.forget(stream, &mut self.session, &mut self.out);
                 self.answer_corrupt(ticket, status);
             }
-            ending => self.streams.close(stream, ticket, ending, &mut self.session, &mut self.out),
+            ending => self.streams.close(stream, ticket, ending.into(), &mut self.session, &mut self.out),
         }
         if closes {
             self.finish();
@@ -805,13 +817,15 @@ impl<'a, S: Session> Connection<'a, S> {
         }
         let hooks = &self.listener.server.hooks;
         for unasked in self.registration.connection.take_pushes() {
+            // If the protocol cannot push, that was reported when the message was queued.
+            let Some(pushing) = self.session.pushing() else { continue };
             if !hooks.is_empty() {
                 hooks.pushed(&self.dispatch.caller().peer, &unasked.as_push());
             }
-            // If the protocol cannot push, that was reported when the message was queued.
+            // What it cannot express is not sent.
             let _ = match unasked {
-                ServerPush::Push(push) => self.session.push(push, &mut self.out),
-                ServerPush::Published(topic, data) => self.session.publish(&topic, data, &mut self.out),
+                ServerPush::Push(push) => pushing.push(push, &mut self.out),
+                ServerPush::Published(topic, data) => pushing.publish(&topic, data, &mut self.out),
             };
         }
     }
@@ -861,7 +875,8 @@ impl<'a, S: Session> Connection<'a, S> {
         ready!(self.fairness.poll_budget(&self.registration.connection));
         // Bytes read behind calls that wait for another call's reply must not make these calls look younger.
         let waits = !self.inbox.bytes.is_empty() && (self.session.blocks_input() || self.saturated());
-        match self.inbox.poll_fill(self.stream, cx, self.session.bytes_needed())? {
+        let wanted = self.session.bytes_needed();
+        match self.inbox.poll_fill_up_to(self.fairness.read_size(), self.stream, cx, wanted)? {
             // The peer sends no more but may still read: pending calls are answered.
             Poll::Ready(0) => {
                 self.half_closed = true;
@@ -883,9 +898,7 @@ impl<'a, S: Session> Connection<'a, S> {
             }
             Poll::Pending if self.registration.connection.has_pushes() && !self.has_write_backlog() => {}
             Poll::Pending => {
-                let settled = written && self.in_flight.is_empty() && !self.session.has_pending_output();
-                let quiet = self.inbox.bytes.is_empty() && !self.session.expects();
-                if !(self.draining && settled && (quiet || self.is_overdue())) {
+                if !(self.draining && written && self.in_flight.is_empty() && self.is_drained()) {
                     return Poll::Pending;
                 }
                 self.finish();
@@ -947,6 +960,15 @@ impl<'a, S: Session> Connection<'a, S> {
     fn is_read_paused(&self) -> bool {
         self.is_over_share()
             && self.session.unsent() + self.subscriptions.held_bytes() <= self.account.bytes() / 2
+    }
+
+    /// Whether a draining connection whose calls are answered may end.
+    fn is_drained(&self) -> bool {
+        match self.session.awaited() {
+            Awaited::Nothing => self.inbox.bytes.is_empty() || self.is_overdue(),
+            Awaited::Calls => self.is_overdue(),
+            Awaited::Room => false,
+        }
     }
 
     /// Whether a draining server has waited long enough for messages that the peer has started to send.
@@ -1023,18 +1045,18 @@ impl<'a, S: Session> Connection<'a, S> {
     fn activity(&self) -> Activity {
         let reads = self.state == State::Serving && !self.saturated() && !self.session.blocks_input();
         let unsent = self.session.unsent();
-        let mid_message = reads && self.session.is_mid_message(&self.inbox.bytes);
-        let incomplete = match () {
+        let incomplete = if reads { self.session.incomplete(&self.inbox.bytes) } else { None };
+        let incomplete = match incomplete {
             // The rest of the message, or the window update that its replies need, will not be read.
-            () if reads
+            _ if reads
                 && self.is_read_paused()
-                && (mid_message || unsent > 0 || self.session.needs_ticks()) =>
+                && (incomplete.is_some() || unsent > 0 || self.session.needs_ticks()) =>
             {
                 Some(IncompletePart::Paused)
             }
-            () if !mid_message => None,
-            () if self.session.is_in_head() => Some(IncompletePart::Head),
-            () => Some(IncompletePart::Message),
+            None => None,
+            Some(Incomplete::Head) => Some(IncompletePart::Head),
+            Some(Incomplete::Message) => Some(IncompletePart::Message),
         };
         let owes = !self.in_flight.is_empty();
         Activity {
@@ -1056,7 +1078,7 @@ impl<'a, S: Session> Connection<'a, S> {
         match self.state {
             State::Lingering => false,
             _ if !self.in_flight.is_empty() || self.session.needs_ticks() => false,
-            State::Serving if self.session.is_mid_message(&self.inbox.bytes) => false,
+            State::Serving if self.session.incomplete(&self.inbox.bytes).is_some() => false,
             _ if self.unwritten() > 0 || self.session.unsent() > 0 => false,
             _ if self.subscriptions.expect_silence() => false,
             // The transport itself detects whether the peer is still alive.

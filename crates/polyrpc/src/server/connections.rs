@@ -440,8 +440,8 @@ impl ConnectionRegistry {
         loop {
             interval.tick().await;
             let now = self.tick.fetch_add(1, Ordering::Relaxed) + 1;
+            self.wake_due(now, &patience).await;
             let mut entries = self.lock();
-            entries.open.iter().for_each(|(_, entry)| entry.watch(now, &patience));
             self.shed_largest(&mut entries);
             let held = self.pool.bytes() + entries.open.len() * CONNECTION;
             if heap.should_trim(held, made_aside(), self.pool.released(), now) {
@@ -452,6 +452,25 @@ impl ConnectionRegistry {
                     .peers
                     .retain(|_, record| Arc::strong_count(record) > 1 || record.failures.are_recent(now));
             }
+        }
+    }
+
+    /// Closes or wakes the connections for which that is due, a few at a time.
+    ///
+    /// Thousands of connections that were opened together are due in the same tick, and closing one takes tens of
+    /// microseconds: woken at once, they would delay every other connection by more than 100 ms.
+    async fn wake_due(&self, now: u32, patience: &PhaseTimeouts) {
+        let due: Vec<_> = {
+            let entries = self.lock();
+            let open = entries.open.iter().map(|(_, entry)| entry);
+            open.filter(|entry| entry.is_due(now, patience)).cloned().collect()
+        };
+        for (index, connection) in due.iter().enumerate() {
+            if index > 0 && index.is_multiple_of(WOKEN_TOGETHER) {
+                // The runtime polls its sockets before this task continues.
+                tokio::task::yield_now().await;
+            }
+            connection.watch(now, patience);
         }
     }
 
@@ -590,6 +609,9 @@ static ACCEPTING: EventLimiter = EventLimiter::new(10, Duration::from_secs(10));
 
 /// Approximate memory of a connection that holds nothing, in bytes.
 const CONNECTION: usize = 16 << 10;
+/// How many connections are woken before others are polled: together they take about a millisecond.
+const WOKEN_TOGETHER: usize = 32;
+
 /// How long a closing connection waits for the peer to close, in ticks: 2 s.
 const CLOSING: u32 = 8;
 
@@ -851,28 +873,42 @@ impl ConnectionHandle {
         self.alarm.store(tick, Ordering::Relaxed);
     }
 
+    /// Whether [`watch`](Self::watch) closes or wakes it.
+    fn is_due(&self, now: u32, patience: &PhaseTimeouts) -> bool {
+        self.needs_waking(now) || self.timed_out(now, patience).is_some()
+    }
+
     /// Closes or wakes it if that is due.
     fn watch(&self, now: u32, patience: &PhaseTimeouts) {
-        let allowed = match self.phase() {
-            ConnectionPhase::Silent => Some((patience.silent, Closing::FirstByte)),
-            ConnectionPhase::MidMessage => Some((patience.header, Closing::Head)),
-            ConnectionPhase::Closing => Some((CLOSING, Closing::Write)),
-            ConnectionPhase::Idle => Some((patience.idle, Closing::Idle)),
-            // Its own clocks cover this phase.
-            ConnectionPhase::Busy => None,
-        };
-        let since = self.since.load(Ordering::Relaxed);
-        if let Some((_, cause)) = allowed.filter(|(allowed, _)| now.saturating_sub(since) > *allowed) {
+        if let Some(cause) = self.timed_out(now, patience) {
             match self.phase() {
                 // Its peer has already been notified.
                 ConnectionPhase::Closing => self.send_command(ConnectionCommand::Close),
                 _ => self.close(cause),
             }
         }
-        let due = now >= self.alarm.load(Ordering::Relaxed);
-        if due || self.wants_ticks.load(Ordering::Relaxed) {
+        if self.needs_waking(now) {
             self.waker.wake();
         }
+    }
+
+    /// Whether one of its clocks, or its session, is due.
+    fn needs_waking(&self, now: u32) -> bool {
+        now >= self.alarm.load(Ordering::Relaxed) || self.wants_ticks.load(Ordering::Relaxed)
+    }
+
+    /// Returns the cause for closing it if it has been in its phase for too long.
+    fn timed_out(&self, now: u32, patience: &PhaseTimeouts) -> Option<Closing> {
+        let (allowed, cause) = match self.phase() {
+            ConnectionPhase::Silent => (patience.silent, Closing::FirstByte),
+            ConnectionPhase::MidMessage => (patience.header, Closing::Head),
+            ConnectionPhase::Closing => (CLOSING, Closing::Write),
+            ConnectionPhase::Idle => (patience.idle, Closing::Idle),
+            // Its own clocks cover this phase.
+            ConnectionPhase::Busy => return None,
+        };
+        let since = self.since.load(Ordering::Relaxed);
+        (now.saturating_sub(since) > allowed).then_some(cause)
     }
 
     pub(super) fn send_command(&self, order: ConnectionCommand) {

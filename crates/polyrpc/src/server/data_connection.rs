@@ -49,7 +49,7 @@ fn poll_work(
     work: &mut Work,
     registration: &ConnectionGuard,
     cx: &mut Context<'_>,
-) -> Poll<Option<polyrpc::Result<()>>> {
+) -> Poll<Option<crate::Result<()>>> {
     let entry = &registration.connection;
     entry.set_waker(cx.waker());
     if entry.ordered() == ConnectionCommand::Close {

@@ -15,7 +15,7 @@ use super::data_connection;
 use super::listener_context::ListenerContext;
 use crate::call::{ConnectionFacts, Peer, PushQueue};
 use crate::transfer::{Start, TokenMatch};
-use crate::transport::{Inbox, Stream, Transport};
+use crate::transport::{Inbox, ReadSize, Stream, Transport};
 
 /// Serves one connection from its first byte to its last.
 ///
@@ -166,7 +166,7 @@ fn poll_detect(
             *started = true;
             registration.connection.waits(ConnectionPhase::MidMessage, registration.tick());
         }
-        match inbox.poll_fill(stream, cx, 0) {
+        match inbox.poll_fill_up_to(ReadSize::Brief, stream, cx, 0) {
             Poll::Ready(Ok(0) | Err(_)) => return Poll::Ready(None),
             Poll::Ready(Ok(n)) => {
                 let (received, sent) = registration.connection.bytes();

@@ -4,7 +4,8 @@ use std::task::{Context as TaskContext, Poll};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use polyrpc_core::session::{NotFound, OfferedStreams, RequestHead, Server as Session, Verdict};
+use polyrpc_core::session::server::Ticket;
+use polyrpc_core::session::{NotFound, OfferedStreams, RequestHead, Verdict};
 use polyrpc_core::{Call, Compression, Credential, Head, Message, Scope, Status, StreamId};
 
 use super::arrival_time::ArrivalTime;
@@ -18,15 +19,15 @@ use super::in_flight::{
 use super::incidents::Refusal;
 use super::listener_context::ListenerContext;
 use super::streams::Streams;
+use crate::call::streaming::{Incoming, Outgoing};
 use crate::call::{
-    CallKind, CallSite, ConnectionFacts, Context, Outcome, RequestedMethod, ResponseFuture, StreamOffer,
-    StreamType,
+    CallKind, CallSite, ConnectionFacts, Context, Outcome, OutcomeKind, RequestedMethod, ResponseFuture,
+    StreamOffer, StreamType,
 };
 use crate::codec::{Body, InPlace, decompress_aside, decompress_in_place, decompress_message_aside};
 use crate::memory_budget::{Account, ReservedBytes, exhausted};
 use crate::propagation::CallScope;
 use crate::service::Route;
-use crate::streaming::{Incoming, Outgoing};
 
 /// Result of the first poll of a call.
 pub(super) enum Dispatched {
@@ -146,20 +147,18 @@ impl<'a> Dispatcher<'a> {
     /// queue, no task and no wake-up. The method may stream if the protocol has an id for the call as a stream.
     ///
     /// Returns a call record with it if hooks want to observe how the call ends.
-    pub(super) fn start<'c, S: Session>(
+    pub(super) fn start<'c>(
         &mut self,
         mut call: Call<'c>,
-        ticket: &S::Ticket,
+        ticket: &impl Ticket,
         renamed: &'c mut RedirectedNames,
         mut found: CallEnvironment<'_>,
         cx: &mut TaskContext<'_>,
     ) -> (Dispatched, Option<Box<CallRecord>>) {
         let mut call_record = self.call_record(&call, found.arrival);
-        let started = match self.admit::<S>(&mut call, ticket, &mut found, renamed, &mut call_record) {
-            Ok(Admission::Now(admitted)) => self.start_method::<S>(call, ticket, admitted, found, cx),
-            Ok(Admission::Later(unjudged)) => {
-                self.start_after_authentication::<S>(call, ticket, *unjudged, found)
-            }
+        let started = match self.admit(&mut call, ticket, &mut found, renamed, &mut call_record) {
+            Ok(Admission::Now(admitted)) => self.start_method(call, ticket, admitted, found, cx),
+            Ok(Admission::Later(unjudged)) => self.start_after_authentication(call, ticket, *unjudged, found),
             Err(stop) => Dispatched::Rejected(stop),
         };
         (started, call_record)
@@ -167,21 +166,21 @@ impl<'a> Dispatcher<'a> {
 
     /// Dispatches a call to its method before its messages have arrived. If the method takes one message, the call
     /// waits for it first.
-    pub(super) fn open<'c, S: Session>(
+    pub(super) fn open<'c>(
         &mut self,
         mut call: Call<'c>,
-        ticket: &S::Ticket,
+        ticket: &impl Ticket,
         renamed: &'c mut RedirectedNames,
         stream: StreamId,
         mut found: CallEnvironment<'_>,
     ) -> (Dispatched, Option<Box<CallRecord>>) {
         let mut call_record = self.call_record(&call, found.arrival);
-        let started = match self.admit::<S>(&mut call, ticket, &mut found, renamed, &mut call_record) {
+        let started = match self.admit(&mut call, ticket, &mut found, renamed, &mut call_record) {
             Ok(Admission::Now(admitted)) => {
-                self.start_stream::<S>(call, ticket, stream, admitted.into(), found.streams)
+                self.start_stream(call, ticket, stream, admitted.into(), found.streams)
             }
             Ok(Admission::Later(unjudged)) => {
-                self.start_stream::<S>(call, ticket, stream, *unjudged, found.streams)
+                self.start_stream(call, ticket, stream, *unjudged, found.streams)
             }
             Err(stop) => Dispatched::Rejected(stop),
         };
@@ -205,10 +204,10 @@ impl<'a> Dispatcher<'a> {
     }
 
     /// Checks a call, finds its method, and records what is called.
-    fn admit<'c, S: Session>(
+    fn admit<'c>(
         &mut self,
         call: &mut Call<'c>,
-        ticket: &S::Ticket,
+        ticket: &impl Ticket,
         found: &mut CallEnvironment<'_>,
         renamed: &'c mut RedirectedNames,
         call_record: &mut Option<Box<CallRecord>>,
@@ -219,7 +218,7 @@ impl<'a> Dispatcher<'a> {
                 self.listener.server.hooks.received(call, &self.connection, renamed).map_err(rejected_by_hook)
             }
         };
-        let admission = agreed.and_then(|()| self.check::<S>(call, ticket, found));
+        let admission = agreed.and_then(|()| self.check(call, ticket, found));
         if let Some(call_record) = call_record {
             let entry = match &admission {
                 Ok(Admission::Now(admitted)) => Some(admitted.entry),
@@ -235,10 +234,10 @@ impl<'a> Dispatcher<'a> {
     }
 
     /// Cheap checks first: unauthenticated and expired calls are rejected before any real work.
-    fn check<S: Session>(
+    fn check(
         &mut self,
         call: &Call<'_>,
-        ticket: &S::Ticket,
+        ticket: &impl Ticket,
         found: &mut CallEnvironment<'_>,
     ) -> Result<Admission<'a>, Rejection> {
         let listener = self.listener;
@@ -255,11 +254,9 @@ impl<'a> Dispatcher<'a> {
         if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
             return Err(Rejection::Expired);
         }
-        let entry = self.find::<S>(call, ticket, found);
+        let entry = self.find(call, ticket, found);
         let deadline = match (listener.server.limits.call_timeout, &entry) {
-            (Some(most), Ok(entry))
-                if entry.method().shape().is_unary() || is_unary_here::<S>(entry, ticket) =>
-            {
+            (Some(most), Ok(entry)) if entry.method().shape().is_unary() || is_unary_here(entry, ticket) => {
                 bounded(deadline, found.arrival, most)
             }
             _ => deadline,
@@ -276,16 +273,16 @@ impl<'a> Dispatcher<'a> {
         }
     }
 
-    fn start_method<S: Session>(
+    fn start_method(
         &self,
         mut call: Call<'_>,
-        ticket: &S::Ticket,
+        ticket: &impl Ticket,
         admitted: AdmittedCall<'_>,
         found: CallEnvironment<'_>,
         cx: &mut TaskContext<'_>,
     ) -> Dispatched {
         let AdmittedCall { entry, deadline } = admitted;
-        let offered = S::offered_streams(ticket);
+        let offered = ticket.offered_streams();
         let body = std::mem::take(&mut call.body);
         let bytes = match call.head.compression {
             Compression::None => body,
@@ -293,25 +290,25 @@ impl<'a> Dispatcher<'a> {
                 Ok(InPlace::Done(bytes)) => bytes,
                 Ok(InPlace::TooLong(body)) => {
                     call.body = body;
-                    return self.start_after_authentication::<S>(call, ticket, admitted.into(), found);
+                    return self.start_after_authentication(call, ticket, admitted.into(), found);
                 }
-                Err(status) => return Dispatched::Finished(Outcome::Corrupt(status)),
+                Err(status) => return Dispatched::Finished(OutcomeKind::Corrupt(status).into()),
             },
         };
         if !entry.method().shape().is_unary()
             && !takes_as_call(entry, offered)
-            && let Some(stream) = S::stream(ticket)
+            && let Some(stream) = ticket.stream()
         {
-            return self.begin_stream::<S>(call, bytes, ticket, admitted, stream, found.streams);
+            return self.begin_stream(call, bytes, ticket, admitted, stream, found.streams);
         }
         let Head { format, positional, .. } = call.head;
         let held = bytes.len() + call.attachment.len() + call.head.metadata.footprint();
-        let body = Body { format, positional, required: !S::may_be_empty(ticket), bytes };
+        let body = Body { format, positional, required: !ticket.may_be_empty(), bytes };
         let offer = offered.map(|offered| self.offer(offered, found.streams));
         let mut inherited = CallScope::from_call(deadline, &call.head.metadata);
-        let context = self.context::<S>(call, (entry, deadline), found.arrival.known()).with_offer(offer);
+        let context = self.context(call, ticket, (entry, deadline), found.arrival.known()).with_offer(offer);
         let begun = inherited.run(|| {
-            let mut handling = entry.take(context, body, CallKind::Whole, S::decode_failure_of(ticket))?;
+            let mut handling = entry.take(context, body, CallKind::Whole, ticket.decode_failure())?;
             Ok((poll_guarded(&mut handling, || self.site(entry), cx), handling))
         });
         match begun {
@@ -340,47 +337,47 @@ impl<'a> Dispatcher<'a> {
 
     /// Dispatches a call whose one message has arrived and whose response may have many.
     #[inline(never)]
-    fn begin_stream<S: Session>(
+    fn begin_stream(
         &self,
         call: Call<'_>,
         message: Bytes,
-        ticket: &S::Ticket,
+        ticket: &impl Ticket,
         AdmittedCall { entry, deadline }: AdmittedCall<'_>,
         stream: StreamId,
         streams: &mut Streams,
     ) -> Dispatched {
-        let offered = S::offered_streams(ticket);
+        let offered = ticket.offered_streams();
         if let Err(status) = self.registration.connection.admit_stream() {
             return failed(status);
         }
-        let unreadable = S::decode_failure_of(ticket);
+        let unreadable = ticket.decode_failure();
         let limit = self.listener.server.limits.decompressed;
         let goes_on = offered.is_some() && entry.method().shape() == StreamType::BIDI;
         // For a call with a stream attached, the deadline is that of the response that accepts the stream.
         let deadline = deadline.filter(|_| offered.is_none());
         let mut inherited = CallScope::from_call(deadline, &call.head.metadata);
         let held = message.len() + call.head.metadata.footprint();
-        let cx = self.context::<S>(call, (entry, deadline), None);
+        let cx = self.context(call, ticket, (entry, deadline), None);
         let (message, way) = if goes_on {
-            let (incoming, outgoing) = streams.open_with(stream, message, limit);
+            let (incoming, outgoing) = streams.open_with(stream, ticket.carrier(), message, limit);
             (Bytes::new(), CallKind::Streams(incoming, outgoing))
         } else {
-            (message, CallKind::Answers(streams.open(stream, limit).1))
+            (message, CallKind::Answers(streams.open(stream, ticket.carrier(), limit).1))
         };
         let handling = inherited.run(|| opened(entry, cx, message, way, unreadable));
         let (site, way) = (self.site(entry), in_flight::Delivery::Streamed);
         Dispatched::Pending { handling, site, deadline, inherited, way, bytes: held }
     }
 
-    fn start_stream<S: Session>(
+    fn start_stream(
         &self,
         call: Call<'_>,
-        ticket: &S::Ticket,
+        ticket: &impl Ticket,
         stream: StreamId,
         unjudged: UnauthenticatedCall<'_>,
         streams: &mut Streams,
     ) -> Dispatched {
-        let unreadable = S::decode_failure_of(ticket);
+        let unreadable = ticket.decode_failure();
         let UnauthenticatedCall { entry, deadline, authenticating: judging } = unjudged;
         let held = call.head.metadata.footprint();
         let mut inherited = CallScope::from_call(deadline, &call.head.metadata);
@@ -392,7 +389,7 @@ impl<'a> Dispatcher<'a> {
             }
             (Err(status), None) => return failed(status),
         };
-        let (cx, site) = (self.context::<S>(call, (entry, deadline), None), self.site(entry));
+        let (cx, site) = (self.context(call, ticket, (entry, deadline), None), self.site(entry));
         let limit = self.listener.server.limits.decompressed;
         let shape = entry.method().shape();
         if shape.client_streams
@@ -400,7 +397,7 @@ impl<'a> Dispatcher<'a> {
         {
             return failed(status);
         }
-        let (incoming, outgoing) = streams.open(stream, limit);
+        let (incoming, outgoing) = streams.open(stream, ticket.carrier(), limit);
         let handle = self.registration.connection.clone();
         match (shape.client_streams, judging) {
             (true, None) => {
@@ -440,15 +437,15 @@ impl<'a> Dispatcher<'a> {
     /// Dispatches a call to its method once its credential was checked and its message is decompressed.
     #[cold]
     #[inline(never)]
-    fn start_after_authentication<S: Session>(
+    fn start_after_authentication(
         &self,
         mut call: Call<'_>,
-        ticket: &S::Ticket,
+        ticket: &impl Ticket,
         unjudged: UnauthenticatedCall<'_>,
         found: CallEnvironment<'_>,
     ) -> Dispatched {
         let UnauthenticatedCall { entry, deadline, authenticating: judging } = unjudged;
-        let unreadable = S::decode_failure_of(ticket);
+        let unreadable = ticket.decode_failure();
         let inherited = CallScope::from_call(deadline, &call.head.metadata);
         let entry = match entry {
             Ok(entry) => entry.clone(),
@@ -460,25 +457,25 @@ impl<'a> Dispatcher<'a> {
         let (account, limit) =
             (self.registration.connection.account.clone(), self.listener.server.limits.decompressed);
         let Head { format, positional, compression, .. } = call.head;
-        let (body, required) = (std::mem::take(&mut call.body), !S::may_be_empty(ticket));
+        let (body, required) = (std::mem::take(&mut call.body), !ticket.may_be_empty());
         let bytes = body.len() + call.attachment.len() + call.head.metadata.footprint();
-        let offered = S::offered_streams(ticket);
+        let offered = ticket.offered_streams();
         let streams = !entry.method().shape().is_unary() && !takes_as_call(&entry, offered);
-        let stream = S::stream(ticket).filter(|_| streams);
+        let stream = ticket.stream().filter(|_| streams);
         let ways = match stream.map(|stream| (stream, self.registration.connection.admit_stream())) {
             Some((_, Err(status))) => {
                 return later(judging, self.site(&entry), inherited, deadline, fails(status));
             }
-            Some((stream, Ok(()))) => Some(found.streams.open(stream, limit)),
+            Some((stream, Ok(()))) => Some(found.streams.open(stream, ticket.carrier(), limit)),
             None => None,
         };
         let goes_on = offered.is_some() && entry.method().shape() == StreamType::BIDI;
         let offer = offered.filter(|_| ways.is_none()).map(|offered| self.offer(offered, found.streams));
-        let cx = self.context::<S>(call, (&entry, deadline), found.arrival.known()).with_offer(offer);
+        let cx = self.context(call, ticket, (&entry, deadline), found.arrival.known()).with_offer(offer);
         let is_stream = ways.is_some();
         let started = later(judging, self.site(&entry), inherited, deadline, async move {
             let bytes = decompress_aside(compression, body, limit, account.clone()).await;
-            let bytes = bytes.map_err(Outcome::Corrupt)?;
+            let bytes = bytes.map_err(OutcomeKind::Corrupt)?;
             // The compressed size is counted with the call.
             let kept =
                 ReservedBytes::new(account, if compression == Compression::None { 0 } else { bytes.len() });
@@ -513,16 +510,17 @@ impl<'a> Dispatcher<'a> {
         CallSite::new(self.connection.clone(), Some(entry.name().clone()))
     }
 
-    fn context<S: Session>(
+    fn context(
         &self,
         call: Call<'_>,
+        ticket: &impl Ticket,
         (entry, deadline): (&Arc<Route>, Option<Instant>),
         arrived: Option<Instant>,
     ) -> Context {
         if entry.is_fallback() {
-            return self.fallback_context::<S>(call, (entry, deadline), arrived);
+            return self.fallback_context(call, ticket, (entry, deadline), arrived);
         }
-        let usual_format = S::reply_format(call.head.format);
+        let usual_format = ticket.reply_format(call.head.format);
         Context::new(self.connection.clone(), deadline, call.head, call.attachment, usual_format)
             .with_route(entry.name().clone(), arrived)
     }
@@ -530,15 +528,16 @@ impl<'a> Dispatcher<'a> {
     /// The same with the requested name, which a fallback method does not imply.
     #[cold]
     #[inline(never)]
-    fn fallback_context<S: Session>(
+    fn fallback_context(
         &self,
         call: Call<'_>,
+        ticket: &impl Ticket,
         (entry, deadline): (&Arc<Route>, Option<Instant>),
         arrived: Option<Instant>,
     ) -> Context {
         let asked =
             RequestedMethod { service: call.service.into(), method: call.method.into(), oneway: call.oneway };
-        let usual_format = S::reply_format(call.head.format);
+        let usual_format = ticket.reply_format(call.head.format);
         Context::new(self.connection.clone(), deadline, call.head, call.attachment, usual_format)
             .with_route(entry.name().clone(), arrived)
             .with_requested(asked)
@@ -617,32 +616,32 @@ impl<'a> Dispatcher<'a> {
     /// If there is none. The text is the protocol's own.
     #[cold]
     #[inline(never)]
-    fn fall_back<S: Session>(
+    fn fall_back(
         &self,
         call: &Call<'_>,
-        ticket: &S::Ticket,
+        ticket: &impl Ticket,
         missing: NotFound,
     ) -> Result<&'a Arc<Route>, Status> {
         let router = &self.listener.server.router;
-        let entry = if S::is_exchange(ticket) { router.http_fallback() } else { router.fallback() };
+        let entry = if ticket.is_exchange() { router.http_fallback() } else { router.fallback() };
         entry.ok_or_else(|| {
             self.registration.connection.refused_unknown(call.service, call.method);
-            S::not_found_failure_of(ticket, call, missing)
+            ticket.not_found_failure(call, missing)
         })
     }
 
     /// Checks a call in the same order as the peers (brpc `policy/baidu_rpc_protocol.cpp`, `ProcessRpcRequest`) and
     /// finds its method.
-    fn find<S: Session>(
+    fn find(
         &self,
         call: &Call<'_>,
-        ticket: &S::Ticket,
+        ticket: &impl Ticket,
         found: &CallEnvironment<'_>,
     ) -> Result<&'a Arc<Route>, Status> {
         self.check_capacity(Some((call.service, call.method)), found.over_share)?;
         let entry = match self.listener.server.router.entry(call.service, call.method) {
             Ok(entry) => entry,
-            Err(missing) => self.fall_back::<S>(call, ticket, missing)?,
+            Err(missing) => self.fall_back(call, ticket, missing)?,
         };
         match &call.spoiled {
             None => Ok(entry),
@@ -658,8 +657,8 @@ fn takes_as_call(entry: &Route, offered: Option<OfferedStreams>) -> bool {
 
 /// Returns whether a fallback is called with one message each way.
 #[cold]
-fn is_unary_here<S: Session>(entry: &Route, ticket: &S::Ticket) -> bool {
-    entry.is_fallback() && (S::stream(ticket).is_none() || S::offered_streams(ticket).is_some())
+fn is_unary_here(entry: &Route, ticket: &impl Ticket) -> bool {
+    entry.is_fallback() && (ticket.stream().is_none() || ticket.offered_streams().is_some())
 }
 
 #[cold]
@@ -688,7 +687,7 @@ fn later(
         if let Some(judging) = judging
             && let Err(status) = judging.await
         {
-            return Outcome::Unauthenticated(status);
+            return OutcomeKind::Unauthenticated(status).into();
         }
         match start.await {
             Ok(handling) => handling.await,

@@ -5,6 +5,7 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use super::connections::ConnectionHandle;
+use crate::transport::ReadSize;
 
 /// Budget of a connection's turn.
 ///
@@ -20,8 +21,14 @@ pub(super) struct FairnessBudget {
     replied: usize,
     /// When the first calls had been handled.
     started: Option<Instant>,
+    /// Others wait for their turns.
+    is_crowded: bool,
     /// The budget is that of a [short](SHORT) turn.
     is_short: bool,
+    /// The connection waits for its turn, or had to, before anything was read.
+    is_deferred: bool,
+    /// How many turns in succession handled calls within their budget.
+    modest_turns: u8,
     /// The budget is used up: the rest of the bytes read is left for the next turn.
     is_exhausted: bool,
     /// The connection waits for its next turn.
@@ -32,24 +39,55 @@ pub(super) struct FairnessBudget {
 
 impl FairnessBudget {
     /// Starts a turn, unless the connection waits for one and was woken for another reason.
-    pub(super) fn start_turn(&mut self, connection: &ConnectionHandle) {
+    pub(super) fn start_turn(&mut self, connection: &Arc<ConnectionHandle>) {
+        let modest_turns = self.modest_turns;
         if !self.yielded {
-            *self = Self { is_short: connection.turns().is_crowded(), ..Self::default() };
+            let is_crowded = connection.turns().is_crowded();
+            *self = Self { is_crowded, is_short: is_crowded, modest_turns, ..Self::default() };
+            if is_crowded && modest_turns < MODEST {
+                self.is_deferred = true;
+                self.wait(connection);
+            }
         } else if connection.take_turn() {
-            *self = Self { has_place: true, ..Self::default() };
+            let is_crowded = connection.turns().is_crowded();
+            let is_short = is_crowded && self.is_deferred;
+            *self = Self { has_place: true, is_crowded, is_short, modest_turns, ..Self::default() };
         }
     }
 
     /// Ends the turn of a connection that has nothing more to do for now.
     pub(super) fn end_turn(&mut self, connection: &ConnectionHandle) {
-        if self.has_place && !self.yielded {
+        if self.yielded {
+            return;
+        }
+        if self.calls > 0 {
+            self.modest_turns = self.modest_turns.saturating_add(1);
+        }
+        if self.has_place {
             self.has_place = false;
             connection.turns().leave(connection);
         }
     }
 
+    /// Leaves everything else for the connection's next turn.
+    fn wait(&mut self, connection: &Arc<ConnectionHandle>) {
+        self.is_exhausted = true;
+        self.yielded = true;
+        connection.turns().wait(connection);
+    }
+
     pub(super) fn is_exhausted(&self) -> bool {
         self.is_exhausted
+    }
+
+    /// Returns how much to read at once.
+    pub(super) fn read_size(&self) -> ReadSize {
+        match (self.is_short, self.is_crowded) {
+            (true, _) => ReadSize::Brief,
+            // Thousands of connections may wait for their turns with what they have read.
+            (false, true) => ReadSize::Small,
+            (false, false) => ReadSize::Large,
+        }
     }
 
     /// Returns whether the connection waits for its next turn.
@@ -98,12 +136,12 @@ impl FairnessBudget {
 
     /// Returns `Pending` when the turn is over.
     pub(super) fn poll_budget(&mut self, connection: &Arc<ConnectionHandle>) -> Poll<()> {
-        if self.reads < self.allowed(READS) && self.bytes < self.allowed(BYTES) && !self.is_exhausted {
+        if self.reads < READS && self.bytes < self.allowed(BYTES) && !self.is_exhausted {
             return Poll::Ready(());
         }
         if !self.yielded {
-            self.yielded = true;
-            connection.turns().wait(connection);
+            self.modest_turns = 0;
+            self.wait(connection);
         }
         Poll::Pending
     }
@@ -117,6 +155,9 @@ impl FairnessBudget {
 }
 
 /// More than a peer that waits for its responses needs; yielding to the runtime costs less than half a microsecond.
+///
+/// A [short](SHORT) turn has as many: after each request another read is needed to see that nothing follows, and a
+/// connection that had no budget for it would wait behind those that flood.
 const READS: usize = 8;
 
 /// A few hundred small messages.
@@ -131,6 +172,10 @@ const OPENED: usize = 8;
 /// The number of calls after which the clock is read. That costs more than a hundredth of the shortest call.
 const TIMED: usize = 8;
 
+/// After how many turns within their budget a connection no longer waits for its first turn while others flood: only a
+/// peer of which nothing is known may be one of thousands that start to flood at the same time.
+const MODEST: u8 = 8;
+
 /// How long calls are handled before others have their turn.
 const LONGEST: Duration = Duration::from_micros(100);
 
@@ -143,3 +188,100 @@ const REPLIED: usize = 512 << 10;
 /// Divisor of the budget of a turn that starts while others wait for theirs. If many connections start flooding, each
 /// soon waits behind the others.
 const SHORT: usize = 8;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::call::Peer;
+    use crate::server::connections::{ConnectionGuard, ConnectionRegistry};
+
+    /// A server's connections, some of which may flood.
+    struct Connections(Arc<ConnectionRegistry>);
+
+    impl Connections {
+        fn new() -> Self {
+            Self(Arc::new(ConnectionRegistry::new(
+                Default::default(),
+                Default::default(),
+                Default::default(),
+                Vec::new(),
+            )))
+        }
+
+        fn open(&self) -> ConnectionGuard {
+            self.0.try_register(Peer::InProcess).unwrap()
+        }
+
+        /// Opens connections that flood until one of them waits for its turn.
+        fn flood(&self) -> Vec<ConnectionGuard> {
+            let mut flooders = Vec::new();
+            while flooders.last().is_none_or(|last: &ConnectionGuard| !last.connection.turns().is_crowded()) {
+                let flooder = self.open();
+                flooder.connection.turns().wait(&flooder.connection);
+                flooders.push(flooder);
+            }
+            flooders
+        }
+    }
+
+    /// Handles one request, and ends the turn if there was one.
+    fn call_once(budget: &mut FairnessBudget, connection: &Arc<ConnectionHandle>) -> Poll<()> {
+        budget.start_turn(connection);
+        std::task::ready!(budget.poll_budget(connection));
+        budget.record_read(100);
+        budget.record_call(0);
+        budget.end_turn(connection);
+        Poll::Ready(())
+    }
+
+    #[test]
+    fn a_new_connection_waits_for_its_first_turn_while_others_flood() {
+        let connections = Connections::new();
+        let (connection, flooders) = (connections.open().connection.clone(), connections.flood());
+        let mut budget = FairnessBudget::default();
+        assert!(call_once(&mut budget, &connection).is_pending());
+        assert!(budget.has_yielded());
+
+        // Those before it leave.
+        flooders.iter().for_each(|flooder| connection.turns().leave(&flooder.connection));
+        assert!(call_once(&mut budget, &connection).is_ready());
+    }
+
+    #[test]
+    fn a_connection_that_kept_within_its_budget_does_not_wait_while_others_flood() {
+        let connections = Connections::new();
+        let connection = connections.open().connection.clone();
+        let mut budget = FairnessBudget::default();
+        for _ in 0..MODEST {
+            assert!(call_once(&mut budget, &connection).is_ready());
+        }
+        let _flooders = connections.flood();
+        assert!(call_once(&mut budget, &connection).is_ready());
+    }
+
+    #[test]
+    fn a_connection_that_used_its_budget_up_waits_again() {
+        let connections = Connections::new();
+        let connection = connections.open().connection.clone();
+        let mut budget = FairnessBudget { modest_turns: MODEST, ..FairnessBudget::default() };
+        let _flooders = connections.flood();
+        budget.start_turn(&connection);
+        budget.exhaust();
+        assert!(budget.poll_budget(&connection).is_pending());
+        assert_eq!(budget.modest_turns, 0);
+    }
+
+    #[test]
+    fn little_is_read_at_once_while_others_wait() {
+        let connections = Connections::new();
+        let connection = connections.open().connection.clone();
+        let mut budget = FairnessBudget { modest_turns: MODEST, ..FairnessBudget::default() };
+        budget.start_turn(&connection);
+        assert_eq!(budget.read_size(), ReadSize::Large);
+        budget.end_turn(&connection);
+
+        let _flooders = connections.flood();
+        budget.start_turn(&connection);
+        assert_eq!(budget.read_size(), ReadSize::Brief);
+    }
+}

@@ -11,7 +11,7 @@ use polyrpc_core::{Status, StreamId};
 use tokio::time::{Sleep, sleep_until};
 
 use super::connections::ConnectionHandle;
-use crate::call::{CallSite, Outcome, ResponseFuture};
+use crate::call::{CallSite, Outcome, OutcomeKind, ResponseFuture};
 use crate::memory_budget::Account;
 use crate::propagation::CallScope;
 
@@ -288,7 +288,7 @@ impl<T> RunningCall<T> {
         {
             return Poll::Ready(Some(match why {
                 MessageRejection::Failed(status) => Outcome::failed(status),
-                MessageRejection::Unproven(status) => Outcome::Unauthenticated(status),
+                MessageRejection::Unproven(status) => OutcomeKind::Unauthenticated(status).into(),
             }));
         }
         if self.gathering.is_some() {

@@ -208,7 +208,7 @@ impl Listen {
     /// JSON over baidu_std is then read leniently too.
     ///
     /// ```
-    /// # use polyrpc::{payload::Json, server::Listen};
+    /// # use polyrpc::{Json, server::Listen};
     /// let pages = Listen::on("0.0.0.0:8001").json(Json::Proto3);
     /// let as_brpc_did = Listen::on("0.0.0.0:8002").json(Json::BrpcLenient).lenient_http();
     /// ```

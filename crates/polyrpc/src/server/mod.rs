@@ -66,14 +66,13 @@ use std::{fmt, io};
 use polyrpc_core::{Descriptor, session};
 use polyrpc_wire::Protocol;
 use polyrpc_wire::http;
-use polyrpc_wire::net_rpc::Codec;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::task::JoinSet;
 
 pub use polyrpc_wire::http::Cors;
 use polyrpc_wire::rpcx::Compressors;
 
-pub use self::concurrency::{AutoLimit, ConcurrencyLimit, TimeoutLimit, UnknownConcurrency};
+pub use self::concurrency::ConcurrencyLimit;
 pub use self::limits::{Http2, Limits};
 pub use self::listen::Listen;
 pub use self::registration::{Event, Registration, RegistrationHandle};
@@ -653,8 +652,8 @@ impl ServerHandle {
         let (ours, theirs) = tokio::net::UnixStream::pair()?;
         listen::accept(&self.inside, Stream::Unix(theirs), Peer::InProcess);
         let codec = self.inside.codec().filter(|_| protocol == Protocol::NetRpc);
-        let words = codec.map(Codec::as_str);
-        Client::over_stream(Stream::Unix(ours), protocol, words.as_slice())
+        let query = codec.map_or_else(String::new, |codec| format!("codec={}", codec.as_str()));
+        Client::over_stream(Stream::Unix(ours), protocol, &query)
             .map_err(|status| io::Error::new(io::ErrorKind::InvalidInput, status))
     }
 

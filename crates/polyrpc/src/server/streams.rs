@@ -3,14 +3,15 @@ use std::task::Waker;
 
 use bytes::Bytes;
 use foldhash::HashMap;
+use polyrpc_core::session::server::Streaming;
 use polyrpc_core::session::{OfferedStreams, Server as Session};
-use polyrpc_core::{Compression, Message, Metadata, Outbox, Reply, Status, StreamId};
+use polyrpc_core::{Carrier, Compression, Message, Metadata, Outbox, Reply, Status, StreamId};
 use tokio::sync::oneshot;
 
 use super::unsendable;
-use crate::call::{AcceptedStream, Outcome, ResponseFuture, StreamOffer};
+use crate::call::streaming::{Incoming, IncomingSender, Outgoing, OutgoingReceiver, StreamNotify};
+use crate::call::{AcceptedStream, Outcome, OutcomeKind, ResponseFuture, StreamOffer};
 use crate::memory_budget::Account;
-use crate::streaming::{Incoming, IncomingSender, Outgoing, OutgoingReceiver, StreamNotify};
 
 /// The streaming calls of one connection.
 ///
@@ -36,6 +37,8 @@ struct OpenStream {
     idle: Option<u32>,
     feed: IncomingSender,
     drain: OutgoingReceiver,
+    /// How its response carries metadata.
+    carrier: Carrier,
     /// The response has started: its end must be that of a stream.
     begun: bool,
     /// Its head could not be encoded: the call fails, whatever its handler returns.
@@ -73,7 +76,7 @@ impl Streams {
     }
 
     /// Opens both directions of a call, whose messages may have `limit` bytes after decompression.
-    pub(super) fn open(&mut self, stream: StreamId, limit: usize) -> (Incoming, Outgoing) {
+    pub(super) fn open(&mut self, stream: StreamId, carrier: Carrier, limit: usize) -> (Incoming, Outgoing) {
         let (feed, incoming) = Incoming::new(stream.0, self.bell.clone(), limit);
         let (outgoing, drain) = Outgoing::new(stream.0, self.bell.clone());
         let open = OpenStream {
@@ -81,6 +84,7 @@ impl Streams {
             idle: None,
             feed,
             drain,
+            carrier,
             begun: false,
             unsendable: None,
             over: None,
@@ -91,8 +95,14 @@ impl Streams {
 
     /// Opens both directions of a call, whose first message was received with it unless it is empty: an empty one only
     /// opens.
-    pub(super) fn open_with(&mut self, stream: StreamId, first: Bytes, limit: usize) -> (Incoming, Outgoing) {
-        let ways = self.open(stream, limit);
+    pub(super) fn open_with(
+        &mut self,
+        stream: StreamId,
+        carrier: Carrier,
+        first: Bytes,
+        limit: usize,
+    ) -> (Incoming, Outgoing) {
+        let ways = self.open(stream, carrier, limit);
         if let Some(open) = self.open.get(&stream).filter(|_| !first.is_empty()) {
             open.feed.preface(Message { body: first, compression: Compression::None });
         }
@@ -108,11 +118,13 @@ impl Streams {
     pub(super) fn adopt(
         &mut self,
         accepted: AcceptedStream,
+        carrier: Carrier,
         idle: Option<u32>,
     ) -> (StreamId, ResponseFuture) {
         let AcceptedStream { stream, feed, drain, sending, over } = accepted;
         let over = Some(over);
-        let open = OpenStream { active: self.now, idle, feed, drain, begun: true, unsendable: None, over };
+        let active = self.now;
+        let open = OpenStream { active, idle, feed, drain, carrier, begun: true, unsendable: None, over };
         self.open.insert(stream, open);
         (stream, sending)
     }
@@ -127,6 +139,7 @@ impl Streams {
         session: &mut impl Session,
         out: &mut Outbox,
     ) -> bool {
+        let Some(session) = session.streaming() else { return true };
         match self.open.get_mut(&stream) {
             Some(open) if !open.feed.is_abandoned() => {
                 open.active = self.now;
@@ -182,6 +195,7 @@ impl Streams {
             self.held.clear();
             return false;
         }
+        let Some(session) = session.streaming() else { return false };
         let mut taken = false;
         self.bell.answer(&mut self.rung);
         self.rung.append(&mut self.held);
@@ -216,31 +230,34 @@ impl Streams {
         out: &mut Outbox,
     ) {
         let Some(mut open) = self.open.remove(&stream) else { return };
-        open.credit(stream, session, out);
-        open.flush(stream, session, out);
-        match ending {
-            Outcome::Finish { result, trailers } => {
+        let Some(streaming) = session.streaming() else { return };
+        open.credit(stream, streaming, out);
+        open.flush(stream, streaming, out);
+        match ending.0 {
+            OutcomeKind::Finish { result, trailers } => {
                 if open.over.is_some() && result.is_ok() {
                     // This side has closed both directions: nothing failed.
                     open.feed.close(Ok(()), Metadata::new());
                 }
-                session.finish(ticket, result.and_then(|()| open.sendable()), trailers, out);
+                streaming.finish(ticket, result.and_then(|()| open.sendable()), trailers, out);
             }
-            Outcome::Reply(Reply { result, trailers, .. }) if open.begun => {
-                let result = result.map(|message| session.message(stream, message, out));
-                session.finish(ticket, result.and_then(|()| open.sendable()), trailers, out);
+            OutcomeKind::Reply(Reply { result, trailers, .. }) if open.begun => {
+                let result = result.map(|message| streaming.message(stream, message, out));
+                streaming.finish(ticket, result.and_then(|()| open.sendable()), trailers, out);
             }
-            Outcome::Reply(reply) => session.reply(ticket, reply, out),
-            Outcome::Accept(reply, _) => session.reply(ticket, *reply, out),
+            OutcomeKind::Reply(reply) => session.reply(ticket, reply, out),
+            OutcomeKind::Accept(reply, _) => session.reply(ticket, *reply, out),
             // The connection has already handled it.
-            Outcome::CloseConnection | Outcome::Unauthenticated(_) | Outcome::Corrupt(_) => {}
+            OutcomeKind::CloseConnection | OutcomeKind::Unauthenticated(_) | OutcomeKind::Corrupt(_) => {}
         }
     }
 
     /// Removes a call that the peer no longer waits for.
     pub(super) fn forget(&mut self, stream: StreamId, session: &mut impl Session, out: &mut Outbox) {
-        if let Some(open) = self.open.remove(&stream) {
-            open.credit(stream, session, out);
+        if let Some(open) = self.open.remove(&stream)
+            && let Some(streaming) = session.streaming()
+        {
+            open.credit(stream, streaming, out);
         }
     }
 
@@ -261,7 +278,7 @@ impl Streams {
 
 impl OpenStream {
     /// Credits the peer with the consumed messages, if any.
-    fn credit(&self, stream: StreamId, session: &mut impl Session, out: &mut Outbox) -> bool {
+    fn credit<T>(&self, stream: StreamId, session: &mut impl Streaming<T>, out: &mut Outbox) -> bool {
         match self.feed.consumed() {
             0 => false,
             bytes => {
@@ -272,10 +289,10 @@ impl OpenStream {
     }
 
     /// Sends what there is room for. Returns `false` if it stopped because the peer leaves too much unread.
-    fn send(
+    fn send<T>(
         &mut self,
         stream: StreamId,
-        session: &mut impl Session,
+        session: &mut impl Streaming<T>,
         out: &mut Outbox,
         unsent: usize,
     ) -> bool {
@@ -293,7 +310,7 @@ impl OpenStream {
     }
 
     /// Sends all queued messages.
-    fn flush(&mut self, stream: StreamId, session: &mut impl Session, out: &mut Outbox) {
+    fn flush<T>(&mut self, stream: StreamId, session: &mut impl Streaming<T>, out: &mut Outbox) {
         self.begin(stream, session, out);
         while let Some(message) = self.drain.next() {
             self.begun = true;
@@ -301,10 +318,10 @@ impl OpenStream {
         }
     }
 
-    fn begin(&mut self, stream: StreamId, session: &mut impl Session, out: &mut Outbox) {
+    fn begin<T>(&mut self, stream: StreamId, session: &mut impl Streaming<T>, out: &mut Outbox) {
         if let Some(head) = self.drain.head() {
             self.begun = true;
-            self.unsendable = unsendable::of_head(session.carrier_of(stream), &head.metadata);
+            self.unsendable = unsendable::of_head(self.carrier, &head.metadata);
             session.start_response(stream, head, out);
         }
     }

@@ -21,14 +21,15 @@ use crate::{codec, memory_budget};
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> polyrpc::Result<()> {
 /// use polyrpc::rest_rpc::Generation;
-/// use polyrpc::server::{Listen, Server};
+/// use polyrpc::Server;
+/// use polyrpc::server::Listen;
 /// use polyrpc::Client;
 ///
 /// let server = Server::new();
 /// let publisher = server.publisher();
 /// let server = server.bind(Listen::on("127.0.0.1:0").rest_rpc(Generation::V0_20)).await?.start();
 ///
-/// let client = Client::new(&format!("rest-rpc+v0.20://{}", server.address()))?;
+/// let client = Client::new(&format!("rest-rpc://{}?version=0.20", server.address()))?;
 /// let mut news = client.subscribe::<String>("news", "").await?;
 /// // A subscription is not acknowledged: this waits until it has come.
 /// while publisher.publish("news", "", &"hello")? == 0 {

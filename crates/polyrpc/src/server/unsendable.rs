@@ -3,40 +3,39 @@
 
 use std::time::Duration;
 
-use polyrpc_core::session::Server as Session;
-use polyrpc_core::{Carrier, Misfit};
-use polyrpc_core::{Metadata, Status};
+use polyrpc_core::session::server::Ticket;
+use polyrpc_core::{Carrier, Metadata, Misfit, Status};
 
+use crate::call::{Outcome, OutcomeKind};
 use crate::rate_limited::EventLimiter;
-use crate::service::Outcome;
 
 /// Turns a response that cannot be encoded into a failure. A response that is already a failure only loses the entry.
 #[inline]
-pub(super) fn refuse<S: Session>(ticket: &S::Ticket, ending: &mut Outcome) {
-    let has_none = match ending {
-        Outcome::Reply(reply) => reply.head.metadata.is_empty() && reply.trailers.is_empty(),
-        Outcome::Accept(reply, _) => reply.head.metadata.is_empty() && reply.trailers.is_empty(),
-        Outcome::Finish { trailers, .. } => trailers.is_empty(),
-        Outcome::CloseConnection | Outcome::Unauthenticated(_) | Outcome::Corrupt(_) => true,
+pub(super) fn refuse(ticket: &impl Ticket, ending: &mut Outcome) {
+    let has_none = match &ending.0 {
+        OutcomeKind::Reply(reply) => reply.head.metadata.is_empty() && reply.trailers.is_empty(),
+        OutcomeKind::Accept(reply, _) => reply.head.metadata.is_empty() && reply.trailers.is_empty(),
+        OutcomeKind::Finish { trailers, .. } => trailers.is_empty(),
+        OutcomeKind::CloseConnection | OutcomeKind::Unauthenticated(_) | OutcomeKind::Corrupt(_) => true,
     };
     if !has_none {
-        refuse_entries(S::carrier(ticket), ending);
+        refuse_entries(ticket.carrier(), ending);
     }
 }
 
 #[cold]
 fn refuse_entries(carrier: Carrier, ending: &mut Outcome) {
-    let failure = match ending {
-        Outcome::Reply(reply) => misfit(carrier, [&reply.head.metadata, &reply.trailers]),
-        Outcome::Accept(reply, _) => misfit(carrier, [&reply.head.metadata, &reply.trailers]),
-        Outcome::Finish { trailers, .. } => misfit(carrier, [trailers, &Metadata::new()]),
-        Outcome::CloseConnection | Outcome::Unauthenticated(_) | Outcome::Corrupt(_) => None,
+    let failure = match &ending.0 {
+        OutcomeKind::Reply(reply) => misfit(carrier, [&reply.head.metadata, &reply.trailers]),
+        OutcomeKind::Accept(reply, _) => misfit(carrier, [&reply.head.metadata, &reply.trailers]),
+        OutcomeKind::Finish { trailers, .. } => misfit(carrier, [trailers, &Metadata::new()]),
+        OutcomeKind::CloseConnection | OutcomeKind::Unauthenticated(_) | OutcomeKind::Corrupt(_) => None,
     };
     let Some(failure) = failure else { return };
-    match ending {
-        Outcome::Reply(reply) if reply.result.is_ok() => *ending = Outcome::failed(failure),
-        Outcome::Accept(..) => *ending = Outcome::failed(failure),
-        Outcome::Finish { result, .. } if result.is_ok() => *result = Err(failure),
+    match &mut ending.0 {
+        OutcomeKind::Reply(reply) if reply.result.is_ok() => *ending = Outcome::failed(failure),
+        OutcomeKind::Accept(..) => *ending = Outcome::failed(failure),
+        OutcomeKind::Finish { result, .. } if result.is_ok() => *result = Err(failure),
         _ => {}
     }
 }

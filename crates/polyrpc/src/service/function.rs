@@ -11,7 +11,7 @@ use polyrpc_core::{Format, Head, Reply, Status};
 
 use super::method::Method;
 use crate::Failure;
-use crate::call::{CallSite, Context, Outcome, ResponseFuture};
+use crate::call::{CallSite, Context, Outcome, OutcomeKind, ResponseFuture};
 use crate::codec::{
     Body, Codec, Serde, check_plain, decode_argument, decode_arguments, decode_no_arguments, encode_value,
 };
@@ -47,6 +47,7 @@ pub trait Function<Args>: Send + Sync + 'static {
     /// # Errors
     ///
     /// If the arguments cannot be decoded.
+    #[doc(hidden)]
     fn start<Kind: 'static>(&self, cx: Context, body: &Body) -> Result<ResponseFuture, Status>
     where
         Self::Output: IntoOutcome<Kind>;
@@ -56,6 +57,7 @@ pub trait Function<Args>: Send + Sync + 'static {
     /// # Errors
     ///
     /// If they cannot be carried in it.
+    #[doc(hidden)]
     fn check(_format: Format) -> Result<(), Status> {
         Ok(())
     }
@@ -69,21 +71,17 @@ pub trait Function<Args>: Send + Sync + 'static {
     message = "serde cannot read `{Self}`",
     note = "derive `serde::Serialize` and `serde::Deserialize` for it"
 )]
-pub trait Owned<'any>: Deserialize<'any> {}
+pub(crate) trait Owned<'any>: Deserialize<'any> {}
 
 impl<'any, T: Deserialize<'any>> Owned<'any> for T {}
 
-/// Return type of a function: `Kind` tells a plain value from a `Result`.
-///
-/// A `Result` whose error serde can serialize and deserialize too (`Result<T, String>`) may be either: a value that the
-/// peer receives, or a failure of the call. The compiler then asks for a choice ("type annotations needed …
-/// `PlainOrFallible`"): `function::<_, Fallible>("name", function)` fails the call.
+/// A value that a function returns, alone or in a `Result`.
 #[diagnostic::on_unimplemented(
     message = "a registered function cannot return `{Self}`",
     note = "it returns what serde can write and read, which owns what it holds: `String`, not `&'static str`; or a \
             `Result` of that whose error is a `Status`, any `std::error::Error`, a boxed one, or a text"
 )]
-pub trait IntoReply<Kind>: Send {
+pub(crate) trait IntoReply<Kind>: Send {
     /// Encodes the value, or returns the failure.
     ///
     /// # Errors
@@ -106,18 +104,15 @@ pub trait IntoReply<Kind>: Send {
 pub struct Plain;
 
 /// Marker of a function that returns a `Result`.
+///
+/// A `Result` whose error serde can serialize and deserialize too (`Result<T, String>`) may be either: a value that the
+/// peer receives ([`Plain`]), or a failure of the call. The compiler then asks for a choice ("type annotations needed …
+/// `PlainOrFallible`"): `function::<_, Fallible>("name", function)` fails the call.
 #[derive(Debug)]
 pub struct Fallible;
 
-/// Marker of the arguments of a function that takes the [`Context`] before them.
-#[derive(Debug)]
-pub struct WithContext<Args>(PhantomData<Args>);
-
-/// Marker of a function that returns the [`Context`] with its value.
-#[derive(Debug)]
-pub struct WithReturnedContext<Kind>(PhantomData<Kind>);
-
-/// Return type of a function that takes the [`Context`]: an [`IntoReply`], alone or after the context.
+/// Return type of a function: a value, or a `Result` of one ([`Fallible`]). A function that takes the [`Context`] may
+/// return it with either, as a pair.
 #[diagnostic::on_unimplemented(
     message = "a registered function cannot return `{Self}`",
     label = "this is what it returns",
@@ -139,6 +134,7 @@ pub trait IntoOutcome<Kind>: Send {
     /// # Errors
     ///
     /// If they cannot be carried in it.
+    #[doc(hidden)]
     fn check(_format: Format) -> Result<(), Status> {
         Ok(())
     }
@@ -180,7 +176,7 @@ impl<O: IntoReply<Fallible>> IntoOutcome<Fallible> for O {
     }
 }
 
-impl<O: IntoReply<Kind>, Kind> IntoOutcome<WithReturnedContext<Kind>> for (Context, O) {
+impl<O: IntoReply<Kind>, Kind> IntoOutcome<(Context, Kind)> for (Context, O) {
     fn end(self, _: ReplyContext) -> Outcome {
         let (cx, outcome) = self;
         end(cx, outcome)
@@ -209,7 +205,7 @@ impl ReplyContext {
     /// Ends a call whose context was not returned.
     fn end<Kind>(self, outcome: impl IntoReply<Kind>) -> Outcome {
         let result = outcome.encode(self.format).map_err(|status| self.site.status_for_caller(status));
-        Outcome::Reply(Reply::new(result, Head { format: self.format, ..Head::default() }))
+        OutcomeKind::Reply(Reply::new(result, Head { format: self.format, ..Head::default() })).into()
     }
 }
 
@@ -296,7 +292,7 @@ macro_rules! function {
 
 macro_rules! function_with_context {
     ($($name:ident)*) => {
-        impl<Run, Fut, $($name),*> Function<WithContext<($($name,)*)>> for Run
+        impl<Run, Fut, $($name),*> Function<(Context, $($name,)*)> for Run
         where
             Run: Fn(Context, $($name),*) -> Fut + Send + Sync + 'static,
             Fut: Future + Send + 'static,

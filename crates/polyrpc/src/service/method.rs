@@ -6,14 +6,14 @@ use polyrpc_core::{Format, Head, Reply, Status};
 use polyrpc_payload::schema;
 
 use crate::Failure;
-use crate::call::{Context, Outcome, ResponseFuture, StreamType};
+use crate::call::streaming::{Incoming, Outgoing};
+use crate::call::{Context, Outcome, OutcomeKind, ResponseFuture, StreamType};
 use crate::codec::{Body, Codec, TypeSchema};
-use crate::streaming::{Incoming, Outgoing};
 
 /// A method with its types erased, as the router stores it.
 ///
 /// This is the only place on a call's path with erased types; everything before and after it is generic.
-pub trait Method: Send + Sync {
+pub(crate) trait Method: Send + Sync {
     /// Decodes the request and starts to handle it.
     ///
     /// The request is decoded before this returns, so that a body in the receive buffer need not outlive it.
@@ -52,7 +52,7 @@ pub trait Method: Send + Sync {
     /// Starts a call of a streaming method.
     ///
     /// For a method with a single request, `incoming` contains exactly that. Messages of the response are put into
-    /// `outgoing`, followed by [`Outcome::Finish`].
+    /// `outgoing`; the future returns their end.
     ///
     /// # Errors
     ///
@@ -139,7 +139,7 @@ impl Context {
         let accepted = self.accepted();
         let reply = self.into_reply();
         if reply.close_connection {
-            return Outcome::CloseConnection;
+            return OutcomeKind::CloseConnection.into();
         }
         let (attachment, trailers) = (reply.attachment, reply.trailers);
         let head = Head {
@@ -151,8 +151,8 @@ impl Context {
         };
         let reply = Reply { attachment, trailers, ..Reply::new(result, head) };
         match accepted {
-            Some(accepted) if reply.result.is_ok() => Outcome::Accept(Box::new(reply), accepted),
-            _ => Outcome::Reply(reply),
+            Some(accepted) if reply.result.is_ok() => OutcomeKind::Accept(Box::new(reply), accepted).into(),
+            _ => OutcomeKind::Reply(reply).into(),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The callee's side of a call: services of methods, plain functions, and the [`Router`] that finds them.
+//! The callee's side of a call: services of methods, plain functions, and what a handler gets and gives.
 
 mod function;
 mod method;
@@ -7,14 +7,11 @@ mod router;
 mod streaming_method;
 mod trace_span;
 
-pub use crate::call::{
-    AcceptedStreams, Context, Outcome, Peer, Pusher, ReplyOptions, ResponseFuture, StreamType, TlsInfo,
-    Trailers,
-};
-pub use function::{
-    Fallible, Function, IntoOutcome, IntoReply, Owned, Plain, WithContext, WithReturnedContext,
-};
-pub use method::Method;
-pub use router::{Router, Service, ServiceBuilder};
+pub use crate::call::{Peer, Pusher, ReplyOptions, TlsInfo, Trailers};
+pub use function::{Fallible, Function, IntoOutcome, Plain};
+pub use router::{Service, ServiceBuilder};
+
+pub(crate) use method::Method;
+pub(crate) use router::Router;
 
 pub(crate) use route::{MethodRole, Route, queued};

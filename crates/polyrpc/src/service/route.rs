@@ -7,12 +7,12 @@ use std::sync::{Arc, OnceLock};
 use polyrpc_core::Status;
 
 use super::{Method, trace_span};
+use crate::call::streaming::Incoming;
 use crate::call::{CallKind, Context, MethodName, Outcome, ResponseFuture};
 use crate::codec::Body;
 use crate::layer::{Call, Erased, Innermost, Layers, Next};
 use crate::propagation;
 use crate::runtime::{AbortOnDrop, wait};
-use crate::streaming::Incoming;
 
 /// Role of a method.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -133,7 +133,7 @@ impl Route {
         unreadable: fn(Status) -> Status,
     ) -> ResponseFuture {
         let call = Call::incoming(cx, body, self.method.shape());
-        Next::new(Routed { entry: self.clone(), way, unreadable }).call(call)
+        Next::new(Routed { entry: self.clone(), way, unreadable }).run(call)
     }
 
     /// Behind all layers: passes the call to the method.

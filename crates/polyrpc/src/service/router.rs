@@ -13,8 +13,8 @@ use super::route::{MethodRole, Route};
 use super::streaming_method::{BidiStreaming, ClientStreaming, ServerStreaming, StreamingMethod};
 use crate::Failure;
 use crate::call::Context;
+use crate::call::streaming::Streaming;
 use crate::codec::Codec;
-use crate::streaming::Streaming;
 
 /// A service with several methods: what `#[polyrpc::service]` implements for a trait.
 #[diagnostic::on_unimplemented(
@@ -163,13 +163,6 @@ impl ServiceBuilder {
         self.ids.push((last, id));
         self
     }
-
-    /// Adds a method whose types are already erased.
-    #[must_use]
-    pub fn erased(mut self, name: &str, method: Arc<dyn Method>) -> Self {
-        self.methods.push((name.to_owned(), method));
-        self
-    }
 }
 
 impl Service for ServiceBuilder {
@@ -190,7 +183,7 @@ impl fmt::Debug for ServiceBuilder {
 /// Its tables are keyed by the server's own names, so that their hash need not withstand an attacker who chooses keys;
 /// it is looked up twice per call, at a tenth of the standard hash's cost.
 #[derive(Clone, Default)]
-pub struct Router {
+pub(crate) struct Router {
     services: HashMap<Box<str>, Arc<Methods>>,
     /// Services by the last part of their name, for peers that omit the package; `None` if two services share it.
     short: HashMap<Box<str>, Option<Arc<Methods>>>,
@@ -230,7 +223,7 @@ impl Router {
     ///
     /// If an option `google.api.http` of its `.proto` is invalid, or if two of its methods, or it and another service,
     /// have the same number in fb_rpc: that is part of the program, not input.
-    pub fn service(&mut self, service: impl Service) {
+    pub(crate) fn service(&mut self, service: impl Service) {
         let (name, methods) = Methods::of(service, MethodRole::User);
         self.add_routes(&name, &methods);
         self.add_numbers(&name, &methods);
@@ -291,7 +284,7 @@ impl Router {
     }
 
     /// Makes everything under `target` available as `alias` too. Returns whether there is such a service.
-    pub fn alias(&mut self, alias: &str, target: &str) -> bool {
+    pub(crate) fn alias(&mut self, alias: &str, target: &str) -> bool {
         let Some(methods) = self.services.get(target).cloned() else { return false };
         self.add_numbers(alias, &methods);
         self.insert(alias, methods);
@@ -300,7 +293,7 @@ impl Router {
 
     /// Makes the method `target` available under another name too: `math/times` for `Arith/Mul`, or a name without a
     /// service. Returns whether there is such a method.
-    pub fn alias_method(&mut self, alias: &str, target: &str) -> bool {
+    pub(crate) fn alias_method(&mut self, alias: &str, target: &str) -> bool {
         let (service, method) = target.rsplit_once('/').unwrap_or(("", target));
         let Ok(entry) = self.entry(service, method).cloned() else { return false };
         self.insert_entry(alias, |_, _| entry);
@@ -309,8 +302,8 @@ impl Router {
 
     /// Adds a function. A name with a `/` puts it into a service: `a.fake.service/mul`.
     ///
-    /// See [`IntoReply`](super::IntoReply) if the compiler asks for `PlainOrFallible`.
-    pub fn function<Args: 'static, PlainOrFallible: 'static>(
+    /// See [`Fallible`](super::Fallible) if the compiler asks for `PlainOrFallible`.
+    pub(crate) fn function<Args: 'static, PlainOrFallible: 'static>(
         &mut self,
         name: &str,
         function: impl Function<Args, Output: IntoOutcome<PlainOrFallible>>,
@@ -333,7 +326,7 @@ impl Router {
         }
     }
 
-    /// Finds a method.
+    /// Finds a method with its names and layers.
     ///
     /// A service is found by its full name and, if that is unambiguous, by the last part of it. A function is found by
     /// its name alone, however the protocol encodes that: without a service, without a method, or with both equal.
@@ -341,11 +334,6 @@ impl Router {
     /// # Errors
     ///
     /// If there is no such service or method.
-    pub fn find(&self, service: &str, method: &str) -> Result<&Arc<dyn Method>, NotFound> {
-        self.entry(service, method).map(|entry| entry.method())
-    }
-
-    /// Finds a method with its names and layers, as [`find`](Self::find) does.
     pub(crate) fn entry(&self, service: &str, method: &str) -> Result<&Arc<Route>, NotFound> {
         let methods = self.services.get(service).or_else(|| self.short.get(service)?.as_ref());
         if let Some(methods) = methods {
@@ -391,7 +379,7 @@ impl Router {
     }
 
     /// Returns every service with its methods, sorted; functions are under the empty name.
-    pub fn list(&self) -> Vec<(String, Vec<String>)> {
+    pub(crate) fn list(&self) -> Vec<(String, Vec<String>)> {
         let sorted = |names: &HashMap<Box<str>, Arc<Route>>| {
             let mut names: Vec<String> = names.keys().map(|name| name.to_string()).collect();
             names.sort_unstable();

@@ -12,9 +12,9 @@ use polyrpc_wire::Protocol;
 use polyrpc_wire::grpc;
 
 use super::method::{Method, finish};
-use crate::call::{Context, Outcome, ResponseFuture, StreamType};
+use crate::call::streaming::{Incoming, Outgoing, Streaming, send};
+use crate::call::{Context, Outcome, OutcomeKind, ResponseFuture, StreamType};
 use crate::codec::{Body, Codec};
-use crate::streaming::{Incoming, Outgoing, Streaming, send};
 use crate::{Failure, Result};
 
 /// A method that streams as its `StreamType` says, with messages of types `Req` and `Resp`, carried by the codec `C`.
@@ -180,7 +180,7 @@ async fn answer<C: Codec<Resp>, Resp: Send + 'static>(
     let site = cx.site();
     let (reply, late) = cx.into_answer();
     if reply.close_connection {
-        return Outcome::CloseConnection;
+        return OutcomeKind::CloseConnection.into();
     }
     outgoing.set_head(Head {
         format,
@@ -193,7 +193,7 @@ async fn answer<C: Codec<Resp>, Resp: Send + 'static>(
     let result = result.map_err(|status| site.status_for_caller(status));
     let mut trailers = reply.trailers;
     late.append_to(&mut trailers);
-    Outcome::Finish { result, trailers }
+    OutcomeKind::Finish { result, trailers }.into()
 }
 
 /// Returns the response to a call of a streaming method by a protocol without streams.

@@ -51,6 +51,7 @@ type Content = Pin<Box<dyn AsyncRead + Send>>;
 
 /// File that a client wants to upload or download.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct FileRequest {
     /// Name of the file, as sent by the client: it may be any path. See [`file_name`](Self::file_name).
     pub name: String,

@@ -39,6 +39,7 @@ type Handler = Arc<dyn Fn(ByteStream, StreamRequest) -> Work + Send + Sync>;
 
 /// Request for a byte stream.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct StreamRequest {
     /// Metadata of the client.
     pub metadata: HashMap<String, String>,

@@ -8,6 +8,7 @@ use polyrpc_core::Status;
 /// Address of a server: `127.0.0.1:8000`, `[::1]:8000`, `localhost:8000`, or the path of a Unix socket,
 /// `unix:/run/echo.sock`; over UDP `kcp://127.0.0.1:8000`, `quic://127.0.0.1:8000`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Address {
     /// Host and port; the host may be a name.
     Tcp(String),

@@ -26,6 +26,23 @@ impl Inbox {
         cx: &mut Context<'_>,
         wanted: usize,
     ) -> Poll<io::Result<usize>> {
+        self.poll_fill_up_to(ReadSize::Large, source, cx, wanted)
+    }
+
+    /// As [`poll_fill`](Self::poll_fill), but limits what is read of small messages.
+    pub(crate) fn poll_fill_up_to(
+        &mut self,
+        size: ReadSize,
+        source: &mut impl Source,
+        cx: &mut Context<'_>,
+        wanted: usize,
+    ) -> Poll<io::Result<usize>> {
+        if size == ReadSize::Brief && self.bytes.is_empty() {
+            self.release_spare();
+            self.bytes = BytesMut::with_capacity(BRIEF);
+            return source.poll_read(cx, &mut self.bytes);
+        }
+        self.flooded &= size == ReadSize::Large;
         self.reserve(wanted);
         let room = self.bytes.capacity() - self.bytes.len();
         let read = source.poll_read(cx, &mut self.bytes);
@@ -63,18 +80,32 @@ impl Inbox {
             return_buffer(std::mem::replace(&mut self.bytes, larger));
         } else {
             // Memory is reserved in steps, as bytes arrive, instead of trusting the length that the peer announces.
-            let missing = wanted.saturating_sub(self.bytes.len()).clamp(SMALL / 4, STEP);
+            let step = if self.bytes.len() < SMALL { SMALL } else { STEP };
+            let missing = wanted.saturating_sub(self.bytes.len()).clamp(SMALL / 4, step);
             self.bytes.reserve(missing);
         }
     }
 }
 
+/// How much to read of small messages at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ReadSize {
+    /// 4 KiB: enough for the requests of most peers, and little work if thousands of them send at the same time.
+    Brief,
+    /// 16 KiB: about as much as is handled in one turn, so that little is buffered until the next one.
+    Small,
+    /// 64 KiB if the last read filled its room.
+    Large,
+}
+
+/// The room of a brief read.
+const BRIEF: usize = 4 << 10;
 /// A read's usual room: several small messages, or the start of a large one, whose rest is read into a buffer of its
 /// size. The part that is read here costs a copy, so this must not be large.
 const SMALL: usize = 16 << 10;
 /// The room for a read from a peer that sends many small messages at once.
 const LARGE: usize = 64 << 10;
-/// Step in which memory is reserved for a large message.
+/// Step in which memory is reserved for a large message of which more than a few bytes have arrived.
 const STEP: usize = 1 << 20;
 
 thread_local! {
@@ -145,5 +176,46 @@ mod tests {
         let place = large.as_ptr();
         return_buffer(large);
         assert_ne!(borrow(SMALL).as_ptr(), place);
+    }
+
+    /// A peer that has sent without end.
+    struct Endless;
+
+    impl Source for Endless {
+        fn poll_read(&mut self, _: &mut Context<'_>, buffer: &mut BytesMut) -> Poll<io::Result<usize>> {
+            let room = buffer.capacity() - buffer.len();
+            buffer.resize(buffer.capacity(), 0);
+            Poll::Ready(Ok(room))
+        }
+    }
+
+    #[test]
+    fn a_read_has_the_room_of_its_size() {
+        let cx = &mut Context::from_waker(std::task::Waker::noop());
+        let mut read = |inbox: &mut Inbox, size| match inbox.poll_fill_up_to(size, &mut Endless, cx, 0) {
+            Poll::Ready(Ok(read)) => read,
+            other => panic!("{other:?}"),
+        };
+        let mut inbox = Inbox::default();
+        assert_eq!(read(&mut inbox, ReadSize::Brief), BRIEF);
+        inbox.bytes.clear();
+        for expected in [SMALL, LARGE] {
+            inbox.release_spare();
+            assert_eq!(read(&mut inbox, ReadSize::Large), expected);
+            inbox.bytes.clear();
+        }
+        inbox.release_spare();
+        assert_eq!(read(&mut inbox, ReadSize::Small), SMALL);
+    }
+
+    #[test]
+    fn little_room_is_reserved_for_a_large_message_of_which_little_has_arrived() {
+        let mut inbox = Inbox::default();
+        inbox.bytes.extend_from_slice(&[0; 10]);
+        inbox.reserve(64 << 20);
+        assert!(inbox.bytes.capacity() <= 2 * SMALL, "{}", inbox.bytes.capacity());
+        inbox.bytes.resize(SMALL, 0);
+        inbox.reserve(64 << 20);
+        assert!(inbox.bytes.capacity() >= STEP, "{}", inbox.bytes.capacity());
     }
 }

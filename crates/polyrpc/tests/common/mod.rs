@@ -3,6 +3,9 @@
 
 #![allow(dead_code, reason = "every test file uses its own part of it")]
 
+pub(crate) mod standard;
+
+use std::fmt::Display;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -109,6 +112,14 @@ pub(crate) async fn serve(server: Server) -> ServerHandle {
 
 pub(crate) fn url(protocol: Protocol, server: &ServerHandle) -> String {
     format!("{}://{}", protocol.as_str(), server.address())
+}
+
+/// URL of a server for a scheme with parameters, as in `rpcx?transport=ws`.
+pub(crate) fn url_of(scheme: &str, place: impl Display) -> String {
+    match scheme.split_once('?') {
+        Some((scheme, parameters)) => format!("{scheme}://{place}?{parameters}"),
+        None => format!("{scheme}://{place}"),
+    }
 }
 
 pub(crate) fn client(protocol: Protocol, server: &ServerHandle) -> Client {
@@ -293,7 +304,8 @@ impl Wire {
     /// The bytes that open a call whose messages follow.
     pub(crate) fn open(&mut self, id: u64, call: &Call<'_>) -> Vec<u8> {
         let mut out = Outbox::new();
-        self.session.open(CallId(id), call.clone(), &mut out).expect("the protocol can express it");
+        let streaming = self.session.streaming().expect("the protocol has streams");
+        streaming.open(CallId(id), call.clone(), &mut out).expect("the protocol can express it");
         out.take()
     }
 
@@ -374,7 +386,7 @@ fn session(protocol: Protocol) -> Box<dyn Session + Send> {
 
 /// A call with a JSON body, which every protocol can carry.
 pub(crate) fn json_call<'a>(service: &'a str, method: &'a str, json: &str) -> Call<'a> {
-    let format = polyrpc::Format::Json(polyrpc::payload::Json::Brpc);
+    let format = polyrpc::Format::Json(polyrpc::Json::Brpc);
     Call::new(service, method, format, Bytes::copy_from_slice(json.as_bytes()))
 }
 

@@ -18,8 +18,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use authority::{Authority, Issued};
-use common::{PROTOCOLS, ProbeClient, Prober, Socket, rpcx_frame, serve_apart, soon, until};
-use polyrpc::client::blocking;
+use common::{PROTOCOLS, ProbeClient, Prober, Socket, rpcx_frame, serve_apart, soon, until, url_of};
+use polyrpc::blocking;
 use polyrpc::server::{Limits, Listen, ServerHandle};
 use polyrpc::service::Peer;
 use polyrpc::tls::{self, Identity, Pem};
@@ -150,8 +150,10 @@ async fn listener_can_reject_plaintext() {
 async fn plaintext_to_a_tls_port_is_reported_as_such() {
     let place = Place::with(Prober::default().server(), tls::Builder::required).await;
     let address = place.server.address().to_string();
-    for scheme in ["baidu-std", "rpcx", "fb-rpc", "grpc", "http", "http+json-rpc", "rest-rpc", "net-rpc"] {
-        let client = Client::new(&format!("{scheme}://{address}")).unwrap();
+    for scheme in
+        ["baidu-std", "rpcx", "fb-rpc", "grpc", "http", "http?dialect=json-rpc", "rest-rpc", "net-rpc"]
+    {
+        let client = Client::new(&url_of(scheme, &address)).unwrap();
         let error = match scheme {
             "fb-rpc" => {
                 let body = polyrpc::codec::Body::new(polyrpc::Format::Raw, "12345678");

@@ -7,6 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use polyrpc_core::session::Server as _;
+use polyrpc_core::session::server::Ticket as _;
 use polyrpc_core::session::{ClientEvent, NotFound, OfferedStreams, ServerEvent, StreamOptions};
 use polyrpc_core::{
     Call, CallId, Carrier, Code, Compression, Credential, Fault, Format, Head, Json, Limits, Message,
@@ -120,34 +122,6 @@ impl session::Server for Server {
         }
     }
 
-    /// A service without a dot is looked up by its short name, which is the only way to get 1001 (brpc
-    /// `policy/baidu_rpc_protocol.cpp`, `ProcessRpcRequest`).
-    fn not_found_failure(call: &Call<'_>, missing: NotFound) -> Status {
-        match missing {
-            NotFound::Service if !call.service.contains('.') => {
-                status::status(ENOSERVICE, format!("Fail to find service={}", call.service_or_function()))
-            }
-            NotFound::Service | NotFound::Method => {
-                status::status(ENOMETHOD, format!("Fail to find method={}/{}", call.service, call.method))
-            }
-        }
-    }
-
-    /// A message that decompresses beyond the limit is a bad request like any other. If it were reported by the number
-    /// of an exceeded limit, brpc's client would retry it on the next server (`retry_policy.cpp`), and so on all of
-    /// them.
-    fn decode_failure(status: Status) -> Status {
-        match status.code() {
-            Code::ResourceExhausted => status::status(EREQUEST, status.message().to_owned()),
-            _ => status,
-        }
-    }
-
-    /// brpc's server answers in protobuf whatever the request's format, unless the handler chooses another.
-    fn reply_format(_: Format) -> Format {
-        Format::Protobuf
-    }
-
     /// The only failure whose text has no address prefix and whose meta has only two fields.
     fn reject(&mut self, ticket: Ticket, status: Status, out: &mut Outbox) -> bool {
         let text = if status.message().is_empty() { "Fail to authenticate" } else { status.message() };
@@ -161,22 +135,21 @@ impl session::Server for Server {
         true
     }
 
-    fn stream(ticket: &Ticket) -> Option<StreamId> {
-        match &ticket.0 {
-            OwedReply::Response { offering, .. } => {
-                let offering = offering.as_ref().filter(|offering| offering.count.is_some())?;
-                Some(StreamId(offering.first))
-            }
-            OwedReply::Stream(id) => Some(StreamId(*id)),
-        }
+    fn bytes_needed(&self) -> usize {
+        self.wanted
     }
 
-    fn offered_streams(ticket: &Ticket) -> Option<OfferedStreams> {
-        let OwedReply::Response { offering: Some(offering), .. } = &ticket.0 else { return None };
-        let streams = offering.count.map_or(0, NonZeroUsize::get);
-        Some(OfferedStreams { first: StreamId(offering.first), streams, writable: offering.writable })
+    fn drain(&mut self, _out: &mut Outbox) {
+        self.draining = true;
     }
 
+    #[inline]
+    fn streaming(&mut self) -> Option<&mut impl session::server::Streaming<Ticket>> {
+        Some(self)
+    }
+}
+
+impl session::server::Streaming<Ticket> for Server {
     fn accept_streams(&mut self, ticket: &mut Ticket, options: &StreamOptions) -> Vec<Ticket> {
         let (OwedReply::Response { offering: Some(offering), .. }, Some(streams)) =
             (&mut ticket.0, &mut self.streams)
@@ -205,7 +178,7 @@ impl session::Server for Server {
 
     /// brpc does not transmit why a stream ends: a failed stream ends with `RST`, any other with `CLOSE`.
     fn finish(&mut self, ticket: Ticket, result: Result<(), Status>, trailers: Metadata, out: &mut Outbox) {
-        match (<Self as session::Server>::stream(&ticket), result) {
+        match (ticket.stream(), result) {
             (Some(stream), Ok(())) => {
                 self.start_response(stream, Head::default(), out);
                 self.end_stream(stream.0, true, out);
@@ -231,18 +204,61 @@ impl session::Server for Server {
     fn reset(&mut self, stream: StreamId, out: &mut Outbox) {
         self.end_stream(stream.0, false, out);
     }
+}
 
+impl session::server::Housekeeping for Server {
     /// Bytes of incomplete stream messages, and of the streams' state.
     fn buffered(&self) -> usize {
         self.streams.as_ref().map_or(0, |streams| streams.held())
     }
+}
 
-    fn bytes_needed(&self) -> usize {
-        self.wanted
+impl session::server::Ticket for Ticket {
+    /// A service without a dot is looked up by its short name, which is the only way to get 1001 (brpc
+    /// `policy/baidu_rpc_protocol.cpp`, `ProcessRpcRequest`).
+    fn not_found_failure(&self, call: &Call<'_>, missing: NotFound) -> Status {
+        match missing {
+            NotFound::Service if !call.service.contains('.') => {
+                status::status(ENOSERVICE, format!("Fail to find service={}", call.service_or_function()))
+            }
+            NotFound::Service | NotFound::Method => {
+                status::status(ENOMETHOD, format!("Fail to find method={}/{}", call.service, call.method))
+            }
+        }
     }
 
-    fn drain(&mut self, _out: &mut Outbox) {
-        self.draining = true;
+    fn decode_failure(&self) -> fn(Status) -> Status {
+        decode_failure
+    }
+
+    /// brpc's server answers in protobuf whatever the request's format, unless the handler chooses another.
+    fn reply_format(&self, _: Format) -> Format {
+        Format::Protobuf
+    }
+
+    fn stream(&self) -> Option<StreamId> {
+        match &self.0 {
+            OwedReply::Response { offering, .. } => {
+                let offering = offering.as_ref().filter(|offering| offering.count.is_some())?;
+                Some(StreamId(offering.first))
+            }
+            OwedReply::Stream(id) => Some(StreamId(*id)),
+        }
+    }
+
+    fn offered_streams(&self) -> Option<OfferedStreams> {
+        let OwedReply::Response { offering: Some(offering), .. } = &self.0 else { return None };
+        let streams = offering.count.map_or(0, NonZeroUsize::get);
+        Some(OfferedStreams { first: StreamId(offering.first), streams, writable: offering.writable })
+    }
+}
+
+/// A message that decompresses beyond the limit is a bad request like any other. If it were reported by the number of
+/// an exceeded limit, brpc's client would retry it on the next server (`retry_policy.cpp`), and so on all of them.
+fn decode_failure(status: Status) -> Status {
+    match status.code() {
+        Code::ResourceExhausted => status::status(EREQUEST, status.message().to_owned()),
+        _ => status,
     }
 }
 
@@ -431,48 +447,6 @@ impl session::Client for Client {
         self.request(id, call, out, |_| None)
     }
 
-    fn send_beside(
-        &mut self,
-        id: CallId,
-        call: Call<'_>,
-        streams: &[CallId],
-        options: &StreamOptions,
-        out: &mut Outbox,
-    ) -> Result<(), Status> {
-        let (limits, message) = (&self.stream_limits, self.limits.message);
-        let asked = self.streams.get_or_insert_with(|| Box::new(ClientStreams::new(limits.clone(), message)));
-        if !asked.has_place_for(streams.len()) {
-            return Err(Status::resource_exhausted("too many streams are open on this connection"));
-        }
-        self.request(id, call, out, |client| Some(client.streams.as_mut()?.ask(id, streams, options)))
-    }
-
-    fn message(&mut self, id: CallId, message: Bytes, out: &mut Outbox) {
-        if let Some(asked) = &mut self.streams {
-            asked.streams.send(id.0, message, out);
-        }
-    }
-
-    fn close(&mut self, id: CallId, out: &mut Outbox) {
-        if let Some(asked) = &mut self.streams {
-            asked.streams.close(id.0, out);
-        }
-    }
-
-    fn has_room(&self, id: CallId) -> bool {
-        self.streams.as_ref().is_none_or(|asked| asked.streams.has_room(id.0))
-    }
-
-    fn writable(&self, id: CallId) -> bool {
-        self.streams.as_ref().is_some_and(|asked| asked.streams.is_writable(id.0))
-    }
-
-    fn consumed(&mut self, id: CallId, bytes: usize, out: &mut Outbox) {
-        if let Some(asked) = &mut self.streams {
-            asked.streams.consumed(id.0, bytes, out);
-        }
-    }
-
     fn cancel(&mut self, id: CallId, out: &mut Outbox) {
         if let Some(asked) = &mut self.streams {
             asked.cancel(id, out);
@@ -512,6 +486,55 @@ impl session::Client for Client {
     /// responses and choose another server for new calls.
     fn reusable(&self) -> bool {
         !self.logged_off
+    }
+
+    #[inline]
+    fn streaming(&mut self) -> Option<&mut dyn session::client::Streaming> {
+        Some(self)
+    }
+}
+
+impl session::client::Streaming for Client {
+    fn send_with_streams(
+        &mut self,
+        id: CallId,
+        call: Call<'_>,
+        streams: &[CallId],
+        options: &StreamOptions,
+        out: &mut Outbox,
+    ) -> Result<(), Status> {
+        let (limits, message) = (&self.stream_limits, self.limits.message);
+        let asked = self.streams.get_or_insert_with(|| Box::new(ClientStreams::new(limits.clone(), message)));
+        if !asked.has_place_for(streams.len()) {
+            return Err(Status::resource_exhausted("too many streams are open on this connection"));
+        }
+        self.request(id, call, out, |client| Some(client.streams.as_mut()?.ask(id, streams, options)))
+    }
+
+    fn message(&mut self, id: CallId, message: Bytes, out: &mut Outbox) {
+        if let Some(asked) = &mut self.streams {
+            asked.streams.send(id.0, message, out);
+        }
+    }
+
+    fn close(&mut self, id: CallId, out: &mut Outbox) {
+        if let Some(asked) = &mut self.streams {
+            asked.streams.close(id.0, out);
+        }
+    }
+
+    fn has_room(&mut self, id: CallId) -> bool {
+        self.streams.as_ref().is_none_or(|asked| asked.streams.has_room(id.0))
+    }
+
+    fn writable(&mut self, id: CallId) -> bool {
+        self.streams.as_ref().is_some_and(|asked| asked.streams.is_writable(id.0))
+    }
+
+    fn consumed(&mut self, id: CallId, bytes: usize, out: &mut Outbox) {
+        if let Some(asked) = &mut self.streams {
+            asked.streams.consumed(id.0, bytes, out);
+        }
     }
 }
 

@@ -5,6 +5,8 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use polyrpc_core::session::Client as _;
 use polyrpc_core::session::Server as _;
+use polyrpc_core::session::client::Streaming as _;
+use polyrpc_core::session::server::{Housekeeping as _, Streaming as _, Ticket as _};
 use polyrpc_core::session::{ClientEvent, NotFound, ServerEvent};
 use polyrpc_core::testing::{Pair, assert_bytes, assert_case, hear, hex, sole_reply};
 use polyrpc_core::{
@@ -227,7 +229,7 @@ mod sizes {
     }
 }
 
-mod meta {
+mod meta_tests {
     use super::*;
 
     #[test]
@@ -532,11 +534,10 @@ mod failures {
 
     #[test]
     fn unknown_service_is_1001_only_for_a_short_name() {
+        let (_, ticket) = next_call(&mut server(), &mut BytesMut::from(&request()[..]));
         let unknown = |service, missing| {
-            let status = Server::not_found_failure(
-                &Call::new(service, "Echo", Format::Protobuf, Bytes::new()),
-                missing,
-            );
+            let call = Call::new(service, "Echo", Format::Protobuf, Bytes::new());
+            let status = ticket.not_found_failure(&call, missing);
             (status.number(), status.message().to_owned())
         };
         let no_service = (Some(ENOSERVICE), "Fail to find service=Gone".into());

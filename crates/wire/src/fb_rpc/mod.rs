@@ -12,13 +12,17 @@ pub use directory::{NumberCollision, ServiceDirectory, ServiceHash, service_id};
 pub use frame::Magic;
 pub use session::{Client, ClientConfig, Server, ServerConfig, Ticket};
 
-use polyrpc_core::protocol::{Capabilities, Dialect, MetadataSupport, Scheme, by_magic};
+use polyrpc_core::protocol::{Capabilities, MetadataSupport, Parameter, Parameters, Scheme, by_magic};
 use polyrpc_core::{Descriptor, Detected};
 
 /// Descriptor of the protocol.
 pub static DESCRIPTOR: Descriptor = Descriptor {
     schemes: &[Scheme::new("fb-rpc")],
-    dialect: |scheme, words| variant(words).map(|_| Dialect::new(scheme).with_words(words)),
+    parameters: &[Parameter::new(
+        "version",
+        &["frpc", "frpc-two-dots", "brpc", "brpc-two-dots"],
+        "magic of a frame, and the dots in the name that a service's number is the hash of",
+    )],
     capabilities: Capabilities {
         metadata: MetadataSupport::Dropped,
         attachments: true,
@@ -28,22 +32,14 @@ pub static DESCRIPTOR: Descriptor = Descriptor {
     ..Descriptor::new("fb_rpc", recognise)
 };
 
-/// Returns the variant of fb_rpc for the words of a URL: `two-dots` selects the hash, `brpc` the magic, `pr3197` both.
-///
-/// # Errors
-///
-/// If there is any other word.
-pub fn variant<W: AsRef<str>>(words: &[W]) -> Result<(Magic, ServiceHash), String> {
-    let mut variant = (Magic::default(), ServiceHash::default());
-    for word in words {
-        match word.as_ref() {
-            "pr3197" => variant = (Magic::Brpc, ServiceHash::TwoDots),
-            "brpc" => variant.0 = Magic::Brpc,
-            "two-dots" => variant.1 = ServiceHash::TwoDots,
-            other => return Err(Dialect::unknown(other)),
-        }
+/// Returns the version of fb_rpc that the parameters of a URL select.
+pub fn version(parameters: &Parameters) -> (Magic, ServiceHash) {
+    match parameters.value("version") {
+        Some("frpc-two-dots") => (Magic::Frpc, ServiceHash::TwoDots),
+        Some("brpc") => (Magic::Brpc, ServiceHash::OneDot),
+        Some("brpc-two-dots") => (Magic::Brpc, ServiceHash::TwoDots),
+        _ => (Magic::Frpc, ServiceHash::OneDot),
     }
-    Ok(variant)
 }
 
 /// Whether a connection that starts with `start` uses this protocol, with either magic.

@@ -142,19 +142,6 @@ impl session::Server for Server {
         }
     }
 
-    fn not_found_failure(call: &Call<'_>, _: NotFound) -> Status {
-        failure(ENOMETHOD, format!("there is no method {}/{} by number", call.service, call.method))
-    }
-
-    /// A malformed message has a number of its own; a missing number implies that the method's messages have another
-    /// format, so that it is not among the methods that brpc searches.
-    fn decode_failure(status: Status) -> Status {
-        match status.number() {
-            Some(_) => status,
-            None => failure(ENOMETHOD, format!("not a FlatBuffers method: {}", status.message())),
-        }
-    }
-
     /// The protocol cannot carry credentials: brpc's servers that require one accept no peer, and close the connection.
     fn reject(&mut self, _: Ticket, _: Status, _: &mut Outbox) -> bool {
         true
@@ -166,6 +153,27 @@ impl session::Server for Server {
 
     fn drain(&mut self, _out: &mut Outbox) {
         self.draining = true;
+    }
+}
+
+impl session::server::Housekeeping for Server {}
+
+impl session::server::Ticket for Ticket {
+    fn not_found_failure(&self, call: &Call<'_>, _: NotFound) -> Status {
+        failure(ENOMETHOD, format!("there is no method {}/{} by number", call.service, call.method))
+    }
+
+    fn decode_failure(&self) -> fn(Status) -> Status {
+        decode_failure
+    }
+}
+
+/// A malformed message has a number of its own; a missing number implies that the method's messages have another
+/// format, so that it is not among the methods that brpc searches.
+fn decode_failure(status: Status) -> Status {
+    match status.number() {
+        Some(_) => status,
+        None => failure(ENOMETHOD, format!("not a FlatBuffers method: {}", status.message())),
     }
 }
 
@@ -268,8 +276,8 @@ impl Client {
         (!self.understood).then(|| {
             format!(
                 "if it is there, the server may speak another dialect of fb_rpc than this client ({letters}, {dots}): \
-                 fb-rpc:// is brpc#3559's (FRPC, one dot), fb-rpc+two-dots:// brpc#3197's (FRPC, two dots), \
-                 fb-rpc+pr3197:// that of January 2026 (BRPC, two dots)"
+                 version=frpc in the URL is brpc#3559's (FRPC, one dot), version=frpc-two-dots brpc#3197's (FRPC, \
+                 two dots), version=brpc-two-dots that of January 2026 (BRPC, two dots)"
             )
         })
     }

@@ -3,8 +3,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
+use polyrpc_core::protocol::Parameters;
 use polyrpc_core::session::Client as _;
 use polyrpc_core::session::Server as _;
+use polyrpc_core::session::server::Ticket as _;
 use polyrpc_core::session::{ClientEvent, ServerEvent};
 use polyrpc_core::testing::{
     Pair, assert_any_split, assert_bytes, assert_case, assert_client_survives_damage, assert_survives_damage,
@@ -17,8 +19,8 @@ use polyrpc_core::{
 use serde_json::Value;
 
 use super::{
-    Client, ClientConfig, Magic, Server, ServerConfig, ServiceDirectory, ServiceHash, recognise, service_id,
-    status,
+    Client, ClientConfig, DESCRIPTOR, Magic, Server, ServerConfig, ServiceDirectory, ServiceHash, recognise,
+    service_id, status, version,
 };
 
 #[test]
@@ -176,10 +178,15 @@ fn failure_with_a_message_is_an_invalid_response() {
 
 #[test]
 fn method_of_another_format_is_unknown() {
-    let status = Server::decode_failure(Status::invalid_argument("it takes protobuf"));
+    let (mut server, mut out) = (server(), Outbox::new());
+    let mut inbox = BytesMut::from(&vector("frpc_request")[..]);
+    let Ok(Some(ServerEvent::Call(_, ticket))) = server.next_event(&mut inbox, &mut out) else {
+        panic!("want a call")
+    };
+    let status = ticket.decode_failure()(Status::invalid_argument("it takes protobuf"));
     assert_eq!(status.number(), Some(1002));
     let failed = Status::invalid_argument("no message").with_number(status::FAILED);
-    assert_eq!(Server::decode_failure(failed).number(), Some(-1));
+    assert_eq!(ticket.decode_failure()(failed).number(), Some(-1));
 }
 
 #[test]
@@ -219,7 +226,7 @@ fn unknown_service_and_method_numbers_are_reported() {
             panic!("want a call")
         };
         assert_eq!((call.service, call.method), want);
-        let refusal = Server::not_found_failure(&call, polyrpc_core::session::NotFound::Method);
+        let refusal = ticket.not_found_failure(&call, polyrpc_core::session::NotFound::Method);
         server.reply(ticket, Reply::failure(refusal), &mut out);
     }
     assert_eq!(error_codes(&out.take()), [1002; 4]);
@@ -282,16 +289,31 @@ fn magic_and_service_hash_are_separate_choices() {
 }
 
 #[test]
+fn a_url_selects_magic_and_service_hash() {
+    let selected =
+        |query| version(&Parameters::parse(query, "fb-rpc", DESCRIPTOR.parameters).expect("it is declared"));
+    for (query, expected) in [
+        ("", (Magic::Frpc, ServiceHash::OneDot)),
+        ("version=frpc", (Magic::Frpc, ServiceHash::OneDot)),
+        ("version=frpc-two-dots", (Magic::Frpc, ServiceHash::TwoDots)),
+        ("version=brpc", (Magic::Brpc, ServiceHash::OneDot)),
+        ("version=brpc-two-dots", (Magic::Brpc, ServiceHash::TwoDots)),
+    ] {
+        assert_case(query, selected(query), expected);
+    }
+}
+
+#[test]
 fn failed_client_is_pointed_to_the_other_dialects() {
     let (mut client, mut out) = (client(Magic::Frpc), Outbox::new());
-    assert!(client.failure_hint().expect("no event").contains("fb-rpc+two-dots://"));
+    assert!(client.failure_hint().expect("no event").contains("version=frpc-two-dots"));
     let mut inbox = BytesMut::from(&vector("frpc_response_error_1002")[..]);
     let Ok(Some(ClientEvent::Reply(_, reply))) = client.next_event(&mut inbox, &mut out) else {
         panic!("want a reply")
     };
     let status = reply.result.unwrap_err();
     assert_eq!(status.number(), Some(1002));
-    assert!(status.message().contains("fb-rpc+pr3197:// that of January 2026"), "{status}");
+    assert!(status.message().contains("version=brpc-two-dots that of January 2026"), "{status}");
     // After a call was understood, an unknown method is simply unknown.
     inbox.extend_from_slice(&vector("frpc_response"));
     inbox.extend_from_slice(&vector("frpc_response_error_1002"));
@@ -500,7 +522,7 @@ fn error_codes(bytes: &[u8]) -> Vec<i32> {
 }
 
 fn vectors() -> Value {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../vectors/fb_rpc/derived.json");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("vectors/fb_rpc/derived.json");
     serde_json::from_str(&fs::read_to_string(path).expect("the vectors")).expect("JSON")
 }
 

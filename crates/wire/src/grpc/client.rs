@@ -101,39 +101,6 @@ impl session::Client for Client {
         Ok(())
     }
 
-    fn open(&mut self, id: CallId, call: Call<'_>, out: &mut Outbox) -> Result<(), Status> {
-        match self.config.connect {
-            Some(method) => self.request_connect(id, &call, method, Kind::Stream, out),
-            None => self.request(id, &call, true, out).map(drop),
-        }
-    }
-
-    fn message(&mut self, id: CallId, message: Bytes, out: &mut Outbox) {
-        if let Some(&stream) = self.streams.get(&id) {
-            self.send_message(stream, message, false, out);
-        }
-    }
-
-    fn end(&mut self, id: CallId, out: &mut Outbox) {
-        if let Some(&stream) = self.streams.get(&id) {
-            self.http.data(stream, &[], Bytes::new(), true, out);
-        }
-    }
-
-    fn half_closes(&self) -> bool {
-        true
-    }
-
-    fn has_room(&self, id: CallId) -> bool {
-        self.streams.get(&id).is_none_or(|stream| self.http.room(*stream))
-    }
-
-    fn consumed(&mut self, id: CallId, bytes: usize, out: &mut Outbox) {
-        if let Some(&stream) = self.streams.get(&id) {
-            self.credit(stream, bytes, out);
-        }
-    }
-
     fn next_event(
         &mut self,
         inbox: &mut BytesMut,
@@ -186,6 +153,46 @@ impl session::Client for Client {
             self.http.ping(out);
         }
         waits
+    }
+
+    #[inline]
+    fn streaming(&mut self) -> Option<&mut dyn session::client::Streaming> {
+        Some(self)
+    }
+}
+
+impl session::client::Streaming for Client {
+    fn open(&mut self, id: CallId, call: Call<'_>, out: &mut Outbox) -> Result<(), Status> {
+        match self.config.connect {
+            Some(method) => self.request_connect(id, &call, method, Kind::Stream, out),
+            None => self.request(id, &call, true, out).map(drop),
+        }
+    }
+
+    fn message(&mut self, id: CallId, message: Bytes, out: &mut Outbox) {
+        if let Some(&stream) = self.streams.get(&id) {
+            self.send_message(stream, message, false, out);
+        }
+    }
+
+    fn end(&mut self, id: CallId, out: &mut Outbox) {
+        if let Some(&stream) = self.streams.get(&id) {
+            self.http.data(stream, &[], Bytes::new(), true, out);
+        }
+    }
+
+    fn half_closes(&mut self) -> bool {
+        true
+    }
+
+    fn has_room(&mut self, id: CallId) -> bool {
+        self.streams.get(&id).is_none_or(|stream| self.http.room(*stream))
+    }
+
+    fn consumed(&mut self, id: CallId, bytes: usize, out: &mut Outbox) {
+        if let Some(&stream) = self.streams.get(&id) {
+            self.credit(stream, bytes, out);
+        }
     }
 }
 

@@ -31,12 +31,28 @@ pub(crate) use client::USER_AGENT;
 pub use client::{Client, ClientConfig};
 pub use incoming::decompression_failed;
 
-use polyrpc_core::protocol::{Capabilities, Dialect, MetadataSupport, Scheme, Streams};
+use polyrpc_core::protocol::{
+    Capabilities, Dialect, MetadataSupport, Parameter, Parameters, Scheme, Streams,
+};
 use polyrpc_core::{Carrier, Descriptor};
 
 /// Descriptor of the protocol, including gRPC-Web and Connect as further schemes.
 pub static DESCRIPTOR: Descriptor = Descriptor {
     schemes: &[Scheme { name: "grpc", secure: Some("grpcs") }, Scheme::new(WEB), Scheme::new(CONNECT)],
+    parameters: &[
+        Parameter {
+            schemes: &[WEB, CONNECT],
+            ..Parameter::new("http_version", &["1.1", "2"], "version of HTTP")
+        },
+        Parameter {
+            schemes: &[CONNECT],
+            ..Parameter::new(
+                "http_method",
+                &["post", "get"],
+                "HTTP method of unary calls; get is for methods declared free of side effects",
+            )
+        },
+    ],
     dialect,
     alpn: Some("h2"),
     capabilities: Capabilities {
@@ -50,21 +66,13 @@ pub static DESCRIPTOR: Descriptor = Descriptor {
     ..Descriptor::new("grpc", crate::http::h2::recognise)
 };
 
-/// Scheme of gRPC-Web, which uses HTTP/1.1 unless followed by `+h2`.
+/// Scheme of gRPC-Web, which uses HTTP/1.1 unless the URL has `http_version=2`.
 pub const WEB: &str = "grpc-web";
 
-/// Scheme of Connect, which uses HTTP/1.1 unless followed by `+h2`; `+get` sends its unary calls by GET.
+/// Scheme of Connect, which uses HTTP/1.1 unless the URL has `http_version=2`.
 pub const CONNECT: &str = "connect";
 
-fn dialect(scheme: &'static str, words: &[&str]) -> Result<Dialect, String> {
-    let known: &[&str] = match scheme {
-        WEB => &["h2"],
-        CONNECT => &["h2", "get"],
-        _ => &[],
-    };
-    if let Some(word) = words.iter().find(|word| !known.contains(word)) {
-        return Err(Dialect::unknown(word));
-    }
-    let within_http1 = !known.is_empty() && !words.contains(&"h2");
-    Ok(Dialect { one_at_a_time: within_http1, within_http1, ..Dialect::new(scheme).with_words(words) })
+fn dialect(scheme: &'static str, parameters: &Parameters) -> Result<Dialect, String> {
+    let within_http1 = matches!(scheme, WEB | CONNECT) && !parameters.has("http_version", "2");
+    Ok(Dialect { one_at_a_time: within_http1, within_http1, ..Dialect::new(scheme) })
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 use polyrpc_core::digits::put_decimal;
 use polyrpc_core::session::ClientEvent;
+use polyrpc_core::session::client::Streaming as _;
 use polyrpc_core::{
     Call, CallId, Carrier, Compression, Fault, Format, Limits, Misfit, Outbox, Status, Violation, session,
 };
@@ -344,41 +345,6 @@ impl session::Client for Client {
         Ok(())
     }
 
-    fn open(&mut self, id: CallId, call: Call<'_>, out: &mut Outbox) -> Result<(), Status> {
-        if let Some(method) = self.config.connect {
-            return self.send_connect(id, &call, method, Kind::Stream, out);
-        }
-        let sends = self.check(&call)?;
-        self.begin(&call, None, out)?;
-        self.sent(id, true, (call.head.format, sends), (Dialect::Web, self.config.limits.header));
-        Ok(())
-    }
-
-    fn message(&mut self, id: CallId, message: Bytes, out: &mut Outbox) {
-        let Some(call) = self.open_call(id) else { return };
-        let (compressed, body) = coding::compress_if_smaller(call.sends, message);
-        chunked::write(&grpc_frame::prefix(compressed, body.len()), body, out);
-    }
-
-    fn end(&mut self, id: CallId, out: &mut Outbox) {
-        if self.open_call(id).is_some() {
-            self.sending = false;
-            out.extend_from_slice(chunked::END);
-        }
-    }
-
-    fn half_closes(&self) -> bool {
-        true
-    }
-
-    fn consumed(&mut self, _id: CallId, bytes: usize, _out: &mut Outbox) {
-        self.untaken = self.untaken.saturating_sub(bytes);
-    }
-
-    fn blocks_input(&self) -> bool {
-        self.untaken > self.config.limits.message
-    }
-
     fn next_event(
         &mut self,
         inbox: &mut BytesMut,
@@ -437,6 +403,48 @@ impl session::Client for Client {
             Step::Answer(answer) => Some(answer),
             Step::Next | Step::Wait => None,
         }
+    }
+
+    #[inline]
+    fn streaming(&mut self) -> Option<&mut dyn session::client::Streaming> {
+        Some(self)
+    }
+}
+
+impl session::client::Streaming for Client {
+    fn open(&mut self, id: CallId, call: Call<'_>, out: &mut Outbox) -> Result<(), Status> {
+        if let Some(method) = self.config.connect {
+            return self.send_connect(id, &call, method, Kind::Stream, out);
+        }
+        let sends = self.check(&call)?;
+        self.begin(&call, None, out)?;
+        self.sent(id, true, (call.head.format, sends), (Dialect::Web, self.config.limits.header));
+        Ok(())
+    }
+
+    fn message(&mut self, id: CallId, message: Bytes, out: &mut Outbox) {
+        let Some(call) = self.open_call(id) else { return };
+        let (compressed, body) = coding::compress_if_smaller(call.sends, message);
+        chunked::write(&grpc_frame::prefix(compressed, body.len()), body, out);
+    }
+
+    fn end(&mut self, id: CallId, out: &mut Outbox) {
+        if self.open_call(id).is_some() {
+            self.sending = false;
+            out.extend_from_slice(chunked::END);
+        }
+    }
+
+    fn half_closes(&mut self) -> bool {
+        true
+    }
+
+    fn consumed(&mut self, _id: CallId, bytes: usize, _out: &mut Outbox) {
+        self.untaken = self.untaken.saturating_sub(bytes);
+    }
+
+    fn blocks_input(&mut self) -> bool {
+        self.untaken > self.config.limits.message
     }
 }
 

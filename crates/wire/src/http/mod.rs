@@ -21,14 +21,19 @@ pub use cors::Cors;
 pub use h1::frame::MAX_FIELDS;
 pub use mapping::{Health, Hosts, MethodCatalog, Probes, ServerConfig};
 
-use polyrpc_core::protocol::{Capabilities, Dialect, MetadataSupport, Ports, Scheme};
+use polyrpc_core::protocol::{Capabilities, Dialect, MetadataSupport, Parameter, Parameters, Ports, Scheme};
 use polyrpc_core::{Carrier, Descriptor, Format, Json};
 
 /// Descriptor of calls over HTTP/1.
 pub static DESCRIPTOR: Descriptor = Descriptor {
     schemes: &[Scheme { name: "http", secure: Some("https") }],
     default_ports: Some(Ports { plain: 80, secure: 443 }),
-    dialect,
+    parameters: &[Parameter::new(
+        "dialect",
+        &["path", JSON_RPC],
+        "whether the path of a request or a JSON-RPC 2.0 message names the method",
+    )],
+    dialect: |scheme, _| Ok(Dialect { one_at_a_time: true, ..Dialect::new(scheme) }),
     alpn: Some("http/1.1"),
     capabilities: Capabilities {
         metadata: MetadataSupport::Carried(Carrier::HttpRequest),
@@ -39,15 +44,12 @@ pub static DESCRIPTOR: Descriptor = Descriptor {
     ..Descriptor::new("http", h1::recognise)
 };
 
-fn dialect(scheme: &'static str, words: &[&str]) -> Result<Dialect, String> {
-    match words.iter().find(|word| **word != JSON_RPC) {
-        Some(word) => Err(Dialect::unknown(word)),
-        None => Ok(Dialect { one_at_a_time: true, ..Dialect::new(scheme).with_words(words) }),
-    }
+/// Whether the parameters of a URL select JSON-RPC 2.0 instead of the method in the path.
+pub fn is_json_rpc(parameters: &Parameters) -> bool {
+    parameters.has("dialect", JSON_RPC)
 }
 
-/// The word of a URL that selects JSON-RPC 2.0 instead of the method in the path.
-pub const JSON_RPC: &str = "json-rpc";
+const JSON_RPC: &str = "json-rpc";
 
 /// HTTP uses brpc's JSON dialect, and has no MessagePack.
 fn prefer(format: Format) -> Format {

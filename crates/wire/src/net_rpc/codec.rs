@@ -1,10 +1,11 @@
 //! Codecs of a server's connections, and their detection from the first bytes.
 
-use polyrpc_core::protocol::Dialect;
+use polyrpc_core::protocol::Parameters;
 use polyrpc_core::{Detected, Format, Json};
 
 /// Encoding of headers and bodies. Both sides must be configured alike: the wire format does not identify it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
 pub enum Codec {
     /// Go's own format, the default of `net/rpc`.
     #[default]
@@ -41,17 +42,10 @@ impl Codec {
         }
     }
 
-    /// Parses the words of a URL; gob if there are none.
-    ///
-    /// # Errors
-    ///
-    /// If a word is no codec, or there are two.
-    pub fn named<W: AsRef<str>>(words: &[W]) -> Result<Self, String> {
-        let mut words = words.iter().map(AsRef::as_ref);
-        let Some(word) = words.next() else { return Ok(Self::default()) };
-        let named = Self::ALL.into_iter().find(|codec| codec.as_str() == word);
-        let codec = named.ok_or_else(|| Dialect::unknown(word))?;
-        words.next().map_or(Ok(codec), |word| Err(Dialect::unknown(word)))
+    /// Returns the codec that the parameters of a URL select.
+    pub fn selected_by(parameters: &Parameters) -> Self {
+        let name = parameters.value("codec");
+        Self::ALL.into_iter().find(|codec| name == Some(codec.as_str())).unwrap_or_default()
     }
 
     /// Returns the format of bodies.
@@ -131,6 +125,19 @@ mod tests {
     use polyrpc_core::testing::hex;
 
     use super::*;
+    use crate::net_rpc::DESCRIPTOR;
+
+    #[test]
+    fn a_url_selects_each_codec_by_its_name() {
+        let codec = DESCRIPTOR.parameters[0];
+        assert_eq!((codec.name, codec.values), ("codec", &Codec::ALL.map(Codec::as_str)[..]));
+        for codec in Codec::ALL {
+            let parameters =
+                Parameters::parse(&format!("codec={}", codec.as_str()), "net-rpc", DESCRIPTOR.parameters);
+            assert_eq!(Codec::selected_by(&parameters.unwrap()), codec);
+        }
+        assert_eq!(Codec::selected_by(&Parameters::new()), Codec::Gob);
+    }
 
     #[test]
     fn codec_is_detected_by_the_first_bytes() {

@@ -22,20 +22,25 @@ pub use session::{Client, ClientConfig, Server, ServerConfig, Ticket};
 pub(crate) use greeting::CONNECTED;
 pub(crate) use page::PAGE_PATH;
 
-use polyrpc_core::protocol::{Connect, Dialect, Scheme};
+use polyrpc_core::protocol::{Connect, Dialect, Parameter, Parameters, Scheme};
 use polyrpc_core::{Descriptor, Detected};
 
 /// Descriptor of the protocol.
 pub static DESCRIPTOR: Descriptor = Descriptor {
     schemes: &[Scheme::new("net-rpc")],
+    parameters: &[Parameter::new(
+        "codec",
+        &["gob", "json", "msgpack", "protobuf", "gencode", "colfer", "bson"],
+        "encoding of headers and bodies",
+    )],
     dialect,
     connect: Some(Connect { path: CONNECT_PATH, by_session: true }),
     ..Descriptor::new("net_rpc", recognise)
 };
 
-fn dialect(scheme: &'static str, words: &[&str]) -> Result<Dialect, String> {
-    let codec = Codec::named(words)?;
-    Ok(Dialect { format: Some(codec.format()), only_format: true, ..Dialect::new(scheme).with_words(words) })
+fn dialect(scheme: &'static str, parameters: &Parameters) -> Result<Dialect, String> {
+    let codec = Codec::selected_by(parameters);
+    Ok(Dialect { format: Some(codec.format()), only_format: true, ..Dialect::new(scheme) })
 }
 
 /// Whether a connection that starts with `start` uses this protocol, with one of the codecs that can be detected: gob,

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
+use polyrpc_core::session::server::Incomplete;
 use polyrpc_core::session::{ClientEvent, NotFound, ServerEvent};
 use polyrpc_core::{
     Call, CallId, Compression, Credential, Detected, Format, Head, Limits, Outbox, Reply, Status, Violation,
@@ -126,10 +127,6 @@ impl session::Server for Server {
         }
     }
 
-    fn not_found_failure(call: &Call<'_>, missing: NotFound) -> Status {
-        status::unknown(call, missing)
-    }
-
     fn reject(&mut self, ticket: Ticket, status: Status, out: &mut Outbox) -> bool {
         let status = match ticket.signed {
             true => status,
@@ -144,16 +141,20 @@ impl session::Server for Server {
         self.spoken.as_ref().map_or(0, |spoken| spoken.framing.bytes_needed())
     }
 
-    fn is_mid_message(&self, inbox: &BytesMut) -> bool {
-        self.spoken.as_ref().map_or(!inbox.is_empty(), |spoken| spoken.framing.is_mid_message(inbox))
+    fn drain(&mut self, _out: &mut Outbox) {
+        self.draining = true;
+    }
+}
+
+impl session::server::Housekeeping for Server {
+    fn incomplete(&self, inbox: &BytesMut) -> Option<Incomplete> {
+        let is_mid_message =
+            self.spoken.as_ref().map_or(!inbox.is_empty(), |spoken| spoken.framing.is_mid_message(inbox));
+        is_mid_message.then_some(Incomplete::Message)
     }
 
     fn buffered(&self) -> usize {
         self.spoken.as_ref().map_or(0, |spoken| spoken.framing.held())
-    }
-
-    fn drain(&mut self, _out: &mut Outbox) {
-        self.draining = true;
     }
 }
 
@@ -163,6 +164,12 @@ pub struct Ticket {
     tag: Tag,
     /// The call has a credential.
     signed: bool,
+}
+
+impl session::server::Ticket for Ticket {
+    fn not_found_failure(&self, call: &Call<'_>, missing: NotFound) -> Status {
+        status::unknown(call, missing)
+    }
 }
 
 /// Answers with a failure, which every codec can encode.

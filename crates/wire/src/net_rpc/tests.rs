@@ -12,6 +12,7 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 use polyrpc_core::session::Client as _;
 use polyrpc_core::session::Server as _;
+use polyrpc_core::session::server::{Housekeeping as _, Ticket as _};
 use polyrpc_core::session::{ClientEvent, NotFound, ServerEvent};
 use polyrpc_core::testing::{Pair, assert_bytes, assert_case, hex, sole_reply};
 use polyrpc_core::{
@@ -108,11 +109,14 @@ fn unknown_method_is_answered_with_go_texts() {
             ("", ".Mul", NotFound::Service, "rpc: can't find service .Mul"),
             ("", ".", NotFound::Service, "rpc: can't find service ."),
         ] {
-            let (_, reply) =
-                sole_reply(pair(codec).call(CallId(0), &call(codec, service, method), |heard| {
+            let (_, reply) = sole_reply(pair(codec).call_with_ticket(
+                CallId(0),
+                &call(codec, service, method),
+                |heard, ticket| {
                     assert_eq!((heard.service, heard.method), (service, method), "split at the last dot");
-                    Reply::failure(Server::not_found_failure(heard, missing))
-                }));
+                    Reply::failure(ticket.not_found_failure(heard, missing))
+                },
+            ));
             let status = reply.result.expect_err("a failure");
             assert_eq!((status.code(), status.message()), (Code::Unimplemented, want));
         }
@@ -235,7 +239,7 @@ fn incomplete_message_is_distinguished_from_an_idle_connection() {
         let bytes = out.take();
         let mut inbox = BytesMut::new();
         let mut server = server(codec);
-        assert!(!server.is_mid_message(&inbox));
+        assert!(server.incomplete(&inbox).is_none());
         for byte in &bytes[..bytes.len() - 1] {
             inbox.extend_from_slice(&[*byte]);
             let last = server.next_event(&mut inbox, &mut out).expect("a call");
@@ -243,12 +247,12 @@ fn incomplete_message_is_distinguished_from_an_idle_connection() {
             if last.is_some() {
                 break;
             }
-            assert!(server.is_mid_message(&inbox), "{codec:?}");
+            assert!(server.incomplete(&inbox).is_some(), "{codec:?}");
             assert!(server.bytes_needed() == 0 || server.bytes_needed() > inbox.len(), "{codec:?}");
         }
         inbox.extend_from_slice(&bytes[bytes.len() - 1..]);
         let _ = server.next_event(&mut inbox, &mut out).expect("a call");
-        assert!(!server.is_mid_message(&inbox), "{codec:?}");
+        assert!(server.incomplete(&inbox).is_none(), "{codec:?}");
     }
 }
 

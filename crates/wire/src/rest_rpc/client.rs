@@ -206,26 +206,6 @@ impl session::Client for Client {
         }
     }
 
-    fn subscribe(&mut self, id: CallId, key: &str, token: &str, out: &mut Outbox) -> Result<(), Status> {
-        let name = [key, token].concat();
-        let subscriber = Subscriber { id, bytes: 0, messages: 0 };
-        if let Some(known) = self.topics.iter_mut().find(|known| known.name == name) {
-            known.by.push(subscriber);
-            return Ok(());
-        }
-        self.send_subscription(key, token, out)?;
-        self.topics.push(TopicSubscription { name, by: vec![subscriber] });
-        Ok(())
-    }
-
-    fn consumed(&mut self, id: CallId, bytes: usize, _out: &mut Outbox) {
-        let mut subscribers = self.topics.iter_mut().flat_map(|topic| &mut topic.by);
-        if let Some(subscriber) = subscribers.find(|subscriber| subscriber.id == id) {
-            subscriber.bytes = subscriber.bytes.saturating_sub(bytes);
-            subscriber.messages = 0;
-        }
-    }
-
     fn next_event(
         &mut self,
         inbox: &mut BytesMut,
@@ -274,6 +254,33 @@ impl session::Client for Client {
             self.config.generation.write(header, out.buffer());
         }
         false
+    }
+
+    #[inline]
+    fn streaming(&mut self) -> Option<&mut dyn session::client::Streaming> {
+        Some(self)
+    }
+}
+
+impl session::client::Streaming for Client {
+    fn subscribe(&mut self, id: CallId, key: &str, token: &str, out: &mut Outbox) -> Result<(), Status> {
+        let name = [key, token].concat();
+        let subscriber = Subscriber { id, bytes: 0, messages: 0 };
+        if let Some(known) = self.topics.iter_mut().find(|known| known.name == name) {
+            known.by.push(subscriber);
+            return Ok(());
+        }
+        self.send_subscription(key, token, out)?;
+        self.topics.push(TopicSubscription { name, by: vec![subscriber] });
+        Ok(())
+    }
+
+    fn consumed(&mut self, id: CallId, bytes: usize, _out: &mut Outbox) {
+        let mut subscribers = self.topics.iter_mut().flat_map(|topic| &mut topic.by);
+        if let Some(subscriber) = subscribers.find(|subscriber| subscriber.id == id) {
+            subscriber.bytes = subscriber.bytes.saturating_sub(bytes);
+            subscriber.messages = 0;
+        }
     }
 }
 

@@ -3,6 +3,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use polyrpc_core::Format;
+use polyrpc_core::protocol::Parameters;
 
 /// A generation of rest_rpc's wire format, named after the last tag that uses it.
 ///
@@ -11,10 +12,12 @@ use polyrpc_core::Format;
 /// ```
 /// use polyrpc_wire::rest_rpc::Generation;
 ///
+/// assert_eq!("0.08".parse(), Ok(Generation::V0_11));
 /// assert_eq!("v0.08".parse(), Ok(Generation::V0_11));
 /// assert_eq!(Generation::default().to_string(), "v0.21");
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Generation {
     /// v0.01 to v0.04, 2019: a header of 12 bytes.
     V0_04,
@@ -52,7 +55,7 @@ impl Generation {
         Self::V0_21(ByteOrder::Big),
     ];
 
-    /// Returns the name in URLs and on the command line: `v0.11`, `2022-12-23`, `v0.21-big-endian`.
+    /// Returns the name for users: `v0.11`, `2022-12-23`, `v0.21-big-endian`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::V0_04 => "v0.04",
@@ -65,15 +68,45 @@ impl Generation {
         }
     }
 
-    /// Parses the words of a URL, of which the last counts; the newest generation if there are none.
+    /// Returns the generation that the parameters of a URL select; the newest without any.
     ///
     /// # Errors
     ///
-    /// If a word names no generation.
-    pub fn named<W: AsRef<str>>(words: &[W]) -> Result<Self, String> {
-        words.iter().map(AsRef::as_ref).try_fold(Self::default(), |_, word| {
-            word.parse().map_err(|error: UnknownGeneration| format!("`+{word}`: {error}"))
-        })
+    /// If the version is unknown, or has no such byte order.
+    pub fn selected_by(parameters: &Parameters) -> Result<Self, String> {
+        let generation = match parameters.value("version") {
+            None => Self::default(),
+            Some(version) => {
+                version.parse().map_err(|error: UnknownGeneration| format!("`version={version}`: {error}"))?
+            }
+        };
+        match (generation, parameters.has("byte_order", "big")) {
+            (generation, false) => Ok(generation),
+            (Self::V0_21(_), true) => Ok(Self::V0_21(ByteOrder::Big)),
+            (_, true) => {
+                Err("`byte_order=big` needs `version=0.21`: older headers are little-endian".to_owned())
+            }
+        }
+    }
+
+    /// Returns the parameters of a URL that select it, such as `version=0.21&byte_order=big`.
+    ///
+    /// ```
+    /// use polyrpc_wire::rest_rpc::Generation;
+    ///
+    /// let url = format!("rest-rpc://127.0.0.1:9000?{}", Generation::V0_11.url_parameters());
+    /// assert_eq!(url, "rest-rpc://127.0.0.1:9000?version=0.11");
+    /// ```
+    pub fn url_parameters(self) -> &'static str {
+        match self {
+            Self::V0_04 => "version=0.04",
+            Self::V0_11 => "version=0.11",
+            Self::From20221223 => "version=2022-12-23",
+            Self::From20230216 => "version=2023-02-16",
+            Self::V0_20 => "version=0.20",
+            Self::V0_21(ByteOrder::Little) => "version=0.21",
+            Self::V0_21(ByteOrder::Big) => "version=0.21&byte_order=big",
+        }
     }
 
     /// Returns the encoding of arguments and results.
@@ -122,14 +155,15 @@ impl FromStr for Generation {
     type Err = UnknownGeneration;
 
     fn from_str(name: &str) -> Result<Self, UnknownGeneration> {
-        Ok(match name {
-            "v0.01" | "v0.02" | "v0.03" | "v0.04" => Self::V0_04,
-            "v0.05" | "v0.06" | "v0.07" | "v0.08" | "v0.09" | "v0.10" | "v0.11" => Self::V0_11,
-            "2022-12-23" => Self::From20221223,
-            "2023-02-16" => Self::From20230216,
-            "v0.12" | "v0.20" => Self::V0_20,
-            "v0.21" => Self::V0_21(ByteOrder::Little),
-            "v0.21-big-endian" => Self::V0_21(ByteOrder::Big),
+        let tag = name.strip_prefix('v').unwrap_or(name);
+        Ok(match tag {
+            "0.01" | "0.02" | "0.03" | "0.04" => Self::V0_04,
+            "0.05" | "0.06" | "0.07" | "0.08" | "0.09" | "0.10" | "0.11" => Self::V0_11,
+            "0.12" | "0.20" => Self::V0_20,
+            "0.21" => Self::V0_21(ByteOrder::Little),
+            "0.21-big-endian" => Self::V0_21(ByteOrder::Big),
+            _ if name == "2022-12-23" => Self::From20221223,
+            _ if name == "2023-02-16" => Self::From20230216,
             _ => return Err(UnknownGeneration),
         })
     }
@@ -141,8 +175,46 @@ pub struct UnknownGeneration;
 
 impl fmt::Display for UnknownGeneration {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("want a tag of rest_rpc such as v0.11 or v0.21, or the day 2022-12-23 or 2023-02-16")
+        f.write_str("want a tag of rest_rpc such as 0.11 or 0.21, or the day 2022-12-23 or 2023-02-16")
     }
 }
 
 impl std::error::Error for UnknownGeneration {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rest_rpc::DESCRIPTOR;
+
+    fn selected(query: &str) -> Result<Generation, String> {
+        let parameters = Parameters::parse(query, "rest-rpc", DESCRIPTOR.parameters)?;
+        Generation::selected_by(&parameters)
+    }
+
+    #[test]
+    fn a_url_selects_each_generation() {
+        for generation in Generation::ALL {
+            assert_eq!(selected(generation.url_parameters()), Ok(generation));
+            assert_eq!(generation.as_str().parse(), Ok(generation));
+        }
+        assert_eq!(selected(""), Ok(Generation::default()));
+        assert_eq!(selected("byte_order=big"), Ok(Generation::V0_21(ByteOrder::Big)));
+        assert_eq!(selected("byte_order=little&version=0.20"), Ok(Generation::V0_20));
+    }
+
+    #[test]
+    fn every_declared_version_selects_a_generation() {
+        let version = DESCRIPTOR.parameters[0];
+        assert_eq!(version.name, "version");
+        for value in version.values {
+            assert!(selected(&format!("version={value}")).is_ok(), "{value}");
+        }
+        assert_eq!(selected(&format!("version={}", version.values[0])), Ok(Generation::default()));
+    }
+
+    #[test]
+    fn an_old_version_has_no_byte_order() {
+        let error = selected("version=0.20&byte_order=big").unwrap_err();
+        assert_eq!(error, "`byte_order=big` needs `version=0.21`: older headers are little-endian");
+    }
+}

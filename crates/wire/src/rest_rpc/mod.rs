@@ -23,12 +23,16 @@ pub use status::wrong_count;
 
 use std::time::Duration;
 
-use polyrpc_core::protocol::{Capabilities, Dialect, Scheme};
+use polyrpc_core::protocol::{Capabilities, Dialect, Parameter, Parameters, Scheme};
 use polyrpc_core::{Descriptor, Detected};
 
 /// Descriptor of the protocol.
 pub static DESCRIPTOR: Descriptor = Descriptor {
     schemes: &[Scheme::new("rest-rpc")],
+    parameters: &[
+        Parameter::new("version", &VERSIONS, "tag of rest_rpc, or the day of a commit between tags"),
+        Parameter::new("byte_order", &["little", "big"], "byte order of the header; big needs version 0.21"),
+    ],
     dialect,
     capabilities: Capabilities { push: true, topics: true, positional_arguments: true, ..Capabilities::NONE },
     keepalive: Some(HEARTBEAT),
@@ -39,13 +43,33 @@ pub static DESCRIPTOR: Descriptor = Descriptor {
 /// s (`rpc_client.hpp`).
 const HEARTBEAT: Duration = Duration::from_secs(5);
 
-fn dialect(scheme: &'static str, words: &[&str]) -> Result<Dialect, String> {
-    let generation = Generation::named(words)?;
+/// Tags of rest_rpc, and days between tags, the newest first.
+const VERSIONS: [&str; 16] = [
+    "0.21",
+    "0.20",
+    "0.12",
+    "2023-02-16",
+    "2022-12-23",
+    "0.11",
+    "0.10",
+    "0.09",
+    "0.08",
+    "0.07",
+    "0.06",
+    "0.05",
+    "0.04",
+    "0.03",
+    "0.02",
+    "0.01",
+];
+
+fn dialect(scheme: &'static str, parameters: &Parameters) -> Result<Dialect, String> {
+    let generation = Generation::selected_by(parameters)?;
     Ok(Dialect {
         one_at_a_time: generation.is_one_at_a_time(),
         format: Some(generation.format()),
         settling: generation.settle_time(),
-        ..Dialect::new(scheme).with_words(words)
+        ..Dialect::new(scheme)
     })
 }
 

@@ -248,27 +248,30 @@ impl session::Server for Server {
         self.answer(&ticket, reply, out);
     }
 
-    fn decode_failure(status: Status) -> Status {
-        status::unreadable(status)
-    }
-
-    fn not_found_failure(call: &Call<'_>, _: NotFound) -> Status {
-        status::unknown(&call.method)
-    }
-
-    fn not_found_failure_of(ticket: &Ticket, call: &Call<'_>, missing: NotFound) -> Status {
-        match &ticket.called {
-            CalledFunction::Number(number) => status::unknown(number),
-            CalledFunction::Name(_) => Self::not_found_failure(call, missing),
-        }
-    }
-
     /// The protocol has no credentials: a server that requires one cannot be called.
     fn reject(&mut self, ticket: Ticket, status: Status, out: &mut Outbox) -> bool {
         self.reply(ticket, Reply::failure(status), out);
         true
     }
 
+    fn blocks_input(&self) -> bool {
+        self.answering
+    }
+
+    fn bytes_needed(&self) -> usize {
+        self.wanted
+    }
+
+    fn drain(&mut self, _out: &mut Outbox) {
+        self.draining = true;
+    }
+
+    fn pushing(&mut self) -> Option<&mut dyn session::server::Pushing> {
+        Some(self)
+    }
+}
+
+impl session::server::Pushing for Server {
     /// Publishes a message: the topic is the push's service.
     fn push(&mut self, push: Push, out: &mut Outbox) -> Result<(), Status> {
         self.publish(push.service.as_bytes(), push.body, out)
@@ -297,21 +300,11 @@ impl session::Server for Server {
             }
         }
     }
+}
 
+impl session::server::Housekeeping for Server {
     fn heartbeats(&self) -> u64 {
         self.heartbeats
-    }
-
-    fn blocks_input(&self) -> bool {
-        self.answering
-    }
-
-    fn bytes_needed(&self) -> usize {
-        self.wanted
-    }
-
-    fn drain(&mut self, _out: &mut Outbox) {
-        self.draining = true;
     }
 }
 
@@ -320,6 +313,19 @@ impl session::Server for Server {
 pub struct Ticket {
     id: u64,
     called: CalledFunction,
+}
+
+impl session::server::Ticket for Ticket {
+    fn not_found_failure(&self, call: &Call<'_>, _: NotFound) -> Status {
+        match &self.called {
+            CalledFunction::Number(number) => status::unknown(number),
+            CalledFunction::Name(_) => status::unknown(&call.method),
+        }
+    }
+
+    fn decode_failure(&self) -> fn(Status) -> Status {
+        status::unreadable
+    }
 }
 
 /// How a call identified its function.

@@ -5,6 +5,8 @@ use crate::Protocol;
 use bytes::{Bytes, BytesMut};
 use polyrpc_core::session::Client as _;
 use polyrpc_core::session::Server as _;
+use polyrpc_core::session::client::Streaming as _;
+use polyrpc_core::session::server::{Housekeeping as _, Pushing as _, Ticket as _};
 use polyrpc_core::session::{ClientEvent, NotFound, ServerEvent};
 use polyrpc_core::testing::{
     Pair, assert_any_split, assert_bytes, assert_case, assert_client_survives_damage, assert_survives_damage,
@@ -80,7 +82,7 @@ struct Vector {
 }
 
 fn vectors() -> Vec<Vector> {
-    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../vectors/rest_rpc");
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("vectors/rest_rpc");
     let mut vectors = Vec::new();
     for entry in std::fs::read_dir(folder).expect("the vectors") {
         let path = entry.expect("an entry").path();
@@ -309,7 +311,7 @@ fn unknown_function_error_names_its_name_or_number() {
         let mut inbox = BytesMut::from(&bytes[..]);
         match server.next_event(&mut inbox, &mut out) {
             Ok(Some(ServerEvent::Call(call, ticket))) => {
-                let status = Server::not_found_failure_of(&ticket, &call, NotFound::Service);
+                let status = ticket.not_found_failure(&call, NotFound::Service);
                 assert_eq!((status.message(), status.code()), (want, Code::Unimplemented));
             }
             other => panic!("{other:?}"),
@@ -405,7 +407,7 @@ fn empty_function_name_has_no_number() {
         let mut inbox = BytesMut::from(&hex(bytes)[..]);
         match server.next_event(&mut inbox, &mut out) {
             Ok(Some(ServerEvent::Call(call, ticket))) => {
-                let status = Server::not_found_failure_of(&ticket, &call, NotFound::Service);
+                let status = ticket.not_found_failure(&call, NotFound::Service);
                 assert_eq!(status.message(), "unknown function: ", "{generation}");
             }
             other => panic!("{other:?}"),

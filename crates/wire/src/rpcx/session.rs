@@ -93,23 +93,26 @@ impl session::Server for Server {
         ticket.answer(reply, &self.config.compressors, out);
     }
 
-    fn not_found_failure(call: &Call<'_>, missing: NotFound) -> Status {
-        status::unknown(call, missing)
-    }
-
-    /// rpcx decompresses a message while reading it (`protocol/message.go`, `Decode`), so that a message it cannot
-    /// decompress is malformed.
-    #[cold]
-    fn decompression_failure(_ticket: &Ticket, status: Status) -> Result<Status, Violation> {
-        Err(Violation::new(format!("a message cannot be decompressed: {}", status.message())))
-    }
-
     fn reject(&mut self, ticket: Ticket, status: Status, out: &mut Outbox) -> bool {
         ticket.answer(Reply::failure(status), &self.config.compressors, out);
         // rpcx `server/server_conn.go`, `serveConn`: "auth failed, closed the connection".
         true
     }
 
+    fn bytes_needed(&self) -> usize {
+        self.wanted
+    }
+
+    fn drain(&mut self, _out: &mut Outbox) {
+        self.draining = true;
+    }
+
+    fn pushing(&mut self) -> Option<&mut dyn session::server::Pushing> {
+        Some(self)
+    }
+}
+
+impl session::server::Pushing for Server {
     fn push(&mut self, push: Push, out: &mut Outbox) -> Result<(), Status> {
         self.pushed += 1;
         let header = Header::new(Flags::REQUEST.with(Flags::ONEWAY), RAW, self.pushed);
@@ -117,17 +120,11 @@ impl session::Server for Server {
         frame.pairs(&push.metadata, |_| false);
         frame.finish(push.body).map_err(overlong)
     }
+}
 
-    fn bytes_needed(&self) -> usize {
-        self.wanted
-    }
-
+impl session::server::Housekeeping for Server {
     fn heartbeats(&self) -> u64 {
         self.heartbeats
-    }
-
-    fn drain(&mut self, _out: &mut Outbox) {
-        self.draining = true;
     }
 }
 
@@ -138,6 +135,19 @@ pub struct Ticket {
     header: Header,
     /// Path and method, as the request encoded them.
     names: Bytes,
+}
+
+impl session::server::Ticket for Ticket {
+    fn not_found_failure(&self, call: &Call<'_>, missing: NotFound) -> Status {
+        status::unknown(call, missing)
+    }
+
+    /// rpcx decompresses a message while reading it (`protocol/message.go`, `Decode`), so that a message it cannot
+    /// decompress is malformed.
+    #[cold]
+    fn decompression_failure(&self, status: Status) -> Result<Status, Violation> {
+        Err(Violation::new(format!("a message cannot be decompressed: {}", status.message())))
+    }
 }
 
 impl Ticket {

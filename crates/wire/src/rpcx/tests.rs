@@ -5,6 +5,7 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use polyrpc_core::session::Client as _;
 use polyrpc_core::session::Server as _;
+use polyrpc_core::session::server::{Pushing as _, Ticket as _};
 use polyrpc_core::session::{ClientEvent, NotFound, ServerEvent};
 use polyrpc_core::testing::{
     Pair, assert_any_split, assert_bytes, assert_case, assert_client_survives_damage, assert_survives_damage,
@@ -297,8 +298,9 @@ fn unknown_method_is_answered_with_rpcx_texts() {
         (NotFound::Service, "rpcx: can't find service NoSuch"),
         (NotFound::Method, "rpcx: can't find method Nope"),
     ] {
-        let (_, reply) = sole_reply(pair().call(CallId(0), &call("NoSuch", "Nope", b""), |heard| {
-            Reply::failure(Server::not_found_failure(heard, missing))
+        let call = call("NoSuch", "Nope", b"");
+        let (_, reply) = sole_reply(pair().call_with_ticket(CallId(0), &call, |heard, ticket| {
+            Reply::failure(ticket.not_found_failure(heard, missing))
         }));
         let status = reply.result.expect_err("a failure");
         assert_eq!((status.code(), status.message()), (Code::Unimplemented, want));
@@ -588,7 +590,7 @@ fn name_that_is_not_utf8_matches_no_method() {
         let (mut server, mut inbox, mut out) = (server(), BytesMut::from(&frame[..]), Outbox::new());
         let (call, ticket) = sole_call(&mut server, &mut inbox, &mut out);
         assert!([call.service, call.method].contains(&"\u{fffd}"));
-        let status = Server::not_found_failure(&call, NotFound::Service);
+        let status = ticket.not_found_failure(&call, NotFound::Service);
         server.reply(ticket, Reply::failure(status), &mut out);
         let answer = parse(&out.take());
         assert_eq!((answer.path(), answer.method()), (path, method), "the peer's own bytes go back");
@@ -779,7 +781,7 @@ impl Vector {
 
 /// Returns all captured frames, including those of the transports that only wrap them.
 fn vectors() -> Vec<Vector> {
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../vectors/rpcx");
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/vectors/rpcx");
     let mut vectors = Vec::new();
     for file in std::fs::read_dir(folder).expect("the folder of vectors") {
         let file = std::fs::read(file.expect("a file").path()).expect("readable");

@@ -5,9 +5,8 @@ use std::time::Duration;
 
 use buffa::Message;
 use polyrpc::client::{CancelHandle, Limits, Request};
-use polyrpc::payload::Json;
 use polyrpc::tls::{self, Identity, Pem};
-use polyrpc::{Client, Compression, Format};
+use polyrpc::{Client, Compression, Format, Json};
 
 use crate::outcome::{of_streams, of_unary};
 use crate::payload::append;
@@ -79,17 +78,22 @@ pub(crate) async fn run(asked: &ClientCompatRequest) -> Result<ClientResponseRes
 /// A client of the server that is to be called.
 fn connect(asked: &ClientCompatRequest) -> Result<Client, Trouble> {
     let secure = !asked.server_tls_cert.is_empty();
-    let protocol = match (asked.protocol.as_known(), asked.http_version.as_known()) {
-        (Some(Protocol::PROTOCOL_GRPC), Some(HTTPVersion::HTTP_VERSION_2)) => "grpc",
-        (Some(Protocol::PROTOCOL_GRPC_WEB), Some(HTTPVersion::HTTP_VERSION_1)) => "grpc-web",
-        (Some(Protocol::PROTOCOL_GRPC_WEB), Some(HTTPVersion::HTTP_VERSION_2)) => "grpc-web+h2",
-        (Some(Protocol::PROTOCOL_CONNECT), Some(HTTPVersion::HTTP_VERSION_1)) => "connect",
-        (Some(Protocol::PROTOCOL_CONNECT), Some(HTTPVersion::HTTP_VERSION_2)) => "connect+h2",
+    let (protocol, version) = match (asked.protocol.as_known(), asked.http_version.as_known()) {
+        (Some(Protocol::PROTOCOL_GRPC), Some(HTTPVersion::HTTP_VERSION_2)) => ("grpc", ""),
+        (Some(Protocol::PROTOCOL_GRPC_WEB), Some(HTTPVersion::HTTP_VERSION_1)) => ("grpc-web", ""),
+        (Some(Protocol::PROTOCOL_GRPC_WEB), Some(HTTPVersion::HTTP_VERSION_2)) => {
+            ("grpc-web", "http_version=2")
+        }
+        (Some(Protocol::PROTOCOL_CONNECT), Some(HTTPVersion::HTTP_VERSION_1)) => ("connect", ""),
+        (Some(Protocol::PROTOCOL_CONNECT), Some(HTTPVersion::HTTP_VERSION_2)) => {
+            ("connect", "http_version=2")
+        }
         other => return Err(format!("{other:?} is not spoken").into()),
     };
-    let by = if asked.use_get_http_method { "+get" } else { "" };
-    let carried = if secure { "+tls" } else { "" };
-    let mut builder = Client::builder(&format!("{protocol}{by}{carried}://{}:{}", asked.host, asked.port))
+    let method = if asked.use_get_http_method { "http_method=get" } else { "" };
+    let security = if secure { "+tls" } else { "" };
+    let url = format!("{protocol}{security}://{}:{}?{version}&{method}", asked.host, asked.port);
+    let mut builder = Client::builder(&url)
         .timeout(None)
         .format(match asked.codec.as_known() {
             Some(Codec::CODEC_JSON) => Format::Json(Json::Proto3),

@@ -113,8 +113,7 @@ fn body(name: &str, at: usize) -> Vec<u8> {
 
 fn vectors(name: &str) -> Vec<Value> {
     let file = format!("{name}.json");
-    let path: PathBuf =
-        [env!("CARGO_MANIFEST_DIR"), "..", "..", "vectors", "rest_rpc", &file].iter().collect();
+    let path: PathBuf = [env!("CARGO_MANIFEST_DIR"), "vectors", "rest_rpc", &file].iter().collect();
     let text = fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     serde_json::from_slice(&text).expect("a list")
 }

@@ -5,8 +5,8 @@ use prost_reflect::{DescriptorPool, DynamicMessage};
 use super::*;
 
 const BRPC: Format = Format::Json(Json::BrpcLenient);
-const OBSERVED: &str = include_str!("../../../../../vectors/json2pb/observed.txt");
-const SCHEMA: &str = include_str!("../../../../../vectors/json2pb/schema.proto");
+const OBSERVED: &str = include_str!("../../../vectors/json2pb/observed.txt");
+const SCHEMA: &str = include_str!("../../../vectors/json2pb/schema.proto");
 
 /// Messages from which the vectors were created.
 const ALL: &str = r#"

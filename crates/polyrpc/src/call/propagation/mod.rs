@@ -35,7 +35,7 @@ use std::time::{Duration, Instant};
 use polyrpc_core::{Metadata, Status};
 use polyrpc_wire::Protocol;
 
-pub use self::trace::{NoTraceParent, Trace, TraceParent};
+pub use self::trace::{Trace, TraceParent};
 
 thread_local! {
     static CURRENT: RefCell<CallScope> = const { RefCell::new(CallScope::NOTHING) };

@@ -4,7 +4,9 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::str::FromStr;
 
 use bytes::Bytes;
-use polyrpc_core::Metadata;
+use polyrpc_core::{Metadata, Status};
+
+use crate::Error;
 
 /// Trace context that is propagated from call to call besides deadlines: W3C's Trace Context (`traceparent`,
 /// `tracestate`) and Baggage (`baggage`). Zipkin's single-header `b3` is accepted in place of `traceparent`; such a
@@ -39,7 +41,7 @@ impl Trace {
         let (mut zipkin, mut states, mut baggages) = (None, List::default(), List::default());
         for (key, value) in metadata.iter() {
             match key {
-                "traceparent" => trace.parent = trace.parent.or_else(|| text(value)?.parse().ok()),
+                "traceparent" => trace.parent = trace.parent.or_else(|| read(text(value)?)),
                 "tracestate" => states.push(value),
                 "baggage" => baggages.push(value),
                 "b3" => zipkin = zipkin.or_else(|| TraceParent::from_b3(text(value)?)),
@@ -190,11 +192,11 @@ impl fmt::Display for TraceParent {
 }
 
 impl FromStr for TraceParent {
-    type Err = NoTraceParent;
+    type Err = Error;
 
     /// Parses this version and future ones (Trace Context, section 3.2.2).
-    fn from_str(text: &str) -> Result<Self, NoTraceParent> {
-        read(text).ok_or(NoTraceParent)
+    fn from_str(text: &str) -> Result<Self, Error> {
+        read(text).ok_or_else(malformed)
     }
 }
 
@@ -222,17 +224,12 @@ fn hex(text: &str) -> Option<u128> {
     u128::from_str_radix(text, 16).ok().filter(|_| digits)
 }
 
-/// Error of parsing a `traceparent`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct NoTraceParent;
-
-impl fmt::Display for NoTraceParent {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("want 00-<trace id>-<span id>-<flags>, in lower-case hexadecimal digits, with ids other than zero")
-    }
+#[cold]
+fn malformed() -> Error {
+    let want =
+        "want 00-<trace id>-<span id>-<flags>, in lower-case hexadecimal digits, with ids other than zero";
+    Status::invalid_argument(want).into()
 }
-
-impl std::error::Error for NoTraceParent {}
 
 /// Returns a random id that is not zero. It need not be unpredictable: splitmix64, seeded per thread with a key of the
 /// standard hasher.
@@ -271,7 +268,7 @@ mod tests {
     fn later_traceparent_version_with_more_fields_is_parsed() {
         let later = PARENT.replacen("00", "cc", 1);
         for text in [later.clone(), later.clone() + "-what-is-new"] {
-            assert_eq!(text.parse(), PARENT.parse::<TraceParent>(), "{text}");
+            assert_eq!(text.parse::<TraceParent>().unwrap(), PARENT.parse().unwrap(), "{text}");
         }
         assert!((later + ".x").parse::<TraceParent>().is_err());
     }
@@ -285,7 +282,7 @@ mod tests {
         let (sign, split) = (PARENT.replacen("4b", "+b", 1), PARENT.replacen("6-0", "-60", 1));
         let wide = PARENT.replacen("4bf9", "4bé", 1);
         for text in ["", zero, no_span, &upper, &longer, &forbidden, short, &sign, &split, &wide] {
-            assert_eq!(text.parse::<TraceParent>(), Err(NoTraceParent), "{text}");
+            assert!(text.parse::<TraceParent>().is_err(), "{text}");
         }
     }
 

@@ -16,7 +16,7 @@ use crate::codec::{decompress_message, decompress_message_aside};
 ///
 /// The queue is bounded by the flow-control window of the protocol, which is extended only when messages are taken out.
 #[derive(Debug, Clone)]
-pub struct Incoming(Arc<Shared>);
+pub(crate) struct Incoming(Arc<Shared>);
 
 /// The connection's end of an [`Incoming`].
 #[derive(Debug)]
@@ -79,7 +79,7 @@ impl Incoming {
     }
 
     /// Polls for the next message, decompressed; `None` after the last. An error is returned once and ends the stream.
-    pub fn poll_next(&self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, Status>>> {
+    pub(crate) fn poll_next(&self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, Status>>> {
         loop {
             let mut state = self.0.lock();
             if let Some(Decompressing(message)) = &mut state.decompressing {

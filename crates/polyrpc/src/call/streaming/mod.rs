@@ -20,13 +20,10 @@ use crate::error::{ClientResult, Error, Failure, Result};
 
 pub use polyrpc_core::session::StreamOptions;
 
-pub use incoming::Incoming;
-pub use outgoing::Outgoing;
-
 pub(crate) use closing::{Closer, Closing};
-pub(crate) use incoming::IncomingSender;
+pub(crate) use incoming::{Incoming, IncomingSender};
 pub(crate) use notify::StreamNotify;
-pub(crate) use outgoing::OutgoingReceiver;
+pub(crate) use outgoing::{Outgoing, OutgoingReceiver};
 pub(crate) use send::send;
 
 /// A stream of messages in one direction of a call.

@@ -9,7 +9,7 @@ use super::StreamNotify;
 
 /// Queue of the encoded messages of one call that wait to be sent.
 #[derive(Debug)]
-pub struct Outgoing(Arc<Shared>);
+pub(crate) struct Outgoing(Arc<Shared>);
 
 /// The connection's end of an [`Outgoing`].
 #[derive(Debug)]
@@ -44,12 +44,12 @@ impl Outgoing {
     }
 
     /// Sets the head, sent before the first message.
-    pub fn set_head(&self, head: Head) {
+    pub(crate) fn set_head(&self, head: Head) {
         self.change(|state| state.head = Some(head));
     }
 
     /// Polls for room for a message; the task is woken when there is some.
-    pub fn poll_room(&self, cx: &mut Context<'_>) -> Poll<()> {
+    pub(crate) fn poll_room(&self, cx: &mut Context<'_>) -> Poll<()> {
         let mut state = self.0.lock();
         if state.messages.len() < Self::MESSAGES && state.bytes < Self::BYTES {
             return Poll::Ready(());
@@ -59,7 +59,7 @@ impl Outgoing {
     }
 
     /// Adds an encoded message, not compressed yet. Check for [room](Self::poll_room) first.
-    pub fn send(&self, message: Bytes) {
+    pub(crate) fn send(&self, message: Bytes) {
         self.0.bell.account.keep(footprint(&message));
         self.change(|state| {
             state.bytes += message.len();

@@ -18,8 +18,7 @@ impl Candidate {
     }
 
     /// Returns the same server with new attributes.
-    #[must_use]
-    pub fn renewed(&self, attributes: Attributes) -> Self {
+    pub(crate) fn renewed(&self, attributes: Attributes) -> Self {
         let instance = Instance { attributes, ..(*self.instance).clone() };
         Self { instance: Arc::new(instance), load: self.load.clone() }
     }
@@ -34,8 +33,28 @@ impl Candidate {
         &self.instance
     }
 
+    /// Number of this client's attempts in flight.
+    pub fn in_flight(&self) -> usize {
+        self.load.in_flight()
+    }
+
+    /// Whether calls may go to this server now: it is considered healthy.
+    pub fn is_available(&self, now: Instant) -> bool {
+        self.load.is_available(now)
+    }
+
+    /// Records the start of an attempt. A client does so for every attempt; a test of a balancer does it itself.
+    pub fn record_start(&self) {
+        self.load.record_start();
+    }
+
+    /// Records the end of an attempt.
+    pub fn record_end(&self) {
+        self.load.record_end();
+    }
+
     /// Load and availability, as seen by this client.
-    pub fn load(&self) -> &Arc<Load> {
+    pub(crate) fn load(&self) -> &Arc<Load> {
         &self.load
     }
 
@@ -47,7 +66,7 @@ impl Candidate {
 
 /// Load and availability of one server, as seen by this client.
 #[derive(Debug)]
-pub struct Load {
+pub(crate) struct Load {
     in_flight: AtomicUsize,
     /// Whether the server is healthy, as far as is known.
     well: AtomicBool,
@@ -69,22 +88,22 @@ impl Default for Load {
 
 impl Load {
     /// Number of this client's attempts in flight.
-    pub fn in_flight(&self) -> usize {
+    pub(crate) fn in_flight(&self) -> usize {
         self.in_flight.load(Ordering::Relaxed)
     }
 
     /// Records the start of an attempt.
-    pub fn record_start(&self) {
+    pub(crate) fn record_start(&self) {
         self.in_flight.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Records the end of an attempt.
-    pub fn record_end(&self) {
+    pub(crate) fn record_end(&self) {
         self.in_flight.fetch_sub(1, Ordering::Relaxed);
     }
 
     /// Whether calls may go to this server now.
-    pub fn is_available(&self, now: Instant) -> bool {
+    pub(crate) fn is_available(&self, now: Instant) -> bool {
         if !self.well.load(Ordering::Relaxed) {
             return false;
         }
@@ -93,12 +112,12 @@ impl Load {
     }
 
     /// Sets whether the server is healthy.
-    pub fn set_well(&self, well: bool) {
+    pub(crate) fn set_well(&self, well: bool) {
         self.well.store(well, Ordering::Relaxed);
     }
 
     /// Keeps calls away from the server until then.
-    pub fn mark_unavailable_until(&self, until: Instant) {
+    pub(crate) fn mark_unavailable_until(&self, until: Instant) {
         let nanos = until.saturating_duration_since(self.since).as_nanos();
         self.shunned_until.store(u64::try_from(nanos).unwrap_or(u64::MAX), Ordering::Relaxed);
     }

@@ -1,19 +1,16 @@
 use super::tiers::Tiers;
 use super::{Candidate, LoadBalancer, Picker};
 
-/// Geographically nearest server, or any of the nearest if several are at the same distance: rpcx's `Closest`.
-///
-/// Servers publish their position as `latitude` and `longitude`, in degrees; those that do not get no calls. If the
-/// nearest server may not take a call, the next nearest gets it.
+/// See [`Policy::closest`](super::Policy::closest).
 #[derive(Debug, Clone, Copy)]
-pub struct Closest {
+pub(crate) struct Closest {
     latitude: f64,
     longitude: f64,
 }
 
 impl Closest {
     /// Creates a balancer for a client at this position, in degrees north and east.
-    pub fn to(latitude: f64, longitude: f64) -> Self {
+    pub(crate) fn to(latitude: f64, longitude: f64) -> Self {
         Self { latitude, longitude }
     }
 

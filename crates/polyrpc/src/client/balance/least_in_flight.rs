@@ -1,12 +1,8 @@
 use super::{Candidate, LoadBalancer, PickContext, Picker, chance};
 
-/// Server with the fewest of this client's calls in flight; any of those with the same number.
-///
-/// Each server gets new calls at the rate at which it answers, so calls of very different cost do not queue behind each
-/// other. Among up to 32 servers the pick is exact. Of more, 32 are drawn and the best of them is taken, since reading
-/// a thousand counts would take longer than they stay valid.
+/// See [`Policy::least_in_flight`](super::Policy::least_in_flight).
 #[derive(Debug, Clone, Copy, Default)]
-pub struct LeastInFlight;
+pub(crate) struct LeastInFlight;
 
 impl LoadBalancer for LeastInFlight {
     fn picker(&self, candidates: &[Candidate]) -> Box<dyn Picker> {

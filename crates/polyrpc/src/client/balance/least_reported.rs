@@ -1,14 +1,9 @@
 use super::tiers::Tiers;
 use super::{Candidate, LoadBalancer, Picker};
 
-/// Server that reports the fewest calls to the registry; any of those that report the same number: what rpcx of 2016
-/// planned as `CallLeast`.
-///
-/// It reads `calls`, the mean rate of calls that rpcx's servers report, or else `tps`, which those of 2016 did. The
-/// rate covers the calls of all clients but is as old as the last report: until the next one, all calls go to the same
-/// server. Servers that report nothing come last.
+/// See [`Policy::least_reported`](super::Policy::least_reported).
 #[derive(Debug, Clone, Copy, Default)]
-pub struct LeastReported;
+pub(crate) struct LeastReported;
 
 impl LoadBalancer for LeastReported {
     fn picker(&self, candidates: &[Candidate]) -> Box<dyn Picker> {

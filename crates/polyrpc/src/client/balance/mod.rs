@@ -3,22 +3,26 @@
 //! A [`LoadBalancer`] builds a [`Picker`] for every set of servers that discovery yields; this may be slow, and the
 //! balancer may keep state across sets. Each call asks the picker, which never waits and holds locks only briefly.
 //!
-//! | policy | names in brpc, rpcx and others ([`Policy`]) | use when |
+//! | policy | names in brpc, rpcx and others | use when |
 //! |---|---|---|
-//! | [`Random`] | `random`, `RandomSelect` | servers and calls are alike |
-//! | [`RoundRobin`] | `rr`, `RoundRobin` | the same, and each server must get exactly its share |
-//! | [`SmoothWeightedRoundRobin`] | `swrr`, `WeightedRoundRobin` | servers differ by known weights |
-//! | [`WeightedRoundRobin`] | `wrr` | the same among many servers: no lock |
-//! | [`WeightedRandom`] | `wr` | the same, and there are many clients that call seldom |
-//! | [`LeastInFlight`] | `least` | calls differ much in cost |
-//! | [`LeastReported`] | `least_reported`, `CallLeast` | a registry knows the servers' load from all clients |
+//! | [`Policy::random`] | `random`, `RandomSelect` | servers and calls are alike |
+//! | [`Policy::round_robin`] | `rr`, `RoundRobin` | the same, and each server must get exactly its share |
+//! | [`Policy::smooth_weighted_round_robin`] | `swrr`, `WeightedRoundRobin` | servers differ by known weights |
+//! | [`Policy::weighted_round_robin`] | `wrr` | the same among many servers: no lock |
+//! | [`Policy::weighted_random`] | `wr` | the same, and there are many clients that call seldom |
+//! | [`Policy::least_in_flight`] | `least` | calls differ much in cost |
+//! | [`Policy::least_reported`] | `least_reported`, `CallLeast` | a registry knows the servers' load from all clients |
 //! | [`P2c`] | `p2c` | latencies differ and change: the one to start with |
-//! | [`LocalityAware`] | `la` | near and far servers are mixed, and the near ones are preferred |
-//! | [`Jump`], [`DoubleJump`] | `jump`, `doublejump`, `ConsistentHash` | equal calls go to one server, as with rpcx |
+//! | [`Policy::locality_aware`] | `la` | near and far servers are mixed, and the near ones are preferred |
+//! | [`Policy::jump`], [`Policy::double_jump`] | `jump`, `doublejump`, `ConsistentHash` | equal calls go to one server, as with rpcx |
 //! | [`Ring`] | `c_murmurhash`, `c_md5`, `c_ketama` | the same, as with brpc |
-//! | [`Closest`] | `closest`, `Closest` | servers publish their geographical position |
-//! | [`ByLatency`] | `latency`, `WeightedICMP` | the network's delay decides |
-//! | [`Sticky`] | `sticky` before any other | a server keeps state for its client |
+//! | [`Policy::closest`] | `closest`, `Closest` | servers publish their geographical position |
+//! | [`Policy::by_latency`] | `latency`, `WeightedICMP` | the network's delay decides |
+//! | [`Policy::sticky`] | `sticky` before any other | a server keeps state for its client |
+//!
+//! With the hashing policies, calls with the same [key](PickContext::key) go to the same server. If the caller sets
+//! none, it is the hash of service, method and encoded request (of a long request, its beginning). [`rpcx_key`] is the
+//! key that rpcx's Go clients derive from the same arguments.
 //!
 //! Implement both traits for any other policy:
 //!
@@ -51,6 +55,7 @@
 
 mod candidate;
 
+mod name;
 mod policy;
 
 mod random;
@@ -66,7 +71,7 @@ mod least_reported;
 mod locality_aware;
 mod p2c;
 
-pub mod hash;
+mod hash;
 
 mod by_latency;
 mod closest;
@@ -89,21 +94,14 @@ use std::time::{Duration, Instant};
 
 use polyrpc_core::{Code, Fault, Scope, Status};
 
-pub use self::by_latency::{ByLatency, Probe, TcpConnectProbe};
-pub use self::candidate::{Candidate, Load};
-pub use self::closest::Closest;
-pub use self::hash::{DoubleJump, Jump, Ring};
-pub use self::least_in_flight::LeastInFlight;
-pub use self::least_reported::LeastReported;
-pub use self::locality_aware::LocalityAware;
+pub use self::candidate::Candidate;
+pub use self::hash::{Ring, rpcx_key, rpcx_key_by_value};
 pub use self::p2c::P2c;
-pub use self::policy::{Policy, named};
-pub use self::random::Random;
-pub use self::round_robin::RoundRobin;
-pub use self::smooth::SmoothWeightedRoundRobin;
-pub use self::sticky::Sticky;
-pub use self::weighted_random::WeightedRandom;
-pub use self::weighted_round_robin::WeightedRoundRobin;
+pub use self::policy::Policy;
+
+pub(crate) use self::candidate::Load;
+pub(crate) use self::round_robin::RoundRobin;
+pub(crate) use self::weighted_random::WeightedRandom;
 
 /// Load balancing policy.
 ///
@@ -159,6 +157,7 @@ impl<P: Picker + ?Sized> Picker for Arc<P> {
 
 /// Call that needs a server.
 #[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
 pub struct PickContext<'a> {
     /// Service name.
     pub service: &'a str,
@@ -177,7 +176,13 @@ pub struct PickContext<'a> {
     pub tried: &'a [usize],
 }
 
-impl PickContext<'_> {
+impl<'a> PickContext<'a> {
+    /// Creates a call without names, key or request, for tests of a balancer.
+    pub fn new(candidates: &'a [Candidate]) -> Self {
+        let now = Instant::now();
+        Self { service: "", method: "", key: None, request: &[], now, candidates, tried: &[] }
+    }
+
     /// Whether the server at this place may take the call: it is considered healthy and has not been tried.
     pub fn may_take(&self, place: usize) -> bool {
         self.is_available(place) && !self.tried.contains(&place)
@@ -185,12 +190,13 @@ impl PickContext<'_> {
 
     /// Whether the server at this place is considered healthy.
     pub fn is_available(&self, place: usize) -> bool {
-        self.candidates.get(place).is_some_and(|candidate| candidate.load().is_available(self.now))
+        self.candidates.get(place).is_some_and(|candidate| candidate.is_available(self.now))
     }
 }
 
 /// Outcome of an attempt.
 #[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
 pub struct AttemptOutcome<'a> {
     /// Time from the start, which was the `now` of [`Picker::call_started`], to the end.
     pub latency: Duration,
@@ -205,6 +211,11 @@ pub struct AttemptOutcome<'a> {
 }
 
 impl AttemptOutcome<'_> {
+    /// Creates the outcome of a call's only attempt, which succeeded, for tests of a balancer.
+    pub fn new(latency: Duration, now: Instant) -> Self {
+        Self { latency, now, failure: None, timeout: None, attempts: (0, 1) }
+    }
+
     /// Whether the server is to blame: neither a rejection of the caller's own mistake nor a cancelled call counts.
     pub fn is_server_failure(&self) -> bool {
         self.failure.is_some_and(|status| {

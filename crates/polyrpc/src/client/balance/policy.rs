@@ -1,243 +1,202 @@
-use std::fmt::Display;
-use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use polyrpc_core::Status;
+use super::by_latency::{ByLatency, CustomProbe};
+use super::closest::Closest;
+use super::hash::{DoubleJump, Jump};
+use super::least_in_flight::LeastInFlight;
+use super::least_reported::LeastReported;
+use super::locality_aware::LocalityAware;
+use super::random::Random;
+use super::round_robin::RoundRobin;
+use super::smooth::SmoothWeightedRoundRobin;
+use super::sticky::Sticky;
+use super::weighted_random::WeightedRandom;
+use super::weighted_round_robin::WeightedRoundRobin;
+use super::{Candidate, LoadBalancer, Picker};
+use crate::discovery::Instance;
 
-use super::{
-    ByLatency, Closest, DoubleJump, Jump, LeastInFlight, LeastReported, LoadBalancer, LocalityAware, P2c,
-    Random, Ring, RoundRobin, SmoothWeightedRoundRobin, Sticky, TcpConnectProbe, WeightedRandom,
-    WeightedRoundRobin,
-};
-use crate::client::Result;
-
-/// Returns a balancer by its name, as in a flag or a configuration: `rr`, `p2c:choices=3 tau_ms=5000`,
-/// `closest:latitude=52.5 longitude=13.4`, `sticky:c_murmurhash:replicas=200`.
+/// A ready-made balancer: by one of the functions here, or by its name in a flag or a configuration.
 ///
-/// brpc's and rpcx's names are accepted; parameters follow a colon, as in brpc, separated by blanks.
-/// `WeightedRoundRobin` is rpcx's, the [smooth](SmoothWeightedRoundRobin) one; brpc's is `wrr`. rpcx's `SelectByUser`
-/// has no name here: pass any implementation of [`LoadBalancer`] to the client itself.
+/// Clones share the state of the balancer, such as positions or latencies: each client wants one of its own.
 ///
-/// # Errors
+/// ```
+/// use polyrpc::Client;
+/// use polyrpc::client::balance::Policy;
 ///
-/// If the name is unknown (the error lists all names), or a parameter is unknown, missing or invalid.
-pub fn named(text: &str) -> Result<Arc<dyn LoadBalancer>> {
-    text.parse().map(|Policy(balance)| balance)
-}
-
-/// Balancer that is parsed from its name, as by [`named`].
+/// # fn main() -> polyrpc::client::Result<()> {
+/// let by_name: Policy = "c_murmurhash:replicas=200".parse()?;
+/// # let _runtime = tokio::runtime::Runtime::new().unwrap();
+/// # let _guard = _runtime.enter();
+/// let client = Client::builder("list://h1:8972,h2:8972").balance(Policy::round_robin()).build()?;
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Names
+///
+/// The table of [this module](super) has them: brpc's, rpcx's and further ones. Parameters follow a colon, as in brpc,
+/// separated by blanks: `p2c:choices=3 tau_ms=5000`, `closest:latitude=52.5 longitude=13.4`,
+/// `sticky:c_murmurhash:replicas=200`. `WeightedRoundRobin` is rpcx's, the
+/// [smooth](Self::smooth_weighted_round_robin) one; brpc's is `wrr`. rpcx's `SelectByUser` has no name here: implement
+/// [`LoadBalancer`].
+///
+/// It is an error if the name is unknown (the error lists all names), or a parameter is unknown, missing or invalid.
 #[derive(Debug, Clone)]
-pub struct Policy(pub Arc<dyn LoadBalancer>);
+pub struct Policy(Arc<dyn LoadBalancer>);
 
-impl FromStr for Policy {
-    type Err = crate::Error;
+impl Policy {
+    /// Any balancer as a policy.
+    pub fn new(balancer: impl LoadBalancer) -> Self {
+        Self(Arc::new(balancer))
+    }
 
-    fn from_str(text: &str) -> Result<Self> {
-        let (name, parameters) = text.split_once(':').unwrap_or((text, ""));
-        let name = name.trim();
-        if name == "sticky" {
-            return Ok(Self(Arc::new(Sticky::new(named(parameters)?))));
-        }
-        let mut parameters = Parameters::read(name, parameters)?;
-        let balance = balance(name, &mut parameters)?;
-        parameters.none_left()?;
-        Ok(Self(balance))
+    /// Any server, each with the same probability: brpc's `random`, rpcx's `RandomSelect`.
+    ///
+    /// It is stateless, so changes of the set have no side effects; a server's share varies by the square root of its
+    /// calls.
+    pub fn random() -> Self {
+        Self::new(Random)
+    }
+
+    /// One server after another: brpc's `rr`, rpcx's `RoundRobin`.
+    ///
+    /// A new set of servers continues at the position of the previous one. A server that may not take the call is
+    /// skipped in a way that keeps the shares of the others equal. The first position is random, so that clients that
+    /// start together do not all begin with the same server.
+    pub fn round_robin() -> Self {
+        Self::new(RoundRobin::new())
+    }
+
+    /// Smooth weighted round robin: rpcx's `WeightedRoundRobin`.
+    ///
+    /// At each turn every server gains its weight; the first server with the highest gain is chosen and pays the sum of
+    /// all weights. Weights of 5, 1 and 1 yield `a a b a c a a`, repeatedly. A weight of zero gets nothing. A set with
+    /// other servers or weights restarts the schedule.
+    ///
+    /// rpcx builds a list of a whole round, whose length is the sum of the weights; here the order is computed turn by
+    /// turn (`WeightedSchedule`), with memory per server and a short lock.
+    pub fn smooth_weighted_round_robin() -> Self {
+        Self::new(SmoothWeightedRoundRobin::new())
+    }
+
+    /// Evenly spread weighted round robin: brpc's `wrr`.
+    ///
+    /// The weights are laid around a ring, and each pick advances by a stride that is coprime to their sum. Each server
+    /// gets exactly its weight of the picks of a lap, seldom two in a row (brpc
+    /// `policy/weighted_round_robin_load_balancer.cpp`). A weight of zero gets nothing. Callers share one position
+    /// without a lock; [the smooth one](Self::smooth_weighted_round_robin) spreads still more evenly.
+    pub fn weighted_round_robin() -> Self {
+        Self::new(WeightedRoundRobin)
+    }
+
+    /// Any server, with a probability proportional to its weight: brpc's `wr`.
+    ///
+    /// For many clients that call seldom, where the schedules that each of them starts anew would be uneven. A weight
+    /// of zero gets nothing. The pick is a binary search in the cumulative weights.
+    pub fn weighted_random() -> Self {
+        Self::new(WeightedRandom)
+    }
+
+    /// Server with the fewest of this client's calls in flight; any of those with the same number.
+    ///
+    /// Each server gets new calls at the rate at which it answers, so calls of very different cost do not queue behind
+    /// each other. Among up to 32 servers the pick is exact. Of more, 32 are drawn and the best of them is taken, since
+    /// reading a thousand counts would take longer than they stay valid.
+    pub fn least_in_flight() -> Self {
+        Self::new(LeastInFlight)
+    }
+
+    /// Server that reports the fewest calls to the registry; any of those that report the same number: what rpcx of
+    /// 2016 planned as `CallLeast`.
+    ///
+    /// It reads `calls`, the mean rate of calls that rpcx's servers report, or else `tps`, which those of 2016 did. The
+    /// rate covers the calls of all clients but is as old as the last report: until the next one, all calls go to the
+    /// same server. Servers that report nothing come last.
+    pub fn least_reported() -> Self {
+        Self::new(LeastReported)
+    }
+
+    /// Locality-aware balancing by throughput and latency: brpc's `la`.
+    ///
+    /// A server's weight is its answered calls per second divided by its latency. The nearest and fastest servers
+    /// therefore take as many calls as they can, and the others the rest, where a fair balancer would send calls around
+    /// the world. A server whose calls are in flight for longer than usual loses weight before any of them ends. Every
+    /// server keeps a small weight, so that its recovery is noticed (brpc `docs/en/lalb.md`,
+    /// `policy/locality_aware_load_balancer.cpp`).
+    pub fn locality_aware() -> Self {
+        Self::new(LocalityAware::new())
+    }
+
+    /// Stateless jump consistent hashing: the rpcx of 2016.
+    ///
+    /// The servers are sorted by name and the key jumps to one of them (J. Lamping, E. Veach, "A fast, minimal memory,
+    /// consistent hash algorithm"). The number of moved keys is minimal if servers come and go at the end of the order;
+    /// elsewhere all servers behind the change are affected too, which [`double_jump`](Self::double_jump) avoids. A key
+    /// whose server may not take the call is rehashed and jumps again.
+    pub fn jump() -> Self {
+        Self::new(Jump)
+    }
+
+    /// Stateful consistent hashing: rpcx's `ConsistentHash`.
+    ///
+    /// Servers keep their slots; a key whose slot is empty jumps once more, among the present servers
+    /// (`edwingeng/doublejump`). When a server leaves, only its own keys move, and a new server takes the slot that was
+    /// vacated last. The mapping therefore depends on the order in which servers came and went, and clients that
+    /// started at different times may disagree. Use [`Ring`](super::Ring) where they must agree.
+    ///
+    /// New servers of one set are added in the order of their names.
+    pub fn double_jump() -> Self {
+        Self::new(DoubleJump::default())
+    }
+
+    /// Geographically nearest server, or any of the nearest if several are at the same distance: rpcx's `Closest`.
+    ///
+    /// Servers publish their position as `latitude` and `longitude`, in degrees; those that do not get no calls. If the
+    /// nearest server may not take a call, the next nearest gets it. `latitude` and `longitude` are the client's
+    /// position, in degrees north and east.
+    pub fn closest(latitude: f64, longitude: f64) -> Self {
+        Self::new(Closest::to(latitude, longitude))
+    }
+
+    /// Weighted round robin by measured network latency: rpcx's `WeightedICMP`.
+    ///
+    /// Each server is probed three times. The mean latency gives its weight by rpcx's table, and calls are spread as by
+    /// [smooth weighted round robin](Self::smooth_weighted_round_robin): 191 up to 10 ms, one less for each further
+    /// millisecond up to 200, one up to a second. A server that takes longer or does not answer gets no calls. rpcx
+    /// sends ICMP echo requests, which needs a privilege; here the time is measured in which TCP connects. A server
+    /// that is reached by UDP need not accept TCP: a refused connection took one round trip as well. A server behind a
+    /// Unix socket is local.
+    ///
+    /// A task of the balancer probes 64 servers at a time, repeats each probe after an interval, and ends with the
+    /// balancer. It runs in the runtime in which the first set of servers arrived. A server that has not been measured
+    /// yet counts as far away. If every probe fails, all servers get the same weight.
+    pub fn by_latency() -> Self {
+        Self::new(ByLatency::new())
+    }
+
+    /// The same, with latencies measured by `probe` at this interval, which is at least one second. The probe returns the
+    /// round-trip time to a server, or `None` if it cannot be measured; its future may be dropped before it completes.
+    pub fn by_latency_of<P, F>(probe: P, interval: Duration) -> Self
+    where
+        P: Fn(Instance) -> F + Send + Sync + 'static,
+        F: Future<Output = Option<Duration>> + Send + 'static,
+    {
+        Self::new(ByLatency::by(CustomProbe(probe), interval))
+    }
+
+    /// Keeps the server that another balancer chose first while its connection holds: rpcx's option `Sticky`.
+    ///
+    /// For servers that keep state for their clients. A retry goes to another server without changing the choice. If
+    /// the server's connection fails, or the server becomes unavailable or leaves, the other balancer chooses the next
+    /// one to keep.
+    pub fn sticky(inner: impl LoadBalancer) -> Self {
+        Self::new(Sticky::new(inner))
     }
 }
 
-fn balance(name: &str, parameters: &mut Parameters<'_>) -> Result<Arc<dyn LoadBalancer>> {
-    Ok(match name {
-        "random" | "RandomSelect" => Arc::new(Random),
-        "rr" | "RoundRobin" => Arc::new(RoundRobin::new()),
-        "swrr" | "WeightedRoundRobin" => Arc::new(SmoothWeightedRoundRobin::new()),
-        "wrr" => Arc::new(WeightedRoundRobin),
-        "wr" => Arc::new(WeightedRandom),
-        "least" => Arc::new(LeastInFlight),
-        "least_reported" | "CallLeast" => Arc::new(LeastReported),
-        "p2c" => Arc::new(p2c(parameters)?),
-        "la" => Arc::new(LocalityAware::new()),
-        "jump" => Arc::new(Jump),
-        "doublejump" | "ConsistentHash" => Arc::new(DoubleJump::default()),
-        "c_murmurhash" => Arc::new(ring(Ring::murmur(), parameters)?),
-        "c_md5" => Arc::new(ring(Ring::md5(), parameters)?),
-        "c_ketama" => Arc::new(ring(Ring::ketama(), parameters)?),
-        "closest" | "Closest" => Arc::new(closest(parameters)?),
-        "latency" | "WeightedICMP" => Arc::new(by_latency(parameters)?),
-        _ => {
-            let unknown = format!("there is no balancer `{name}`; there are {}", NAMES.join(", "));
-            return Err(Status::invalid_argument(unknown).into());
-        }
-    })
-}
-
-/// All names: brpc's, rpcx's and ours.
-const NAMES: [&str; 24] = [
-    "random",
-    "rr",
-    "swrr",
-    "wrr",
-    "wr",
-    "least",
-    "least_reported",
-    "p2c",
-    "la",
-    "jump",
-    "doublejump",
-    "c_murmurhash",
-    "c_md5",
-    "c_ketama",
-    "closest",
-    "latency",
-    "sticky:NAME",
-    "RandomSelect",
-    "RoundRobin",
-    "WeightedRoundRobin",
-    "WeightedICMP",
-    "ConsistentHash",
-    "Closest",
-    "CallLeast",
-];
-
-fn p2c(parameters: &mut Parameters<'_>) -> Result<P2c> {
-    let mut p2c = P2c::new();
-    if let Some(choices) = parameters.within("choices", 2..=64)? {
-        p2c = p2c.choices(choices as usize);
-    }
-    if let Some(millis) = parameters.within("tau_ms", 1..=u64::MAX)? {
-        p2c = p2c.tau(Duration::from_millis(millis));
-    }
-    if let Some(millis) = parameters.within("max_punish_ms", 0..=u64::MAX)? {
-        p2c = p2c.max_punishment((millis > 0).then(|| Duration::from_millis(millis)));
-    }
-    Ok(p2c)
-}
-
-fn ring(ring: Ring, parameters: &mut Parameters<'_>) -> Result<Ring> {
-    match parameters.take::<usize>("replicas")? {
-        Some(replicas) => ring.replicas(replicas),
-        None => Ok(ring),
-    }
-}
-
-fn closest(parameters: &mut Parameters<'_>) -> Result<Closest> {
-    let mut degrees = |name, most: f64| {
-        let degrees: Option<f64> = parameters.take(name)?;
-        let degrees = degrees.filter(|degrees| degrees.abs() <= most);
-        degrees.ok_or_else(|| parameters.invalid(format_args!("want `{name}` in degrees, up to {most}")))
-    };
-    Ok(Closest::to(degrees("latitude", 90.0)?, degrees("longitude", 180.0)?))
-}
-
-fn by_latency(parameters: &mut Parameters<'_>) -> Result<ByLatency> {
-    let interval = parameters.within("interval_ms", 1000..=u64::MAX)?;
-    Ok(interval
-        .map_or_else(ByLatency::new, |millis| ByLatency::by(TcpConnectProbe, Duration::from_millis(millis))))
-}
-
-/// Parameters that are not consumed yet: `choices=3 tau_ms=5000`.
-struct Parameters<'a> {
-    balancer: &'a str,
-    left: Vec<(&'a str, &'a str)>,
-}
-
-impl<'a> Parameters<'a> {
-    fn read(balancer: &'a str, text: &'a str) -> Result<Self> {
-        let mut parameters = Self { balancer, left: Vec::new() };
-        for word in text.split_whitespace() {
-            let Some(parameter) = word.split_once('=') else {
-                return Err(parameters.invalid(format_args!("`{word}` is not `name=value`")));
-            };
-            parameters.left.push(parameter);
-        }
-        Ok(parameters)
-    }
-
-    /// Takes the value of a parameter, if present.
-    fn take<T: FromStr>(&mut self, name: &str) -> Result<Option<T>> {
-        let Some(index) = self.left.iter().position(|(known, _)| *known == name) else { return Ok(None) };
-        let (_, value) = self.left.remove(index);
-        let wrong = |_| self.invalid(format_args!("`{name}` cannot be `{value}`"));
-        value.parse().map(Some).map_err(wrong)
-    }
-
-    /// Takes the value of a parameter as an integer in a range.
-    fn within(&mut self, name: &str, range: std::ops::RangeInclusive<u64>) -> Result<Option<u64>> {
-        match self.take(name)? {
-            Some(number) if !range.contains(&number) => {
-                Err(self.invalid(format_args!("`{name}` is {} to {}", range.start(), range.end())))
-            }
-            number => Ok(number),
-        }
-    }
-
-    fn none_left(&self) -> Result<()> {
-        match self.left.first() {
-            Some((name, _)) => {
-                Err(self.invalid(format_args!("the parameter `{name}` is unknown or given twice")))
-            }
-            None => Ok(()),
-        }
-    }
-
-    fn invalid(&self, why: impl Display) -> crate::Error {
-        Status::invalid_argument(format!("balancer `{}`: {why}", self.balancer)).into()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_policy_name_builds_its_balancer() {
-        for (text, kind) in [
-            ("random", "Random"),
-            ("rr", "RoundRobin"),
-            ("RoundRobin", "RoundRobin"),
-            ("swrr", "SmoothWeightedRoundRobin"),
-            ("WeightedRoundRobin", "SmoothWeightedRoundRobin"),
-            ("wrr", "WeightedRoundRobin"),
-            ("wr", "WeightedRandom"),
-            ("least", "LeastInFlight"),
-            ("CallLeast", "LeastReported"),
-            ("p2c", "P2c { choices: 2"),
-            ("p2c:choices=3 tau_ms=5000", "P2c { choices: 3, fading: Decay { tau: 5s, punishment: 30s"),
-            ("p2c: max_punish_ms=100 ", "P2c { choices: 2, fading: Decay { tau: 10s, punishment: 100ms"),
-            ("la", "LocalityAware"),
-            ("jump", "Jump"),
-            ("ConsistentHash", "DoubleJump"),
-            ("c_murmurhash:replicas=200", "Ring { hash: Murmur, replicas: 200"),
-            ("c_md5", "Ring { hash: Md5, replicas: 100"),
-            ("c_ketama", "Ring { hash: Ketama, replicas: 100"),
-            ("Closest:latitude=1 longitude=-2.5", "Closest { latitude: 1.0, longitude: -2.5 }"),
-            ("WeightedICMP", "ByLatency"),
-            ("latency:interval_ms=5000", "ByLatency"),
-            ("sticky:p2c:choices=4", "Sticky { inner: P2c { choices: 4"),
-        ] {
-            let balance = format!("{:?}", named(text).unwrap());
-            assert!(balance.starts_with(kind), "{text}: {balance}");
-        }
-    }
-
-    #[test]
-    fn unknown_policy_error_lists_the_names() {
-        for (text, why) in [
-            ("", "there is no balancer ``; there are random, rr, "),
-            ("best", "there is no balancer `best`; there are random, rr, "),
-            ("sticky", "there is no balancer ``"),
-            ("rr:choices=3", "balancer `rr`: the parameter `choices` is unknown"),
-            ("p2c:choices", "balancer `p2c`: `choices` is not `name=value`"),
-            ("p2c:choices=x", "balancer `p2c`: `choices` cannot be `x`"),
-            ("p2c:choices=65", "balancer `p2c`: `choices` is 2 to 64"),
-            ("p2c:choices=3 choices=4", "given twice"),
-            ("c_ketama:replicas=10", "replicas"),
-            ("closest:latitude=1", "balancer `closest`: want `longitude` in degrees, up to 180"),
-            ("closest:latitude=91 longitude=1", "want `latitude`"),
-            ("latency:interval_ms=1", "`interval_ms` is 1000 to"),
-        ] {
-            let error = named(text).unwrap_err().to_string();
-            assert!(error.contains(why), "{text}: {error}");
-        }
+impl LoadBalancer for Policy {
+    fn picker(&self, candidates: &[Candidate]) -> Box<dyn Picker> {
+        self.0.picker(candidates)
     }
 }

@@ -1,11 +1,8 @@
 use super::{Candidate, LoadBalancer, PickContext, Picker, available};
 
-/// Any server, each with the same probability: brpc's `random`, rpcx's `RandomSelect`.
-///
-/// It is stateless, so changes of the set have no side effects; a server's share varies by the square root of its
-/// calls.
+/// See [`Policy::random`](super::Policy::random).
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Random;
+pub(crate) struct Random;
 
 impl LoadBalancer for Random {
     fn picker(&self, candidates: &[Candidate]) -> Box<dyn Picker> {

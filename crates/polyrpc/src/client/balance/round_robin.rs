@@ -3,23 +3,20 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::{Candidate, LoadBalancer, PickContext, Picker, chance};
 
-/// One server after another: brpc's `rr`, rpcx's `RoundRobin`.
-///
-/// A new set of servers continues at the position of the previous one. A server that may not take the call is skipped
-/// in a way that keeps the shares of the others equal.
+/// See [`Policy::round_robin`](super::Policy::round_robin).
 #[derive(Debug, Clone)]
-pub struct RoundRobin {
+pub(crate) struct RoundRobin {
     turn: Arc<AtomicUsize>,
 }
 
 impl RoundRobin {
     /// Starts at a random position, so that clients that start together do not all begin with the same server.
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self::from(chance::place(1 << 16))
     }
 
     /// Starts with the server at this place, modulo the number of servers.
-    pub fn from(place: usize) -> Self {
+    pub(crate) fn from(place: usize) -> Self {
         Self { turn: Arc::new(AtomicUsize::new(place)) }
     }
 }

@@ -7,13 +7,9 @@ use polyrpc_core::Scope;
 use super::candidate_state::address;
 use super::{AttemptOutcome, Candidate, LoadBalancer, PickContext, Picker};
 
-/// Keeps the server that another balancer chose first while its connection holds: rpcx's option `Sticky`.
-///
-/// For servers that keep state for their clients. A retry goes to another server without changing the choice. If the
-/// server's connection fails, or the server becomes unavailable or leaves, the other balancer chooses the next one to
-/// keep.
+/// See [`Policy::sticky`](super::Policy::sticky).
 #[derive(Debug)]
-pub struct Sticky<B> {
+pub(crate) struct Sticky<B> {
     inner: B,
     kept: Arc<StickyTarget>,
 }
@@ -24,7 +20,7 @@ struct StickyTarget(AtomicUsize);
 
 impl<B: LoadBalancer> Sticky<B> {
     /// Creates a balancer that keeps the choice of `inner`.
-    pub fn new(inner: B) -> Self {
+    pub(crate) fn new(inner: B) -> Self {
         Self { inner, kept: Arc::new(StickyTarget(AtomicUsize::new(NONE))) }
     }
 }

@@ -1,12 +1,9 @@
 use super::weights::Weights;
 use super::{Candidate, LoadBalancer, PickContext, Picker, available, chance};
 
-/// Any server, with a probability proportional to its weight: brpc's `wr`.
-///
-/// For many clients that call seldom, where weighted round robin, whose schedule each client starts from the beginning,
-/// would be uneven. A weight of zero gets nothing. The pick is a binary search in the cumulative weights.
+/// See [`Policy::weighted_random`](super::Policy::weighted_random).
 #[derive(Debug, Clone, Copy, Default)]
-pub struct WeightedRandom;
+pub(crate) struct WeightedRandom;
 
 impl LoadBalancer for WeightedRandom {
     fn picker(&self, candidates: &[Candidate]) -> Box<dyn Picker> {

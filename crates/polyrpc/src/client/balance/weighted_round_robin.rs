@@ -3,14 +3,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::weights::Weights;
 use super::{Candidate, LoadBalancer, PickContext, Picker, available, chance};
 
-/// Evenly spread weighted round robin: brpc's `wrr`.
-///
-/// The weights are laid around a ring, and each pick advances by a stride that is coprime to their sum. Each server
-/// gets exactly its weight of the picks of a lap, seldom two in a row (brpc
-/// `policy/weighted_round_robin_load_balancer.cpp`). A weight of zero gets nothing. Callers share one position without
-/// a lock; [`SmoothWeightedRoundRobin`](super::SmoothWeightedRoundRobin) spreads still more evenly.
+/// See [`Policy::weighted_round_robin`](super::Policy::weighted_round_robin).
 #[derive(Debug, Clone, Copy, Default)]
-pub struct WeightedRoundRobin;
+pub(crate) struct WeightedRoundRobin;
 
 impl LoadBalancer for WeightedRoundRobin {
     fn picker(&self, candidates: &[Candidate]) -> Box<dyn Picker> {

@@ -33,7 +33,7 @@ use crate::transport::{Address, tls};
 ///
 /// ```no_run
 /// # fn main() -> polyrpc::Result<()> {
-/// use polyrpc::client::blocking::Client;
+/// use polyrpc::blocking::Client;
 ///
 /// let client = Client::new("baidu-std://127.0.0.1:8000")?;
 /// let reply: String = client.call("echo", "hello")?;
@@ -81,16 +81,18 @@ impl Client {
         if !builder.layers.is_empty() || !builder.hooks.is_empty() {
             return Err(Status::unimplemented("layers and hooks need the asynchronous client").into());
         }
-        if url.connect_before_session().is_some() {
-            let protocol = url.protocol.as_str();
-            let why = format!("{protocol} behind HTTP is for the asynchronous client");
-            return Err(Status::unimplemented(why).into());
-        }
-        if let Address::Kcp(_) | Address::Quic(_) = url.address {
+        let unsupported = match url.address {
             // Both need background work between calls.
-            return Err(
-                Status::unimplemented("KCP and QUIC need a runtime: use the asynchronous client").into()
-            );
+            Address::Kcp(_) => Some("kcp"),
+            Address::Quic(_) => Some("quic"),
+            _ => url.connect_before_session().map(|_| "http-connect"),
+        };
+        if let Some(transport) = unsupported {
+            let protocol = url.protocol.as_str();
+            return Err(Status::unimplemented(format!(
+                "`transport={transport}` of {protocol} needs a runtime: use the asynchronous client, or tcp, unix or ws"
+            ))
+            .into());
         }
         Ok(Self(Arc::new(Inner {
             tls: builder.connector(&url)?,

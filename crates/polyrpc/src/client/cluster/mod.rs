@@ -42,14 +42,15 @@ use tokio::time::{Instant, timeout_at};
 pub use self::breaker::CircuitBreaker;
 pub use self::endpoint::EndpointInfo;
 pub use self::health::HealthCheck;
-pub use self::mode::{Backup, FailMode};
-pub use self::recovery::RecoveryPolicy;
+pub use self::mode::FailMode;
 pub use self::retry_budget::RetryBudget;
 
 pub(super) use self::call_attempt::CallAttempt;
 pub(super) use self::call_connection::CallConnection;
 pub(super) use self::config::ChannelConfig;
 pub(super) use self::filter::may_call;
+pub(super) use self::mode::Backup;
+pub(super) use self::recovery::RecoveryPolicy;
 pub(super) use self::registry_health::RegistryHealth;
 pub(super) use self::retry_budget::RetryTokens;
 pub(super) use self::retry_loop::{RetryLoop, RoutingOptions};

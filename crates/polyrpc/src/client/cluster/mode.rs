@@ -8,6 +8,7 @@ use std::time::Duration;
 /// deadline, or if the application rejected it; nor more often than the
 /// [budget](crate::client::RetryBudget) allows. Unreachable servers do not count against the budget.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
 pub enum FailMode {
     /// Returns the failure at once.
     Failfast,
@@ -16,19 +17,19 @@ pub enum FailMode {
     /// Retries on another server; on a server that was tried already only if there is no other, after a pause.
     #[default]
     Failover,
-    /// As `Failover`; in addition, a call without a reply [for a while](Backup) is also sent to a second server. The
+    /// As `Failover`; in addition, a call without a reply
+    /// [for a while](crate::client::Builder::backup_after) is also sent to a second server. The
     /// first success is the reply, and the other attempt is cancelled. A call may thus be executed twice, whether it is
     /// marked idempotent or not. Streaming calls are sent to one server only.
     Failbackup,
 }
 
 /// Delay before a backup request is sent to a second server.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Backup {
+#[derive(Debug, Clone, Copy)]
+pub(in crate::client) enum Backup {
     /// Fixed delay. The default is rpcx's usual 10 ms.
     After(Duration),
-    /// Percentile of the recent latencies: `0.95` sends a backup request for the slowest twentieth. It is at least a
-    /// millisecond, and 10 ms until enough calls have been answered.
+    /// Percentile of the recent latencies.
     Percentile(f64),
 }
 

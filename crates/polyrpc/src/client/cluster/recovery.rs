@@ -4,29 +4,13 @@ use std::time::{Duration, Instant};
 
 use polyrpc_core::{Fault, Retry, Status};
 
-/// Protection of the first servers that come back against the calls of a whole cluster, as in brpc
-/// (`cluster_recover_policy.h`), for any balancer.
-///
-/// Recovery starts when a call finds no healthy server. From then on calls are rejected at random, with a probability
-/// equal to the share of servers that are missing from `min_working`: if three of six are back, every second call.
-/// Recovery ends when the number of healthy servers has not changed for `hold`.
-///
-/// A rejected call fails with [`Unavailable`](crate::Code::Unavailable) and brpc's code for it, 1018 (`EREJECT`). It
-/// reached no server, and is not retried.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct RecoveryPolicy {
+/// See [`Builder::recovery`](crate::client::Builder::recovery).
+#[derive(Debug, Clone, Copy)]
+pub(in crate::client) struct RecoveryPolicy {
     /// Number of servers that can handle all calls.
-    pub min_working: usize,
+    pub(in crate::client) min_working: usize,
     /// Time for which the number of healthy servers must stay the same.
-    pub hold: Duration,
-}
-
-impl RecoveryPolicy {
-    /// Recovers until `min_working` servers are healthy, or until the number of healthy servers has been constant for
-    /// `hold`.
-    pub fn new(min_working: usize, hold: Duration) -> Self {
-        Self { min_working, hold }
-    }
+    pub(in crate::client) hold: Duration,
 }
 
 /// Recovery state of a channel's servers.
@@ -131,7 +115,7 @@ mod tests {
     const MILLI: Duration = Duration::from_millis(1);
 
     fn recovery() -> ClusterRecovery {
-        ClusterRecovery::new(RecoveryPolicy::new(4, 100 * MILLI))
+        ClusterRecovery::new(RecoveryPolicy { min_working: 4, hold: 100 * MILLI })
     }
 
     /// Returns how many of a hundred calls are admitted with this number of healthy servers.

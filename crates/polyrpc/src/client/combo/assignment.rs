@@ -10,23 +10,24 @@ use polyrpc_core::Status;
 use crate::client::Result;
 use crate::discovery::Instance;
 
-/// Partition that a server holds: brpc's `Partition`.
+/// A part of a whole: a client of a [`Parallel`](super::Parallel), or the partition that a server holds (brpc's
+/// `Partition`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Portion {
-    /// Index of the partition, from zero on.
+pub struct PartIndex {
+    /// Index of the part, from zero on.
     pub index: usize,
-    /// Number of partitions.
-    pub of: usize,
+    /// Number of parts.
+    pub count: usize,
 }
 
-impl FromStr for Portion {
+impl FromStr for PartIndex {
     type Err = Status;
 
     /// Parses `N/M`, the usual tag.
     fn from_str(tag: &str) -> Result<Self, Status> {
         let number = |text: &str| text.trim().parse().ok();
         tag.split_once('/')
-            .and_then(|(index, of)| Some(Self { index: number(index)?, of: number(of)? }))
+            .and_then(|(index, of)| Some(Self { index: number(index)?, count: number(of)? }))
             .filter(Self::is_valid)
             .ok_or_else(|| {
                 Status::invalid_argument(format!("`{tag}` is not a partition: want N/M, N below M"))
@@ -34,20 +35,20 @@ impl FromStr for Portion {
     }
 }
 
-impl Portion {
+impl PartIndex {
     fn is_valid(&self) -> bool {
-        self.index < self.of
+        self.index < self.count
     }
 }
 
-impl fmt::Display for Portion {
+impl fmt::Display for PartIndex {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.index, self.of)
+        write!(f, "{}/{}", self.index, self.count)
     }
 }
 
 /// brpc's `PartitionParser`: parses a tag.
-pub(super) type Parser = dyn Fn(&str) -> Option<Portion> + Send + Sync;
+pub(super) type Parser = dyn Fn(&str) -> Option<PartIndex> + Send + Sync;
 
 /// Set of servers, grouped by the partitions that they hold.
 #[derive(Debug)]
@@ -60,8 +61,8 @@ impl PartitionAssignment {
     pub(super) fn new(set: Vec<Instance>, parse: &Parser) -> Self {
         let mut holders = BTreeMap::<_, BTreeMap<_, Vec<_>>>::new();
         for instance in set.into_iter().map(Arc::new) {
-            let portions = instance.attributes.values("tag").filter_map(parse).filter(Portion::is_valid);
-            for Portion { index, of } in portions {
+            let portions = instance.attributes.values("tag").filter_map(parse).filter(PartIndex::is_valid);
+            for PartIndex { index, count: of } in portions {
                 holders.entry(of).or_default().entry(index).or_default().push(instance.clone());
             }
         }
@@ -70,7 +71,7 @@ impl PartitionAssignment {
     }
 
     /// Returns the servers that hold this partition.
-    pub(super) fn holders(&self, Portion { index, of }: Portion) -> Vec<Instance> {
+    pub(super) fn holders(&self, PartIndex { index, count: of }: PartIndex) -> Vec<Instance> {
         let holders = self.holders.get(&of).and_then(|parts| parts.get(&index));
         holders.into_iter().flatten().map(|instance| (**instance).clone()).collect()
     }
@@ -104,9 +105,9 @@ mod tests {
 
     #[test]
     fn tag_is_parsed_as_partition_index_and_count() {
-        assert_eq!("1/3".parse::<Portion>().unwrap(), Portion { index: 1, of: 3 });
+        assert_eq!("1/3".parse::<PartIndex>().unwrap(), PartIndex { index: 1, count: 3 });
         for wrong in ["", "3", "3/3", "-1/3", "0/0", "a/b", "0/99999999999999999999"] {
-            assert!(wrong.parse::<Portion>().is_err(), "{wrong}");
+            assert!(wrong.parse::<PartIndex>().is_err(), "{wrong}");
         }
     }
 
@@ -139,16 +140,18 @@ mod tests {
         let holder = |tags: &str| Instance::tcp("a:1").with(tags.parse().unwrap());
         let set = vec![holder("tag=0/2&tag=0/2"), holder("tag=1/2"), holder("tag=0/2&weight=2")];
         let holdings = PartitionAssignment::new(set, &|tag| tag.parse().ok());
-        assert_eq!(holdings.holders(Portion { index: 0, of: 2 }), [holder("tag=0/2&tag=0/2")]);
-        assert_eq!(holdings.holders(Portion { index: 1, of: 2 }), [holder("tag=1/2")]);
-        assert_eq!(holdings.holders(Portion { index: 0, of: 1 }), []);
+        assert_eq!(holdings.holders(PartIndex { index: 0, count: 2 }), [holder("tag=0/2&tag=0/2")]);
+        assert_eq!(holdings.holders(PartIndex { index: 1, count: 2 }), [holder("tag=1/2")]);
+        assert_eq!(holdings.holders(PartIndex { index: 0, count: 1 }), []);
     }
 
     #[test]
     fn server_that_claims_too_many_partitions_is_ignored() {
         let claim = |of: usize| {
             let mut instance = Instance::tcp("a:1");
-            (0..of).for_each(|index| instance.attributes.append("tag", Portion { index, of }.to_string()));
+            (0..of).for_each(|index| {
+                instance.attributes.append("tag", PartIndex { index, count: of }.to_string())
+            });
             PartitionAssignment::new(vec![instance], &|tag| tag.parse().ok()).capacities(|_| true)
         };
         assert_eq!(claim(MOST_PARTS).len(), 1);

@@ -1,9 +1,9 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::assignment::Portion;
+use super::assignment::PartIndex;
 use super::gather::CompletionBounds;
-use super::parallel::Parallel;
+use super::parallel::ParallelCombo;
 use super::partitions::Partitions;
 use super::sub::{Map, Merger, SubChannel};
 use crate::client::Result;
@@ -18,15 +18,15 @@ pub(super) struct Common {
 
 impl Common {
     /// Creates a parallel client over the servers of all partitions.
-    pub(super) fn parallel(&self, partitions: &Arc<Partitions>, of: usize) -> Result<Parallel> {
+    pub(super) fn parallel(&self, partitions: &Arc<Partitions>, of: usize) -> Result<ParallelCombo> {
         let subs = (0..of).map(|index| {
-            let mut sub = SubChannel::new(partitions.client(Portion { index, of })?);
+            let mut sub = SubChannel::new(partitions.client(PartIndex { index, count: of })?);
             sub.map = self.map.clone().unwrap_or(sub.map);
             sub.merge = self.merge.clone().unwrap_or(sub.merge);
             Ok(sub)
         });
         let subs: Vec<_> = subs.collect::<Result<_>>()?;
-        Ok(Parallel::new(subs, self.bounds))
+        Ok(ParallelCombo::new(subs, self.bounds))
     }
 }
 

@@ -19,25 +19,8 @@ use crate::client::{EndpointInfo, Result};
 use crate::codec::Body;
 use crate::discovery::Attributes;
 
-/// Partitioned client whose number of partitions changes: brpc's `DynamicPartitionChannel`.
-///
-/// As a [`Partition`](super::Partition), but tags may name several numbers of partitions at the same time (`0/3`,
-/// `0/4`), as they do while servers move from one partitioning to another. Each call goes to one complete partitioning,
-/// and to another if the failure allows a retry. Each partitioning gets calls in proportion to its capacity: that of
-/// its weakest partition, which is the sum of its servers' weights. As long as none is complete, calls wait.
-/// Partitionings of more than 1000 partitions are ignored.
-///
-/// ```
-/// use polyrpc::Client;
-/// use polyrpc::client::combo::DynamicPartition;
-///
-/// # fn main() -> polyrpc::Result<()> {
-/// let url = "baidu-std+list://10.0.0.1:8000 0/1,10.0.0.2:8000 0/2,10.0.0.3:8000 1/2";
-/// let client = DynamicPartition::builder(|| Ok(Client::builder(url))).fail_limit(1).build()?;
-/// # Ok(())
-/// # }
-/// ```
-pub struct DynamicPartition {
+/// The calls of a [`Partition::dynamic`](super::Partition::dynamic).
+pub(super) struct DynamicPartition {
     partitions: Arc<Partitions>,
     common: Common,
     defaults: Arc<CallDefaults>,

@@ -4,7 +4,7 @@
 //! [`Parallel`] calls all its clients concurrently and merges their replies; `sub` defines the request to each client,
 //! `gather` the completion. [`Selective`] calls one of its clients, and another one if that fails. [`Partition`] calls
 //! the servers of all partitions: `assignment` groups them by their tags, `partitions` reads them from a registry.
-//! [`DynamicPartition`] does so while the number of partitions changes.
+//! [`Partition::dynamic`] does so while the number of partitions changes.
 //!
 //! A call is encoded once, in the format of the first client: all clients should use the same protocol. The timeout of
 //! the call replaces those of the inner clients. Streaming calls need a single server, and are rejected.
@@ -31,12 +31,11 @@ use std::fmt;
 use futures_util::future::BoxFuture;
 use polyrpc_core::Status;
 
-pub use self::assignment::Portion;
-pub use self::dynamic_partition::DynamicPartition;
-pub use self::parallel::{Parallel, ParallelBuilder};
-pub use self::partition::{Partition, PartitionBuilder};
+pub use self::assignment::PartIndex;
+pub use self::parallel::Parallel;
+pub use self::partition::Partition;
 pub use self::selective::{Selective, SelectiveBuilder};
-pub use self::sub::{Merge, Part, PartIndex, SubChannel, fold};
+pub use self::sub::{Merge, Part, SubChannel, fold};
 
 pub(super) use self::gather::{CompletionBounds, PartOutcome, gather};
 pub(super) use self::sub::keep_first;

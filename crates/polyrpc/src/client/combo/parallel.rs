@@ -5,8 +5,9 @@ use futures_util::future::BoxFuture;
 use polyrpc_core::Status;
 
 use super::Combo;
+use super::assignment::PartIndex;
 use super::gather::{CompletionBounds, PartOutcome, gather};
-use super::sub::{Part, PartIndex, SubChannel};
+use super::sub::{Part, SubChannel};
 use crate::Client;
 use crate::call::{OutgoingCall, Response};
 use crate::client::{EndpointInfo, Result};
@@ -16,78 +17,25 @@ use crate::codec::Body;
 ///
 /// Each client gets the same request, or the result of its [`map`](SubChannel::map). Replies are
 /// [merged](SubChannel::merge) as they arrive. The call succeeds unless all parts fail;
-/// [`fail_limit`](ParallelBuilder::fail_limit) and [`success_limit`](ParallelBuilder::success_limit) change that. When
-/// the result is decided, the other parts are cancelled. Parts without a reply in time have failed. It retries nothing
-/// itself; the clients use their own settings.
+/// [`fail_limit`](Self::fail_limit) and [`success_limit`](Self::success_limit) change that. When the result is decided,
+/// the other parts are cancelled. Parts without a reply in time have failed. It retries nothing itself; the clients use
+/// their own settings.
 ///
 /// It fails as in most of brpc's cases: with what the failures have in common, otherwise with `ETOOMANYFAILS` (1005).
-#[derive(Debug)]
-pub struct Parallel {
-    subs: Arc<[SubChannel]>,
-    bounds: CompletionBounds,
-}
-
-impl Parallel {
-    /// Returns a builder without any clients.
-    pub fn builder() -> ParallelBuilder {
-        ParallelBuilder::default()
-    }
-
-    pub(super) fn new(subs: impl Into<Arc<[SubChannel]>>, bounds: CompletionBounds) -> Self {
-        Self { subs: subs.into(), bounds }
-    }
-
-    /// Returns the request for each client.
-    fn parts<'a>(
-        &'a self,
-        call: &OutgoingCall<'a>,
-    ) -> Result<Vec<(PartIndex, &'a SubChannel, OutgoingCall<'a>)>, Status> {
-        let mut parts = Vec::with_capacity(self.subs.len());
-        for (index, sub) in self.subs.iter().enumerate() {
-            let place = PartIndex { index, count: self.subs.len() };
-            match (sub.map)(call.clone(), place) {
-                Part::Ask(part) => parts.push((place, sub, part)),
-                Part::Skip => {}
-                Part::Bad(status) => return Err(status),
-            }
-        }
-        match parts.is_empty() {
-            // brpc's ECANCELED.
-            true => Err(Status::cancelled("every sub-channel was skipped")),
-            false => Ok(parts),
-        }
-    }
-
-    async fn call(&self, call: OutgoingCall<'_>) -> Result<Response<Body>, Status> {
-        let parts = self.parts(&call)?.into_iter().map(|(place, sub, part)| async move {
-            PartOutcome { of: (place, sub), result: Some(sub.client.call_outgoing(part).await) }
-        });
-        let merge =
-            |whole: &mut _, part, &(place, sub): &(PartIndex, &SubChannel)| (sub.merge)(whole, part, place);
-        gather(parts, self.bounds, merge, |(place, _)| format!("client {}", place.index)).await
-    }
-}
-
-impl Combo for Parallel {
-    fn call<'a>(&'a self, call: OutgoingCall<'a>) -> BoxFuture<'a, Result<Response<Body>, Status>> {
-        Box::pin(self.call(call))
-    }
-
-    fn endpoints(&self) -> Vec<EndpointInfo> {
-        self.subs.iter().flat_map(|sub| sub.client.endpoints()).collect()
-    }
-}
-
-/// Builder for a [`Parallel`].
 #[derive(Debug, Default)]
 #[must_use]
-pub struct ParallelBuilder {
+pub struct Parallel {
     subs: Vec<SubChannel>,
     bounds: CompletionBounds,
     timeout: Option<Option<Duration>>,
 }
 
-impl ParallelBuilder {
+impl Parallel {
+    /// Begins without any clients.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
     /// Adds a client. A client that is added twice is called twice.
     #[expect(clippy::should_implement_trait, reason = "a builder has nothing to do with subtraction")]
     pub fn sub(mut self, sub: impl Into<SubChannel>) -> Self {
@@ -126,6 +74,59 @@ impl ParallelBuilder {
         };
         let mut defaults = (*first.client.defaults).clone();
         defaults.timeout = self.timeout.unwrap_or(defaults.timeout);
-        Ok(Client::of(Parallel::new(self.subs, self.bounds), defaults))
+        Ok(Client::of(ParallelCombo::new(self.subs, self.bounds), defaults))
+    }
+}
+
+/// The calls of a [`Parallel`].
+#[derive(Debug)]
+pub(super) struct ParallelCombo {
+    subs: Arc<[SubChannel]>,
+    bounds: CompletionBounds,
+}
+
+impl ParallelCombo {
+    pub(super) fn new(subs: impl Into<Arc<[SubChannel]>>, bounds: CompletionBounds) -> Self {
+        Self { subs: subs.into(), bounds }
+    }
+
+    /// Returns the request for each client.
+    fn parts<'a>(
+        &'a self,
+        call: &OutgoingCall<'a>,
+    ) -> Result<Vec<(PartIndex, &'a SubChannel, OutgoingCall<'a>)>, Status> {
+        let mut parts = Vec::with_capacity(self.subs.len());
+        for (index, sub) in self.subs.iter().enumerate() {
+            let place = PartIndex { index, count: self.subs.len() };
+            match (sub.map)(call.clone(), place) {
+                Part::Ask(part) => parts.push((place, sub, part)),
+                Part::Skip => {}
+                Part::Bad(status) => return Err(status),
+            }
+        }
+        match parts.is_empty() {
+            // brpc's ECANCELED.
+            true => Err(Status::cancelled("every sub-channel was skipped")),
+            false => Ok(parts),
+        }
+    }
+
+    async fn call(&self, call: OutgoingCall<'_>) -> Result<Response<Body>, Status> {
+        let parts = self.parts(&call)?.into_iter().map(|(place, sub, part)| async move {
+            PartOutcome { of: (place, sub), result: Some(sub.client.call_outgoing(part).await) }
+        });
+        let merge =
+            |whole: &mut _, part, &(place, sub): &(PartIndex, &SubChannel)| (sub.merge)(whole, part, place);
+        gather(parts, self.bounds, merge, |(place, _)| format!("client {}", place.index)).await
+    }
+}
+
+impl Combo for ParallelCombo {
+    fn call<'a>(&'a self, call: OutgoingCall<'a>) -> BoxFuture<'a, Result<Response<Body>, Status>> {
+        Box::pin(self.call(call))
+    }
+
+    fn endpoints(&self) -> Vec<EndpointInfo> {
+        self.subs.iter().flat_map(|sub| sub.client.endpoints()).collect()
     }
 }

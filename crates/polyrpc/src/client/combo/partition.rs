@@ -3,11 +3,11 @@ use std::sync::Arc;
 
 use polyrpc_core::Status;
 
-use super::assignment::{Parser, Portion};
+use super::assignment::{Parser, PartIndex};
 use super::common::Common;
 use super::dynamic_partition::DynamicPartition;
 use super::partitions::{Partitions, Template};
-use super::sub::{Merge, Part, PartIndex};
+use super::sub::{Merge, Part};
 use crate::Client;
 use crate::call::{OutgoingCall, Response};
 use crate::client::{Builder, Result};
@@ -18,7 +18,7 @@ use crate::codec::Body;
 /// One registry lists the servers of all partitions. A tag gives the partition of a server and the number of
 /// partitions, usually `N/M`. Each partition has a client of the servers that hold it, and each call goes to all of
 /// these as by a [`Parallel`](super::Parallel). Servers whose tags give another number of partitions, or none, get no calls; a server
-/// with several tags holds several partitions.
+/// with several tags holds several partitions. [`dynamic`](Self::dynamic) makes a `DynamicPartitionChannel`.
 ///
 /// ```
 /// use polyrpc::Client;
@@ -26,36 +26,12 @@ use crate::codec::Body;
 ///
 /// # fn main() -> polyrpc::Result<()> {
 /// let url = "baidu-std+list://10.0.0.1:8000 0/2,10.0.0.2:8000 1/2";
-/// let client = Partition::builder(2, || Ok(Client::builder(url))).fail_limit(1).build()?;
+/// let client = Partition::new(2, || Ok(Client::builder(url))).fail_limit(1).build()?;
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Debug)]
-#[non_exhaustive]
-pub struct Partition {}
-
-impl Partition {
-    /// Returns a builder for this number of partitions. `template` creates the client of each partition; that client
-    /// must use discovery, whose servers are split among the partitions.
-    pub fn builder(
-        parts: usize,
-        template: impl Fn() -> Result<Builder> + Send + Sync + 'static,
-    ) -> PartitionBuilder {
-        PartitionBuilder::new(Some(parts), template)
-    }
-}
-
-impl DynamicPartition {
-    /// Returns a builder. `template` creates the client of each partition; that client must use discovery, whose
-    /// servers are split among the partitions.
-    pub fn builder(template: impl Fn() -> Result<Builder> + Send + Sync + 'static) -> PartitionBuilder {
-        PartitionBuilder::new(None, template)
-    }
-}
-
-/// Builder for a [`Partition`] or a [`DynamicPartition`].
 #[must_use]
-pub struct PartitionBuilder {
+pub struct Partition {
     /// Number of partitions, if it is fixed.
     parts: Option<usize>,
     template: Box<Template>,
@@ -63,8 +39,36 @@ pub struct PartitionBuilder {
     common: Common,
 }
 
-impl PartitionBuilder {
-    fn new(parts: Option<usize>, template: impl Fn() -> Result<Builder> + Send + Sync + 'static) -> Self {
+impl Partition {
+    /// Begins with this number of partitions. `template` creates the client of each partition; that client must use
+    /// discovery, whose servers are split among the partitions.
+    pub fn new(parts: usize, template: impl Fn() -> Result<Builder> + Send + Sync + 'static) -> Self {
+        Self::of(Some(parts), template)
+    }
+
+    /// Begins with a number of partitions that changes: brpc's `DynamicPartitionChannel`.
+    ///
+    /// Tags may name several numbers of partitions at the same time (`0/3`, `0/4`), as they do while servers move from
+    /// one partitioning to another. Each call goes to one complete partitioning, and to another if the failure allows a
+    /// retry. Each partitioning gets calls in proportion to its capacity: that of its weakest partition, which is the
+    /// sum of its servers' weights. As long as none is complete, calls wait. Partitionings of more than 1000 partitions
+    /// are ignored.
+    ///
+    /// ```
+    /// use polyrpc::Client;
+    /// use polyrpc::client::combo::Partition;
+    ///
+    /// # fn main() -> polyrpc::Result<()> {
+    /// let url = "baidu-std+list://10.0.0.1:8000 0/1,10.0.0.2:8000 0/2,10.0.0.3:8000 1/2";
+    /// let client = Partition::dynamic(|| Ok(Client::builder(url))).fail_limit(1).build()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn dynamic(template: impl Fn() -> Result<Builder> + Send + Sync + 'static) -> Self {
+        Self::of(None, template)
+    }
+
+    fn of(parts: Option<usize>, template: impl Fn() -> Result<Builder> + Send + Sync + 'static) -> Self {
         Self {
             parts,
             template: Box::new(template),
@@ -74,7 +78,7 @@ impl PartitionBuilder {
     }
 
     /// Sets the parser of tags: brpc's `PartitionParser`. `None`: the tag names no partition. Default: `N/M`.
-    pub fn parse(mut self, parse: impl Fn(&str) -> Option<Portion> + Send + Sync + 'static) -> Self {
+    pub fn parse(mut self, parse: impl Fn(&str) -> Option<PartIndex> + Send + Sync + 'static) -> Self {
         self.parse = Box::new(parse);
         self
     }
@@ -97,15 +101,13 @@ impl PartitionBuilder {
         self
     }
 
-    /// Sets the number of failures that end the call, as
-    /// [`ParallelBuilder::fail_limit`](super::ParallelBuilder::fail_limit).
+    /// Sets the number of failures that end the call, as [`Parallel::fail_limit`](super::Parallel::fail_limit).
     pub fn fail_limit(mut self, failures: usize) -> Self {
         self.common.bounds.fail = Some(failures);
         self
     }
 
-    /// Sets the number of successes that end the call, as
-    /// [`ParallelBuilder::success_limit`](super::ParallelBuilder::success_limit).
+    /// Sets the number of successes that end the call, as [`Parallel::success_limit`](super::Parallel::success_limit).
     pub fn success_limit(mut self, successes: usize) -> Self {
         self.common.bounds.success = Some(successes);
         self
@@ -129,9 +131,9 @@ impl PartitionBuilder {
     }
 }
 
-impl fmt::Debug for PartitionBuilder {
+impl fmt::Debug for Partition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PartitionBuilder")
+        f.debug_struct("Partition")
             .field("parts", &self.parts)
             .field("common", &self.common)
             .finish_non_exhaustive()

@@ -11,7 +11,7 @@ use polyrpc_core::{Retry, Scope, Status};
 use tokio::sync::{Mutex, watch};
 use tokio::time::{Instant, timeout_at};
 
-use super::assignment::{Parser, PartitionAssignment, Portion};
+use super::assignment::{Parser, PartIndex, PartitionAssignment};
 use crate::Client;
 use crate::client::call_defaults::CallDefaults;
 use crate::client::cluster::{FIRST_SET, RegistryHealth, ResolverUpdate, may_call};
@@ -73,7 +73,7 @@ impl Partitions {
     }
 
     /// Creates a client of the servers that hold this partition.
-    pub(super) fn client(self: &Arc<Self>, portion: Portion) -> Result<Client> {
+    pub(super) fn client(self: &Arc<Self>, portion: PartIndex) -> Result<Client> {
         let mut builder = (self.template)()?;
         let (url, _) = builder.resolve_url()?;
         // A partition without servers is intended if the others have some: sets that are entirely empty are filtered
@@ -215,7 +215,7 @@ impl fmt::Debug for Partitions {
 /// Discovery of the servers that hold one partition.
 struct PartitionDiscovery {
     partitions: Arc<Partitions>,
-    portion: Portion,
+    portion: PartIndex,
 }
 
 impl Discover for PartitionDiscovery {
@@ -235,7 +235,7 @@ impl Discover for PartitionDiscovery {
 
 struct PartitionWatch {
     partitions: Arc<Partitions>,
-    portion: Portion,
+    portion: PartIndex,
     told: SeenVersion,
     /// Last update that was received and not returned yet.
     heard: ResolverUpdate,
@@ -287,8 +287,10 @@ mod tests {
     async fn all_partitions_share_one_registry_watch() {
         let list: List = "a:1 0/2,b:1 1/2,c:1 tag=0/2&tag=1/2".parse().unwrap();
         let partitions = partitions(&list);
-        let holders =
-            |index| PartitionDiscovery { partitions: partitions.clone(), portion: Portion { index, of: 2 } };
+        let holders = |index| PartitionDiscovery {
+            partitions: partitions.clone(),
+            portion: PartIndex { index, count: 2 },
+        };
         let (mut first, mut second) = (holders(0).watch(), holders(1).watch());
         assert_eq!(told(&mut first).await, "tcp@a:1?tag=0%2F2 tcp@c:1?tag=0%2F2&tag=1%2F2");
         assert_eq!(told(&mut second).await, "tcp@b:1?tag=1%2F2 tcp@c:1?tag=0%2F2&tag=1%2F2");
@@ -301,7 +303,7 @@ mod tests {
     async fn empty_set_of_a_registry_is_ignored() {
         let list: List = "a:1 0/1".parse().unwrap();
         let partitions = partitions(&list);
-        let mut sets = PartitionDiscovery { partitions, portion: Portion { index: 0, of: 1 } }.watch();
+        let mut sets = PartitionDiscovery { partitions, portion: PartIndex { index: 0, count: 1 } }.watch();
         assert_eq!(told(&mut sets).await, "tcp@a:1?tag=0%2F1");
         list.update([]);
         assert!(futures_util::FutureExt::now_or_never(sets.next()).is_none());
@@ -314,8 +316,10 @@ mod tests {
     async fn instance_missing_after_an_outage_keeps_its_partition_for_a_while() {
         let list: List = "a:1 0/2,b:1 1/2".parse().unwrap();
         let partitions = partitions(&list);
-        let holders =
-            |index| PartitionDiscovery { partitions: partitions.clone(), portion: Portion { index, of: 2 } };
+        let holders = |index| PartitionDiscovery {
+            partitions: partitions.clone(),
+            portion: PartIndex { index, count: 2 },
+        };
         let (mut first, mut second) = (holders(0).watch(), holders(1).watch());
         assert_eq!(told(&mut first).await, "tcp@a:1?tag=0%2F2");
         assert_eq!(told(&mut second).await, "tcp@b:1?tag=1%2F2");
@@ -342,8 +346,10 @@ mod tests {
         let template = move || Ok(Client::builder("rpcx://parts").discover(StaticSet(discover)));
         let parse = |tag: &str| tag.parse().ok();
         let (partitions, _) = Partitions::new(Box::new(template), Box::new(parse)).unwrap();
-        let holders =
-            || PartitionDiscovery { partitions: partitions.clone(), portion: Portion { index: 0, of: 1 } };
+        let holders = || PartitionDiscovery {
+            partitions: partitions.clone(),
+            portion: PartIndex { index: 0, count: 1 },
+        };
         let (mut listener, mut other) = (holders().watch(), holders().watch());
         assert_eq!(told(&mut listener).await, "tcp@a:1?tag=0%2F1");
         assert_eq!(told(&mut listener).await, "gone");

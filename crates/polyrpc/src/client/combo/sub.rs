@@ -4,6 +4,7 @@ use std::sync::Arc;
 use bytes::BytesMut;
 use polyrpc_core::{Format, Status};
 
+use super::assignment::PartIndex;
 use crate::Client;
 use crate::call::{OutgoingCall, Response};
 use crate::client::call_defaults::unreadable;
@@ -22,7 +23,7 @@ use crate::codec::{Body, Codec};
 /// let audited = SubChannel::new(audit)
 ///     .map(|call, _| if call.method == "Get" { Part::Skip } else { Part::Ask(call) })
 ///     .merge(|_, _, _| Merge::Merged);
-/// let client = Parallel::builder().sub(users).sub(audited).build()?;
+/// let client = Parallel::new().sub(users).sub(audited).build()?;
 /// # Ok(())
 /// # }
 /// ```
@@ -83,17 +84,9 @@ impl fmt::Debug for SubChannel {
     }
 }
 
-/// Index of a part of a call.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct PartIndex {
-    /// Index of the client among the clients.
-    pub index: usize,
-    /// Number of clients.
-    pub count: usize,
-}
-
 /// Request to one client.
 #[derive(Debug)]
+#[non_exhaustive]
 pub enum Part<'a> {
     /// Sends this: the whole call, or one derived from it.
     Ask(OutgoingCall<'a>),
@@ -105,6 +98,7 @@ pub enum Part<'a> {
 
 /// Result of merging a reply.
 #[derive(Debug)]
+#[non_exhaustive]
 pub enum Merge {
     /// The reply is merged, or not needed.
     Merged,
@@ -124,7 +118,7 @@ pub enum Merge {
 ///
 /// # fn main() -> polyrpc::Result<()> {
 /// let shop = |url| Ok::<_, polyrpc::Error>(SubChannel::new(Client::new(url)?).merge(fold::<Serde, u64>(u64::min)));
-/// let cheapest = Parallel::builder().sub(shop("rpcx://10.0.0.1:8972")?).sub(shop("rpcx://10.0.0.2:8972")?).build()?;
+/// let cheapest = Parallel::new().sub(shop("rpcx://10.0.0.1:8972")?).sub(shop("rpcx://10.0.0.2:8972")?).build()?;
 /// # Ok(())
 /// # }
 /// ```

@@ -8,8 +8,8 @@ use bytes::Bytes;
 use polyrpc_core::{Call, CallId, Reply, Status};
 
 use super::pending::ReceivedMessages;
+use crate::call::streaming::StreamOptions;
 use crate::client::hook::HookedConnection;
-use crate::streaming::StreamOptions;
 
 /// Live connection with its protocol type-erased, as held by endpoints and pools.
 pub(in crate::client) trait AnyConnection: Send + Sync {

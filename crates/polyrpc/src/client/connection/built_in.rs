@@ -27,7 +27,7 @@ const BUILT_IN: [(Protocol, Build); 7] = [
 ///
 /// # Errors
 ///
-/// If the protocol is not a built-in one, or the words of its dialect are unknown.
+/// If the protocol is not a built-in one, or the parameters of its URL contradict each other.
 pub(in crate::client) fn of(
     protocol: Protocol,
     context: SessionContext,
@@ -58,18 +58,14 @@ fn rpcx(context: SessionContext) -> Result<Arc<dyn SessionFactory>, String> {
 
 fn fb_rpc(context: SessionContext) -> Result<Arc<dyn SessionFactory>, String> {
     let SessionContext { limits, credential, dialect, .. } = context;
-    let (magic, hash) = fb_rpc::variant(&dialect.words)?;
+    let (magic, hash) = fb_rpc::version(&dialect.parameters);
     let config = fb_rpc::ClientConfig { limits, magic, hash, credential };
     Ok(sessions(move || fb_rpc::Client::new(config.clone())))
 }
 
 fn grpc(context: SessionContext) -> Result<Arc<dyn SessionFactory>, String> {
     let SessionContext { limits, credential, dialect, authority, is_secured, .. } = context;
-    let connect =
-        (dialect.scheme == grpc::CONNECT).then(|| match dialect.words.iter().any(|word| word == "get") {
-            true => UnaryMethod::Get,
-            false => UnaryMethod::default(),
-        });
+    let connect = (dialect.scheme == grpc::CONNECT).then(|| UnaryMethod::selected_by(&dialect.parameters));
     if dialect.within_http1 {
         let config = grpc_web::ClientConfig { limits, authority, credential, connect };
         return Ok(sessions(move || grpc_web::Client::new(config.clone())));
@@ -88,20 +84,20 @@ fn grpc(context: SessionContext) -> Result<Arc<dyn SessionFactory>, String> {
 
 fn http(context: SessionContext) -> Result<Arc<dyn SessionFactory>, String> {
     let SessionContext { limits, credential, dialect, authority, .. } = context;
-    let json_rpc = dialect.words.iter().any(|word| word == http::JSON_RPC);
+    let json_rpc = http::is_json_rpc(&dialect.parameters);
     let config = http::ClientConfig { limits, authority, credential, json_rpc };
     Ok(sessions(move || http::Client::new(config.clone())))
 }
 
 fn rest_rpc(context: SessionContext) -> Result<Arc<dyn SessionFactory>, String> {
-    let generation = rest_rpc::Generation::named(&context.dialect.words)?;
+    let generation = rest_rpc::Generation::selected_by(&context.dialect.parameters)?;
     let config = rest_rpc::ClientConfig { limits: context.limits, generation };
     Ok(sessions(move || rest_rpc::Client::new(config.clone())))
 }
 
 fn net_rpc(context: SessionContext) -> Result<Arc<dyn SessionFactory>, String> {
     let SessionContext { limits, credential, dialect, connect, .. } = context;
-    let codec = net_rpc::Codec::named(&dialect.words)?;
+    let codec = net_rpc::Codec::selected_by(&dialect.parameters);
     let config = net_rpc::ClientConfig { limits, codec, connect, credential };
     Ok(sessions(move || net_rpc::Client::new(config.clone())))
 }

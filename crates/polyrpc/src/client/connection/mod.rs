@@ -177,7 +177,12 @@ impl<S: Session + Send + 'static> AnyConnection for Connection<S> {
         let until = deadline.filter(|_| beside.ends_with_call);
         let streams: Vec<_> = (0..beside.streams).map_while(|_| shared.pending.open(until)).collect();
         let sent = match streams.len() == beside.streams {
-            true => shared.session.send_beside(id, call, &streams, &beside.options, &mut shared.out),
+            true => match shared.session.streaming() {
+                Some(session) => {
+                    session.send_with_streams(id, call, &streams, &beside.options, &mut shared.out)
+                }
+                None => Err(Status::unimplemented("this protocol has no streams beside a call")),
+            },
             false => Err(too_many()),
         };
         if let Err(status) = sent {
@@ -205,7 +210,11 @@ impl<S: Session + Send + 'static> AnyConnection for Connection<S> {
         let call = shared.admit(call)?;
         let alarmed = shared.pending.earliest();
         let id = shared.pending.open(deadline).ok_or_else(too_many)?;
-        if let Err(status) = shared.session.open(id, call, &mut shared.out) {
+        let opened = match shared.session.streaming() {
+            Some(session) => session.open(id, call, &mut shared.out),
+            None => Err(Status::unimplemented("this protocol has no streams")),
+        };
+        if let Err(status) = opened {
             shared.pending.forget(id);
             return Err(status);
         }
@@ -220,7 +229,11 @@ impl<S: Session + Send + 'static> AnyConnection for Connection<S> {
         let shared = &mut *shared;
         shared.check()?;
         let id = shared.pending.open(None).ok_or_else(too_many)?;
-        if let Err(status) = shared.session.subscribe(id, key, token, &mut shared.out) {
+        let subscribed = match shared.session.streaming() {
+            Some(session) => session.subscribe(id, key, token, &mut shared.out),
+            None => Err(Status::unimplemented("this protocol has no topics")),
+        };
+        if let Err(status) = subscribed {
             shared.pending.forget(id);
             return Err(status);
         }
@@ -237,22 +250,24 @@ impl<S: Session + Send + 'static> AnyConnection for Connection<S> {
     ) -> Poll<Result<(), CallEnded>> {
         let mut shared = self.lock();
         let shared = &mut *shared;
-        if shared.pending.opened(id).is_none() || !shared.session.writable(id) {
+        let is_writable = shared.session.streaming().is_some_and(|session| session.writable(id));
+        if shared.pending.opened(id).is_none() || !is_writable {
             return Poll::Ready(Err(CallEnded));
         }
-        let (mut roomy, mut sent) = (shared.is_roomy(id), false);
-        while roomy {
-            let Some(message) = messages.pop_front() else { break };
-            shared.session.message(id, message, &mut shared.out);
-            roomy = shared.is_roomy(id);
+        let mut sent = false;
+        while shared.is_roomy(id)
+            && let Some(session) = shared.session.streaming()
+            && let Some(message) = messages.pop_front()
+        {
+            session.message(id, message, &mut shared.out);
             sent = true;
         }
         if sent && let Some(opened) = shared.pending.opened(id) {
             opened.touch();
         }
         let done = last && messages.is_empty();
-        if done {
-            shared.session.end(id, &mut shared.out);
+        if done && let Some(session) = shared.session.streaming() {
+            session.end(id, &mut shared.out);
         }
         self.flush(shared);
         if done || messages.is_empty() && shared.is_roomy(id) {
@@ -278,14 +293,16 @@ impl<S: Session + Send + 'static> AnyConnection for Connection<S> {
     }
 
     fn half_closes(&self) -> bool {
-        self.lock().session.half_closes()
+        self.lock().session.streaming().is_some_and(|session| session.half_closes())
     }
 
     fn finish(&self, id: CallId) {
         let mut shared = self.lock();
         let shared = &mut *shared;
-        if shared.pending.opened(id).is_some() {
-            shared.session.close(id, &mut shared.out);
+        if shared.pending.opened(id).is_some()
+            && let Some(session) = shared.session.streaming()
+        {
+            session.close(id, &mut shared.out);
             self.flush(shared);
         }
     }
@@ -361,10 +378,10 @@ impl<S: Session> Connection<S> {
 
     /// Records that this number of bytes of a streaming call were taken.
     fn take(&self, shared: &mut Shared<S>, id: CallId, bytes: usize) {
-        let held_back = shared.session.blocks_input();
-        shared.session.consumed(id, bytes, &mut shared.out);
+        let held_back = shared.blocks_input();
+        shared.consumed(id, bytes);
         self.flush(shared);
-        if held_back && !shared.session.blocks_input() {
+        if held_back && !shared.blocks_input() {
             self.reader.wake();
         }
     }
@@ -416,8 +433,20 @@ impl<S: Session> Shared<S> {
     }
 
     /// Whether a message of a streaming call may be sent now.
-    fn is_roomy(&self, id: CallId) -> bool {
-        self.out.len() < AHEAD && self.session.has_room(id)
+    fn is_roomy(&mut self, id: CallId) -> bool {
+        self.out.len() < AHEAD && self.session.streaming().is_some_and(|session| session.has_room(id))
+    }
+
+    /// Tells the session that messages of a streaming call were taken.
+    fn consumed(&mut self, id: CallId, bytes: usize) {
+        if let Some(session) = self.session.streaming() {
+            session.consumed(id, bytes, &mut self.out);
+        }
+    }
+
+    /// Whether the session parses no more input until messages are taken.
+    fn blocks_input(&mut self) -> bool {
+        self.session.streaming().is_some_and(|session| session.blocks_input())
     }
 
     /// Registers the waker to call when there is capacity for a streaming call's messages.
@@ -462,7 +491,7 @@ impl<S: Session> Shared<S> {
                 }
             }
             None if message.body.is_empty() => {}
-            None => self.session.consumed(id, message.body.len(), &mut self.out),
+            None => self.consumed(id, message.body.len()),
         }
     }
 }
@@ -672,7 +701,7 @@ impl<S: Session + Send + 'static> Reader<S> {
             shared.discard();
         }
         self.wanted = shared.session.bytes_needed();
-        self.held_back = shared.session.blocks_input();
+        self.held_back = shared.blocks_input();
         self.wakers.extend(shared.take_slot_waiter());
         shared.corked = self.wakers.len() > 1;
         taken.map(|()| shared.corked)

@@ -19,6 +19,7 @@ use crate::transport::{Address, Stream};
 
 /// How calls share connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum ConnectionMode {
     /// All calls share one connection and are multiplexed on it. If a server limits the calls per connection (HTTP/2),
     /// further connections are made, up to [a bound](super::Builder::connections). A protocol without correlation ids

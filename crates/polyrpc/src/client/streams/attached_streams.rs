@@ -9,13 +9,13 @@ use polyrpc_core::{Call, CallId, Format, Reply, Status};
 
 use super::raw::RawCall;
 use super::streaming_call::{CallReceiver, CallSender, StreamingCall};
+use crate::call::streaming::StreamOptions;
 use crate::call::{CallOptions, OutgoingCall, Request, Response};
 use crate::client::cluster::{CallAttempt, CallConnection};
 use crate::client::connection::any_connection::{self, AnyConnection, AttachedStreams};
 use crate::client::{Client, Result, split};
 use crate::codec::{Body, Codec};
 use crate::layer::Call as LayeredCall;
-use crate::streaming::StreamOptions;
 
 impl Client {
     /// Makes a call and opens a stream attached to it (brpc's `StreamCreate`). Returns the reply and the stream, whose

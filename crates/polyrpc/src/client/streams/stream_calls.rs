@@ -12,6 +12,7 @@ use polyrpc_payload::schema;
 use super::bidi_call::{BidiCall, MessageSource, Requests};
 use super::raw::RawCall;
 use super::streaming_call::{CallReceiver, CallSender, StreamingCall};
+use crate::call::streaming::StreamOptions;
 use crate::call::{CallOptions, CancelHandle, OutgoingCall, Request, Response, Signature, StreamType};
 use crate::client::call_defaults::unreadable;
 use crate::client::cluster::{CallAttempt, RoutingOptions};
@@ -19,7 +20,6 @@ use crate::client::connection::any_connection::{self, AttachedStreams};
 use crate::client::{Client, Result, Transport, split};
 use crate::codec::{Body, Codec};
 use crate::layer::Call as LayeredCall;
-use crate::streaming::StreamOptions;
 use crate::{Failure, Streaming};
 
 impl Client {

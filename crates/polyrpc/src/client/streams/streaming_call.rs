@@ -9,7 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use polyrpc_core::{CallId, Format, Head, Message, Metadata, Status};
 
-use crate::call::Outcome;
+use crate::call::OutcomeKind;
 use crate::client::cluster::CallConnection;
 use crate::client::connection::any_connection::CallEnded;
 use crate::client::connection::pending::ReceivedMessages;
@@ -228,7 +228,8 @@ impl CallReceiver {
                     return going_on;
                 }
             };
-            around.finish(Outcome::Finish { result, trailers: mem::take(&mut self.trailers) });
+            let trailers = mem::take(&mut self.trailers);
+            around.finish(OutcomeKind::Finish { result, trailers }.into());
             ending = around.poll(cx);
         }
         let Poll::Ready(ending) = ending else {

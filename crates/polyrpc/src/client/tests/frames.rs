@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::fmt::Arguments;
 
 use bytes::{Bytes, BytesMut};
+use polyrpc_core::session::client::Streaming;
 use polyrpc_core::session::{Client as Session, ClientEvent};
 use polyrpc_core::{
     Call, CallId, Code, Compression, Format, Head, Message, Metadata, Outbox, Reply, Retry, Scope, Status,
@@ -126,35 +127,6 @@ impl Session for Lines {
         Ok(())
     }
 
-    fn open(&mut self, id: CallId, call: Call<'_>, out: &mut Outbox) -> Result<(), Status> {
-        self.calls.push(id);
-        say(out, format_args!("open {} {}", self.calls.len() - 1, call.method));
-        Ok(())
-    }
-
-    fn message(&mut self, id: CallId, message: Bytes, out: &mut Outbox) {
-        if let Some(room) = self.room.get_mut(&id) {
-            *room = room.saturating_sub(1);
-        }
-        say(out, format_args!("message {} {}", self.number(id), text(&message)));
-    }
-
-    fn end(&mut self, id: CallId, out: &mut Outbox) {
-        say(out, format_args!("end {}", self.number(id)));
-    }
-
-    fn half_closes(&self) -> bool {
-        true
-    }
-
-    fn has_room(&self, id: CallId) -> bool {
-        self.room.get(&id).map_or(!self.tight, |&room| room > 0)
-    }
-
-    fn consumed(&mut self, id: CallId, bytes: usize, out: &mut Outbox) {
-        say(out, format_args!("consumed {} {bytes}", self.number(id)));
-    }
-
     fn next_event(&mut self, inbox: &mut BytesMut, _: &mut Outbox) -> Result<Option<ClientEvent>, Violation> {
         loop {
             let Some(end) = inbox.iter().position(|&byte| byte == b'\n') else { return Ok(None) };
@@ -185,6 +157,41 @@ impl Session for Lines {
     fn heartbeat(&mut self, out: &mut Outbox) -> bool {
         say(out, format_args!("alive?"));
         true
+    }
+
+    fn streaming(&mut self) -> Option<&mut dyn Streaming> {
+        Some(self)
+    }
+}
+
+impl Streaming for Lines {
+    fn open(&mut self, id: CallId, call: Call<'_>, out: &mut Outbox) -> Result<(), Status> {
+        self.calls.push(id);
+        say(out, format_args!("open {} {}", self.calls.len() - 1, call.method));
+        Ok(())
+    }
+
+    fn message(&mut self, id: CallId, message: Bytes, out: &mut Outbox) {
+        if let Some(room) = self.room.get_mut(&id) {
+            *room = room.saturating_sub(1);
+        }
+        say(out, format_args!("message {} {}", self.number(id), text(&message)));
+    }
+
+    fn end(&mut self, id: CallId, out: &mut Outbox) {
+        say(out, format_args!("end {}", self.number(id)));
+    }
+
+    fn half_closes(&mut self) -> bool {
+        true
+    }
+
+    fn has_room(&mut self, id: CallId) -> bool {
+        self.room.get(&id).map_or(!self.tight, |&room| room > 0)
+    }
+
+    fn consumed(&mut self, id: CallId, bytes: usize, out: &mut Outbox) {
+        say(out, format_args!("consumed {} {bytes}", self.number(id)));
     }
 }
 

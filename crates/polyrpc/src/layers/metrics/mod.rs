@@ -16,13 +16,14 @@ use std::time::{Duration, Instant};
 
 pub(crate) use self::page::pages;
 
-#[cfg(feature = "metrics")]
-pub use self::recorder::Recorder;
-
 use self::family::Family;
+#[cfg(feature = "metrics")]
+use self::recorder::Recorder;
 use self::series::{SeriesIndex, Table};
-use super::{CallEnd, CallStart, Observe, Side};
-use crate::call::{Countable, Totals};
+use super::observe::{Observer, observe};
+use super::{CallEnd, CallStart};
+use crate::call::{Countable, Outcome, Totals};
+use crate::layer::{Call, Layer, Next, Side};
 
 /// Counters and latencies of calls, for each method, protocol, side and outcome.
 ///
@@ -148,8 +149,13 @@ impl Metrics {
     /// metrics::counter!("orders_total", "kind" => "book").increment(1);
     /// assert!(metrics.text().contains("orders_total{kind=\"book\"} 1"));
     /// ```
+    ///
+    /// Names and labels are converted to Prometheus' rules: characters that it does not allow become `_`. There may be
+    /// 10,000 series; further ones are not counted, nor are those whose names begin with `polyrpc_` or `process_`, or
+    /// equal a name of another kind. A `tracing` event reports the first of them. Histograms have a bucket for each
+    /// power of four from 2⁻²⁰ to 2⁴⁰; native ones have eight for every doubling.
     #[cfg(feature = "metrics")]
-    pub fn recorder(&self) -> Recorder {
+    pub fn recorder(&self) -> impl ::metrics::Recorder + Clone + Send + Sync + 'static + use<> {
         self.0.own.clone()
     }
 
@@ -193,7 +199,13 @@ impl Metrics {
     }
 }
 
-impl Observe for Metrics {
+impl Layer for Metrics {
+    fn call(self: Arc<Self>, call: Call, next: Next) -> impl Future<Output = Outcome> + Send + 'static {
+        observe(self, call, next)
+    }
+}
+
+impl Observer for Metrics {
     type Call = CountedCall;
 
     fn on_start(&self, call: &CallStart<'_>) -> CountedCall {
@@ -209,10 +221,11 @@ impl Observe for Metrics {
 
 /// A call that [`Metrics`] counts.
 #[derive(Debug)]
-pub struct CountedCall(SeriesIndex);
+pub(crate) struct CountedCall(SeriesIndex);
 
 /// Counts of a method, by one protocol and on one side.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct Method {
     /// The side on which the calls were observed.
     pub side: Side,

@@ -11,14 +11,9 @@ use ::metrics::{Counter, Gauge, HistogramFn, Key, KeyName, Metadata, SharedStrin
 use super::family::{self, Family, Kind, Labels, Value};
 use super::histogram::WideHistogram;
 
-/// Recorder of the crate [`metrics`](https://docs.rs/metrics), see [`Metrics::recorder`](super::Metrics::recorder).
-///
-/// Names and labels are converted to Prometheus' rules: characters that it does not allow become `_`. There may be
-/// 10,000 series; further ones are not counted, nor are those whose names begin with `polyrpc_` or `process_`, or equal
-/// a name of another kind. A `tracing` event reports the first of them. Histograms have a bucket for each power of four
-/// from 2⁻²⁰ to 2⁴⁰; native ones have eight for every doubling.
+/// See [`Metrics::recorder`](super::Metrics::recorder).
 #[derive(Clone, Default)]
-pub struct Recorder(Arc<Own>);
+pub(super) struct Recorder(Arc<Own>);
 
 #[derive(Default)]
 struct Own {

@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 use polyrpc_core::{Code, Status};
 
 use super::histogram::{Counts, Histogram};
-use crate::layers::{CallStart, Side};
+use crate::layer::Side;
+use crate::layers::CallStart;
 
 /// Key of the calls that are counted together.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]

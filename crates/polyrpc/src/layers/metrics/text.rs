@@ -9,7 +9,7 @@ use polyrpc_core::Code;
 use super::family::{Family, Kind, Labels, Value};
 use super::series::{Key, Series, Table, Totals};
 use super::{exposition, process};
-use crate::layers::Side;
+use crate::layer::Side;
 use crate::{call, service};
 
 /// Returns all metrics, with names and labels of our own.

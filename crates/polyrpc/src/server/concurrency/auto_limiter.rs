@@ -2,7 +2,6 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::AutoLimit;
 use super::window::{SampleGate, SampleOutcome, Window, WindowProgress, WindowSummary};
 
 /// The limiter that brpc calls `auto` (`policy/auto_concurrency_limiter.cpp`, with its constants).
@@ -15,7 +14,8 @@ use super::window::{SampleGate, SampleOutcome, Window, WindowProgress, WindowSum
 /// ```
 #[derive(Debug)]
 pub(super) struct AutoLimiter {
-    limits: AutoLimit,
+    /// Lower and upper bound of the limit.
+    bounds: (usize, usize),
     limit: AtomicUsize,
     gate: SampleGate,
     /// Successful calls in this window, sampled or not.
@@ -46,7 +46,7 @@ enum Phase {
 
 impl AutoLimiter {
     /// `seed` makes several limiters measure their latency at different times.
-    pub(super) fn new(limits: AutoLimit, now: Instant, seed: u64) -> Self {
+    pub(super) fn new(initial: usize, bounds: (usize, usize), now: Instant, seed: u64) -> Self {
         let mut learned = GradientState {
             window: Window::default(),
             latency: None,
@@ -56,10 +56,10 @@ impl AutoLimiter {
             random: seed | 1,
         };
         learned.explore_until_next(now);
-        let most = limits.most.max(1);
+        let (_, most) = bounds;
         Self {
-            limit: AtomicUsize::new(limits.initial.clamp(1, most)),
-            limits,
+            bounds,
+            limit: AtomicUsize::new(initial.clamp(1, most.max(1))),
             gate: SampleGate::new(now),
             succeeded: AtomicU64::new(0),
             learned: Mutex::new(learned),
@@ -105,7 +105,7 @@ impl AutoLimiter {
                     Some(average) => learned.limit(average, rate(succeeded, &measured), now),
                     None => self.limit() / 2,
                 };
-                let (least, most) = (self.limits.least.max(1), self.limits.most.max(1));
+                let (least, most) = (self.bounds.0.max(1), self.bounds.1.max(1));
                 self.limit.store(limit.max(least).min(most), Ordering::Relaxed);
             }
         }
@@ -178,9 +178,8 @@ mod tests {
 
     impl Steady {
         fn new() -> Self {
-            let limits = AutoLimit { initial: 40, least: 2, most: usize::MAX };
             let now = Instant::now();
-            Self { limiter: AutoLimiter::new(limits, now, 7), now }
+            Self { limiter: AutoLimiter::new(40, (2, usize::MAX), now, 7), now }
         }
 
         /// Ends 200 calls, one every `apart` microseconds.
@@ -223,12 +222,12 @@ mod tests {
     #[test]
     fn configured_maximum_holds() {
         let now = Instant::now();
-        let limiter = AutoLimiter::new(AutoLimit { initial: 40, least: 2, most: 8 }, now, 7);
+        let limiter = AutoLimiter::new(40, (2, 8), now, 7);
         let mut steady = Steady { limiter, now };
         assert_eq!(steady.limiter.limit(), 8);
         assert_eq!(steady.window(SampleOutcome::Succeeded, 10_000, 1_000), 8);
         // An initial value below the minimum is raised to it.
-        let limiter = AutoLimiter::new(AutoLimit { initial: 0, least: 5, most: 0 }, now, 7);
+        let limiter = AutoLimiter::new(0, (5, 0), now, 7);
         assert_eq!(limiter.limit(), 1);
     }
 

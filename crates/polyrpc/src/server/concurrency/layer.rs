@@ -4,7 +4,7 @@ use std::time::Instant;
 use polyrpc_core::{Code, Status};
 
 use super::limiter::{ConcurrencyLimiter, Permit};
-use crate::call::{Context, Outcome};
+use crate::call::{Context, Outcome, OutcomeKind};
 use crate::layer::{Call, Layer, Next, Side};
 
 /// A limiter as a layer around methods.
@@ -82,9 +82,9 @@ struct MeasuredCall {
 impl MeasuredCall {
     fn finish(mut self, ending: &Outcome) {
         self.ended = true;
-        let failure = match ending {
-            Outcome::CloseConnection => Some(Code::Unavailable),
-            ending => ending.failure().map(Status::code),
+        let failure = match &ending.0 {
+            OutcomeKind::CloseConnection => Some(Code::Unavailable),
+            _ => ending.failure().map(Status::code),
         };
         self.limiter.record_end(failure, self.began, Instant::now());
     }

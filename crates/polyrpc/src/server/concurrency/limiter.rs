@@ -45,13 +45,13 @@ impl ConcurrencyLimiter {
         let rule = match limit {
             ConcurrencyLimit::Unlimited => return None,
             ConcurrencyLimit::Constant(number) => LimitAlgorithm::Constant(*number),
-            ConcurrencyLimit::Auto(limits) => {
+            &ConcurrencyLimit::Auto { initial, least, most } => {
                 // Without randomness it still works, but in step with others.
                 let seed = getrandom::u64().unwrap_or_default();
-                LimitAlgorithm::Auto(Box::new(AutoLimiter::new(limits.clone(), now, seed)))
+                LimitAlgorithm::Auto(Box::new(AutoLimiter::new(initial, (least, most), now, seed)))
             }
-            ConcurrencyLimit::Timeout(limits) => {
-                LimitAlgorithm::Timeout(Box::new(TimeoutLimiter::new(limits.clone(), now)))
+            &ConcurrencyLimit::Timeout { timeout, most } => {
+                LimitAlgorithm::Timeout(Box::new(TimeoutLimiter::new(timeout, most, now)))
             }
         };
         Some(Self { calls: AtomicUsize::new(0), rule, of, incidents })

@@ -17,6 +17,10 @@ use std::num::NonZeroUsize;
 use std::str::FromStr;
 use std::time::Duration;
 
+use polyrpc_core::Status;
+
+use crate::Error;
+
 pub(super) use self::layer::LimitLayer;
 pub(super) use self::limiter::{ConcurrencyLimiter, LimitScope};
 
@@ -27,10 +31,11 @@ pub(super) use self::limiter::{ConcurrencyLimiter, LimitScope};
 /// ```
 /// use polyrpc::server::ConcurrencyLimit;
 ///
-/// assert_eq!("64".parse(), Ok(ConcurrencyLimit::Constant(64)));
-/// assert_eq!("unlimited".parse(), Ok(ConcurrencyLimit::Unlimited));
-/// assert!(matches!("auto".parse(), Ok(ConcurrencyLimit::Auto(_))));
+/// assert_eq!("64".parse::<ConcurrencyLimit>()?, ConcurrencyLimit::Constant(64));
+/// assert_eq!("unlimited".parse::<ConcurrencyLimit>()?, ConcurrencyLimit::Unlimited);
+/// assert_eq!("auto".parse::<ConcurrencyLimit>()?, ConcurrencyLimit::auto());
 /// assert!("many".parse::<ConcurrencyLimit>().is_err());
+/// # Ok::<(), polyrpc::Error>(())
 /// ```
 ///
 /// A rejected call fails with [`ResourceExhausted`](polyrpc_core::Code::ResourceExhausted) (brpc's `ELIMIT`) and may be
@@ -50,53 +55,44 @@ pub enum ConcurrencyLimit {
     /// A constant number.
     Constant(usize),
     /// As many as are handled without waiting for each other, estimated from their latency (brpc's `auto`).
-    Auto(AutoLimit),
+    ///
+    /// The latency without load times the rate of calls that can be answered is the number of calls that are worth
+    /// starting (Little's law). Both are measured: the lowest latency, for which fewer calls are admitted now and then,
+    /// and the highest rate. A little more than that is allowed as long as latency does not suffer. Failed calls count
+    /// as a higher latency.
+    Auto {
+        /// The limit until something is measured.
+        initial: usize,
+        /// The lower bound of the limit.
+        least: usize,
+        /// The upper bound of the limit.
+        most: usize,
+    },
     /// As many as are answered within their callers' timeouts, estimated from earlier calls (brpc's `timeout`).
-    Timeout(TimeoutLimit),
-}
-
-/// Settings of the limit that is estimated from the latency of calls.
-///
-/// The latency without load times the rate of calls that can be answered is the number of calls that are worth starting
-/// (Little's law). Both are measured: the lowest latency, for which fewer calls are admitted now and then, and the
-/// highest rate. A little more than that is allowed as long as latency does not suffer. Failed calls count as a higher
-/// latency.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct AutoLimit {
-    /// The limit until something is measured. Default: 40.
-    pub initial: usize,
-    /// The lower bound of the limit. Default: the number of the machine's cores.
-    pub least: usize,
-    /// The upper bound of the limit. Default: none.
-    pub most: usize,
-}
-
-impl Default for AutoLimit {
-    fn default() -> Self {
-        let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
-        Self { initial: 40, least: cores, most: usize::MAX }
-    }
-}
-
-/// Settings of the limit that is derived from the callers' timeouts.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TimeoutLimit {
-    /// The timeout of a caller that sends none. Default: 500 ms.
-    pub timeout: Duration,
-    /// The upper bound of calls that are handled at a time. Default: 100.
-    pub most: usize,
-}
-
-impl Default for TimeoutLimit {
-    fn default() -> Self {
-        Self { timeout: Duration::from_millis(500), most: 100 }
-    }
+    Timeout {
+        /// The timeout of a caller that sends none.
+        timeout: Duration,
+        /// The upper bound of calls that are handled at a time.
+        most: usize,
+    },
 }
 
 impl ConcurrencyLimit {
+    /// [`Auto`](Self::Auto) with brpc's settings: at first 40, at least the number of the machine's cores, without an
+    /// upper bound.
+    pub fn auto() -> Self {
+        let least = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+        Self::Auto { initial: 40, least, most: usize::MAX }
+    }
+
+    /// [`Timeout`](Self::Timeout) with brpc's settings: at most 100 calls, and 500 ms for callers that send no timeout.
+    pub fn timeout() -> Self {
+        Self::Timeout { timeout: Duration::from_millis(500), most: 100 }
+    }
+
     /// Returns whether the limit is derived from the duration of calls.
     pub(super) fn measures(&self) -> bool {
-        matches!(self, Self::Auto(_) | Self::Timeout(_))
+        matches!(self, Self::Auto { .. } | Self::Timeout { .. })
     }
 }
 
@@ -108,16 +104,16 @@ impl From<usize> for ConcurrencyLimit {
 }
 
 impl FromStr for ConcurrencyLimit {
-    type Err = UnknownConcurrency;
+    type Err = Error;
 
-    fn from_str(text: &str) -> Result<Self, UnknownConcurrency> {
+    fn from_str(text: &str) -> Result<Self, Error> {
         match text {
             "unlimited" => Ok(Self::Unlimited),
-            "auto" => Ok(Self::Auto(AutoLimit::default())),
-            "timeout" => Ok(Self::Timeout(TimeoutLimit::default())),
+            "auto" => Ok(Self::auto()),
+            "timeout" => Ok(Self::timeout()),
             number => match number.parse::<i64>() {
                 Ok(number) => Ok(usize::try_from(number).unwrap_or(0).into()),
-                Err(_) => Err(UnknownConcurrency(text.to_owned())),
+                Err(_) => Err(unknown(text)),
             },
         }
     }
@@ -128,23 +124,17 @@ impl fmt::Display for ConcurrencyLimit {
         match self {
             Self::Unlimited => f.write_str("unlimited"),
             Self::Constant(number) => number.fmt(f),
-            Self::Auto(_) => f.write_str("auto"),
-            Self::Timeout(_) => f.write_str("timeout"),
+            Self::Auto { .. } => f.write_str("auto"),
+            Self::Timeout { .. } => f.write_str("timeout"),
         }
     }
 }
 
-/// Error of parsing a concurrency limit.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct UnknownConcurrency(String);
-
-impl fmt::Display for UnknownConcurrency {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "`{}` is no concurrency limit: a number, `unlimited`, `auto` or `timeout`", self.0)
-    }
+#[cold]
+fn unknown(text: &str) -> Error {
+    let text = format!("`{text}` is no concurrency limit: a number, `unlimited`, `auto` or `timeout`");
+    Status::invalid_argument(text).into()
 }
-
-impl std::error::Error for UnknownConcurrency {}
 
 #[cfg(test)]
 mod tests {
@@ -157,10 +147,10 @@ mod tests {
             ("0", ConcurrencyLimit::Unlimited),
             ("-1", ConcurrencyLimit::Unlimited),
             ("7", ConcurrencyLimit::Constant(7)),
-            ("auto", ConcurrencyLimit::Auto(AutoLimit::default())),
-            ("timeout", ConcurrencyLimit::Timeout(TimeoutLimit::default())),
+            ("auto", ConcurrencyLimit::auto()),
+            ("timeout", ConcurrencyLimit::timeout()),
         ] {
-            assert_eq!(text.parse(), Ok(limit), "{text}");
+            assert_eq!(text.parse::<ConcurrencyLimit>().unwrap(), limit);
         }
     }
 

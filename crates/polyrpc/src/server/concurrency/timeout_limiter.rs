@@ -2,13 +2,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::TimeoutLimit as Limits;
 use super::window::{SampleGate, SampleOutcome, Window, WindowProgress};
 
 /// The limiter that brpc calls `timeout` (`policy/timeout_concurrency_limiter.cpp`, with its constants).
 #[derive(Debug)]
 pub(super) struct TimeoutLimiter {
-    limits: Limits,
+    /// Timeout of a caller that sends none.
+    timeout: Duration,
+    /// Upper bound of the calls at a time.
+    most: usize,
     /// Average duration of a call, in microseconds.
     average: AtomicU64,
     gate: SampleGate,
@@ -16,17 +18,16 @@ pub(super) struct TimeoutLimiter {
 }
 
 impl TimeoutLimiter {
-    pub(super) fn new(limits: Limits, now: Instant) -> Self {
+    pub(super) fn new(timeout: Duration, most: usize, now: Instant) -> Self {
         let average = AtomicU64::new(INITIAL_MICROSECONDS);
-        Self { limits, average, gate: SampleGate::new(now), window: Mutex::default() }
+        Self { timeout, most, average, gate: SampleGate::new(now), window: Mutex::default() }
     }
 
     /// Returns whether this many calls are admitted at a time, the last of which has this timeout. A call that is alone
     /// is always admitted: otherwise the limiter would never learn that calls have become faster.
     pub(super) fn admits(&self, concurrency: usize, timeout: Option<Duration>) -> bool {
         let average = Duration::from_micros(self.average.load(Ordering::Relaxed));
-        concurrency == 1
-            || concurrency <= self.limits.most && average < timeout.unwrap_or(self.limits.timeout)
+        concurrency == 1 || concurrency <= self.most && average < timeout.unwrap_or(self.timeout)
     }
 
     /// Records the end of a call.
@@ -65,7 +66,7 @@ mod tests {
     #[test]
     fn call_is_admitted_if_it_can_be_answered_in_time() {
         let mut now = Instant::now();
-        let limiter = TimeoutLimiter::new(Limits::default(), now);
+        let limiter = TimeoutLimiter::new(ms(500), 100, now);
         assert!(limiter.admits(100, Some(ms(1))) && !limiter.admits(101, Some(ms(1))));
         window(&limiter, &mut now, SampleOutcome::Succeeded, ms(100));
         assert!(limiter.admits(2, Some(ms(101))) && !limiter.admits(2, Some(ms(100))));
@@ -82,7 +83,7 @@ mod tests {
     #[test]
     fn failures_double_the_expected_latency() {
         let mut now = Instant::now();
-        let limiter = TimeoutLimiter::new(Limits::default(), now);
+        let limiter = TimeoutLimiter::new(ms(500), 100, now);
         window(&limiter, &mut now, SampleOutcome::Failed, ms(1));
         assert!(!limiter.admits(2, Some(ms(1))) && limiter.admits(2, Some(ms(2))));
     }

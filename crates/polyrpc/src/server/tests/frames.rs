@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use polyrpc_core::session::{NotFound, Server as Session, ServerEvent};
+use polyrpc_core::session::{self, NotFound, Server as Session, ServerEvent};
 use polyrpc_core::{
     Call, Compression, Format, Head, Message, Metadata, Outbox, Reply, Status, StreamId, Violation,
 };
@@ -133,14 +133,26 @@ struct Lines {
     timeout: Option<Duration>,
 }
 
+struct Ticket(StreamId);
+
+impl session::server::Ticket for Ticket {
+    fn not_found_failure(&self, _: &Call<'_>, _: NotFound) -> Status {
+        Status::unimplemented("unknown")
+    }
+
+    fn stream(&self) -> Option<StreamId> {
+        Some(self.0)
+    }
+}
+
 impl Session for Lines {
-    type Ticket = StreamId;
+    type Ticket = Ticket;
 
     fn next_event(
         &mut self,
         inbox: &mut BytesMut,
         _: &mut Outbox,
-    ) -> Result<Option<ServerEvent<'_, StreamId>>, Violation> {
+    ) -> Result<Option<ServerEvent<'_, Ticket>>, Violation> {
         let Some(end) = inbox.iter().position(|&byte| byte == b'\n') else { return Ok(None) };
         self.line = String::from_utf8(inbox.split_to(end + 1).to_vec()).unwrap();
         let mut words = self.line.trim_end().splitn(4, ' ');
@@ -158,8 +170,8 @@ impl Session for Lines {
                 *self.room.entry(stream).or_default() += third.parse::<usize>().unwrap();
                 ServerEvent::Room(stream)
             }
-            "call" => ServerEvent::Call(call, stream),
-            "open" => ServerEvent::Open(call, stream, stream),
+            "call" => ServerEvent::Call(call, Ticket(stream)),
+            "open" => ServerEvent::Open(call, Ticket(stream), stream),
             "message" => {
                 let body = Bytes::copy_from_slice(third.as_bytes());
                 ServerEvent::Message(stream, Message { body, compression: Compression::None })
@@ -170,26 +182,32 @@ impl Session for Lines {
         }))
     }
 
-    fn reply(&mut self, ticket: StreamId, reply: Reply, out: &mut Outbox) {
+    fn reply(&mut self, Ticket(stream): Ticket, reply: Reply, out: &mut Outbox) {
         match reply.result {
-            Ok(body) => say(out, format_args!("reply {} {}", ticket.0, text(&body))),
-            Err(status) => say(out, format_args!("failed {} {}", ticket.0, status.code())),
+            Ok(body) => say(out, format_args!("reply {} {}", stream.0, text(&body))),
+            Err(status) => say(out, format_args!("failed {} {}", stream.0, status.code())),
         }
     }
 
-    fn not_found_failure(_: &Call<'_>, _: NotFound) -> Status {
-        Status::unimplemented("unknown")
-    }
-
-    fn reject(&mut self, ticket: StreamId, status: Status, out: &mut Outbox) -> bool {
+    fn reject(&mut self, ticket: Ticket, status: Status, out: &mut Outbox) -> bool {
         self.reply(ticket, Reply::failure(status), out);
         false
     }
 
-    fn stream(ticket: &StreamId) -> Option<StreamId> {
-        Some(*ticket)
+    fn bytes_needed(&self) -> usize {
+        0
     }
 
+    fn drain(&mut self, _: &mut Outbox) {}
+
+    fn streaming(&mut self) -> Option<&mut impl session::server::Streaming<Ticket>> {
+        Some(self)
+    }
+}
+
+impl session::server::Housekeeping for Lines {}
+
+impl session::server::Streaming<Ticket> for Lines {
     fn start_response(&mut self, stream: StreamId, head: Head, out: &mut Outbox) {
         say(out, format_args!("begin {}{}", stream.0, pairs(&head.metadata)));
     }
@@ -200,9 +218,15 @@ impl Session for Lines {
         say(out, format_args!("message {} {}", stream.0, text(&message)));
     }
 
-    fn finish(&mut self, ticket: StreamId, result: Result<(), Status>, trailers: Metadata, out: &mut Outbox) {
+    fn finish(
+        &mut self,
+        Ticket(stream): Ticket,
+        result: Result<(), Status>,
+        trailers: Metadata,
+        out: &mut Outbox,
+    ) {
         let how = result.map_or_else(|status| status.code().as_str(), |()| "ok");
-        say(out, format_args!("finish {} {how}{}", ticket.0, pairs(&trailers)));
+        say(out, format_args!("finish {} {how}{}", stream.0, pairs(&trailers)));
     }
 
     fn has_room(&self, stream: StreamId) -> bool {
@@ -212,12 +236,6 @@ impl Session for Lines {
     fn consumed(&mut self, stream: StreamId, bytes: usize, out: &mut Outbox) {
         say(out, format_args!("consumed {} {bytes}", stream.0));
     }
-
-    fn bytes_needed(&self) -> usize {
-        0
-    }
-
-    fn drain(&mut self, _: &mut Outbox) {}
 }
 
 fn say(out: &mut Outbox, line: std::fmt::Arguments<'_>) {

@@ -10,7 +10,7 @@
 //! let listen = Listen::on("0.0.0.0:8973").kcp(config.clone());
 //! let server = polyrpc::Server::new().bind(listen).await?.start();
 //!
-//! let client = polyrpc::Client::builder("rpcx+kcp://localhost:8973").kcp(config).build()?;
+//! let client = polyrpc::Client::builder("rpcx://localhost:8973?transport=kcp").kcp(config).build()?;
 //! # Ok(())
 //! # }
 //! ```
@@ -32,8 +32,6 @@ mod stream;
 #[cfg(test)]
 mod tests;
 
-pub use polyrpc_kcp::{
-    Algorithm, Cipher, Config, Shards, Tuning, UnknownAlgorithm, Unusable, WrongKey, derive_key,
-};
+pub use polyrpc_kcp::{Algorithm, Cipher, Config, ConfigError, Shards, Tuning, derive_key};
 
 pub(crate) use self::endpoint::{Listener, connect};

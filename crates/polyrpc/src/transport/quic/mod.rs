@@ -10,7 +10,7 @@
 //! let server = polyrpc::Server::new().bind(Listen::on("quic://0.0.0.0:8974").tls(tls)).await?.start();
 //!
 //! let tls = tls::Client::new().ca("ca.pem");
-//! let client = polyrpc::Client::builder("rpcx+quic://localhost:8974").tls(tls).build()?;
+//! let client = polyrpc::Client::builder("rpcx://localhost:8974?transport=quic").tls(tls).build()?;
 //! # Ok(())
 //! # }
 //! ```

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use bytes::{Bytes, BytesMut};
 use polyrpc_core::session::Server as _;
+use polyrpc_core::session::server::Ticket as _;
 use polyrpc_core::session::{NotFound, ServerEvent};
 use polyrpc_core::testing::hex;
 use polyrpc_core::{Call, CallId, Checksum, Compression, Format, Head, Limits, Outbox, Reply, Status};
@@ -13,7 +14,7 @@ use serde_json::Value;
 use super::server;
 use crate::baidu_std::frame::{Frame, Kind, NextFrame};
 use crate::baidu_std::meta::{Meta, StreamMeta};
-use crate::baidu_std::{Server, body, frame};
+use crate::baidu_std::{Ticket, body, frame};
 use crate::brpc_status as status;
 use crate::brpc_status::EREQUEST;
 
@@ -102,7 +103,7 @@ fn vector(name: &str) -> Value {
 }
 
 fn directory() -> PathBuf {
-    [env!("CARGO_MANIFEST_DIR"), "..", "..", "vectors", "baidu_std"].iter().collect()
+    [env!("CARGO_MANIFEST_DIR"), "vectors", "baidu_std"].iter().collect()
 }
 
 fn list(value: &Value) -> &[Value] {
@@ -127,7 +128,7 @@ pub(super) fn serve(bytes: &[u8]) -> Served {
     while !ended {
         match server.next_event(&mut inbox, &mut out) {
             Ok(None) => break,
-            Ok(Some(ServerEvent::Call(call, ticket))) => match judge(&call) {
+            Ok(Some(ServerEvent::Call(call, ticket))) => match judge(&call, &ticket) {
                 Verdict::Refuse => {
                     ended = server.reject(ticket, Status::unauthenticated(""), &mut out);
                 }
@@ -146,11 +147,11 @@ enum Verdict {
     Answer(Reply),
 }
 
-fn judge(call: &Call<'_>) -> Verdict {
+fn judge(call: &Call<'_>, ticket: &Ticket) -> Verdict {
     if call.credential.bytes().is_some_and(|credential| credential != "secret-token") {
         return Verdict::Refuse;
     }
-    match echo(call) {
+    match echo(call, ticket) {
         Ok(None) => Verdict::Close,
         Ok(Some(reply)) => Verdict::Answer(reply),
         Err(status) => Verdict::Answer(Reply::failure(status)),
@@ -158,13 +159,11 @@ fn judge(call: &Call<'_>) -> Verdict {
 }
 
 /// Answers a call; `None` closes the connection.
-fn echo(call: &Call<'_>) -> Result<Option<Reply>, Status> {
+fn echo(call: &Call<'_>, ticket: &Ticket) -> Result<Option<Reply>, Status> {
     let known = ["EchoService", "example.EchoService"].contains(&call.service);
     if !known || call.method != "Echo" {
-        return Err(Server::not_found_failure(
-            call,
-            if known { NotFound::Method } else { NotFound::Service },
-        ));
+        let missing = if known { NotFound::Method } else { NotFound::Service };
+        return Err(ticket.not_found_failure(call, missing));
     }
     if let Some(reason) = &call.spoiled {
         return Err(reason.clone());

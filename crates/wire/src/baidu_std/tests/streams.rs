@@ -55,7 +55,7 @@ mod vectors {
         let (mut client, mut out, mut inbox) = (super::client(), Outbox::new(), BytesMut::new());
         let (id, stream) = (CallId(171_798_691_842), CallId(0));
         let call = super::call(b"\n\x06stream");
-        client.send_beside(id, call, &[stream], &StreamOptions::default(), &mut out).expect("it can");
+        client.send_with_streams(id, call, &[stream], &StreamOptions::default(), &mut out).expect("it can");
         let mut said = out.take();
         let (mut sent, mut closed) = (0, None);
         for (_, bytes) in scenario.frames.iter().filter(|(way, _)| *way == ToClient) {
@@ -91,7 +91,7 @@ mod vectors {
         let (mut client, mut out) = (super::client(), Outbox::new());
         let (id, stream) = (CallId(176_093_659_142), CallId(1));
         let call = super::call(b"\n\x08nostream");
-        client.send_beside(id, call, &[stream], &StreamOptions::default(), &mut out).expect("it can");
+        client.send_with_streams(id, call, &[stream], &StreamOptions::default(), &mut out).expect("it can");
         assert_bytes(out.take(), scenario.sent());
         let mut inbox = BytesMut::from(&scenario.received()[..]);
         let status = failure(client.next_event(&mut inbox, &mut out), id);
@@ -205,9 +205,9 @@ mod setup {
         let mut ends = Ends::new();
         ends.open(&ids, &StreamOptions::default());
         let Heard::Call(ticket) = ends.server_hears().remove(0) else { panic!("want a call") };
-        assert_eq!(Server::offered_streams(&ticket).map(|offered| offered.streams), Some(3));
+        assert_eq!(ticket.offered_streams().map(|offered| offered.streams), Some(3));
         let tickets = ends.accept(ticket, b"", &StreamOptions::default());
-        let served: Vec<_> = tickets.iter().filter_map(Server::stream).collect();
+        let served: Vec<_> = tickets.iter().filter_map(Ticket::stream).collect();
         assert_eq!(served, [StreamId(0), StreamId(1), StreamId(2)]);
         for stream in &served {
             ends.server.message(*stream, format!("on {}", stream.0).into(), &mut ends.server_out);
@@ -373,7 +373,7 @@ mod setup {
         let mut ends = Ends::with(&limits);
         ends.open(&[STREAM], &StreamOptions::default());
         let two = [CallId(2), CallId(3)];
-        let refused = ends.client.send_beside(
+        let refused = ends.client.send_with_streams(
             CallId(101),
             call(b""),
             &two,
@@ -387,7 +387,7 @@ mod setup {
         asking.open(&[STREAM, CallId(2), CallId(3)], &StreamOptions::default());
         server.to_server.extend_from_slice(&asking.client_out.take());
         let Heard::Call(mut ticket) = server.server_hears().remove(0) else { panic!("want a call") };
-        assert_eq!(Server::offered_streams(&ticket).map(|offered| offered.streams), Some(0));
+        assert_eq!(ticket.offered_streams().map(|offered| offered.streams), Some(0));
         assert!(server.server.accept_streams(&mut ticket, &StreamOptions::default()).is_empty());
     }
 }
@@ -433,7 +433,7 @@ mod flow {
         let mut ends = Ends::new();
         ends.open(&[STREAM], &StreamOptions { receives: false, ..<_>::default() });
         let Heard::Call(ticket) = ends.server_hears().remove(0) else { panic!("want a call") };
-        assert_eq!(Server::offered_streams(&ticket).map(|offered| offered.writable), Some(false));
+        assert_eq!(ticket.offered_streams().map(|offered| offered.writable), Some(false));
         ends.accept(ticket, b"", &StreamOptions { receives: false, ..<_>::default() });
         ends.client_hears();
         assert!(!ends.client.writable(STREAM));
@@ -640,7 +640,7 @@ mod streaming_methods {
         let mut ends = Ends::new();
         ends.open(&[STREAM], &StreamOptions::default());
         let Heard::Call(ticket) = ends.server_hears().remove(0) else { panic!("want a call") };
-        assert_eq!(Server::stream(&ticket), Some(SERVED));
+        assert_eq!(ticket.stream(), Some(SERVED));
         let mut head = Head { format: Format::Json(Json::Brpc), ..Head::default() };
         head.metadata.insert("key", "value");
         assert!(ends.server.has_room(SERVED));
@@ -770,7 +770,7 @@ impl Ends {
     }
 
     fn open_as(&mut self, id: CallId, streams: &[CallId], options: &StreamOptions) {
-        self.client.send_beside(id, call(b""), streams, options, &mut self.client_out).expect("it can");
+        self.client.send_with_streams(id, call(b""), streams, options, &mut self.client_out).expect("it can");
     }
 
     fn accept(&mut self, mut ticket: Ticket, reply: &'static [u8], options: &StreamOptions) -> Vec<Ticket> {

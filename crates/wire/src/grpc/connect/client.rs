@@ -1,6 +1,7 @@
 //! The request of a client, for every version of HTTP.
 
 use bytes::Bytes;
+use polyrpc_core::protocol::Parameters;
 use polyrpc_core::{Call, Compression, Fault, Format, Metadata, Retry, Status};
 use polyrpc_payload::compress;
 
@@ -18,6 +19,13 @@ pub enum UnaryMethod {
     /// GET, which servers accept for methods declared free of side effects. Messages that make the query too long are
     /// sent by POST.
     Get,
+}
+
+impl UnaryMethod {
+    /// Returns the method that the parameters of a URL select.
+    pub fn selected_by(parameters: &Parameters) -> Self {
+        if parameters.has("http_method", "get") { Self::Get } else { Self::Post }
+    }
 }
 
 /// Head of a request, and its body if that is one message.

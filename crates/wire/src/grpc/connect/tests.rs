@@ -4,6 +4,8 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use polyrpc_core::session::Client as _;
 use polyrpc_core::session::Server as _;
+use polyrpc_core::session::client::Streaming as _;
+use polyrpc_core::session::server::{Streaming as _, Ticket as _};
 use polyrpc_core::session::{ClientEvent, NotFound, ServerEvent, Verdict};
 use polyrpc_core::testing::{
     Pair, assert_any_split, assert_client_survives_damage, assert_survives_damage, sole_reply,
@@ -171,7 +173,7 @@ fn unknown_method_is_404_and_unimplemented_one_501() {
         let mut talk = Talk::new(post(PROTO, VERSION, b""));
         let (call, ticket) = talk.call().expect("a call");
         let status = match missing {
-            true => Server::not_found_failure_of(&ticket, &call, NotFound::Method),
+            true => ticket.not_found_failure(&call, NotFound::Method),
             false => Status::unimplemented("later"),
         };
         talk.server.reply(ticket, Reply::failure(status), &mut talk.out);
@@ -206,7 +208,7 @@ fn stream_is_answered_by_messages_and_an_end_message() {
     assert_eq!(call.head.format, Format::Protobuf);
     assert!(talk.call().is_none());
     assert_eq!(talk.parts, ["one", "", "three", "end"]);
-    let stream = Server::stream(&ticket).expect("it streams");
+    let stream = ticket.stream().expect("it streams");
     let head = Head { metadata: [("k", "v")].into_iter().collect(), ..Head::default() };
     talk.server.start_response(stream, head, &mut talk.out);
     for message in ["one", "", "three"] {
@@ -263,7 +265,7 @@ fn unary_message_is_limited() {
 fn streaming_method_cannot_be_called_as_unary() {
     let mut talk = Talk::new(post(PROTO, VERSION, b"x"));
     let (_, ticket) = talk.call().expect("a call");
-    assert!(Server::stream(&ticket).is_none());
+    assert!(ticket.stream().is_none());
 }
 
 #[test]
@@ -352,7 +354,7 @@ fn plain_callers_receive_a_stream_as_lines_or_events() {
         let mut talk = Talk::new(post("application/json", &format!("Accept: {accept}\r\n"), b"{}"));
         let (call, ticket) = talk.call().expect("a call");
         assert_eq!((call.head.format, &call.body[..]), (Format::Json(Json::Proto3), &b"{}"[..]));
-        let stream = Server::stream(&ticket).expect("it streams");
+        let stream = ticket.stream().expect("it streams");
         talk.server.message(stream, Bytes::from_static(b"{\n\"a\": 1}"), &mut talk.out);
         talk.server.message(stream, Bytes::from_static(b"{}"), &mut talk.out);
         talk.server.finish(ticket, failure.map_or(Ok(()), Err), Metadata::new(), &mut talk.out);

@@ -49,7 +49,7 @@ pub struct ServerConfig {
     /// method.
     pub methods: Option<Arc<dyn MethodCatalog>>,
     /// The server's own methods, if other requests are passed to another handler: those are
-    /// [exchanges](polyrpc_core::session::Server::is_exchange).
+    /// [exchanges](polyrpc_core::session::server::Ticket::is_exchange).
     pub own: Option<Arc<dyn MethodCatalog>>,
 }
 

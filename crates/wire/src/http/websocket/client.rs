@@ -3,8 +3,8 @@
 use std::fmt;
 
 use bytes::{Bytes, BytesMut};
-use polyrpc_core::session::Client as Session;
-use polyrpc_core::session::ClientEvent;
+use polyrpc_core::session::client::Streaming;
+use polyrpc_core::session::{Client as Session, ClientEvent};
 use polyrpc_core::{Call, CallId, Limits, Outbox, Status, Violation};
 
 use super::session::{Endpoint, Random, Role};
@@ -127,6 +127,17 @@ impl Client {
         self.send_inner(out);
         result
     }
+
+    /// Does the same with the streaming of the inner session, if it has any.
+    fn streaming_command<T>(
+        &mut self,
+        out: &mut Outbox,
+        command: impl FnOnce(&mut dyn Streaming, &mut Outbox) -> T,
+    ) -> Option<T> {
+        let result = command(self.inner.streaming()?, &mut self.outgoing);
+        self.send_inner(out);
+        Some(result)
+    }
 }
 
 impl Session for Client {
@@ -135,37 +146,8 @@ impl Session for Client {
         self.command(out, |inner, out| inner.send(id, call, out))
     }
 
-    fn open(&mut self, id: CallId, call: Call<'_>, out: &mut Outbox) -> Result<(), Status> {
-        self.check_capacity()?;
-        self.command(out, |inner, out| inner.open(id, call, out))
-    }
-
-    fn message(&mut self, id: CallId, message: Bytes, out: &mut Outbox) {
-        self.command(out, |inner, out| inner.message(id, message, out));
-    }
-
-    fn end(&mut self, id: CallId, out: &mut Outbox) {
-        self.command(out, |inner, out| inner.end(id, out));
-    }
-
     fn failure_hint(&self) -> Option<String> {
         self.inner.failure_hint()
-    }
-
-    fn half_closes(&self) -> bool {
-        self.inner.half_closes()
-    }
-
-    fn close(&mut self, id: CallId, out: &mut Outbox) {
-        self.command(out, |inner, out| inner.close(id, out));
-    }
-
-    fn has_room(&self, id: CallId) -> bool {
-        self.inner.has_room(id)
-    }
-
-    fn consumed(&mut self, id: CallId, bytes: usize, out: &mut Outbox) {
-        self.command(out, |inner, out| inner.consumed(id, bytes, out));
     }
 
     fn next_event(
@@ -185,10 +167,6 @@ impl Session for Client {
 
     fn cancel(&mut self, id: CallId, out: &mut Outbox) {
         self.command(out, |inner, out| inner.cancel(id, out));
-    }
-
-    fn blocks_input(&self) -> bool {
-        self.inner.blocks_input()
     }
 
     fn bytes_needed(&self) -> usize {
@@ -226,6 +204,51 @@ impl Session for Client {
             endpoint.ping(out.buffer());
         }
         open
+    }
+
+    #[inline]
+    fn streaming(&mut self) -> Option<&mut dyn Streaming> {
+        match self.inner.streaming() {
+            Some(_) => Some(self),
+            None => None,
+        }
+    }
+}
+
+/// That of the inner session: there is none without.
+impl Streaming for Client {
+    fn open(&mut self, id: CallId, call: Call<'_>, out: &mut Outbox) -> Result<(), Status> {
+        self.check_capacity()?;
+        let opened = self.streaming_command(out, |inner, out| inner.open(id, call, out));
+        opened.unwrap_or_else(|| Err(Status::unimplemented("this protocol has no streams")))
+    }
+
+    fn message(&mut self, id: CallId, message: Bytes, out: &mut Outbox) {
+        self.streaming_command(out, |inner, out| inner.message(id, message, out));
+    }
+
+    fn end(&mut self, id: CallId, out: &mut Outbox) {
+        self.streaming_command(out, |inner, out| inner.end(id, out));
+    }
+
+    fn half_closes(&mut self) -> bool {
+        self.inner.streaming().is_some_and(|inner| inner.half_closes())
+    }
+
+    fn close(&mut self, id: CallId, out: &mut Outbox) {
+        self.streaming_command(out, |inner, out| inner.close(id, out));
+    }
+
+    fn has_room(&mut self, id: CallId) -> bool {
+        self.inner.streaming().is_none_or(|inner| inner.has_room(id))
+    }
+
+    fn consumed(&mut self, id: CallId, bytes: usize, out: &mut Outbox) {
+        self.streaming_command(out, |inner, out| inner.consumed(id, bytes, out));
+    }
+
+    fn blocks_input(&mut self) -> bool {
+        self.inner.streaming().is_some_and(|inner| inner.blocks_input())
     }
 }
 

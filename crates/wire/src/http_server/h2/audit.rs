@@ -1,6 +1,6 @@
 //! Invariants of a session that hold whatever the peer sends. Fuzz targets assert them after every event.
 
-use polyrpc_core::session::Server as _;
+use polyrpc_core::session::server::Housekeeping as _;
 
 use super::Server;
 use crate::grpc::audit::assert_within;

@@ -121,7 +121,7 @@ fn captured() -> Vec<Captured> {
 
 /// Returns the bytes that each side sent after the HTTP handshake.
 fn conversation(file: &str) -> [Bytes; 2] {
-    let path = format!("{}/../../vectors/netrpc/{file}.json", env!("CARGO_MANIFEST_DIR"));
+    let path = format!("{}/vectors/netrpc/{file}.json", env!("CARGO_MANIFEST_DIR"));
     let items: Value = serde_json::from_slice(&std::fs::read(path).expect("readable")).expect("JSON");
     let side = |direction: &str| {
         let items = items.as_array().expect("a list");

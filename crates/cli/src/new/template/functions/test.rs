@@ -6,7 +6,7 @@ use {{crate}}::Person;
 #[tokio::test]
 async fn functions_answer_over_every_protocol() {
     let server = {{crate}}::server().bind("127.0.0.1:0").await.unwrap().start();
-    for protocol in ["baidu-std", "rpcx", "http", "http+json-rpc"] {
+    for protocol in ["baidu-std", "rpcx", "grpc", "http"] {
         let client = Client::new(&format!("{protocol}://{}", server.address())).unwrap();
         let ann = Person { name: "Ann".into(), age: 34 };
         let greeting: String = client.call("hello", &ann).await.unwrap();

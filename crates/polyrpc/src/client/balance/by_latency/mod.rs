@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
-pub use self::probe::{Probe, TcpConnectProbe};
+pub(super) use self::probe::{CustomProbe, Probe, TcpConnectProbe};
 
 use self::prober::{LatencyProber, ServerLatency};
 use super::candidate_state::CandidateState;
@@ -17,18 +17,8 @@ use super::smooth::SmoothPicker;
 use super::weights::Weights;
 use super::{Candidate, LoadBalancer, PickContext, Picker};
 
-/// Weighted round robin by measured network latency: rpcx's `WeightedICMP`.
-///
-/// Each server is probed three times. The mean latency gives its weight by rpcx's table, and calls are spread as by
-/// [`SmoothWeightedRoundRobin`](super::SmoothWeightedRoundRobin): 191 up to 10 ms, one less for each further
-/// millisecond up to 200, one up to a second. A server that takes longer or does not answer gets no calls. rpcx sends
-/// ICMP echo requests, which needs a privilege; here a [`Probe`] measures, by default the time in which TCP
-/// [connects](TcpConnectProbe).
-///
-/// A task of the balancer probes 64 servers at a time, repeats each probe after an interval, and ends with the
-/// balancer. It runs in the runtime in which the first set of servers arrived. A server that has not been measured yet
-/// counts as far away. If every probe fails, all servers get the same weight.
-pub struct ByLatency {
+/// See [`Policy::by_latency`](super::Policy::by_latency).
+pub(crate) struct ByLatency {
     measuring: Arc<LatencyProber>,
     memory: CandidateState<ServerLatency>,
     last: PickerCache<LatencyPicker>,
@@ -37,12 +27,12 @@ pub struct ByLatency {
 
 impl ByLatency {
     /// Measures by connecting, each server every 30 s.
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self::by(TcpConnectProbe, Duration::from_secs(30))
     }
 
     /// Measures with this probe, each server at this interval, which is at least one second.
-    pub fn by(probe: impl Probe, interval: Duration) -> Self {
+    pub(crate) fn by(probe: impl Probe, interval: Duration) -> Self {
         let measuring = LatencyProber::new(Box::new(probe), interval.max(Duration::from_secs(1)));
         Self {
             measuring: Arc::new(measuring),

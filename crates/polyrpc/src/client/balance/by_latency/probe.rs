@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use crate::discovery::{Instance, Network};
 
 /// Measures the network latency to a server.
-pub trait Probe: Send + Sync + 'static {
+pub(crate) trait Probe: Send + Sync + 'static {
     /// Returns the round-trip time; `None` if it cannot be measured. The future may be dropped before it completes.
     fn measure<'a>(&'a self, instance: &'a Instance) -> BoxFuture<'a, Option<Duration>>;
 }
@@ -18,7 +18,7 @@ pub trait Probe: Send + Sync + 'static {
 /// A server that is reached by UDP need not accept TCP: a refused connection took one round trip as well. A server
 /// behind a Unix socket is local.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct TcpConnectProbe;
+pub(crate) struct TcpConnectProbe;
 
 impl Probe for TcpConnectProbe {
     fn measure<'a>(&'a self, instance: &'a Instance) -> BoxFuture<'a, Option<Duration>> {
@@ -32,6 +32,19 @@ impl Probe for TcpConnectProbe {
             let connected = TcpStream::connect(address).await;
             is_reachable(&connected.map(drop), instance.network).then(|| before.elapsed())
         })
+    }
+}
+
+/// A probe of the program's own.
+pub(crate) struct CustomProbe<P>(pub(crate) P);
+
+impl<P, F> Probe for CustomProbe<P>
+where
+    P: Fn(Instance) -> F + Send + Sync + 'static,
+    F: Future<Output = Option<Duration>> + Send + 'static,
+{
+    fn measure<'a>(&'a self, instance: &'a Instance) -> BoxFuture<'a, Option<Duration>> {
+        Box::pin((self.0)(instance.clone()))
     }
 }
 

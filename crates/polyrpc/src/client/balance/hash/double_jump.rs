@@ -5,16 +5,9 @@ use std::sync::{Mutex, PoisonError};
 use super::jump::{jump, jumping_on, rehash};
 use crate::client::balance::{Candidate, LoadBalancer, PickContext, Picker};
 
-/// Stateful consistent hashing: rpcx's `ConsistentHash`.
-///
-/// Servers keep their slots; a key whose slot is empty jumps once more, among the present servers
-/// (`edwingeng/doublejump`). When a server leaves, only its own keys move, and a new server takes the slot that was
-/// vacated last. The mapping therefore depends on the order in which servers came and went, and clients that started at
-/// different times may disagree. Use [`Ring`](super::Ring) where they must agree.
-///
-/// New servers of one set are added in the order of their names.
+/// See [`Policy::double_jump`](super::super::Policy::double_jump).
 #[derive(Debug, Default)]
-pub struct DoubleJump(Mutex<Slots>);
+pub(crate) struct DoubleJump(Mutex<Slots>);
 
 impl LoadBalancer for DoubleJump {
     fn picker(&self, candidates: &[Candidate]) -> Box<dyn Picker> {

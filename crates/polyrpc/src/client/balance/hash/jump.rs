@@ -1,14 +1,9 @@
 use super::key;
 use crate::client::balance::{Candidate, LoadBalancer, PickContext, Picker, available};
 
-/// Stateless jump consistent hashing: the rpcx of 2016.
-///
-/// The servers are sorted by name and the key jumps to one of them (J. Lamping, E. Veach, "A fast, minimal memory,
-/// consistent hash algorithm"). The number of moved keys is minimal if servers come and go at the end of the order;
-/// elsewhere all servers behind the change are affected too, which [`DoubleJump`](super::DoubleJump) avoids. A key
-/// whose server may not take the call is rehashed and jumps again.
+/// See [`Policy::jump`](super::super::Policy::jump).
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Jump;
+pub(crate) struct Jump;
 
 impl LoadBalancer for Jump {
     fn picker(&self, candidates: &[Candidate]) -> Box<dyn Picker> {

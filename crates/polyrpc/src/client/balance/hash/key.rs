@@ -10,11 +10,11 @@ use crate::client::balance::PickContext;
 /// Returns the key by which an rpcx client in Go chooses the server for a call: the hash (FNV-1a, 64 bits) of
 /// `/service/method/arguments`, with the arguments as Go's `%v` prints them.
 ///
-/// Numbers, strings, booleans, structs, slices and maps are printed as in Go. Pointers below the outermost level, whose
+/// The arguments are passed by pointer, as in rpcx's examples. Numbers, strings, booleans, structs, slices and maps are printed as in Go. Pointers below the outermost level, whose
 /// address Go prints, have no counterpart.
 ///
 /// ```
-/// use polyrpc::client::balance::hash::{ArgumentPassing, key};
+/// use polyrpc::client::balance::rpcx_key;
 ///
 /// #[derive(serde::Serialize)]
 /// struct Args {
@@ -22,7 +22,7 @@ use crate::client::balance::PickContext;
 ///     b: i32,
 /// }
 ///
-/// let key = key("Arith", "Mul", ArgumentPassing::ByPointer, &Args { a: 7, b: 8 })?;
+/// let key = rpcx_key("Arith", "Mul", &Args { a: 7, b: 8 })?;
 /// assert_eq!(key, 15772451828796049065); // of "/Arith/Mul/&{7 8}"
 /// # Ok::<(), polyrpc::Error>(())
 /// ```
@@ -30,27 +30,27 @@ use crate::client::balance::PickContext;
 /// # Errors
 ///
 /// If the arguments fail to serialize.
-pub fn key(
-    service: &str,
-    method: &str,
-    passed: ArgumentPassing,
-    arguments: &(impl Serialize + ?Sized),
-) -> Result<u64> {
+pub fn rpcx_key(service: &str, method: &str, arguments: &(impl Serialize + ?Sized)) -> Result<u64> {
+    key(service, method, true, arguments)
+}
+
+/// The same for a Go client that passes its arguments by value, `Args{7, 8}` instead of `&Args{7, 8}`, which are printed
+/// as `{7 8}` instead of `&{7 8}`.
+///
+/// # Errors
+///
+/// If the arguments fail to serialize.
+pub fn rpcx_key_by_value(service: &str, method: &str, arguments: &(impl Serialize + ?Sized)) -> Result<u64> {
+    key(service, method, false, arguments)
+}
+
+fn key(service: &str, method: &str, by_pointer: bool, arguments: &(impl Serialize + ?Sized)) -> Result<u64> {
     let mut hash = Fnv::default();
     let refused =
         |error: go::Refusal| Status::invalid_argument(format!("the arguments have no key: {error}"));
     write!(hash, "/{service}/{method}/").map_err(|error| refused(error.into()))?;
-    go::print(arguments, passed == ArgumentPassing::ByPointer, &mut hash).map_err(refused)?;
+    go::print(arguments, by_pointer, &mut hash).map_err(refused)?;
     Ok(hash.0)
-}
-
-/// How the Go client passes its arguments to the call, which affects how they are printed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ArgumentPassing {
-    /// `&Args{7, 8}`, as in rpcx's examples: a struct is printed as `&{7 8}`.
-    ByPointer,
-    /// `Args{7, 8}`: a struct is printed as `{7 8}`.
-    ByValue,
 }
 
 /// Hash key of a call; calls with the same key go to the same server.
@@ -113,10 +113,10 @@ mod tests {
             hash.push(text.as_bytes());
             hash.0
         };
-        assert_eq!(key("S", "m", ArgumentPassing::ByPointer, &7).unwrap(), hash("/S/m/7"));
-        assert_eq!(key("S", "m", ArgumentPassing::ByPointer, "x y").unwrap(), hash("/S/m/x y"));
-        assert_eq!(key("S", "m", ArgumentPassing::ByPointer, &[1, 2]).unwrap(), hash("/S/m/&[1 2]"));
-        assert_eq!(key("S", "m", ArgumentPassing::ByValue, &(1, "a")).unwrap(), hash("/S/m/[1 a]"));
+        assert_eq!(rpcx_key("S", "m", &7).unwrap(), hash("/S/m/7"));
+        assert_eq!(rpcx_key("S", "m", "x y").unwrap(), hash("/S/m/x y"));
+        assert_eq!(rpcx_key("S", "m", &[1, 2]).unwrap(), hash("/S/m/&[1 2]"));
+        assert_eq!(rpcx_key_by_value("S", "m", &(1, "a")).unwrap(), hash("/S/m/[1 a]"));
     }
 
     #[test]
@@ -127,7 +127,7 @@ mod tests {
                 Err(serde::ser::Error::custom("not today"))
             }
         }
-        let error = key("S", "m", ArgumentPassing::ByPointer, &NotSerializable).unwrap_err();
+        let error = rpcx_key("S", "m", &NotSerializable).unwrap_err();
         assert!(error.to_string().contains("not today"), "{error}");
     }
 }

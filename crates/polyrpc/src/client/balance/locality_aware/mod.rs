@@ -9,21 +9,16 @@ use self::tree::Tree;
 use super::candidate_state::CandidateState;
 use super::{AttemptOutcome, Candidate, LoadBalancer, PickContext, Picker, available, chance};
 
-/// Locality-aware balancing by throughput and latency: brpc's `la`.
-///
-/// A server's weight is its answered calls per second divided by its latency. The nearest and fastest servers therefore
-/// take as many calls as they can, and the others the rest, where a fair balancer would send calls around the world. A
-/// server whose calls are in flight for longer than usual loses weight before any of them ends. Every server keeps a
-/// small weight, so that its recovery is noticed (brpc `docs/en/lalb.md`, `policy/locality_aware_load_balancer.cpp`).
+/// See [`Policy::locality_aware`](super::Policy::locality_aware).
 #[derive(Debug)]
-pub struct LocalityAware {
+pub(crate) struct LocalityAware {
     memory: CandidateState<ServerWeight>,
     since: Instant,
 }
 
 impl LocalityAware {
     /// Creates a balancer without any measurements.
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { memory: CandidateState::default(), since: Instant::now() }
     }
 }

@@ -7,22 +7,15 @@ use super::picker_cache::PickerCache;
 use super::weights::Weights;
 use super::{Candidate, LoadBalancer, PickContext, Picker, available};
 
-/// Smooth weighted round robin: rpcx's `WeightedRoundRobin`.
-///
-/// At each turn every server gains its weight; the first server with the highest gain is chosen and pays the sum of all
-/// weights. Weights of 5, 1 and 1 yield `a a b a c a a`, repeatedly. A weight of zero gets nothing. A set with other
-/// servers or weights restarts the schedule.
-///
-/// rpcx builds a list of a whole round, whose length is the sum of the weights; here the order is computed turn by turn
-/// (`WeightedSchedule`), with memory per server and a short lock.
+/// See [`Policy::smooth_weighted_round_robin`](super::Policy::smooth_weighted_round_robin).
 #[derive(Debug, Default)]
-pub struct SmoothWeightedRoundRobin {
+pub(crate) struct SmoothWeightedRoundRobin {
     last: PickerCache<SmoothPicker>,
 }
 
 impl SmoothWeightedRoundRobin {
     /// Starts with the server of the highest weight.
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self::default()
     }
 }

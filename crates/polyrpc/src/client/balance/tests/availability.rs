@@ -1,7 +1,6 @@
 use std::time::{Duration, Instant};
 
 use super::*;
-use crate::client::balance::named;
 use crate::discovery::Attributes;
 
 /// Every balancer by name.

@@ -2,10 +2,14 @@
 //! exceeds; the seeds are fixed all the same.
 
 use super::*;
-use crate::client::balance::{
-    AttemptOutcome, Closest, LeastInFlight, LeastReported, LoadBalancer, Random, RoundRobin,
-    SmoothWeightedRoundRobin, Sticky, WeightedRandom, WeightedRoundRobin, chance, named,
-};
+use crate::client::balance::closest::Closest;
+use crate::client::balance::least_in_flight::LeastInFlight;
+use crate::client::balance::least_reported::LeastReported;
+use crate::client::balance::random::Random;
+use crate::client::balance::smooth::SmoothWeightedRoundRobin;
+use crate::client::balance::sticky::Sticky;
+use crate::client::balance::weighted_round_robin::WeightedRoundRobin;
+use crate::client::balance::{AttemptOutcome, LoadBalancer, RoundRobin, WeightedRandom, chance};
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
 use super::*;
-use crate::client::balance::{LoadBalancer, named};
+use crate::client::balance::LoadBalancer;
 
 const KEYS: u64 = 20_000;
 

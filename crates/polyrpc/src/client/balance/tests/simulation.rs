@@ -8,7 +8,8 @@ use std::time::Duration;
 use polyrpc_core::Status;
 
 use super::*;
-use crate::client::balance::{AttemptOutcome, LoadBalancer, LocalityAware, P2c, chance};
+use crate::client::balance::locality_aware::LocalityAware;
+use crate::client::balance::{AttemptOutcome, LoadBalancer, P2c, chance};
 
 const MS: Duration = Duration::from_millis(1);
 const TIMEOUT: Duration = Duration::from_millis(500);

@@ -7,12 +7,12 @@ use buffa::Message;
 use bytes::{Bytes, BytesMut};
 use polyrpc_core::session::{Client as Session, ClientEvent};
 use polyrpc_core::{Call, Format, Outbox};
+use polyrpc_grpc_messages::health::v1::health_check_response::ServingStatus;
+use polyrpc_grpc_messages::health::v1::{HealthCheckRequest, HealthCheckResponse};
 use tokio::time::{Instant, timeout};
 
 use crate::client::connection::any_connection::{self, AnyConnection};
 use crate::client::pool::Pool;
-use crate::introspection::grpc::health::v1::health_check_response::ServingStatus;
-use crate::introspection::grpc::health::v1::{HealthCheckRequest, HealthCheckResponse};
 use crate::transport::{Source, Stream};
 
 /// Kind of a health check.

@@ -228,7 +228,7 @@ fn other_handshake_responses_close_the_connection() {
 #[test]
 fn captured_conversation_is_reproduced() {
     let vectors: Vec<Value> =
-        serde_json::from_str(include_str!("../../../../../../vectors/rpcx/ws.json")).expect("JSON");
+        serde_json::from_str(include_str!("../../../../vectors/rpcx/ws.json")).expect("JSON");
     let [client, server] = [0, 1].map(|at| hex(vectors[at]["hex"].as_str().expect("hex")));
     // Go's client marks binary data as text.
     let mut http = h1::Server::new(<_>::default());

@@ -9,6 +9,7 @@ mod web;
 use std::sync::Arc;
 
 use bytes::{Buf, Bytes, BytesMut};
+use polyrpc_core::session::server::Incomplete;
 use polyrpc_core::session::{Handover, NotFound, RequestHead, ServerEvent, UnreportedRefusals, Verdict};
 use polyrpc_core::{
     Call, Carrier, Credential, Detected, Head, Message, Metadata, Outbox, Reply, Status, StreamId, Violation,
@@ -215,6 +216,53 @@ enum Form {
     /// The response is discarded.
     Nothing,
     Web(Dialect),
+}
+
+impl session::server::Ticket for Ticket {
+    fn not_found_failure(&self, call: &Call<'_>, missing: NotFound) -> Status {
+        match &self.form {
+            Form::Web(dialect) if dialect.connect().is_some() => connect::status::unknown(call, missing),
+            Form::Web(_) => grpc::status::unknown(call, missing),
+            Form::Http(form) => form.unknown(call, missing),
+            Form::Exchange => answer::unknown(call, missing),
+            Form::Entry(_) | Form::Nothing => answer::unknown_to_rpcx(call, missing),
+        }
+    }
+
+    /// A call of gRPC-Web is answered as in gRPC.
+    fn decode_failure(&self) -> fn(Status) -> Status {
+        match self.form {
+            Form::Web(dialect) if dialect.connect().is_none() => grpc::incoming::decompression_failed,
+            Form::Web(_) | Form::Http(_) | Form::Entry(_) | Form::Exchange | Form::Nothing => {
+                std::convert::identity
+            }
+        }
+    }
+
+    fn may_be_empty(&self) -> bool {
+        matches!(&self.form, Form::Http(form) if form.may_be_empty())
+    }
+
+    fn carrier(&self) -> Carrier {
+        match &self.form {
+            Form::Web(_) => Carrier::Grpc,
+            Form::Http(form) => form.carrier(),
+            Form::Exchange | Form::Entry(_) | Form::Nothing => Carrier::Any,
+        }
+    }
+
+    fn stream(&self) -> Option<StreamId> {
+        let is_stream = match self.form {
+            Form::Web(dialect) => dialect.connect() != Some(Kind::Unary),
+            Form::Exchange => true,
+            Form::Http(_) | Form::Entry(_) | Form::Nothing => false,
+        };
+        is_stream.then(|| web::id(&self.exchange))
+    }
+
+    fn is_exchange(&self) -> bool {
+        matches!(self.form, Form::Exchange)
+    }
 }
 
 impl Server {
@@ -645,10 +693,6 @@ impl Server {
 impl session::Server for Server {
     type Ticket = Ticket;
 
-    fn is_in_head(&self) -> bool {
-        matches!(self.reading, Reading::Head)
-    }
-
     fn next_event(
         &mut self,
         inbox: &mut BytesMut,
@@ -715,133 +759,6 @@ impl session::Server for Server {
         self.order.is_closing()
     }
 
-    fn buffered(&self) -> usize {
-        match &self.reading {
-            Reading::Head | Reading::Skip(_) => 0,
-            Reading::Body(partial) => partial.head + partial.chunked.held(),
-            Reading::Entries(batch) => batch.1.held(),
-            Reading::Messages(messages) => messages.held(),
-            Reading::Opening(opening) => opening.held(),
-            Reading::Pieces(pieces) => pieces.held(),
-        }
-    }
-
-    fn unsent(&self) -> usize {
-        self.order.held()
-    }
-
-    fn abort(&mut self, status: &Status, out: &mut Outbox) {
-        // A response that is being written must not be interrupted by another.
-        if self.live.is_some() || self.order.is_closing() {
-            return;
-        }
-        // Only the oldest request can be answered now: the one being read, if no other response is pending.
-        if self.order.pending() == 0 && matches!(self.reading, Reading::Body(_)) {
-            let status = status.clone();
-            let request = match self.abandon_partial() {
-                Some(partial) => partial.request,
-                None => return,
-            };
-            let exchange = self.order.open(request.http10, request.inner.method == Method::Head, None);
-            self.order.close();
-            if let Some(answer) =
-                request_kind::refused(&self.config, &request.inner, Verdict::Refused(status))
-            {
-                self.respond(exchange, answer, out);
-            }
-        }
-    }
-
-    fn may_be_empty(ticket: &Ticket) -> bool {
-        matches!(&ticket.form, Form::Http(form) if form.may_be_empty())
-    }
-
-    /// A call of gRPC-Web is answered as in gRPC.
-    fn decode_failure_of(ticket: &Ticket) -> fn(Status) -> Status {
-        match ticket.form {
-            Form::Web(dialect) if dialect.connect().is_none() => grpc::incoming::decompression_failed,
-            Form::Web(_) | Form::Http(_) | Form::Entry(_) | Form::Exchange | Form::Nothing => {
-                std::convert::identity
-            }
-        }
-    }
-
-    fn not_found_failure(call: &Call<'_>, missing: NotFound) -> Status {
-        answer::unknown(call, missing)
-    }
-
-    fn not_found_failure_of(ticket: &Ticket, call: &Call<'_>, missing: NotFound) -> Status {
-        match &ticket.form {
-            Form::Web(dialect) if dialect.connect().is_some() => connect::status::unknown(call, missing),
-            Form::Web(_) => grpc::status::unknown(call, missing),
-            Form::Http(form) => form.unknown(call, missing),
-            Form::Exchange => Self::not_found_failure(call, missing),
-            Form::Entry(_) | Form::Nothing => answer::unknown_to_rpcx(call, missing),
-        }
-    }
-
-    fn carrier(ticket: &Ticket) -> Carrier {
-        match &ticket.form {
-            Form::Web(_) => Carrier::Grpc,
-            Form::Http(form) => form.carrier(),
-            Form::Exchange | Form::Entry(_) | Form::Nothing => Carrier::Any,
-        }
-    }
-
-    fn carrier_of(&self, stream: StreamId) -> Carrier {
-        if self.answers(stream) { Carrier::Grpc } else { Carrier::Any }
-    }
-
-    fn stream(ticket: &Ticket) -> Option<StreamId> {
-        let is_stream = match ticket.form {
-            Form::Web(dialect) => dialect.connect() != Some(Kind::Unary),
-            Form::Exchange => true,
-            Form::Http(_) | Form::Entry(_) | Form::Nothing => false,
-        };
-        is_stream.then(|| web::id(&ticket.exchange))
-    }
-
-    fn is_exchange(ticket: &Ticket) -> bool {
-        matches!(ticket.form, Form::Exchange)
-    }
-
-    fn start_response(&mut self, stream: StreamId, head: Head, out: &mut Outbox) {
-        if self.answers(stream) {
-            self.begin_answer(&head, out);
-        } else if self.passes(stream) {
-            self.start_exchange_response(&head.metadata, out);
-        }
-    }
-
-    fn consumed(&mut self, stream: StreamId, bytes: usize, _: &mut Outbox) {
-        if self.answers(stream)
-            && let Reading::Messages(messages) = &mut self.reading
-        {
-            messages.taken(bytes);
-        }
-        if self.passes(stream)
-            && let Reading::Pieces(pieces) = &mut self.reading
-        {
-            pieces.taken(bytes);
-        }
-    }
-
-    fn message(&mut self, stream: StreamId, message: Bytes, out: &mut Outbox) {
-        if self.answers(stream) {
-            self.answer_message(message, out);
-        } else if self.passes(stream) {
-            self.send_piece(message, out);
-        }
-    }
-
-    fn finish(&mut self, ticket: Ticket, result: Result<(), Status>, trailers: Metadata, out: &mut Outbox) {
-        if self.answers(web::id(&ticket.exchange)) {
-            self.end_answer(result.err().as_ref(), &trailers, out);
-        } else if self.passes(web::id(&ticket.exchange)) {
-            self.finish_exchange(result, &trailers, out);
-        }
-    }
-
     fn blocks_input(&self) -> bool {
         self.held
     }
@@ -884,26 +801,6 @@ impl session::Server for Server {
         }
     }
 
-    fn is_mid_message(&self, inbox: &BytesMut) -> bool {
-        match &self.reading {
-            _ if self.held => false,
-            Reading::Head => !inbox.is_empty() && !self.is_full() && !self.order.is_closing(),
-            Reading::Body(_) | Reading::Skip(_) => true,
-            Reading::Messages(messages) => messages.is_inside(),
-            // The HTTP fallback decides how long a body may pause.
-            Reading::Pieces(pieces) => pieces.is_unwanted(),
-            Reading::Entries(..) | Reading::Opening(_) => false,
-        }
-    }
-
-    fn take_refusals(&mut self) -> Option<session::Refusals> {
-        self.untold.take()
-    }
-
-    fn go_away(&mut self) {
-        self.retiring = true;
-    }
-
     fn drain(&mut self, _out: &mut Outbox) {
         self.draining = true;
         // The newest response announces that it is the last, unless a further request is being received: that one is
@@ -915,6 +812,113 @@ impl session::Server for Server {
 
     fn finished(&self) -> bool {
         self.order.is_closing() && self.live.is_none() && matches!(self.reading, Reading::Head)
+    }
+
+    #[inline]
+    fn streaming(&mut self) -> Option<&mut impl session::server::Streaming<Ticket>> {
+        Some(self)
+    }
+}
+
+impl session::server::Streaming<Ticket> for Server {
+    fn start_response(&mut self, stream: StreamId, head: Head, out: &mut Outbox) {
+        if self.answers(stream) {
+            self.begin_answer(&head, out);
+        } else if self.passes(stream) {
+            self.start_exchange_response(&head.metadata, out);
+        }
+    }
+
+    fn message(&mut self, stream: StreamId, message: Bytes, out: &mut Outbox) {
+        if self.answers(stream) {
+            self.answer_message(message, out);
+        } else if self.passes(stream) {
+            self.send_piece(message, out);
+        }
+    }
+
+    fn finish(&mut self, ticket: Ticket, result: Result<(), Status>, trailers: Metadata, out: &mut Outbox) {
+        if self.answers(web::id(&ticket.exchange)) {
+            self.end_answer(result.err().as_ref(), &trailers, out);
+        } else if self.passes(web::id(&ticket.exchange)) {
+            self.finish_exchange(result, &trailers, out);
+        }
+    }
+
+    fn consumed(&mut self, stream: StreamId, bytes: usize, _: &mut Outbox) {
+        if self.answers(stream)
+            && let Reading::Messages(messages) = &mut self.reading
+        {
+            messages.taken(bytes);
+        }
+        if self.passes(stream)
+            && let Reading::Pieces(pieces) = &mut self.reading
+        {
+            pieces.taken(bytes);
+        }
+    }
+}
+
+impl session::server::Housekeeping for Server {
+    fn incomplete(&self, inbox: &BytesMut) -> Option<Incomplete> {
+        let is_incomplete = match &self.reading {
+            _ if self.held => false,
+            Reading::Head => {
+                let awaits_head = !inbox.is_empty() && !self.is_full() && !self.order.is_closing();
+                return awaits_head.then_some(Incomplete::Head);
+            }
+            Reading::Body(_) | Reading::Skip(_) => true,
+            Reading::Messages(messages) => messages.is_inside(),
+            // The HTTP fallback decides how long a body may pause.
+            Reading::Pieces(pieces) => pieces.is_unwanted(),
+            Reading::Entries(..) | Reading::Opening(_) => false,
+        };
+        is_incomplete.then_some(Incomplete::Message)
+    }
+
+    fn buffered(&self) -> usize {
+        match &self.reading {
+            Reading::Head | Reading::Skip(_) => 0,
+            Reading::Body(partial) => partial.head + partial.chunked.held(),
+            Reading::Entries(batch) => batch.1.held(),
+            Reading::Messages(messages) => messages.held(),
+            Reading::Opening(opening) => opening.held(),
+            Reading::Pieces(pieces) => pieces.held(),
+        }
+    }
+
+    fn unsent(&self) -> usize {
+        self.order.held()
+    }
+
+    fn take_refusals(&mut self) -> Option<session::Refusals> {
+        self.untold.take()
+    }
+
+    fn go_away(&mut self) {
+        self.retiring = true;
+    }
+
+    fn abort(&mut self, status: &Status, out: &mut Outbox) {
+        // A response that is being written must not be interrupted by another.
+        if self.live.is_some() || self.order.is_closing() {
+            return;
+        }
+        // Only the oldest request can be answered now: the one being read, if no other response is pending.
+        if self.order.pending() == 0 && matches!(self.reading, Reading::Body(_)) {
+            let status = status.clone();
+            let request = match self.abandon_partial() {
+                Some(partial) => partial.request,
+                None => return,
+            };
+            let exchange = self.order.open(request.http10, request.inner.method == Method::Head, None);
+            self.order.close();
+            if let Some(answer) =
+                request_kind::refused(&self.config, &request.inner, Verdict::Refused(status))
+            {
+                self.respond(exchange, answer, out);
+            }
+        }
     }
 }
 

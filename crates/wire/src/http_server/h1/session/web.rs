@@ -1,7 +1,7 @@
 //! gRPC-Web and Connect over HTTP/1: one call at a time, with a response sent message by message.
 
 use bytes::{Bytes, BytesMut};
-use polyrpc_core::session::Server as _;
+use polyrpc_core::session::server::Streaming as _;
 use polyrpc_core::session::{RefusalCause, Verdict};
 use polyrpc_core::{Call, Code, Compression, Format, Head, Metadata, Outbox, Reply, Status, StreamId};
 

@@ -112,8 +112,17 @@ fn unknown_method_is_answered_with_grpc_texts() {
     let mut talk = Talk::new();
     talk.say(request(WEB, "", &framed(0, b"")));
     let (call, ticket) = talk.call().expect("a call");
-    let status = Server::not_found_failure_of(&ticket, &call, NotFound::Service);
+    let status = ticket.not_found_failure(&call, NotFound::Service);
     assert_eq!(status.message(), "unknown service example.EchoService");
+}
+
+#[test]
+fn message_that_cannot_be_decompressed_is_internal_as_in_grpc() {
+    let mut talk = Talk::new();
+    talk.say(request(WEB, "", &framed(0, b"")));
+    let (_, ticket) = talk.call().expect("a call");
+    let status = ticket.decompression_failure(Status::invalid_argument("no gzip")).expect("it is answered");
+    assert_eq!(status.code(), Code::Internal);
 }
 
 #[test]
@@ -121,7 +130,7 @@ fn response_of_several_messages_is_sent_incrementally() {
     let mut talk = Talk::new();
     talk.say(request(WEB, "", &framed(0, b"")));
     let (_, ticket) = talk.call().expect("a call");
-    let stream = Server::stream(&ticket).expect("it may stream");
+    let stream = ticket.stream().expect("it may stream");
     talk.server.start_response(stream, Head::default(), &mut talk.out);
     let mut whole = talk.out.take();
     assert!(whole.ends_with(b"transfer-encoding: chunked\r\n\r\n"));

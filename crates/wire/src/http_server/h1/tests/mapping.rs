@@ -207,9 +207,9 @@ fn failure_is_sent_as_status_number_and_text() {
 
 #[test]
 fn unknown_method_is_answered_with_brpc_texts() {
-    let call = called(bare("/S/M/rest"));
+    let (call, ticket) = Talk::new().say(bare("/S/M/rest")).call().expect("a call");
     for missing in [NotFound::Service, NotFound::Method] {
-        let status = Server::not_found_failure(&call, missing);
+        let status = ticket.not_found_failure(&call, missing);
         assert_eq!((status.code(), status.number()), (Code::Unimplemented, Some(1002)));
         assert_eq!(status.message(), "Fail to find method on `/S/M/rest'");
     }

@@ -18,6 +18,7 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use polyrpc_core::session::Server as _;
+use polyrpc_core::session::server::{Housekeeping as _, Streaming as _, Ticket as _};
 use polyrpc_core::session::{ServerEvent, Verdict};
 use polyrpc_core::{Call, Json, Limits, Outbox, Reply, Status};
 
@@ -99,8 +100,14 @@ impl Talk {
 
     /// Answers all received calls.
     fn serve(&mut self, handler: impl Fn(&Call<'_>) -> Reply) -> Vec<u8> {
+        self.serve_with_ticket(|call, _| handler(call))
+    }
+
+    /// Does the same for a handler that asks the ticket.
+    fn serve_with_ticket(&mut self, handler: impl Fn(&Call<'_>, &Ticket) -> Reply) -> Vec<u8> {
         while let Some((call, ticket)) = self.call() {
-            self.reply(ticket, handler(&call));
+            let reply = handler(&call, &ticket);
+            self.reply(ticket, reply);
         }
         self.out.take()
     }

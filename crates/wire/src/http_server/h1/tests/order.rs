@@ -43,7 +43,7 @@ fn number_of_pipelined_requests_is_limited() {
     let mut talk = Talk::new();
     let mut calls = talk.say(bare("/S/M").repeat(100)).calls();
     assert_eq!(calls.len(), 64);
-    assert!(!talk.server.is_mid_message(&talk.inbox), "pending responses are not a violation");
+    assert!(talk.server.incomplete(&talk.inbox).is_none(), "pending responses are not a violation");
     let (call, ticket) = calls.pop().expect("a call");
     talk.reply(ticket, echo(&call));
     assert_eq!(talk.calls().len(), 0, "the first response is pending, and so are all others");

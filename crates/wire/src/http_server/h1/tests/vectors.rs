@@ -9,7 +9,7 @@ use super::*;
 use crate::http::mapping::answer::unknown_to_rpcx;
 
 fn file(path: &str) -> Vec<u8> {
-    let path = format!("{}/../../vectors/{path}", env!("CARGO_MANIFEST_DIR"));
+    let path = format!("{}/vectors/{path}", env!("CARGO_MANIFEST_DIR"));
     std::fs::read(&path).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
@@ -21,7 +21,7 @@ fn frames(path: &str) -> Vec<Bytes> {
 }
 
 /// The echo service of the captured brpc server, implemented on the bytes of its messages.
-fn echo_service(call: &Call<'_>) -> Reply {
+fn echo_service(call: &Call<'_>, ticket: &Ticket) -> Reply {
     let json = Format::Json(Json::Brpc);
     match (call.service, call.method, call.head.format, &call.body[..]) {
         ("EchoService" | "example.EchoService", "Echo", format, body) => match body {
@@ -38,10 +38,10 @@ fn echo_service(call: &Call<'_>) -> Reply {
             br#"message: "pt""# => Reply::message(format, Bytes::from_static(b"message: \"pt\"\n")),
             _ => Reply::message(format, call.body.clone()),
         },
-        ("EchoService", ..) => Reply::failure(Server::not_found_failure(call, NotFound::Method)),
+        ("EchoService", ..) => Reply::failure(ticket.not_found_failure(call, NotFound::Method)),
         _ => Reply {
             head: polyrpc_core::Head { format: json, ..Default::default() },
-            ..Reply::failure(Server::not_found_failure(call, NotFound::Service))
+            ..Reply::failure(ticket.not_found_failure(call, NotFound::Service))
         },
     }
 }
@@ -61,7 +61,7 @@ fn responses_equal_those_of_brpc() {
         ("get_nosuch", get("/nosuch")),
         ("get_pb_required", get("/EchoService/Echo")),
     ] {
-        let got = Talk::lenient().say(&request).serve(echo_service);
+        let got = Talk::lenient().say(&request).serve_with_ticket(echo_service);
         assert_bytes(got, file(&format!("http/{name}.txt")));
         assert_any_split(lenient, request.as_bytes());
         assert_any_split(server, request.as_bytes());
@@ -76,7 +76,8 @@ fn responses_to_the_brpc_client_equal_those_of_brpc() {
         let (call, ticket) = talk.say(&frames[0]).call().expect("a call");
         assert_eq!((call.service, call.method), ("example.EchoService", "Echo"));
         assert_eq!(call.head.metadata.get("log-id"), Some("9"));
-        talk.reply(ticket, echo_service(&call));
+        let reply = echo_service(&call, &ticket);
+        talk.reply(ticket, reply);
         assert_bytes(talk.out.take(), &frames[1]);
         assert_any_split(server, &frames[0]);
         assert_survives_damage(server, &frames[0], config().limits.message);
@@ -85,7 +86,7 @@ fn responses_to_the_brpc_client_equal_those_of_brpc() {
 
 #[test]
 fn path_without_a_method_has_no_method() {
-    let response = answer(bare("/EchoService"), echo_service);
+    let response = Response::parse(&Talk::new().say(bare("/EchoService")).serve_with_ticket(echo_service));
     assert_eq!((response.status, response.field("x-bd-error-code")), (404, Some("1002")));
     assert_eq!(
         response.text(),

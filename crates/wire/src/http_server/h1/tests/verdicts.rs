@@ -41,11 +41,11 @@ fn body_is_read_once_its_head_was_accepted() {
     assert_eq!(target, Some(("Echo".to_owned(), "Say".to_owned())));
     assert_eq!(credential, Credential::Call(Some(Bytes::from_static(b"me"))));
     none(talk.say("tr"));
-    assert!(talk.server.blocks_input() && !talk.server.is_mid_message(&talk.inbox));
+    assert!(talk.server.blocks_input() && talk.server.incomplete(&talk.inbox).is_none());
     assert_eq!((talk.server.bytes_needed(), talk.inbox.len()), (0, 2), "nothing is read, no room is made");
     assert!(!judge(&mut talk, stream, Verdict::Accepted));
     none(&mut talk);
-    assert!(!talk.server.blocks_input() && talk.server.is_mid_message(&talk.inbox));
+    assert!(!talk.server.blocks_input() && talk.server.incomplete(&talk.inbox).is_some());
     assert_eq!(talk.server.bytes_needed(), 4);
     let (call, _) = talk.say("ue").call().expect("a call");
     assert!(call.authenticated);

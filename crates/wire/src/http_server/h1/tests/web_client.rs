@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use polyrpc_core::session::Client as _;
 use polyrpc_core::session::ClientEvent;
+use polyrpc_core::session::client::Streaming as _;
 use polyrpc_core::testing::{Pair, sole_reply};
 use polyrpc_core::{CallId, Code, Compression, Format, Message};
 use polyrpc_payload::compress;

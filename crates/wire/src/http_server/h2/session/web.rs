@@ -1,7 +1,7 @@
 //! gRPC-Web and Connect on an HTTP/2 stream.
 
 use bytes::Bytes;
-use polyrpc_core::session::Server as _;
+use polyrpc_core::session::server::Streaming as _;
 use polyrpc_core::{Compression, Format, Head, Metadata, Outbox, Status};
 
 use super::http::Block;

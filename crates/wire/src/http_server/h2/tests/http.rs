@@ -67,7 +67,7 @@ fn json_calls_work_as_over_http_1() {
     assert_eq!(call.head.metadata.get("cookie"), Some("a=1; b=2"));
     assert_eq!(call.head.metadata.get("x-bd-unresolved-path"), Some("rest"));
     assert_eq!(call.credential, Credential::Call(Some("me".into())));
-    let unknown = Server::not_found_failure_of(&ticket, &call, NotFound::Service);
+    let unknown = ticket.not_found_failure(&call, NotFound::Service);
     assert_eq!(unknown.message(), "Fail to find method on `/EchoService/Echo/rest'");
     drop(call);
     let head = Head { metadata: [("Answer", "yes")].into_iter().collect(), ..Head::default() };

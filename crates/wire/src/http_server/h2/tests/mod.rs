@@ -3,6 +3,8 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use polyrpc_core::session::Client as _;
 use polyrpc_core::session::Server as _;
+use polyrpc_core::session::client::Streaming as _;
+use polyrpc_core::session::server::{Housekeeping as _, Streaming as _, Ticket as _};
 use polyrpc_core::session::{ClientEvent, ServerEvent};
 use polyrpc_core::testing::{Pair, sole_reply};
 use polyrpc_core::{

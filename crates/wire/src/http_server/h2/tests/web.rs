@@ -70,7 +70,7 @@ fn messages_and_failure_are_sent_in_the_data() {
     let mut browser = allowing(Cors::None);
     browser.ask("POST", ECHO, &[WEB], &[HELLO]);
     browser.serve(|server, ticket, body, out| {
-        let stream = Server::stream(&ticket).unwrap();
+        let stream = ticket.stream().unwrap();
         server.message(stream, body.clone(), out);
         server.message(stream, body, out);
         let trailers = [("why", "because")].into_iter().collect();

@@ -5,10 +5,12 @@ import com.baidu.brpc.protocol.Options;
 import com.baidu.brpc.server.RpcServer;
 import com.baidu.brpc.server.RpcServerOptions;
 import io.netty.buffer.Unpooled;
+import java.util.Collections;
 
 /**
  * The brpc-java server with {@code example.EchoService}. It prints {@code listening ADDR} once it accepts
- * connections and exits when its standard input closes.
+ * connections and exits when its standard input closes. With {@code --names} the service is that of
+ * {@code proto/names.proto}, which has nothing but the name in common with one of {@code polyrpc serve}.
  */
 public final class BaiduServer {
     private BaiduServer() {}
@@ -18,7 +20,7 @@ public final class BaiduServer {
         RpcServerOptions options = new RpcServerOptions();
         options.setProtocolType(Options.ProtocolType.PROTOCOL_BAIDU_STD_VALUE);
         RpcServer server = new RpcServer("127.0.0.1", 0, options);
-        server.registerService(new EchoService());
+        server.registerService(args.length > 0 && args[0].equals("--names") ? new Named() : new EchoService());
         server.start();
         System.out.println("listening 127.0.0.1:" + server.getPort());
 
@@ -26,6 +28,14 @@ public final class BaiduServer {
             // Only the end of input is expected.
         }
         System.exit(0);
+    }
+
+    /** Returns the text as often as the request says. */
+    public static final class Named implements Echo.NamedService {
+        @Override
+        public Echo.Copies echo(Echo.Text request) {
+            return new Echo.Copies(Collections.nCopies(request.copies, request.text));
+        }
     }
 
     /** Echoes message and attachment; a message that starts with {@code fail} fails. */

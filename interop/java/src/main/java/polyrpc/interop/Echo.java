@@ -5,6 +5,7 @@ import com.baidu.bjf.remoting.protobuf.annotation.Protobuf;
 import com.baidu.bjf.remoting.protobuf.utils.JDKCompilerHelper;
 import com.baidu.bjf.remoting.protobuf.utils.compiler.JdkCompiler;
 import com.baidu.brpc.protocol.BrpcMeta;
+import java.util.List;
 
 /** {@code example.EchoService} of {@code proto/echo.proto}, in the form in which jprotobuf reads it. */
 public final class Echo {
@@ -31,6 +32,33 @@ public final class Echo {
     public interface Service {
         @BrpcMeta(serviceName = "example.EchoService", methodName = "Echo")
         Message echo(Message request);
+    }
+
+    /** The request of {@code proto/names.proto}. */
+    public static class Text {
+        @Protobuf(fieldType = FieldType.STRING, order = 1)
+        public String text;
+
+        @Protobuf(fieldType = FieldType.INT32, order = 2)
+        public int copies;
+    }
+
+    /** The response of {@code proto/names.proto}. */
+    public static class Copies {
+        @Protobuf(fieldType = FieldType.STRING, order = 1)
+        public List<String> texts;
+
+        public Copies() {}
+
+        public Copies(List<String> texts) {
+            this.texts = texts;
+        }
+    }
+
+    /** The service of {@code proto/names.proto}. */
+    public interface NamedService {
+        @BrpcMeta(serviceName = "example.EchoService", methodName = "Echo")
+        Copies echo(Text request);
     }
 
     /** The name without its package, as sent by jprotobuf's own clients. */

@@ -1,0 +1,159 @@
+//! The command `polyrpc`: serves, calls and measures over every supported protocol, and generates code.
+//!
+//! A library so that the repository's own test servers can serve what [`serve`] serves, and more. Its API is not stable.
+//!
+//! * [`demo`] starts a server and calls it over every protocol.
+//! * [`serve`] serves the [`services`] of the demo.
+//! * [`list`] lists the services of a server.
+//! * [`discover`] lists the contents of a registry.
+//! * [`call`] calls a method of any server.
+//! * [`bench`](mod@bench) calls it for a while and measures the cost.
+//! * [`generate`] generates the Rust code of `.proto` and `.fbs` files.
+//! * [`shell`] writes completions and manual pages.
+//! * [`new`] writes a project to begin with.
+//!
+//! `demo`, `call` and `bench` encode and decode messages by [`message`]: JSON in, any format on the wire, JSON out.
+//! Without a `.proto`, `list` and `call` query the server by [`reflection`]; what this program knows of its own services is
+//! used by `demo` alone.
+
+mod demo;
+
+pub mod serve;
+pub mod services;
+
+mod describe;
+mod list;
+
+mod discover;
+
+mod call;
+
+mod bench;
+
+mod generate;
+mod new;
+
+mod shell;
+
+mod kcp;
+mod message;
+mod reflection;
+
+mod closest;
+mod failure;
+mod limits;
+mod log;
+mod terminal;
+mod tls;
+mod url;
+mod usage;
+
+/// The messages and services of the demo.
+#[allow(warnings, reason = "generated")]
+pub mod proto;
+
+#[allow(warnings, reason = "generated")]
+mod fbs;
+
+use std::env;
+use std::process::ExitCode;
+
+use clap::{CommandFactory, Parser, Subcommand};
+use tracing::level_filters::LevelFilter;
+use tracing_subscriber::filter::Targets;
+
+pub use crate::failure::Failure;
+
+/// Runs the command with the arguments of this process. Returns its exit code.
+pub fn main() -> ExitCode {
+    polyrpc_discovery::install();
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return usage::report(&error, env::args_os()),
+    };
+    match cli.run() {
+        Ok(code) => code,
+        Err(failure) => {
+            terminal::tell(failure);
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Serves, calls and measures RPC over every protocol PolyRPC speaks.
+#[derive(Debug, Parser)]
+#[command(name = "polyrpc", version)]
+struct Cli {
+    /// What to log on standard error: error, warn, info, debug, trace or off, or target=level,… [default: RUST_LOG, or
+    /// else warn while serving and error otherwise]
+    #[arg(long, global = true, value_name = "LEVEL", value_parser = log::filter)]
+    log: Option<Targets>,
+    #[command(subcommand)]
+    command: Command,
+}
+
+impl Cli {
+    fn run(self) -> Result<ExitCode, Failure> {
+        log::install(self.log, self.command.usual_level())?;
+        self.command.run()
+    }
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Start a server on a free port and call it over every protocol
+    Demo(demo::Options),
+    /// Serve the demo's services
+    Serve(serve::Options),
+    /// Tell what a server offers: its services, or what one of its names means
+    List(list::Options),
+    /// Tell where servers are: what a registry, a file or DNS says
+    Discover(discover::Options),
+    /// Call a method: JSON in, JSON out
+    Call(call::Options),
+    /// Call a method in a closed loop and report latencies, rate and CPU time
+    Bench(bench::Options),
+    /// Write the Rust code of .proto or .fbs files, to be checked in
+    Generate(generate::Options),
+    /// Print the completions of a shell
+    Completions(shell::Completions),
+    /// Print the manual page, or write those of all commands
+    Man(shell::Man),
+    /// Write a project: a service, a client, tests and a container file
+    New(new::Options),
+}
+
+impl Command {
+    /// What a command logs unless it is told otherwise. One that calls reports itself why that failed.
+    fn usual_level(&self) -> LevelFilter {
+        match self {
+            Self::Serve(_) => LevelFilter::WARN,
+            _ => LevelFilter::ERROR,
+        }
+    }
+
+    fn run(self) -> Result<ExitCode, Failure> {
+        match self {
+            Self::Demo(options) => demo::run(&options),
+            Self::Serve(options) => serve::run(&options),
+            Self::List(options) => list::run(options),
+            Self::Discover(options) => discover::run(options),
+            Self::Call(options) => call::run(options),
+            Self::Bench(options) => bench::run(options),
+            Self::Generate(options) => generate::run(options),
+            Self::Completions(options) => shell::completions(&options, &mut Cli::command()),
+            Self::Man(options) => shell::man(&options, Cli::command()),
+            Self::New(options) => new::run(options),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_sound() {
+        super::Cli::command().debug_assert();
+    }
+}

@@ -1,0 +1,207 @@
+//! URLs of the command line, taken apart and written again: the same server by another protocol, a URL to paste.
+
+use std::fmt::{self, Write};
+use std::path::{self, Path};
+
+use polyrpc::{Address, Protocol};
+use polyrpc_core::protocol::Parameter;
+
+/// `protocol[+tls][+registry]://place[?parameters]`. What it means is the client's business.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Url {
+    /// Without the `s` of `grpcs` and `https`.
+    pub(crate) protocol: String,
+    pub(crate) tls: bool,
+    pub(crate) registry: Option<String>,
+    /// Host and port, with a path behind them; the path of a Unix socket; or what a registry makes of it.
+    pub(crate) place: String,
+    /// As written: percent-encoded.
+    pub(crate) parameters: Vec<(String, String)>,
+}
+
+impl Url {
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let (scheme, rest) = text.split_once("://")?;
+        let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
+        let mut words = scheme.split('+');
+        let (protocol, secure) = match words.next()? {
+            "grpcs" => ("grpc", true),
+            "https" => ("http", true),
+            name => (name, false),
+        };
+        let mut url = Self { tls: secure, ..Self::new(protocol, place, query) };
+        for word in words {
+            match word {
+                "tls" => url.tls = true,
+                word => url.registry = Some(word.to_owned()),
+            }
+        }
+        Some(url)
+    }
+
+    /// A URL in clear text.
+    pub(crate) fn new(protocol: &str, place: &str, query: &str) -> Self {
+        let pairs = query.split('&').filter(|pair| !pair.is_empty());
+        let parameters = pairs.map(|pair| pair.split_once('=').unwrap_or((pair, "")));
+        Self {
+            protocol: protocol.to_owned(),
+            tls: false,
+            registry: None,
+            place: place.to_owned(),
+            parameters: parameters.map(|(name, value)| (name.to_owned(), value.to_owned())).collect(),
+        }
+    }
+
+    /// The URL of a server for `scheme?parameters`.
+    pub(crate) fn of_server(scheme: &str, address: &Address) -> Self {
+        let (protocol, query) = scheme.split_once('?').unwrap_or((scheme, ""));
+        let (place, transport) = match address {
+            Address::Tcp(place) => (place.clone(), None),
+            Address::Unix(path) => (of_socket(path), None),
+            Address::Kcp(place) => (place.clone(), Some("kcp")),
+            Address::Quic(place) => (place.clone(), Some("quic")),
+            // Later transports have their scheme in the address.
+            other => (other.to_string(), None),
+        };
+        let mut url = Self::new(protocol, &place, query);
+        url.parameters.extend(transport.map(|name| ("transport".to_owned(), name.to_owned())));
+        url
+    }
+
+    pub(crate) fn parameter(&self, name: &str) -> Option<&str> {
+        self.parameters.iter().find(|(known, _)| known == name).map(|(_, value)| &**value)
+    }
+
+    /// The path of the Unix socket that it names, percent-encoded.
+    pub(crate) fn socket(&self) -> Option<&str> {
+        (self.registry.is_none() && self.place.starts_with('/')).then_some(&*self.place)
+    }
+
+    /// Host and port without the path behind them, or the path of a socket.
+    pub(crate) fn server(&self) -> &str {
+        self.socket().unwrap_or_else(|| self.place.split('/').next().unwrap_or_default())
+    }
+
+    /// Writes it so that a shell takes it for one word.
+    pub(crate) fn quoted(&self) -> String {
+        let text = self.to_string();
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=+,@%[]".contains(c);
+        if text.chars().all(is_plain) { text } else { format!("'{}'", text.replace('\'', r"'\''")) }
+    }
+}
+
+/// Writes `grpcs` and `https` for `grpc+tls` and `http+tls`.
+impl fmt::Display for Url {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.protocol)?;
+        match (self.tls, &*self.protocol) {
+            (true, "grpc" | "http") => f.write_str("s")?,
+            (true, _) => f.write_str("+tls")?,
+            (false, _) => {}
+        }
+        if let Some(registry) = &self.registry {
+            write!(f, "+{registry}")?;
+        }
+        write!(f, "://{}", self.place)?;
+        for (place, (name, value)) in self.parameters.iter().enumerate() {
+            write!(f, "{}{name}", if place == 0 { '?' } else { '&' })?;
+            if !value.is_empty() {
+                write!(f, "={value}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The path of a socket, percent-encoded. It begins with a slash, or it would be a host.
+fn of_socket(path: &Path) -> String {
+    let path = path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    path.display().to_string().replace('%', "%25").replace('?', "%3F").replace('#', "%23")
+}
+
+/// The parameters of all protocols' URLs, for help texts.
+pub(crate) fn parameters() -> String {
+    let mut text = String::from(
+        "URLs are protocol[+tls][+registry]://place[?parameters]. Quote those with parameters: a shell reads ? and & too.\n",
+    );
+    let mut known: Vec<(Parameter, Vec<&str>)> = Vec::new();
+    for protocol in Protocol::ALL {
+        let descriptor = protocol.descriptor();
+        for parameter in polyrpc::client::url_parameters(descriptor) {
+            let schemes = descriptor.schemes.iter().map(|scheme| scheme.name);
+            let schemes = schemes.filter(|scheme| parameter.belongs_to(scheme));
+            match known.iter_mut().find(|(other, _)| *other == parameter) {
+                Some((_, all)) => all.extend(schemes),
+                None => known.push((parameter, schemes.collect())),
+            }
+        }
+    }
+    for (parameter, schemes) in known {
+        // To a string, nothing can fail.
+        let _ = write!(text, "\n  {parameter}\n        of {}: {}", schemes.join(", "), parameter.summary);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_url_is_written_as_it_was_read() {
+        for text in [
+            "rpcx://h:1",
+            "grpcs://h:1",
+            "https://h/",
+            "rpcx+tls://[::1]:1?transport=ws",
+            "rpcx:///run/x%3F",
+            "rest-rpc://h:1?version=0.21&byte_order=big",
+            "rpcx+etcd://me:secret@h:1,h:2/base/S",
+            "baidu-std+tls+consul://h:1/S?tls&token=a%20b&transport=kcp",
+            "rpcx+list://a:1 weight=5&group=a,b:2?transport=ws",
+        ] {
+            assert_eq!(Url::parse(text).unwrap().to_string(), text);
+        }
+        assert_eq!(Url::parse("grpc+tls://h:1").unwrap().to_string(), "grpcs://h:1");
+        assert_eq!(Url::parse("h:1"), None);
+    }
+
+    #[test]
+    fn the_url_of_a_server_names_its_transport() {
+        for (scheme, address, url) in [
+            ("rpcx", "127.0.0.1:1", "rpcx://127.0.0.1:1"),
+            ("http?dialect=json-rpc", "127.0.0.1:1", "http://127.0.0.1:1?dialect=json-rpc"),
+            ("http?dialect=json-rpc", "kcp://h:1", "http://h:1?dialect=json-rpc&transport=kcp"),
+            ("grpc", "quic://h:1", "grpc://h:1?transport=quic"),
+            ("rpcx", "unix:/run/a%b?c", "rpcx:///run/a%25b%3Fc"),
+        ] {
+            let url_of_server = Url::of_server(scheme, &address.parse().unwrap()).to_string();
+            assert_eq!(url_of_server, url);
+            if !address.starts_with("quic") {
+                assert!(polyrpc::Client::new(&url_of_server).is_ok(), "{url}");
+            }
+        }
+        let relative = Url::of_server("rpcx", &Address::Unix("x.sock".into()));
+        assert!(relative.socket().is_some_and(|path| path.ends_with("/x.sock")), "{relative}");
+    }
+
+    #[test]
+    fn a_shell_reads_a_url_with_parameters_as_one_word() {
+        assert_eq!(Url::new("rpcx", "[::1]:1", "").quoted(), "rpcx://[::1]:1");
+        assert_eq!(Url::new("rpcx", "h:1", "a=1&b=2").quoted(), "'rpcx://h:1?a=1&b=2'");
+    }
+
+    #[test]
+    fn the_help_lists_the_parameters_that_protocols_declare() {
+        let text = parameters();
+        for part in [
+            "  transport=tcp|unix|ws|kcp|quic\n        of baidu-std, fb-rpc, grpc, ",
+            "  transport=tcp|unix|ws|kcp|quic|http-connect\n        of rpcx, net-rpc: ",
+            "  http_version=1.1|2\n        of grpc-web, connect: version of HTTP",
+            "  codec=gob|json|msgpack|",
+            "  byte_order=little|big\n        of rest-rpc: ",
+        ] {
+            assert!(text.contains(part), "{part}\n{text}");
+        }
+    }
+}

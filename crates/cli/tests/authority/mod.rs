@@ -1,0 +1,1 @@
+../../../polyrpc/src/transport/tls/tests/authority.rs

@@ -1,0 +1,20 @@
+//! gRPC's reflection as servers had it before v1.
+
+use polyrpc::{Context, Result, Streaming};
+use polyrpc_grpc_messages::reflection::v1::{
+    FILE_DESCRIPTOR_SET, ServerReflectionRequest, ServerReflectionResponse,
+};
+
+/// The messages are those of v1: the versions differ in nothing but the package.
+#[polyrpc::service(
+    name = "grpc.reflection.v1alpha.ServerReflection",
+    codec = polyrpc::codec::Protobuf,
+    schema = FILE_DESCRIPTOR_SET
+)]
+pub(crate) trait ServerReflection {
+    async fn server_reflection_info(
+        &self,
+        cx: &mut Context,
+        requests: Streaming<ServerReflectionRequest>,
+    ) -> Result<Streaming<ServerReflectionResponse>>;
+}

@@ -1,0 +1,149 @@
+//! `polyrpc serve`: what it serves, and what its options change.
+
+mod running;
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use polyrpc::Client;
+use polyrpc::client::Request;
+use polyrpc::codec::Protobuf;
+use polyrpc::streaming::StreamOptions;
+use polyrpc_cli::proto::example::{EchoRequest, EchoResponse};
+use running::{Server, Talk, polyrpc};
+
+#[test]
+fn its_help_names_everything_that_it_serves() {
+    let help = polyrpc(["serve", "--help"]).stdout;
+    let server = Server::serve([]);
+    let listed = polyrpc(["list", &server.url("grpc")]).stdout;
+    let services = listed.lines().filter(|line| !line.is_empty() && !line.starts_with(' '));
+    let mut count = 0;
+    for service in services {
+        let version = service.rsplit('.').nth(1).unwrap_or_default();
+        let named = match service.starts_with("grpc.reflection.") {
+            true => help.contains(version),
+            false => help.contains(service),
+        };
+        assert!(named, "no {service} in\n{help}");
+        count += 1;
+    }
+    assert!(count >= 8, "{listed}");
+    assert!(help.lines().any(|line| line.starts_with("  echo, add ")), "{help}");
+}
+
+/// As the client of brpc's `example/streaming_echo_c++` does: it has no handler for what comes, so that it takes nothing,
+/// and ignores what the call answers.
+#[tokio::test]
+async fn the_client_of_brpcs_streaming_example_is_served() {
+    let server = Server::serve([]);
+    let client = Client::new(&server.url("baidu-std")).unwrap();
+    for receives in [false, true] {
+        let request = Request::new(EchoRequest {
+            message: "I'm a RPC to connect stream".to_owned(),
+            ..EchoRequest::default()
+        });
+        let options = StreamOptions { receives, ..StreamOptions::default() };
+        let opened = client.open_stream::<Protobuf, EchoRequest, EchoResponse>(ECHO, request, options).await;
+        let (response, mut stream) = opened.unwrap();
+        assert_eq!(response.message.message, "I'm a RPC to connect stream");
+        // More than both sides let wait: what is not consumed would stop the sender.
+        let message = Bytes::from(vec![b'x'; 1 << 20]);
+        for _ in 0..8 {
+            stream.send(message.clone()).await.unwrap();
+            if receives {
+                assert_eq!(stream.next().await.unwrap().unwrap().bytes, message);
+            }
+        }
+        stream.close().await.unwrap();
+    }
+}
+
+#[test]
+fn metrics_are_served_on_an_address_of_their_own() {
+    let server = Server::serve(["--metrics", "127.0.0.1:0"]);
+    let address = server.listener("metrics");
+    let answered = polyrpc(["call", &server.url("rpcx"), "Arith/Mul", r#"{"A":7,"B":8}"#]);
+    assert_eq!(answered.code, 0, "{answered:?}");
+    let metrics = http(address, "GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+    assert!(metrics.starts_with("HTTP/1.1 200 "), "{metrics}");
+    let counted = metrics.lines().any(|line| {
+        line.starts_with("polyrpc_calls_total{")
+            && line.contains(r#"method="Mul""#)
+            && line.contains(r#"protocol="rpcx""#)
+            && line.ends_with(" 1")
+    });
+    assert!(counted, "{metrics}");
+    // Nothing else is served there.
+    let call = polyrpc(["call", &format!("http://{address}"), "Arith/Mul", r#"{"A":7,"B":8}"#]);
+    assert_eq!(call.code, 76, "{call:?}");
+}
+
+#[test]
+fn pages_of_allowed_origins_may_call_and_no_others() {
+    let server = Server::serve(["--cors", "https://app.example", "--cors", "http://localhost:3000"]);
+    let call = |origin: &str| {
+        let body = r#"{"message":"hi"}"#;
+        http(
+            server.address(),
+            &format!(
+                "POST /example.EchoService/Echo HTTP/1.1\r\nHost: localhost\r\nOrigin: {origin}\r\nConnection: close\r\n\
+                 Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+                body.len()
+            ),
+        )
+    };
+    for allowed in ["https://app.example", "http://localhost:3000"] {
+        let answer = call(allowed).to_ascii_lowercase();
+        assert!(answer.starts_with("http/1.1 200 "), "{answer}");
+        assert!(answer.contains(&format!("access-control-allow-origin: {allowed}\r\n")), "{answer}");
+    }
+    let answer = call("https://other.example");
+    assert!(answer.starts_with("HTTP/1.1 403 "), "{answer}");
+
+    let server = Server::serve(["--cors", "*"]);
+    let preflight = "OPTIONS /example.EchoService/Echo HTTP/1.1\r\nHost: localhost\r\nOrigin: https://any.example\r\n\
+                     Access-Control-Request-Method: POST\r\nConnection: close\r\n\r\n";
+    let answer = http(server.address(), preflight).to_ascii_lowercase();
+    assert!(answer.contains("access-control-allow-origin: https://any.example\r\n"), "{answer}");
+
+    let ran = polyrpc(["serve", "--cors", "https://app.example/path"]);
+    assert!(ran.code == 2 && ran.stderr.contains("want an origin without a path"), "{ran:?}");
+}
+
+#[test]
+fn calls_that_are_running_have_the_grace_to_end() {
+    // A conversation that nobody ends.
+    let watch = |server: &Server| {
+        let url = server.url("grpc");
+        let method = "grpc.reflection.v1.ServerReflection/ServerReflectionInfo";
+        let mut talk = Talk::start(["call", &url, method, "-"]);
+        talk.say(r#"{"listServices":"*"}"#);
+        assert!(talk.hear()["listServicesResponse"].is_object());
+        talk
+    };
+    for (grace, least, most) in [("0", 0, 700), ("1", 900, 5000)] {
+        let server = Server::serve(["--grace", grace]);
+        let talk = watch(&server);
+        let asked = Instant::now();
+        assert!(server.stop().success());
+        let took = asked.elapsed();
+        assert!(took >= Duration::from_millis(least), "with a grace of {grace} s: {took:?}");
+        assert!(took <= Duration::from_millis(most), "with a grace of {grace} s: {took:?}");
+        let ran = talk.end();
+        assert_ne!(ran.code, 0, "it was cut off: {ran:?}");
+    }
+}
+
+/// What a server answers, to the end of the connection.
+fn http(address: &str, request: &str) -> String {
+    let mut connection = TcpStream::connect(address).unwrap();
+    connection.write_all(request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    connection.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+const ECHO: &str = "example.EchoService/Echo";

@@ -1,0 +1,67 @@
+use std::convert::identity;
+
+use crate::session::{NotFound, OfferedStreams, Violation};
+use crate::{Call, Carrier, Format, Status, StreamId};
+
+/// Data needed to answer one call, which the session emits together with it.
+///
+/// The ticket is consumed by the reply, so that no call is answered twice; dropping it leaves the call unanswered. It
+/// also knows the protocol's rules for this call: the dispatcher of a server asks it while it looks for the method,
+/// decodes the message and checks the reply. One connection may have calls of several kinds (gRPC, Connect and JSON
+/// over HTTP/2), so that the rules belong to the call and not to the connection.
+///
+/// Every protocol implements it. Only [`not_found_failure`](Self::not_found_failure) is required; the others are for
+/// protocols that differ from the rule.
+pub trait Ticket: Send + 'static {
+    /// Returns the failure of a call to a service or method that does not exist, with the protocol's own text and code.
+    fn not_found_failure(&self, call: &Call<'_>, missing: NotFound) -> Status;
+
+    /// Returns how the failure of a call whose message its method cannot decode is mapped to the protocol's own one.
+    fn decode_failure(&self) -> fn(Status) -> Status {
+        identity
+    }
+
+    /// Maps the failure of a call whose message cannot be decompressed to the protocol's own one: by default as that of
+    /// a message which cannot be [decoded](Self::decode_failure).
+    ///
+    /// # Errors
+    ///
+    /// A [`Violation`] if such a message ends the connection instead (rpcx).
+    fn decompression_failure(&self, status: Status) -> Result<Status, Violation> {
+        Ok(self.decode_failure()(status))
+    }
+
+    /// Whether a call without a message means the default message, even if the format encodes that differently (gRPC,
+    /// HTTP).
+    fn may_be_empty(&self) -> bool {
+        false
+    }
+
+    /// Returns how the response carries metadata and trailers: the driver replaces a response whose metadata [cannot be
+    /// sent](Carrier::check) by a failure.
+    fn carrier(&self) -> Carrier {
+        Carrier::Any
+    }
+
+    /// Returns the format of a reply if the handler does not select one: by default that of the request.
+    fn reply_format(&self, request: Format) -> Format {
+        request
+    }
+
+    /// Returns the identifier of this call in later events and in [`Streaming`](super::Streaming), which the session
+    /// must have then; `None` if the call is one message each way.
+    fn stream(&self) -> Option<StreamId> {
+        None
+    }
+
+    /// Returns the streams that the caller offers with the call (brpc).
+    fn offered_streams(&self) -> Option<OfferedStreams> {
+        None
+    }
+
+    /// Whether it is an HTTP request other than a call: its metadata are all its fields, including `:method`, `:path`
+    /// and `:authority`; its messages are the pieces of its body; the head of its response contains `:status`.
+    fn is_exchange(&self) -> bool {
+        false
+    }
+}

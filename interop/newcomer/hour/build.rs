@@ -1,0 +1,3 @@
+fn main() -> Result<(), polyrpc_build::Error> {
+    polyrpc_build::compile(["shop.proto"], ["."])
+}
