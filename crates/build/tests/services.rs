@@ -7,7 +7,7 @@ use buffa_codegen::generated::descriptor::FileDescriptorSet;
 use polyrpc_build::Config;
 
 #[test]
-fn a_service_becomes_a_trait() {
+fn service_becomes_a_trait() {
     assert_eq!(traits_of("test.rich.rs"), include_str!("expected/rich_services.rs"));
 }
 

@@ -284,7 +284,7 @@ fn failed_call_prints_the_cause_and_exits_with_its_code() {
 }
 
 #[test]
-fn a_number_of_its_own_that_a_call_failed_with_is_shown() {
+fn custom_error_number_is_printed() {
     let server = failing();
     let ran = polyrpc(["call", &server.url("baidu-std"), ECHO, r#"{"message":"fail-code"}"#]);
     let address = server.address();

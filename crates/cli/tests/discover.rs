@@ -8,7 +8,7 @@ use running::{Server, Talk, TempDir, polyrpc};
 use serde_json::json;
 
 #[test]
-fn a_list_is_shown_as_a_table_or_as_json() {
+fn list_is_printed_as_a_table_or_as_json() {
     let url = "baidu-std+list://10.0.0.1:8000 3,10.0.0.2:8000 weight=5&group=a&state=inactive";
     let ran = polyrpc(["discover", url]);
     let expected = "\

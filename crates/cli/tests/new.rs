@@ -14,7 +14,7 @@ fn new(dir: &Path, arguments: &[&str]) -> Ran {
 }
 
 #[test]
-fn a_project_has_a_service_a_client_a_test_and_a_container_file() {
+fn new_project_has_a_service_a_client_a_test_and_a_container_file() {
     let dir = TempDir::new();
     for (kind, more) in [
         ("--proto", &["build.rs", "proto/greeter.proto", "tests/greeter.rs"][..]),

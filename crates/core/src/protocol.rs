@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dialect_keeps_the_parameters_that_selected_it() {
+    fn dialect_keeps_its_url_parameters() {
         static SLOW: Descriptor = Descriptor {
             parameters: &[Parameter::new("pace", &["fast", "slow"], "speed of the server")],
             dialect: |scheme, parameters| {

@@ -484,7 +484,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_status_is_one_pointer_wide() {
+    fn status_is_one_pointer_wide() {
         assert_eq!(size_of::<Result<(), Status>>(), size_of::<usize>());
     }
 

@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn registries_and_protocols_have_no_parameter_in_common() {
+    fn registry_and_protocol_parameters_do_not_overlap() {
         let registries: &[&[&str]] = &[
             #[cfg(feature = "consul")]
             &consul::PARAMETERS,

@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn a_url_names_password_and_database() {
+    fn url_selects_password_and_database() {
         assert!(discover(":secret@127.0.0.1:6379/rpcx_test/Arith?db=3").is_ok());
         assert!(discover("127.0.0.1:6379").is_err());
         assert!(discover("127.0.0.1:6379/b/S?color=red").is_err());

@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_url_is_told_in_words() {
+    fn protocol_description_names_version_codec_and_tls() {
         for (url, told) in [
             ("grpcs://h:1", "gRPC with TLS"),
             ("rpcx+tls://h:1", "rpcx with TLS"),

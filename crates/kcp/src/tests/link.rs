@@ -251,7 +251,7 @@ fn idle_conversation_lives_as_long_as_the_peer() {
 }
 
 #[test]
-fn a_conversation_ends_when_the_peer_is_gone() {
+fn conversation_ends_when_the_peer_is_gone() {
     let mut pair = Pair::new(Config::default(), Faults::default());
     pair.write(0, b"hello");
     pair.run(|pair| &pair.sides[1].read[..] == b"hello");

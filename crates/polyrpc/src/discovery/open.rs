@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn a_keyword_without_parameters_refuses_them() {
+    fn keyword_without_parameters_rejects_them() {
         for (word, rest) in [
             ("list", "a:1 3?trnsport=ws"),
             ("dlist", "localhost:1?trnsport=ws&x"),

@@ -289,7 +289,7 @@ fn magic_and_service_hash_are_separate_choices() {
 }
 
 #[test]
-fn a_url_selects_magic_and_service_hash() {
+fn url_selects_magic_and_service_hash() {
     let selected =
         |query| version(&Parameters::parse(query, "fb-rpc", DESCRIPTOR.parameters).expect("it is declared"));
     for (query, expected) in [

@@ -128,7 +128,7 @@ mod tests {
     use crate::net_rpc::DESCRIPTOR;
 
     #[test]
-    fn a_url_selects_each_codec_by_its_name() {
+    fn url_selects_each_codec_by_name() {
         let codec = DESCRIPTOR.parameters[0];
         assert_eq!((codec.name, codec.values), ("codec", &Codec::ALL.map(Codec::as_str)[..]));
         for codec in Codec::ALL {

@@ -168,7 +168,7 @@ fn connection_is_reused_unless_the_peer_closes_it() {
 }
 
 #[test]
-fn a_failure_is_read_from_status_number_and_body() {
+fn failure_is_read_from_status_number_and_body() {
     let status = reply(
         "HTTP/1.1 500 Internal Server Error\r\nContent-Length: 37\r\nContent-Type: text/plain\r\n\
          x-bd-error-code: 2004\r\n\r\n[127.0.0.1:18001][E54321]custom error",
